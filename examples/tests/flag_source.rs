@@ -53,7 +53,7 @@ async fn a_service_follows_a_flag_service() {
     assert_eq!(limit(&rules), 90);
     // It fails, and the rules stay as they are.
     *flag.lock().expect("whole") = (StatusCode::BAD_GATEWAY, 5, "1/min");
-    until(&rules, |rules| rules.status().rejected() == 1).await;
+    until(&rules, |rules| rules.status().source_error().is_some()).await;
     let status = rules.status().to_string();
     assert!(status.contains("answers 502 Bad Gateway"), "{status}");
     assert_eq!(limit(&rules), 90);

@@ -13,6 +13,7 @@ use trypema::{
 
 use crate::{
     harness::{Compared, Course},
+    reference::LossyTable,
     table::Row,
 };
 
@@ -37,6 +38,9 @@ fn with(interval: Duration, burst: u32) -> governor::Quota {
         .expect("not zero")
         .allow_burst(NonZeroU32::new(burst).expect("not zero"))
 }
+
+/// [`LASTING_INTERVAL`] in microseconds.
+pub(crate) const LASTING_MICROS: u64 = LASTING_INTERVAL.as_micros() as u64;
 
 pub(crate) type Governor = DefaultKeyedRateLimiter<String>;
 
@@ -99,15 +103,38 @@ impl Keyed {
         Row::compared(named(what, course), "ns", "governor", compared)
     }
 
+    /// Ours beside a table that keeps no promise, with a unit each `interval` microseconds.
+    fn beside_reference(
+        &self,
+        what: &str,
+        (quota, interval): (tollgate::Quota, u64),
+        clients: u32,
+        course: Course<'_>,
+    ) -> Row {
+        let checker = self.ours(quota, clients);
+        let table = LossyTable::new(interval, interval * u64::from(LASTING_BURST));
+        let compared = course.compare(
+            self.rounds,
+            |name| {
+                black_box(checker.one(name));
+            },
+            |name| {
+                black_box(table.check(name));
+            },
+        );
+        Row::compared(named(what, course), "ns", "reference", compared)
+    }
+
     pub(crate) fn hot_allowed(&self, print: &mut dyn FnMut(Row)) {
         let clients = hot();
-        for (threads, direction) in [(1, 0.8), (2, 0.6)] {
+        for (threads, gate) in [(1, 0.75), (2, 0.6)] {
             let course = Course {
                 clients: &clients,
                 threads,
             };
-            let row = self.row("one key, allowed", (WIDE, wide()), 8, course);
-            print(row.gate(1.2).direction(direction));
+            let what = "one key, allowed";
+            print(self.row(what, (WIDE, wide()), 8, course).gate(gate));
+            print(self.beside_reference(what, (WIDE, 1), 8, course));
         }
     }
 
@@ -125,30 +152,29 @@ impl Keyed {
 
     pub(crate) fn uniform(&self, print: &mut dyn FnMut(Row)) {
         let clients = uniform(FEWER);
-        for threads in [1, 2] {
+        for (threads, gate) in [(1, 0.45), (2, 0.6)] {
             let course = Course {
                 clients: &clients,
                 threads,
             };
-            let row = self.row("100 000 keys, uniform", (LASTING, lasting()), FEWER, course);
-            print(row.gate(1.0).direction(0.35));
+            let what = "100 000 keys, uniform";
+            let row = self.row(what, (LASTING, lasting()), FEWER, course);
+            print(row.gate(gate));
+            print(self.beside_reference(what, (LASTING, LASTING_MICROS), FEWER, course));
         }
     }
 
     pub(crate) fn zipf(&self, print: &mut dyn FnMut(Row)) {
         let clients = zipf(CLIENTS);
-        for threads in [1, 2] {
+        for (threads, gate) in [(1, 0.35), (2, 0.5)] {
             let course = Course {
                 clients: &clients,
                 threads,
             };
-            let row = self.row(
-                "1 000 000 keys, zipf",
-                (LASTING, lasting()),
-                CLIENTS,
-                course,
-            );
-            print(row.gate(0.85).direction(0.35));
+            let what = "1 000 000 keys, zipf";
+            let row = self.row(what, (LASTING, lasting()), CLIENTS, course);
+            print(row.gate(gate));
+            print(self.beside_reference(what, (LASTING, LASTING_MICROS), CLIENTS, course));
         }
         for threads in [1, 2] {
             let course = Course {

@@ -106,11 +106,7 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) {
         sender(governed(configuration(interval, burst).finish())),
     );
     let what = "layer, no headers: added to a bare service";
-    print(
-        Row::compared(what, "ns", "tower_governor", allowed)
-            .gate(2.0)
-            .direction(1.0),
-    );
+    print(Row::compared(what, "ns", "tower_governor", allowed).gate(1.0));
 
     let gcra =
         axum_gcra::gcra::Quota::new(interval, u64::from(burst).try_into().expect("not zero"));
@@ -134,11 +130,7 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) {
         )),
     );
     let what = "layer, two headers, allowed: added";
-    print(
-        Row::compared(what, "ns", "tower_governor", compared)
-            .gate(1.0)
-            .direction(0.75),
-    );
+    print(Row::compared(what, "ns", "tower_governor", compared).gate(1.0));
 
     let (interval, burst) = TIGHT_NUMBERS;
     let compared = total(

@@ -9,8 +9,10 @@ mod layers;
 mod memory;
 mod prefilter;
 mod redis;
+mod reference;
 mod server;
 mod table;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -20,13 +22,15 @@ use crate::{
     table::Row,
 };
 
-const GROUPS: [&str; 13] = [
+const GROUPS: [&str; 15] = [
     "hot-allowed",
     "hot-denied",
     "uniform",
     "zipf",
     "two-rules",
     "layers",
+    "threads",
+    "scaling",
     "http",
     "grpc",
     "allocations",
@@ -97,6 +101,8 @@ fn measure(
         "zipf" => Keyed::new(rounds).zipf(print),
         "two-rules" => Keyed::new(rounds).two_rules(print),
         "layers" => layers::rows(rounds, print),
+        "threads" => threads::rows(rounds, print),
+        "scaling" => threads::scaling(rounds, print),
         "http" => http::rows(print)?,
         "grpc" => grpc::rows(rounds, print)?,
         "allocations" => memory::per_request(print),

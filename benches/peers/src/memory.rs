@@ -28,7 +28,11 @@ pub(crate) fn per_key(print: &mut dyn FnMut(Row)) {
         assert!(allowed, "nobody is denied");
         checker
     });
-    let usage = checker.limiter().rule_store().usage(0).expect("it is in memory");
+    let usage = checker
+        .limiter()
+        .rule_store()
+        .usage(0)
+        .expect("it is in memory");
     assert_eq!((usage.keys, usage.evicted_live), (u64::from(KEYS), 0));
     drop(checker);
     let (limiter, theirs) = count(|| {

@@ -46,6 +46,7 @@ impl Check {
     }
 
     /// The same check at the quota of plan number `plan`.
+    #[inline]
     #[must_use]
     pub fn with_plan(mut self, plan: u16) -> Self {
         self.plan = plan;

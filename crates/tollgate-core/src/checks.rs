@@ -21,6 +21,7 @@ pub struct Checks(SmallVec<[Check; 4]>);
 
 impl Checks {
     /// No checks.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -33,6 +34,7 @@ impl Checks {
     }
 
     /// Adds a check at the end.
+    #[inline]
     pub fn push(&mut self, check: Check) {
         self.0.push(check);
     }
@@ -50,12 +52,14 @@ impl Checks {
 impl Deref for Checks {
     type Target = [Check];
 
+    #[inline]
     fn deref(&self) -> &[Check] {
         &self.0
     }
 }
 
 impl DerefMut for Checks {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [Check] {
         &mut self.0
     }

@@ -103,6 +103,19 @@ impl KeyBuf {
         }
     }
 
+    /// Adds a part of six bytes: with its kind and length it is one word, and the key is read in words.
+    #[inline(always)]
+    pub(crate) fn push_six(&mut self, kind: PartKind, part: [u8; 6]) {
+        let end = self.len + 8;
+        if end > INLINE || !self.spilled.is_empty() {
+            return self.push_spilled(kind, &part);
+        }
+        let [a, b, c, d, e, f] = part;
+        let word = u64::from_le_bytes([kind.0, 6, a, b, c, d, e, f]);
+        self.inline[self.len..end].copy_from_slice(&word.to_le_bytes());
+        self.len = end;
+    }
+
     #[cold]
     fn push_spilled(&mut self, kind: PartKind, part: &[u8]) {
         let bytes = self.spill();
@@ -339,6 +352,20 @@ mod tests {
             for b in &keys[i + 1..] {
                 assert_ne!(a, b);
             }
+        }
+    }
+
+    #[test]
+    fn six_bytes_in_one_word_are_the_part_that_they_are_otherwise() {
+        for before in (0..=INLINE).step_by(3) {
+            let (mut word, mut bytes) = (KeyBuf::new(), KeyBuf::new());
+            for key in [&mut word, &mut bytes] {
+                key.push(PartKind::VALUE, vec![7; before]);
+            }
+            word.push_six(PartKind::ADDRESS, *b"\x04\x20abcd");
+            bytes.push(PartKind::ADDRESS, b"\x04\x20abcd");
+            assert_eq!(word, bytes, "behind {before} bytes");
+            assert_eq!(word.parts().count(), 2);
         }
     }
 

@@ -74,12 +74,16 @@ impl KeyPart for Network {
             IpAddr::V4(address) => {
                 let mask = !u32::MAX.checked_shr(self.ipv4_prefix.into()).unwrap_or(0);
                 let network = (address.to_bits() & mask).to_be_bytes();
-                push(key, [4, self.ipv4_prefix], network);
+                let [a, b, c, d] = network;
+                key.push_six(PartKind::ADDRESS, [4, self.ipv4_prefix, a, b, c, d]);
             }
             IpAddr::V6(address) => {
                 let mask = !u128::MAX.checked_shr(self.ipv6_prefix.into()).unwrap_or(0);
                 let network = (address.to_bits() & mask).to_be_bytes();
-                push(key, [6, self.ipv6_prefix], network);
+                let mut part = [0; 18];
+                part[..2].copy_from_slice(&[6, self.ipv6_prefix]);
+                part[2..].copy_from_slice(&network);
+                key.push(PartKind::ADDRESS, part);
             }
         }
     }
@@ -104,14 +108,6 @@ impl KeyPart for Ipv6Addr {
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         IpAddr::from(*self).add_to(key, kind);
     }
-}
-
-#[inline]
-fn push<const N: usize>(key: &mut KeyBuf, head: [u8; 2], network: [u8; N]) {
-    let mut part = [0; 18];
-    part[..2].copy_from_slice(&head);
-    part[2..2 + N].copy_from_slice(&network);
-    key.push(PartKind::ADDRESS, &part[..2 + N]);
 }
 
 /// Shows the prefixes only: an address identifies a client.

@@ -260,6 +260,7 @@ impl Quota {
     }
 
     /// Whether this is [`unlimited`](Self::unlimited).
+    #[inline]
     #[must_use]
     pub const fn is_unlimited(&self) -> bool {
         matches!(self.algorithm, AlgorithmKind::Unlimited)

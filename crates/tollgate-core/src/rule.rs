@@ -292,6 +292,7 @@ impl Rule {
 
     /// The quota of plan number `plan`; 0, and any number there is no plan for, is the rule's own. One that a check has
     /// brought along is found by [`quota_under`](Self::quota_under).
+    #[inline]
     #[must_use]
     pub fn quota_of(&self, plan: usize) -> &Quota {
         plan.checked_sub(1)
@@ -328,12 +329,14 @@ impl Rule {
     }
 
     /// The units of a request where nothing computes them.
+    #[inline]
     #[must_use]
     pub fn fixed_cost(&self) -> u64 {
         self.cost
     }
 
     /// The mode.
+    #[inline]
     #[must_use]
     pub fn mode(&self) -> &Mode {
         &self.mode

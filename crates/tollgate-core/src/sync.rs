@@ -19,6 +19,44 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
+/// [`lock`] for what is held for some nanoseconds, and by all threads by turns.
+#[cfg(not(tollgate_shuttle))]
+#[inline(always)]
+pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.try_lock() {
+        Some(guard) => guard,
+        None => back_off(mutex),
+    }
+}
+
+/// The pauses before the second attempt, some hundred nanoseconds. They double with each.
+#[cfg(not(tollgate_shuttle))]
+const PAUSES: u32 = 32;
+#[cfg(not(tollgate_shuttle))]
+const ATTEMPTS: u32 = 4;
+
+/// Looks away for longer than the lock is held: each attempt takes the cache line away from the thread that works. That one
+/// goes through several times meanwhile, with everything at hand, and both get more done than by turns.
+#[cfg(not(tollgate_shuttle))]
+#[cold]
+#[inline(never)]
+fn back_off<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    for attempt in 0..ATTEMPTS {
+        for _ in 0..PAUSES << attempt {
+            std::hint::spin_loop();
+        }
+        if let Some(guard) = mutex.try_lock() {
+            return guard;
+        }
+    }
+    mutex.lock()
+}
+
+#[cfg(tollgate_shuttle)]
+pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock(mutex)
+}
+
 #[cfg(tollgate_shuttle)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex

@@ -9,6 +9,7 @@ use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKi
 use crate::{
     keyspace::{Keyspace, Metered, Partition},
     rule_line::{IDENTITY, RuleLine, THRESHOLD},
+    slot::tag_in,
 };
 
 /// A rule set in the encoding of the script.
@@ -62,6 +63,10 @@ impl Encoder {
         // A part of its own, so that it is not the bucket of requests without a key.
         let mut key = KeyBuf::new();
         key.push(PartKind::SHARED, b"overflow");
+        if self.keyspace.partition != Partition::One {
+            // It is slow the first time, and a request must not wait for it.
+            let _ = tag_in(0);
+        }
         // A rule set has fewer than 65 536 rules.
         self.rules[place].overflow = Some(self.fingerprint(place as u16, &key));
         Ok(self)
@@ -98,27 +103,16 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// A change of secrets, or a cap on new keys, with states in several slots.
+    /// A change of secrets, with states in several slots.
     pub(crate) fn fits_a_cluster(&self) -> Result<(), RuleError> {
-        if self.keyspace.partition == Partition::One {
-            return Ok(());
-        }
-        if self.keyspace.keys.is_rotating() {
+        if self.keyspace.partition != Partition::One && self.keyspace.keys.is_rotating() {
             return Err(RuleError::general(
                 RuleErrorKind::Store,
                 "a change of secrets moves states to other slots, which a cluster cannot do in one step; \
                  take `Partition::One`, or change to the new secret alone and let all budgets begin anew",
             ));
         }
-        match self.rules.iter().find(|line| line.overflow.is_some()) {
-            Some(line) => Err(RuleError::new(
-                RuleErrorKind::Store,
-                &*line.name,
-                "in a cluster its overflow bucket lies in another slot than its clients; \
-                 take `Partition::One`, or no cap on new keys",
-            )),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Whether a state of the rule at a place is found by its client alone, as a reset has to.

@@ -7,7 +7,9 @@
 //! The accuracy meter keeps its own keys for a client: `{namespace}:client:~rule:a1`, and for a while
 //! `{namespace}:client:~rule~lately:b1` or `{namespace}:client:~rule~long:b1`.
 //!
-//! With another [partition](Partition) a state is `namespace:{client}:rule:a1`. So all names of a namespace begin with
+//! With another [partition](Partition) a state is `namespace:{client}:rule:a1`, one that lies with a tenant
+//! `namespace:{tenant}+client:rule:a1`, and an overflow bucket `namespace:{4711}+bucket:rule:a1`, where the number is of the
+//! slot. So all names of a namespace begin with
 //! `{namespace}:` or `namespace:{`, and no name of another namespace does, because a namespace has no brace. Names of other
 //! data, such as `{namespace}:instances`, keep to that.
 //!
@@ -21,6 +23,7 @@ use crate::{
     format::Formats,
     keys::{Keys, Name},
     packed::Bytes,
+    slot::{slot, tag_in},
 };
 
 /// The longest namespace.
@@ -48,8 +51,8 @@ pub enum Partition {
     /// All states of one client. Rules of a request are decided in one step if they count by the same key, and not
     /// otherwise: a rule by account and one by address are two steps.
     ///
-    /// A change of secrets moves states to other slots, and an overflow bucket is in another slot than its clients, so a
-    /// cluster refuses both here.
+    /// With a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys), each slot has an overflow bucket of its own. A
+    /// change of secrets moves states to other slots, so a cluster refuses it here.
     Key,
     /// All states of one client of the rule with this name, such as one that counts by tenant. Requests that this rule
     /// checks are decided in one step; for others it works as [`Key`](Self::Key).
@@ -57,7 +60,8 @@ pub enum Partition {
     /// **Every other rule is then counted for each tenant apart**: one by address lets an address through once for each
     /// tenant. The state of such a rule is found only together with its tenant: by a request, by the whole of its ticket,
     /// and by [`Limiter::reset_all`](tollgate_core::Limiter::reset_all) with a check of each of the two rules, not by a part
-    /// of a ticket. A change of secrets and overflow buckets are refused in a cluster as with [`Key`](Self::Key).
+    /// of a ticket. Overflow buckets are counted for each tenant apart too. A cluster refuses a change of secrets, as with
+    /// [`Key`](Self::Key).
     ByRule(Box<str>),
 }
 
@@ -182,6 +186,14 @@ impl Keyspace {
 }
 
 impl Name {
+    /// The hash tag of what lies in the slot of this client, and is not the client's alone: digits, which no client is
+    /// called.
+    pub(crate) fn slot_tag(&self) -> Self {
+        let mut name = Bytes::new();
+        self.write(&mut name);
+        Self::Text(tag_in(slot(&name)).into())
+    }
+
     fn write(&self, out: &mut Bytes) {
         match self {
             Self::Hash(key) => out.extend(letters(*key)),

@@ -106,7 +106,7 @@ pub mod guide;
 mod keys;
 mod keyspace;
 mod mask;
-mod new_keys;
+mod new_key_cap;
 mod observe;
 mod packed;
 mod plain;
@@ -119,6 +119,7 @@ mod rotation;
 mod rule_line;
 mod script;
 mod secret;
+mod slot;
 mod store;
 
 pub use self::{

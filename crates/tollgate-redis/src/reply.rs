@@ -7,7 +7,12 @@ use tollgate_core::{
 
 use tollgate_prefilter::Grant;
 
-use crate::{call::RequestLayout, refusal::Refusal};
+use crate::{
+    call::RequestLayout,
+    encode::Encoder,
+    refusal::Refusal,
+    rule_line::{ENFORCED, NONE, RuleLine, THRESHOLD},
+};
 
 const FITS: i64 = -1;
 const NEVER: i64 = -2;
@@ -103,6 +108,79 @@ impl Reply {
                 new_key,
             })
         })
+    }
+
+    /// The indices of the checks of a request that created keys: their units were taken, and nothing else was in use.
+    ///
+    /// A state without usage expires, so there was no key but for the rest of a millisecond, for the margin of a caller's
+    /// clock, or where a refund has emptied sub-buckets. Of a rule with a cap the script has said so itself.
+    pub(crate) fn created(
+        &self,
+        layout: &RequestLayout,
+        checks: &[Check],
+        encoder: &Encoder,
+        rules: &RuleSet,
+    ) -> impl Iterator<Item = usize> {
+        let own = |index: usize| {
+            let place = layout.place(index)?;
+            // Checks on one state are one check.
+            let is_first = (0..index).all(|other| layout.place(other) != Some(place));
+            is_first.then_some(place)
+        };
+        let created = move |index: &usize| {
+            let check = &checks[*index];
+            let (Some(place), Some((line, _))) = (own(*index), encoder.line(check)) else {
+                return false;
+            };
+            let Some([retry, remaining, reset_after]) = self.of(place) else {
+                return false;
+            };
+            if retry == FAILED
+                || layout
+                    .capped
+                    .iter()
+                    .any(|it| usize::from(it.place) == place)
+            {
+                return retry != FAILED && remaining >= 0 && reset_after < 0;
+            }
+            let same = (*index..checks.len()).filter(|other| layout.place(*other) == Some(place));
+            let cost = same.fold(0, |sum: u64, other| {
+                sum.saturating_add(checks[other].cost())
+            });
+            let quota =
+                rules.rules()[usize::from(check.rule())].quota_of(usize::from(check.plan()));
+            let level = u64::try_from(remaining)
+                .ok()
+                .and_then(|left| left.checked_add(cost));
+            cost > 0
+                && (retry == FITS || retry <= FITS_AGAIN)
+                && level == Some(quota.limit())
+                && self.was_written(line, layout, checks, encoder)
+        };
+        (0..checks.len()).filter(created)
+    }
+
+    /// Whether the units of a check that fits were taken, with these checks of its request.
+    fn was_written(
+        &self,
+        line: &RuleLine,
+        layout: &RequestLayout,
+        checks: &[Check],
+        encoder: &Encoder,
+    ) -> bool {
+        let denies = |(index, check): (usize, &Check)| {
+            let (line, _) = encoder.line(check)?;
+            let [retry, ..] = self.of(layout.place(index)?)?;
+            let denies = line.role == ENFORCED && (retry >= 0 || retry == NEVER);
+            denies.then_some(check.rule())
+        };
+        let mut denying = checks.iter().enumerate().filter_map(denies);
+        match line.role {
+            THRESHOLD => false,
+            ENFORCED => denying.next().is_none(),
+            // A shadow counts as if it were the only rule, or as if it replaced its rule.
+            _ => line.instead == NONE || denying.all(|rule| rule == line.instead),
+        }
     }
 
     /// The lease that was granted in answer to the query at a place; `Some(None)`: none was, and `None`: it failed.

@@ -9,8 +9,14 @@ use tollgate_core::{
 
 use crate::format::VERSION;
 
+/// The role of a rule that decides.
+pub(crate) const ENFORCED: u8 = 0;
+
 /// The role of a rule that is read on the state of another.
 pub(crate) const THRESHOLD: u8 = 2;
+
+/// In the place of a rule: none.
+pub(crate) const NONE: u16 = u16::MAX;
 
 /// The bytes of a quota in an argument and in a state.
 pub(crate) const IDENTITY: usize = 21;
@@ -25,7 +31,7 @@ pub(crate) struct RuleLine {
     pub(crate) role: u8,
     /// Whether the rule is off: its checks are not sent, but its states can be reset.
     pub(crate) off: bool,
-    /// For a shadow, the index of the rule that it would replace; 65 535: none.
+    /// For a shadow, the index of the rule that it would replace, or [`NONE`].
     pub(crate) instead: u16,
     rule: Rule,
     /// By plan. `None`: without a limit.
@@ -48,7 +54,7 @@ impl RuleLine {
         let rule = &rules.rules()[place];
         let refers_to = rules.refers_to(place);
         let (role, off) = match rule.mode() {
-            Mode::Enforce => (0, false),
+            Mode::Enforce => (ENFORCED, false),
             Mode::Shadow { .. } => (1, false),
             Mode::Threshold { .. } => (THRESHOLD, false),
             _ => (0, true),
@@ -71,7 +77,7 @@ impl RuleLine {
             instead: refers_to
                 .filter(|_| role == 1)
                 .and_then(|of| u16::try_from(of).ok())
-                .unwrap_or(u16::MAX),
+                .unwrap_or(NONE),
             plans: quotas.iter().map(|quota| identity(quota)).collect(),
             overflow: None,
         }

@@ -4,6 +4,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use redis::Value;
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD,
     OnStoreError, Outcome, Quota, Rule, RuleSet, Source, Step, Store, store::RuleStore,
@@ -13,7 +14,7 @@ use tollgate_redis::{BreakerState, Keys, RedisStore};
 use crate::support::{
     blocking_server::RedisServer,
     proxy::{Fault, Proxy},
-    resp::{Resp, Value},
+    redis_client::RedisClient,
 };
 
 /// Two commands of requests.
@@ -22,7 +23,7 @@ const REQUESTS: u128 = 64;
 const REFUSED: u128 = 4;
 
 struct Subject {
-    connection: Resp,
+    connection: RedisClient,
     server: RedisServer,
     store: RedisStore,
 }
@@ -31,7 +32,7 @@ impl Subject {
     /// A store with rights of its own.
     async fn start() -> Self {
         let server = RedisServer::start(&["--maxmemory-policy", "noeviction"]);
-        let mut connection = Resp::connect(server.address());
+        let mut connection = RedisClient::connect(server.address());
         connection.say("ACL SETUSER limiter on >sesame ~* +@all");
         let address = format!("redis://limiter:sesame@127.0.0.1:{}", server.port());
         Self {
@@ -47,7 +48,7 @@ impl Subject {
     }
 
     fn says(&mut self, command: &str) {
-        assert_eq!(self.connection.say(command), Value::Status("OK".into()));
+        assert_eq!(self.connection.say(command), Value::Okay);
     }
 
     /// The store may touch the states of rules whose names begin with `open`, and no others.
@@ -57,7 +58,7 @@ impl Subject {
 
     /// How often the server ran the script since the last time, and how often it refused to.
     fn calls(&mut self) -> [u64; 2] {
-        let Value::Bytes(stats) = self.connection.say("INFO commandstats") else {
+        let Value::BulkString(stats) = self.connection.say("INFO commandstats") else {
             panic!("statistics are a text");
         };
         let stats = String::from_utf8(stats).expect("a text");

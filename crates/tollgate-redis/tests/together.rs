@@ -4,22 +4,20 @@ mod support;
 
 use std::time::Duration;
 
+use redis::Value;
 use tollgate_core::{
     Check, Consistency, Decision, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, Step,
 };
 use tollgate_redis::{Keys, RedisStore};
 
-use crate::support::{
-    blocking_server::RedisServer,
-    resp::{Resp, Value},
-};
+use crate::support::{blocking_server::RedisServer, redis_client::RedisClient};
 
 /// Clients that ask at once. Their calls wait until the test does, and so go out together.
 const CLIENTS: u128 = 20;
 
 struct Subject {
     _server: RedisServer,
-    connection: Resp,
+    connection: RedisClient,
     store: RedisStore,
 }
 
@@ -27,7 +25,7 @@ impl Subject {
     async fn start() -> Self {
         let server = RedisServer::start(&[]);
         Self {
-            connection: Resp::connect(server.address()),
+            connection: RedisClient::connect(server.address()),
             store: store(&server).await,
             _server: server,
         }
@@ -35,7 +33,7 @@ impl Subject {
 
     /// How many calls of the script the server ran since the last time.
     fn calls(&mut self) -> u64 {
-        let Value::Bytes(stats) = self.connection.say("INFO commandstats") else {
+        let Value::BulkString(stats) = self.connection.say("INFO commandstats") else {
             panic!("statistics are a text");
         };
         let stats = String::from_utf8(stats).expect("a text");

@@ -64,6 +64,69 @@ async fn decisions_are_counted_by_source_and_calls_by_purpose() {
 }
 
 #[tokio::test]
+async fn new_keys_are_counted_for_every_rule() {
+    let metrics = Metrics::record();
+    let redis = RedisServer::start(&[]).await;
+    let store = RedisStore::builder(redis.url(), "shop", keys())
+        .deadline(PATIENCE)
+        .cap_new_keys("capped", 3)
+        .connect()
+        .expect("valid settings");
+    store.connected().await;
+    let quota = Quota::fixed_window(100, HOUR);
+    let rules = [
+        Rule::new("exact", Quota::gcra(100, HOUR)),
+        leased("leased", quota),
+        eventual("eventual", quota, HOUR),
+        Rule::new("capped", quota),
+    ];
+    let names = rules.each_ref().map(|rule| rule.name().to_owned());
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    for _ in 0..3 {
+        for client in 0..20 {
+            for name in &names {
+                let check = limiter.check(name, &Key::of([client.to_string()]));
+                let decision = limiter.acquire(&[check.expect("it is there")]).await;
+                assert!(decision.is_allowed());
+            }
+        }
+    }
+    let counted = metrics.counted();
+    let new_keys =
+        |rule: &str| counted.count(&format!("tollgate_redis_new_keys_total{{rule={rule}}}"));
+    for name in ["exact", "leased", "eventual"] {
+        assert_eq!(new_keys(name), 20, "{name}");
+    }
+    let on_redis = redis.command(&["KEYS", "*:capped:*"]).await;
+    // One of them is the bucket that the others share.
+    let created = on_redis.matches(":capped:").count() as u64 - 1;
+    assert!((1..20).contains(&created), "{on_redis}");
+    assert_eq!(new_keys("capped"), created);
+    let refused = "tollgate_redis_new_keys_refused_total{rule=capped}";
+    assert!(counted.count(refused) >= 20 - created);
+}
+
+#[tokio::test]
+async fn a_report_that_creates_a_key_is_counted_as_a_new_key() {
+    let metrics = Metrics::record();
+    let redis = RedisServer::start(&[]).await;
+    let store = store(&redis, "shop").await;
+    let rule = eventual("slow", Quota::fixed_window(1_000, HOUR), HOUR);
+    let (limiter, check) = limiter(&store, rule);
+    // The first two call Redis.
+    for _ in 0..12 {
+        assert!(limiter.acquire(&[check]).await.is_allowed());
+    }
+    let name = "tollgate_redis_new_keys_total{rule=slow}";
+    assert_eq!(metrics.counted().count(name), 1);
+    assert_eq!(redis.command(&["FLUSHALL"]).await, "+OK\r\n");
+    assert_eq!(store.flush(PATIENCE).await, 0);
+    let keys = redis.command(&["KEYS", "*:slow:*"]).await;
+    assert!(keys.starts_with("*1\r\n"), "{keys}");
+    assert_eq!(metrics.counted().count(name), 1);
+}
+
+#[tokio::test]
 async fn the_effective_bound_is_a_gauge_per_rule() {
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;

@@ -106,7 +106,12 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<
                 [("each", each), ("callers' CPU", |side| side.callers)];
             for (what, figure) in figures {
                 let compared = compared(AGAIN, &|sides| sides[EXACT], figure);
-                print(Row::compared(of("exact again", what), "µs", "exact", compared));
+                print(Row::compared(
+                    of("exact again", what),
+                    "µs",
+                    "exact",
+                    compared,
+                ));
             }
         }
     }

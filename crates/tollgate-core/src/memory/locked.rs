@@ -5,7 +5,7 @@ use crate::{
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slots::Entry, table::Table},
     store::receipt::Settlement,
-    sync::{MutexGuard, lock},
+    sync::{MutexGuard, lock_briefly},
     time::{Clock, Tick},
 };
 
@@ -21,7 +21,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     pub(super) fn new(table: &'a Table<A>, index: usize) -> Self {
         Self {
             table,
-            shard: lock(table.shard(index)),
+            shard: lock_briefly(table.shard(index)),
             index,
         }
     }

@@ -31,6 +31,12 @@ impl RequestLayout {
         self.places.iter().all(|place| *place == NO_ANSWER)
     }
 
+    /// Where the answer to the check at an index is, if it was sent.
+    pub(crate) fn place(&self, index: usize) -> Option<usize> {
+        let place = self.places.get(index).copied()?;
+        (place != NO_ANSWER).then_some(usize::from(place))
+    }
+
     pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
         self.places
             .iter()

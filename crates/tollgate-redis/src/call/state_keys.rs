@@ -2,7 +2,9 @@
 
 use tollgate_core::{Check, Fingerprint};
 
-use crate::{encode::Encoder, keys::Name, packed::Packed, rule_line::RuleLine};
+use crate::{
+    encode::Encoder, keys::Name, keyspace::Partition, packed::Packed, rule_line::RuleLine,
+};
 
 /// The keys of a check, as the script finds them; 0: none.
 #[derive(Clone, Copy, Default)]
@@ -41,8 +43,12 @@ impl StateKeys {
         let with = with.filter(|_| !rules.is_with(check.rule()));
         let of = |format: u8, keys: &mut Self| {
             let (key, other) = keys.both(rules, (line, format), check.key(), with, from);
-            let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| {
-                keys.both(rules, (line, format), overflow, with, from)
+            let one_slot = rules.keyspace.partition == Partition::One;
+            let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| match with {
+                None if !one_slot => {
+                    keys.both_beside(rules, (line, format), overflow, check.key(), from)
+                }
+                _ => keys.both(rules, (line, format), overflow, with, from),
             });
             [key, other, overflow, overflow_other]
         };
@@ -72,6 +78,25 @@ impl StateKeys {
         let newer = self.key(rules, of, &newer, with_newer.as_ref(), from);
         let older = older.map_or(0, |older| {
             self.key(rules, of, &older, with_older.flatten().as_ref(), from)
+        });
+        (newer, older)
+    }
+
+    /// The same of an overflow bucket, which lies in the slot of this client.
+    fn both_beside(
+        &mut self,
+        rules: &Encoder,
+        of: (&RuleLine, u8),
+        overflow: Fingerprint,
+        client: Fingerprint,
+        from: usize,
+    ) -> (u16, u16) {
+        let keys = &rules.keyspace.keys;
+        let (newer, older) = keys.names(overflow);
+        let (client, client_older) = keys.names(client);
+        let newer = self.key(rules, of, &newer, Some(&client.slot_tag()), from);
+        let older = older.zip(client_older).map_or(0, |(older, client)| {
+            self.key(rules, of, &older, Some(&client.slot_tag()), from)
         });
         (newer, older)
     }

@@ -15,6 +15,8 @@ use tokio::{
 };
 
 use crate::connection::connect_error::{ConnectError, ConnectErrorKind};
+#[cfg(test)]
+use crate::connection::test_hosts;
 
 /// An address is tried for so long alone (the "Connection Attempt Delay" of RFC 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -47,13 +49,13 @@ impl Dialer {
 
     /// The first address of the host that accepts a connection.
     pub(super) async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
-        let found = lookup_host((host, port)).await.map_err(|error| {
+        let found = look_up(host, port).await.map_err(|error| {
             ConnectError::new(
                 ConnectErrorKind::Dns,
                 format!("{host} is not found: {error}"),
             )
         })?;
-        let stream = race(self.in_order(&found.collect::<Vec<_>>()), self.timeout).await?;
+        let stream = race(self.in_order(&found), self.timeout).await?;
         if let Ok(address) = stream.peer_addr() {
             let mut doubtful = self.doubtful();
             if doubtful.len() >= MOST_DOUBTFUL {
@@ -99,6 +101,20 @@ impl Dialer {
     }
 }
 
+async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    #[cfg(test)]
+    if let Some(addresses) = test_hosts::addresses(host) {
+        return Ok(addresses);
+    }
+    Ok(lookup_host((host, port)).await?.collect())
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    #[cfg(test)]
+    test_hosts::handshake(address).await;
+    TcpStream::connect(address).await
+}
+
 async fn race(addresses: Vec<SocketAddr>, limit: Duration) -> Result<TcpStream, ConnectError> {
     let mut addresses = addresses.into_iter();
     let failed = |what: String| ConnectError::new(ConnectErrorKind::Tcp, what);
@@ -108,7 +124,7 @@ async fn race(addresses: Vec<SocketAddr>, limit: Duration) -> Result<TcpStream, 
     loop {
         if let Some(address) = addresses.next() {
             attempts.spawn(async move {
-                let connected = timeout(limit, TcpStream::connect(address)).await;
+                let connected = timeout(limit, connect(address)).await;
                 let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
                 connected.map_err(|error| (address, error))
             });
@@ -133,6 +149,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::support::full_backlog::FullBacklog;
 
     fn address(text: &str) -> SocketAddr {
         text.parse().expect("an address")
@@ -170,27 +187,11 @@ mod tests {
         assert_eq!(dialer.in_order(&found)[0], address("[::1]:1"));
     }
 
-    /// A socket that listens and whose backlog is full: connections to it are neither accepted nor refused.
-    async fn full() -> (TcpListener, Vec<TcpStream>) {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.bind(address("127.0.0.1:0")).expect("a port");
-        let listener = socket.listen(1).expect("it listens");
-        let address = listener.local_addr().expect("its address");
-        let mut waiting = Vec::new();
-        // The first that is not let in says that it is full.
-        while let Ok(Ok(stream)) =
-            timeout(Duration::from_millis(500), TcpStream::connect(address)).await
-        {
-            waiting.push(stream);
-        }
-        (listener, waiting)
-    }
-
     #[tokio::test]
     async fn an_address_with_a_full_backlog_does_not_keep_the_next_one_waiting() {
-        let (dead, _waiting) = full().await;
+        let full = FullBacklog::start().await;
         let live = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let [dead, live] = [&dead, &live].map(|it| it.local_addr().expect("its address"));
+        let (dead, live) = (full.address(), live.local_addr().expect("its address"));
         // However long the first one may take.
         let limit = Duration::from_secs(600);
         let stream = timeout(Duration::from_secs(30), race(vec![dead, live], limit)).await;

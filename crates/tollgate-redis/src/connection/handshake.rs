@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::connection::{
     command::{push_argument, push_count},
     connect_error::{ConnectError, ConnectErrorKind},
-    resp::{Decoder, Reply},
+    resp::decoder::{Decoder, Reply},
     stream::Transport,
     value::Value,
 };

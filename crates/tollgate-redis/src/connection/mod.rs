@@ -4,7 +4,7 @@
 //! ever find a connection that is there, or are told at once that there is none. A [`Driver`](driver::Driver) is one connection
 //! while it lasts: what waits goes out in one write, one timer serves every call, and a call is sent at most once.
 //!
-//! The wire is written on the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps
+//! Commands are written to the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps
 //! no bound on what is unanswered, and wants a timer for each call: a stalled server would run whatever had been buffered.
 //!
 //! A [`Cluster`](cluster::router::Cluster) is a node for each primary, and a map that says whose slot a key is in.
@@ -45,5 +45,7 @@ pub(crate) mod security;
 mod sentinel;
 pub(crate) mod stream;
 mod supervisor;
+#[cfg(test)]
+pub(crate) mod test_hosts;
 pub(crate) mod traffic;
 pub(crate) mod value;

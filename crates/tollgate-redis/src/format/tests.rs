@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redis::Value;
 use tollgate_core::{
     Check, Decision, Fingerprint, HOUR, Quota, Rule, RuleSet,
     algorithm::Taken,
@@ -19,7 +20,7 @@ use crate::{
     support::{
         blocking_server::RedisServer,
         numbers::Numbers,
-        resp::{Resp, Value},
+        redis_client::{Integers as _, RedisClient},
     },
 };
 
@@ -100,7 +101,7 @@ impl Process {
 }
 
 struct Server {
-    connection: Resp,
+    connection: RedisClient,
     _server: RedisServer,
 }
 
@@ -108,7 +109,7 @@ impl Server {
     fn start() -> Self {
         let server = RedisServer::start(&[]);
         Self {
-            connection: Resp::connect(server.address()),
+            connection: RedisClient::connect(server.address()),
             _server: server,
         }
     }
@@ -141,13 +142,13 @@ impl Server {
     }
 
     fn names(&mut self) -> Vec<String> {
-        let Value::List(names) = self.connection.say("KEYS *") else {
+        let Value::Array(names) = self.connection.say("KEYS *") else {
             panic!("KEYS answers a list");
         };
         let mut names: Vec<_> = names
             .into_iter()
             .map(|name| match name {
-                Value::Bytes(name) => String::from_utf8_lossy(&name).into_owned(),
+                Value::BulkString(name) => String::from_utf8_lossy(&name).into_owned(),
                 other => panic!("{other:?} is no name"),
             })
             .collect();
@@ -230,7 +231,7 @@ fn a_state_that_is_converted_lives_until_it_is_fresh_by_the_servers_clock() {
         assert!(decision.is_allowed() && decision.verdicts()[0].remaining() >= 3);
         let name = server.names().pop().expect("it was written");
         assert!(name.ends_with('2'), "{name}");
-        let Value::Integer(lives) = server.connection.say(&format!("PTTL {name}")) else {
+        let Value::Int(lives) = server.connection.say(&format!("PTTL {name}")) else {
             panic!("PTTL answers a number");
         };
         assert!(lives > 0, "{lives}");

@@ -96,14 +96,14 @@
 //! | sliding log | no | no |
 //! | limit below 20, or a reserve below 2 units | no | yes |
 //! | `max_unreported` of 0, or above the limit | | no |
-//! | a rule with a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys) | no | no |
+//! | a rule with a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys) | yes | no: a report would create a key without asking |
 //! | with [`Partition::ByRule`](crate::Partition::ByRule), every rule but the named one | no | no |
 //! | the rule that such a partition names, in requests with other rules | decided by Redis, with them | decided by Redis, with them |
 //!
 //! What cannot have it is exact. The store tells so with an event (feature `tracing`) when rules are bound, and in code:
 //!
 //! ```
-//! use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
+//! use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule, SECOND};
 //! use tollgate_redis::{Effective, Keys, RedisStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -116,7 +116,8 @@
 //! let Effective::Leased(terms) = store.effective(&per_key, 0) else { panic!("a bucket has leases") };
 //! assert_eq!(terms.reserve(), 600);
 //!
-//! let per_address = Rule::new("per-address", Quota::gcra(6_000, MINUTE)).consistency(leased);
+//! let eventual = Consistency::Eventual { interval: SECOND, max_unreported: 50 };
+//! let per_address = Rule::new("per-address", Quota::gcra(6_000, MINUTE)).consistency(eventual);
 //! let Effective::Exact(Some(why)) = store.effective(&per_address, 0) else { panic!("it is capped") };
 //! assert!(why.to_string().contains("cap on new keys"));
 //! # Ok(())

@@ -64,7 +64,8 @@
 //! an old master that still answers is left.
 //!
 //! Behind a NAT, or where certificates are for names and the sentinels name numbers,
-//! [`address_map`](crate::RedisStoreBuilder::address_map) says where a server is reached. It is the same for a cluster.
+//! [`address_map`](crate::RedisStoreBuilder::address_map) says where a server is reached, and so which name its certificate has
+//! to have. It is the same for a cluster.
 //!
 //! A [user of its own](super::access) is made on the master and on each replica, for lists of users are not replicated, and a
 //! master that was promoted has to know it; and on each sentinel, if they are not open to everybody:
@@ -110,7 +111,8 @@
 //! | a request whose rules count by one key | one step | one step | one step |
 //! | a request whose rules count by several keys, such as address and account | one step | one step for each key, one after the other; what was taken goes back when a later one denies | one step, and rules by another key count for each tenant apart |
 //! | requests that wait at the same moment | up to 32 go as one command | go alone, unless they are of one client | go alone, unless they are of one tenant |
-//! | a [change of secrets](crate::Keys), a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys) | yes | refused | refused |
+//! | a [change of secrets](crate::Keys) | yes | refused | refused |
+//! | clients beyond a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys) share one bucket | of the namespace | of their slot | of their tenant; requests without a tenant as with `Key` |
 //! | a shard is gone | no request is decided by Redis | a third of them, where there are three | a third of them |
 //!
 //! Measured on three primaries of Redis 7.0 (each with a replica) and one process with 64 callers, 10 000 addresses and 1 000

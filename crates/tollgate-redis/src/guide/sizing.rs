@@ -69,8 +69,8 @@
 //! that may be too much: then `appendonly yes` with `appendfsync everysec` loses a second at most, and
 //! `stop-writes-on-bgsave-error no` keeps a full disk from being an outage.
 //!
-//! Where anybody can make up keys, [`cap_new_keys`](crate::RedisStoreBuilder::cap_new_keys) bounds how many a process makes in a
-//! second; clients beyond that share one bucket.
+//! Where anybody can invent keys, [`cap_new_keys`](crate::RedisStoreBuilder::cap_new_keys) limits how many all processes
+//! together create in a second; clients beyond that share one bucket.
 //!
 //! # Several services on one Redis
 //!

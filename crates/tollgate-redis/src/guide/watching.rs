@@ -40,7 +40,8 @@
 //! | `tollgate_redis_instances` | instances that share the store, for which shares are cut: fewer only after half a minute | fewer or more than you run |
 //! | `tollgate_redis_quota_conflicts{rule}` | other quotas that instances of the namespace have for a rule which this process has too | above 0 for longer than a deployment takes |
 //! | `tollgate_redis_key_conflicts` | other ways in which instances of the namespace write keys: by another secret, or another partition | above 0 |
-//! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
+//! | `tollgate_redis_new_keys_total{rule}` | keys that were created: checks that took units, and [reports](super::consistency), where nothing of the key was in use. A client whose state has expired counts again. Not counted are keys whose reply never came | a rate far above that of new clients: somebody invents keys. Consider a [cap](crate::RedisStoreBuilder::cap_new_keys) |
+//! | `tollgate_redis_new_keys_refused_total{rule}` | checks of clients beyond a [cap](crate::RedisStoreBuilder::cap_new_keys) on new keys, which share one bucket | any |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
 //! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `leases` (returned without a request), `resets`, `meter`. Those of one moment travel as one command | |
 //! | `tollgate_redis_decisions_total{rule,consistency,source}` | checks that were decided, by `store`, `deny_cache`, `lease` or `local` | a share of `store` that rises: [calls for each check](#calls-for-each-check) |

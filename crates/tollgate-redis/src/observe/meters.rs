@@ -19,8 +19,6 @@ use crate::{
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
 const ERRORS: &str = "tollgate_redis_errors_total";
 const SETTLEMENTS_LOST: &str = "tollgate_redis_settlements_lost_total";
-const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
-const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
 const CONNECT_FAILURES: &str = "tollgate_redis_connect_failures_total";
@@ -52,8 +50,6 @@ struct Handles {
     misconfigured: Counter,
     protocol: Counter,
     settlements_lost: Counter,
-    keys_made: Counter,
-    keys_refused: Counter,
     instances: Gauge,
     key_conflicts: Gauge,
     on_lease: Gauge,
@@ -86,8 +82,6 @@ impl Handles {
             misconfigured: errors("misconfigured"),
             protocol: errors("protocol"),
             settlements_lost: counter!(SETTLEMENTS_LOST),
-            keys_made: counter!(KEYS_MADE),
-            keys_refused: counter!(KEYS_REFUSED),
             instances: gauge!(INSTANCES),
             key_conflicts: gauge!(KEY_CONFLICTS),
             on_lease: gauge!(ON_LEASE),
@@ -123,11 +117,6 @@ fn describe() {
     metrics::describe_counter!(
         SETTLEMENTS_LOST,
         "Settlements that could not be sent: units stay as they were taken"
-    );
-    metrics::describe_counter!(KEYS_MADE, "Keys made for rules that have a cap on them");
-    metrics::describe_counter!(
-        KEYS_REFUSED,
-        "Requests of clients beyond that cap, which share one bucket"
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
@@ -251,14 +240,6 @@ impl Meters {
 
     pub(super) fn key_conflicts(&self, others: usize) {
         self.handles().key_conflicts.set(others as f64);
-    }
-
-    pub(super) fn key_made(&self) {
-        self.handles().keys_made.increment(1);
-    }
-
-    pub(super) fn key_refused(&self) {
-        self.handles().keys_refused.increment(1);
     }
 
     /// Rare, so that handles are looked up: servers of a cluster come and go.

@@ -191,18 +191,6 @@ impl Observer {
         self.events.keys_differ(here, elsewhere);
     }
 
-    /// A key was made for a rule with a cap on them.
-    pub(crate) fn key_made(&self) {
-        #[cfg(feature = "metrics")]
-        self.meters.key_made();
-    }
-
-    /// A client beyond the cap went to the bucket that all such share.
-    pub(crate) fn key_refused(&self) {
-        #[cfg(feature = "metrics")]
-        self.meters.key_refused();
-    }
-
     /// So many units are in leases that this process holds, and so many it has admitted that Redis does not know of.
     pub(crate) fn held(&self, on_lease: u64, unreported: u64) {
         #[cfg(feature = "metrics")]

@@ -112,6 +112,18 @@ impl RuleCounts {
         let _ = source;
     }
 
+    /// A check has created a key.
+    pub(crate) fn new_key(&self) {
+        #[cfg(feature = "metrics")]
+        self.meters.new_key(&self.labels);
+    }
+
+    /// A client beyond the cap on new keys went to the bucket that all such share.
+    pub(crate) fn new_key_refused(&self) {
+        #[cfg(feature = "metrics")]
+        self.meters.new_key_refused(&self.labels);
+    }
+
     /// One of the rule's quotas is counted so. `anew` where it is the first.
     pub(crate) fn bind(&self, effective: &Effective, anew: bool) {
         let (unreported, reserve) = match effective {

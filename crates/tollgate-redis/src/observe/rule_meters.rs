@@ -8,6 +8,8 @@ use tollgate_core::Source;
 use crate::observe::labels::Labels;
 
 const DECISIONS: &str = "tollgate_redis_decisions_total";
+const NEW_KEYS: &str = "tollgate_redis_new_keys_total";
+const NEW_KEYS_REFUSED: &str = "tollgate_redis_new_keys_refused_total";
 const BOUND: &str = "tollgate_redis_over_admission_bound_units";
 const RESERVE: &str = "tollgate_redis_lease_limit_units";
 const FOLLOWED: &str = "tollgate_redis_meter_requests_total";
@@ -19,6 +21,8 @@ const DROPPED: &str = "tollgate_redis_meter_dropped_total";
 #[derive(Default)]
 pub(super) struct RuleMeters {
     decisions: OnceLock<Decisions>,
+    new_keys: OnceLock<Counter>,
+    new_keys_refused: OnceLock<Counter>,
     accuracy: OnceLock<Accuracy>,
 }
 
@@ -59,6 +63,17 @@ impl RuleMeters {
             _ => return,
         }
         .increment(1);
+    }
+
+    pub(super) fn new_key(&self, of: &Labels) {
+        // Of the rule: a key has no consistency.
+        let counter = || counter!(NEW_KEYS, "rule" => Arc::clone(&of.rule));
+        self.new_keys.get_or_init(counter).increment(1);
+    }
+
+    pub(super) fn new_key_refused(&self, of: &Labels) {
+        let counter = || counter!(NEW_KEYS_REFUSED, "rule" => Arc::clone(&of.rule));
+        self.new_keys_refused.get_or_init(counter).increment(1);
     }
 
     pub(super) fn judged(&self, of: &Labels, requests: u64, over: u64, falsely: u64) {
@@ -110,6 +125,14 @@ pub(super) fn describe() {
     metrics::describe_counter!(
         DECISIONS,
         "Checks that were decided, by who answered: Redis, or this process alone"
+    );
+    metrics::describe_counter!(
+        NEW_KEYS,
+        "Keys that were created: checks and reports that found no usage"
+    );
+    metrics::describe_counter!(
+        NEW_KEYS_REFUSED,
+        "Checks of clients beyond the cap on new keys, which share one bucket"
     );
     metrics::describe_gauge!(
         BOUND,

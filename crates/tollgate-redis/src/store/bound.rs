@@ -69,8 +69,9 @@ impl Bound {
             .bound(&rules, effective, shared.instances.known());
         let followed = |rule: usize, plan: usize| {
             let counts = || counts.get(rule)?.get(plan).cloned();
-            let exact = shared.exact(&rules.rules()[rule]);
-            exact.map_or_else(counts, |_| None)
+            let rule = &rules.rules()[rule];
+            let is_followed = shared.exact(rule).is_none() && !shared.is_capped(rule);
+            is_followed.then(counts).flatten()
         };
         let meter = shared
             .meter

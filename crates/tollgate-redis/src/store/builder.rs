@@ -20,7 +20,7 @@ use crate::{
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::{Keyspace, Partition},
-    new_keys::NewKeys,
+    new_key_cap::NewKeyCap,
     observe::{EngineObserver, Observer},
     store::{
         backend::Backend, in_flight_calls::InFlightCalls, instances::Instances,
@@ -59,7 +59,7 @@ pub struct RedisStoreBuilder {
     connection: ConnectionOptions,
     clock: Option<(Clock, Duration)>,
     keys: Keys,
-    caps: Vec<(Box<str>, Arc<NewKeys>)>,
+    caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
     heartbeats: bool,
     learns: bool,
     meter: Option<u64>,
@@ -97,15 +97,19 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Lets all processes of the namespace together make at most so many new keys a second for the rule with this name, and as
-    /// many at once: for rules whose keys anybody can invent, such as those by address or by an API key that is not verified
-    /// yet. Each process makes its part, and one key at least; [`RedisStore::instances`] is how many there are. For the seconds
-    /// until a process that starts has been counted, it has the whole cap, and [without heartbeats](Self::without_heartbeats)
-    /// it always has.
+    /// Lets all processes of the namespace together create at most this many new keys a second for the rule with this name,
+    /// and as many at once: for rules whose keys anybody can invent, such as those by address or by an API key that is not
+    /// verified yet. `per_second` is at least 1.
     ///
-    /// Clients beyond that, of which Redis has no state yet, share one bucket with the rule's quota until there is room
-    /// again; clients that are known are not affected. So a flood of invented clients costs Redis no more than this rate
-    /// times the time that a state lasts. `per_second` is at least 1.
+    /// Clients beyond that which have no state in Redis share one overflow bucket with the rule's quota, until there is room
+    /// again; clients with a state, and those for which this process holds a lease, are not affected. So a flood of invented
+    /// clients costs Redis no more than this rate times the time that a state lasts. With
+    /// [`Partition::Key`] each slot has an overflow bucket, with [`Partition::ByRule`] each tenant.
+    ///
+    /// Each process has its part of the cap, and one key at least; [`RedisStore::instances`] is how many there are. Before it
+    /// was counted, for a quarter of a second after the start, and always [without heartbeats](Self::without_heartbeats), a
+    /// process has a sixteenth. While processes start, the others give up their parts within two heartbeats (six seconds);
+    /// until then all together may create up to 1.7 times the cap where their number doubles.
     pub fn cap_new_keys(mut self, rule: &str, per_second: u32) -> Self {
         if per_second == 0 {
             return self.refuse(format!(
@@ -113,7 +117,7 @@ impl RedisStoreBuilder {
             ));
         }
         self.caps
-            .push((rule.into(), Arc::new(NewKeys::per_second(per_second))));
+            .push((rule.into(), Arc::new(NewKeyCap::per_second(per_second))));
         self
     }
 
@@ -151,6 +155,9 @@ impl RedisStoreBuilder {
     /// Where the servers are reached that sentinels and the servers of a cluster name: behind a NAT, or by a name that is in
     /// their certificates. It is given a host and a port as they name them, and gives others, or `None` for the same ones.
     /// Servers that the [address](RedisStore::builder) names are not asked about.
+    ///
+    /// On an encrypted connection the certificate has to be for the host that the map gives, not for the one that the server
+    /// announces: the map is yours, and what a server or a sentinel says of another is not proven.
     ///
     /// ```
     /// use tollgate_redis::{Keys, Partition, RedisStore};

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    mem,
     num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
@@ -12,7 +13,7 @@ use tokio::{
     task::AbortHandle,
     time::{Instant, sleep},
 };
-use tollgate_core::store::InstanceCount;
+use tollgate_core::{Clock, store::InstanceCount};
 
 use crate::{
     connection::{script::Script, value::Value},
@@ -38,6 +39,9 @@ const LONGEST_PAUSE: u32 = 3;
 
 /// Until there was an answer it is tried more often: a service that has just started does not know how many it is one of.
 const FIRST: Duration = Duration::from_millis(250);
+
+/// The pause after the first count, so that processes which start together know of each other.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// After so many of them an instance is gone.
 const GONE_AFTER: u32 = 3;
@@ -97,13 +101,17 @@ struct Heart {
 impl Heart {
     async fn beat(mut self) {
         let mut pause = FIRST.min(self.interval);
+        let mut is_first = true;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
             if self.is_counted(&shared).await {
-                pause = self.interval;
+                pause = match mem::take(&mut is_first) {
+                    true => SECOND.min(self.interval),
+                    false => self.interval,
+                };
                 self.compare(&shared).await;
             }
         }
@@ -125,8 +133,10 @@ impl Heart {
         // What was last known stays known while Redis fails: that is when it is needed.
         if count.is_some() {
             let count = self.count.counted().get();
+            // That of the permits.
+            let now = Clock::system().now();
             for (_, cap) in &shared.caps {
-                cap.share_among(count);
+                cap.share_among(count, now);
             }
             shared.instances.set(count);
             shared.observer.instances(count);

@@ -107,7 +107,7 @@ impl InFlight {
         let takes = self.query.takes();
         let reply = match inner.shared.reply(self.stopwatch, answer, self.size) {
             Ok(reply) => {
-                inner.note_new_keys(&reply, &self.layout.checks);
+                self.layout.note_new_keys(&inner, &reply, &self.query);
                 Ok(self.layout.decode(&inner, &reply, &self.query))
             }
             Err(error) if did_not_run(&error) => Err(NoReply::NotRun),
@@ -173,6 +173,17 @@ impl ReplyLayout {
             reports,
             returned,
         })
+    }
+
+    fn note_new_keys(&self, inner: &Inner, reply: &reply::Reply, query: &Query) {
+        if query.takes() {
+            inner.note_new_keys(reply, &self.checks, query.checks());
+        }
+        for (report, place) in query.reports().iter().zip(&self.reports) {
+            if let Some((left, _)) = place.and_then(|place| reply.reported(place)) {
+                inner.note_reported(report, left);
+            }
+        }
     }
 
     fn decode(&self, inner: &Inner, reply: &reply::Reply, query: &Query) -> Reply {

@@ -3,7 +3,7 @@
 use std::{any::Any, sync::Arc};
 
 use tollgate_core::{
-    Outcome, RuleSet, Tick, Verdict,
+    Check, Outcome, RuleSet, Tick, Verdict,
     store::{Receipt, Settlement},
 };
 use tollgate_prefilter::BoundRules;
@@ -11,7 +11,7 @@ use tollgate_prefilter::BoundRules;
 use crate::{
     call::RequestLayout,
     encode::Encoder,
-    new_keys::NewKeys,
+    new_key_cap::NewKeyCap,
     observe::RuleCounts,
     reply::{NewKey, Reply},
     store::{meter::Meter, shared::Shared},
@@ -23,7 +23,7 @@ pub(super) struct Inner {
     pub(super) rules: Arc<RuleSet>,
     pub(super) encoder: Arc<Encoder>,
     /// By rule: how many keys this process may make.
-    pub(super) caps: Box<[Option<Arc<NewKeys>>]>,
+    pub(super) caps: Box<[Option<Arc<NewKeyCap>>]>,
     /// What this process decides locally.
     pub(super) local: BoundRules,
     /// What is counted of decisions, by rule and plan.
@@ -69,24 +69,33 @@ impl Inner {
             if !matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny) {
                 continue;
             }
-            let plans = self.counts.get(verdict.rule());
-            let counts = plans.and_then(|plans| plans.get(verdict.plan()).or(plans.first()));
-            if let Some(counts) = counts {
+            if let Some(counts) = self.counts_of(verdict.rule(), verdict.plan()) {
                 counts.decided(verdict.source());
             }
         }
     }
 
-    pub(super) fn cap(&self, rule: u16) -> Option<&NewKeys> {
+    fn counts_of(&self, rule: usize, plan: usize) -> Option<&RuleCounts> {
+        let plans = self.counts.get(rule)?;
+        plans.get(plan).or(plans.first()).map(|counts| &**counts)
+    }
+
+    pub(super) fn cap(&self, rule: u16) -> Option<&NewKeyCap> {
         self.caps.get(usize::from(rule))?.as_deref()
     }
 
-    pub(super) fn note_new_keys(&self, reply: &Reply, layout: &RequestLayout) {
+    /// Counts the keys that a request has created, and gives back what the caps have allowed in vain.
+    pub(super) fn note_new_keys(&self, reply: &Reply, layout: &RequestLayout, checks: &[Check]) {
+        if cfg!(feature = "metrics") {
+            for index in reply.created(layout, checks, &self.encoder, &self.rules) {
+                self.count_new_key(&checks[index]);
+            }
+        }
         for check in reply.new_keys(layout) {
-            match check.new_key {
-                NewKey::Made => self.shared.observer.key_made(),
-                NewKey::Refused => self.shared.observer.key_refused(),
-                NewKey::No => {}
+            if check.new_key == NewKey::Refused
+                && let Some(counts) = self.counts_of(usize::from(check.rule), 0)
+            {
+                counts.new_key_refused();
             }
             if check.may_make
                 && check.new_key != NewKey::Made
@@ -94,6 +103,23 @@ impl Inner {
             {
                 cap.give_back();
             }
+        }
+    }
+
+    /// Counts the key that a report of local usage has created, if `left` is what it leaves of a fresh state.
+    pub(super) fn note_reported(&self, report: &Check, left: u64) {
+        let rule = &self.rules.rules()[usize::from(report.rule())];
+        let limit = rule.quota_of(usize::from(report.plan())).limit();
+        // Usage beyond the limit leaves nothing either.
+        if cfg!(feature = "metrics") && left > 0 && left.checked_add(report.cost()) == Some(limit) {
+            self.count_new_key(report);
+        }
+    }
+
+    fn count_new_key(&self, check: &Check) {
+        let (rule, plan) = (usize::from(check.rule()), usize::from(check.plan()));
+        if let Some(counts) = self.counts_of(rule, plan) {
+            counts.new_key();
         }
     }
 }

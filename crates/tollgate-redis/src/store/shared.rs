@@ -3,14 +3,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::Instant};
-use tollgate_core::{Clock, Rule, StoreError, StoreErrorKind, Tick};
+use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick};
 use tollgate_prefilter::Engine;
 
 use crate::{
     call::Call,
     connection::{error::CallError, value::Value},
     keyspace::{Keyspace, Partition},
-    new_keys::NewKeys,
+    new_key_cap::NewKeyCap,
     observe::{CallFor, Observer, Stopwatch},
     reply::Reply,
     script::SCRIPT,
@@ -31,8 +31,8 @@ pub(super) struct Shared {
     pub(super) observer: Arc<Observer>,
     /// For servers whose scripts may not ask for the time, with how much longer states are kept.
     pub(super) clock: Option<(Clock, Duration)>,
-    /// By the names of rules: how many keys this process may make for them.
-    pub(super) caps: Vec<(Box<str>, Arc<NewKeys>)>,
+    /// By the names of rules: how many keys this process may create for them.
+    pub(super) caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
     /// The meter follows one key in so many.
     pub(super) meter: Option<u64>,
     /// That of the connections, for what is sent without a request.
@@ -46,12 +46,15 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Why a rule cannot be counted but exactly, whatever its quota is.
+    /// Whether there is a cap on the new keys of a rule.
+    pub(super) fn is_capped(&self, rule: &Rule) -> bool {
+        self.caps.iter().any(|(name, _)| **name == *rule.name())
+    }
+
+    /// Why a rule can only be exact, whatever its quota is.
     pub(super) fn exact(&self, rule: &Rule) -> Option<&'static str> {
-        if self.caps.iter().any(|(name, _)| **name == *rule.name()) {
-            return Some(
-                "a client beyond the cap on new keys has no state of its own to grant from",
-            );
+        if matches!(rule.consistency_of(), Consistency::Eventual { .. }) && self.is_capped(rule) {
+            return Some("a report of local usage would create a key beyond the cap on new keys");
         }
         match &self.keyspace.partition {
             Partition::ByRule(with) if **with != *rule.name() => Some(

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use redis::Value;
 use tokio::task::JoinHandle;
 
 use crate::support::{
     instance::DEADLINE,
     numbers::Numbers,
     proxy::{self, Proxy},
+    redis_client::RedisClient,
     redis_server::{RedisServer, free_port},
-    resp::{Resp, Value},
 };
 
 /// Settings of a server on which all of these can go wrong. The instances log in as `rl`, with the password `first`.
@@ -77,7 +78,7 @@ impl Fault {
         numbers: &mut Numbers,
     ) -> Healing {
         let mut healing = Healing::default();
-        let admin = || Resp::connect(([127, 0, 0, 1], server.port()).into());
+        let admin = || RedisClient::connect(([127, 0, 0, 1], server.port()).into());
         match self {
             Self::Killed => server.kill(),
             Self::Stopped => server.stop(),
@@ -142,7 +143,7 @@ impl Fault {
 
     pub(crate) async fn end(self, server: &mut RedisServer, proxy: &Proxy, healing: Healing) {
         let address = ([127, 0, 0, 1], server.port()).into();
-        let admin = || Resp::connect(address);
+        let admin = || RedisClient::connect(address);
         match self {
             Self::Killed => server.restart().await,
             Self::Stopped => server.resume(),
@@ -176,21 +177,21 @@ pub(crate) struct Healing {
     /// Where the states lie, and their names.
     aside: Vec<(Vec<u8>, Vec<u8>)>,
     /// The one client that there is room for.
-    guest: Option<Resp>,
+    guest: Option<RedisClient>,
 }
 
 /// The keys of the states.
-fn states(admin: &mut Resp) -> Vec<Vec<u8>> {
-    let Value::List(keys) = admin.say("KEYS {faults}:*:*:*") else {
+fn states(admin: &mut RedisClient) -> Vec<Vec<u8>> {
+    let Value::Array(keys) = admin.say("KEYS {faults}:*:*:*") else {
         panic!("KEYS answers a list");
     };
     let key = |value| match value {
-        Value::Bytes(key) => key,
+        Value::BulkString(key) => key,
         other => panic!("{other:?} is not a key"),
     };
     keys.into_iter().map(key).collect()
 }
 
 fn done(answer: &Value) {
-    assert_eq!(*answer, Value::Status("OK".into()));
+    assert_eq!(*answer, Value::Okay);
 }

@@ -1,5 +1,6 @@
 //! Each request is counted at most once, whatever becomes of scripts and answers.
 
+use redis::Value;
 use tokio::task::JoinSet;
 use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule};
 use tollgate_redis::RedisStore;
@@ -10,8 +11,8 @@ use crate::support::{
     eventually::eventually,
     instance::DEADLINE,
     proxy::{Fault, Proxy},
+    redis_client::RedisClient,
     redis_server::RedisServer,
-    resp::{Resp, Value},
 };
 
 const LIMIT: u64 = 1_000;
@@ -70,7 +71,7 @@ async fn a_script_that_is_flushed_in_the_middle_costs_no_request_and_no_unit() {
     let server = blocking_server::RedisServer::start(&[]);
     let store = patient_store(&format!("redis://{}", server.address())).await;
     let (limiter, check) = counting(&store);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
         let limiter = limiter.clone();
@@ -85,7 +86,7 @@ async fn a_script_that_is_flushed_in_the_middle_costs_no_request_and_no_unit() {
     let mut admitted = 0;
     loop {
         let flushed = connection.say("SCRIPT FLUSH");
-        assert_eq!(flushed, Value::Status("OK".into()));
+        assert_eq!(flushed, Value::Okay);
         tokio::task::yield_now().await;
         while let Some(ended) = tasks.try_join_next() {
             admitted += ended.expect("a task asks to the end");
@@ -105,13 +106,13 @@ async fn four_hundred_callers_of_one_key_read_and_write_it_once_each() {
     let (limiter, check) = counting(&store);
     // The server knows the script from now on.
     assert!(acquire(&limiter, &[check]).await.is_allowed());
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     connection.say("CONFIG RESETSTAT");
     let layout: Vec<_> = (0..CALLERS).map(|_| limiter.acquire(&[check])).collect();
     for answer in layout {
         assert!(answer.await.is_allowed());
     }
-    let Value::Bytes(stats) = connection.say("INFO commandstats") else {
+    let Value::BulkString(stats) = connection.say("INFO commandstats") else {
         panic!("INFO answers a text");
     };
     let stats = String::from_utf8_lossy(&stats);

@@ -1,15 +1,14 @@
 //! A request of two rules, and the state of one is not ours.
 
+use redis::Value;
 use tollgate_core::{
     Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Outcome, Quota, Reason, Rule,
 };
 use tollgate_redis::{BreakerState, RedisStore};
 
 use crate::support::{
-    blocking_server::RedisServer,
-    child::patient_store,
-    eventually::eventually,
-    resp::{Resp, Value},
+    blocking_server::RedisServer, child::patient_store, eventually::eventually,
+    redis_client::RedisClient,
 };
 
 const LIMIT: u64 = 100;
@@ -36,11 +35,11 @@ impl Broken {
             limiter,
         };
         assert!(broken.take(&[broken.check("broken")]).await.is_allowed());
-        let mut connection = Resp::connect(broken._server.address());
-        let Value::List(keys) = connection.say("KEYS {processes}:*:*:*") else {
+        let mut connection = RedisClient::connect(broken._server.address());
+        let Value::Array(keys) = connection.say("KEYS {processes}:*:*:*") else {
             panic!("KEYS answers a list");
         };
-        let [Value::Bytes(key)] = &keys[..] else {
+        let [Value::BulkString(key)] = &keys[..] else {
             panic!("{keys:?} is not one key");
         };
         let _ = connection.command([&b"DEL"[..], key]);

@@ -2,17 +2,14 @@
 
 use std::{net::Ipv4Addr, time::Duration};
 
+use redis::Value;
 use tollgate_core::{
     Consistency, HOUR, LeaseShare, OnStoreError, Outcome, Quota, Rule, SECOND, Source,
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
 
-use crate::{
-    Fleet, LATER, seen,
-    support::resp::{Resp, Value},
-    unit, until,
-};
+use crate::{Fleet, LATER, seen, support::redis_client::RedisClient, unit, until};
 
 fn eventual(max_unreported: u64) -> Consistency {
     Consistency::Eventual {
@@ -68,11 +65,11 @@ async fn what_passes_while_the_store_fails_counts_as_well() {
     let check = check.expect("it is there");
     assert!(limiter.acquire(&[check]).await.is_allowed());
     // Somebody else's value in its place.
-    let mut connection = Resp::connect((Ipv4Addr::LOCALHOST, fleet.server.port()).into());
-    let Value::List(names) = connection.say("KEYS *:open:f1") else {
+    let mut connection = RedisClient::connect((Ipv4Addr::LOCALHOST, fleet.server.port()).into());
+    let Value::Array(names) = connection.say("KEYS *:open:f1") else {
         panic!("keys are a list");
     };
-    let [Value::Bytes(name)] = &names[..] else {
+    let [Value::BulkString(name)] = &names[..] else {
         panic!("{names:?}");
     };
     let name = str::from_utf8(name).expect("a name is text");

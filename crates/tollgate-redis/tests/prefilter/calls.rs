@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
+use redis::Value;
 use tollgate_core::{Consistency, HOUR, MINUTE, SECOND};
 
 use crate::{
     counts::Counts,
     fleet::{Fleet, PATIENT, PROCESSES},
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
-    support::{
-        blocking_server::RedisServer,
-        resp::{Resp, Value},
-    },
+    support::{blocking_server::RedisServer, redis_client::RedisClient},
 };
 
 /// Calls of the script so far.
 pub(crate) fn calls(server: &RedisServer) -> u64 {
-    let Value::Bytes(text) = Resp::connect(server.address()).say("INFO commandstats") else {
+    let Value::BulkString(text) = RedisClient::connect(server.address()).say("INFO commandstats")
+    else {
         panic!("INFO answers a text");
     };
     let text = String::from_utf8_lossy(&text);

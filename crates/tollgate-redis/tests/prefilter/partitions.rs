@@ -1,12 +1,13 @@
 //! Clusters and names: what is granted and reported under each partition and each way of writing keys.
 
+use tokio::time::Instant;
 use tollgate_core::{Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
-use tollgate_redis::{Keys, Partition, Secret};
+use tollgate_redis::{Keys, Partition, RedisStoreBuilder, Secret};
 
 use crate::{
     load::{LEASED, eventual},
     service::{Service, check},
-    support::{redis_cluster::RedisCluster, redis_server::RedisServer},
+    support::{eventually::eventually, redis_cluster::RedisCluster, redis_server::RedisServer},
 };
 
 const LIMIT: u64 = 300;
@@ -79,11 +80,67 @@ async fn a_rule_that_cannot_have_what_it_asks_for_is_exact() {
         Rule::new("logged", Quota::sliding_log(60, MAX_PERIOD)).consistency(eventual(20)),
         Rule::new("buckets", Quota::sliding_buckets(60, MAX_PERIOD)).consistency(LEASED),
         Rule::new("small", Quota::gcra(10, MAX_PERIOD)).consistency(LEASED),
-        Rule::new("capped", quota()).consistency(LEASED),
+        Rule::new("capped", quota()).consistency(eventual(20)),
     ];
     let limiter = service.limiter(rules.clone());
     for rule in rules {
         is_exact(&mut service, &limiter, rule.name(), rule.quota().limit()).await;
+    }
+}
+
+/// While a flood of invented clients is beyond the cap, those that are known go on with their leases, and no more keys are
+/// created than the cap allows.
+#[tokio::test]
+async fn a_rule_with_a_cap_on_new_keys_has_leases() {
+    const CAP: u32 = 4;
+
+    let server = RedisServer::start(&[]).await;
+    let url = server.url();
+    let start = || {
+        let cap = |builder: RedisStoreBuilder| builder.cap_new_keys("capped", CAP);
+        Service::start_with(&url, Keys::plain(), cap)
+    };
+    let (mut one, mut other) = (start().await, start().await);
+    eventually("they know of each other", || async {
+        let all = [&one, &other].map(|service| service.store.instances());
+        (all == [2, 2]).then_some(())
+    })
+    .await;
+    for quota in [quota(), Quota::fixed_window(LIMIT, MAX_PERIOD)] {
+        let began = Instant::now();
+        let rule = Rule::new("capped", quota).consistency(LEASED);
+        let limiters = [one.limiter([rule.clone()]), other.limiter([rule])];
+        let known = [check(&limiters[0], "capped"), check(&limiters[1], "capped")];
+        (one.net, other.net) = (0, 0);
+        one.take_until(&limiters[0], known[0], Source::Lease).await;
+        let (mut invented, mut from_leases) = (0, 0);
+        for number in 0..2 * LIMIT {
+            let key = Key::of([format!("invented-{number}")]);
+            let check = limiters[1].check("capped", &key).expect("it is there");
+            let decision = limiters[1].acquire(&[check]).await;
+            assert_ne!(decision.verdicts()[0].source(), Source::Lease);
+            invented += u64::from(decision.is_allowed());
+            if number % 10 == 0 {
+                other.clock.set(one.clock.now());
+                let decision = one.take(&limiters[0], known[0], 1).await;
+                from_leases += u64::from(decision.verdicts()[0].source() == Source::Lease);
+            }
+        }
+        assert!(from_leases > 20, "{from_leases}");
+        one.drain(&limiters[0], known[0]).await;
+        other.clock.set(one.clock.now());
+        other.drain(&limiters[1], known[1]).await;
+        // Of the one client no unit more than its quota, and none lost.
+        assert_eq!(one.net + other.net, LIMIT, "{quota:?}");
+
+        let keys = server.command(&["KEYS", "*:capped:*"]).await;
+        // Two are the known client and the overflow bucket.
+        let created = keys.matches(":capped:").count() as u64 - 2;
+        let most = f64::from(CAP) * (1.0 + began.elapsed().as_secs_f64());
+        assert!(created as f64 <= most, "{created}, at most {most}");
+        // Each of them took one unit, and all others what one client may.
+        assert_eq!(invented, created + LIMIT, "{quota:?}");
+        assert_eq!(server.command(&["FLUSHALL"]).await, "+OK\r\n");
     }
 }
 

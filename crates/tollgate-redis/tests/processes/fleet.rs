@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use redis::Value;
 use tempfile::NamedTempFile;
 use tollgate_redis::RedisStore;
 
@@ -9,7 +10,7 @@ use crate::support::{
     blocking_server::RedisServer,
     child::{self, Load, patient_store},
     process::Process,
-    resp::{Resp, Value},
+    redis_client::RedisClient,
 };
 
 const PROCESSES: usize = 4;
@@ -59,14 +60,14 @@ impl Fleet {
 
     /// Every state with its value; no keys of heartbeats, which change at any time.
     pub(crate) fn dump(&self) -> Vec<(Vec<u8>, Value)> {
-        let mut connection = Resp::connect(self.server.address());
-        let Value::List(keys) = connection.say("KEYS {processes}:*") else {
+        let mut connection = RedisClient::connect(self.server.address());
+        let Value::Array(keys) = connection.say("KEYS {processes}:*") else {
             panic!("KEYS answers a list");
         };
         let mut dump: Vec<_> = keys
             .into_iter()
             .map(|key| match key {
-                Value::Bytes(key) => {
+                Value::BulkString(key) => {
                     let value = connection.command([&b"DUMP"[..], &key]);
                     (key, value)
                 }

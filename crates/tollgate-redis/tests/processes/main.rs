@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod crash_loop;
 mod fleet;
 mod killed;
 mod together;
@@ -12,4 +13,5 @@ mod versions;
 #[test]
 fn a_process_plays_its_role() {
     support::child::play();
+    crash_loop::play();
 }

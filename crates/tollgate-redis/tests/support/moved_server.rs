@@ -8,12 +8,10 @@ use std::{
     process::Command,
 };
 
+use redis::Value;
 use tempfile::TempDir;
 
-use crate::support::{
-    blocking_server::RedisServer,
-    resp::{Resp, Value},
-};
+use crate::support::{blocking_server::RedisServer, redis_client::RedisClient};
 
 /// Microseconds, as the store counts them.
 pub(crate) type Micros = i64;
@@ -75,11 +73,11 @@ impl MovedServer {
 
     /// The time that it shows.
     pub(crate) fn now(&self) -> Micros {
-        let Value::List(parts) = Resp::connect(self.server.address()).say("TIME") else {
+        let Value::Array(parts) = RedisClient::connect(self.server.address()).say("TIME") else {
             panic!("TIME answers a list");
         };
         let number = |part: &Value| -> Micros {
-            let Value::Bytes(digits) = part else {
+            let Value::BulkString(digits) = part else {
                 panic!("{part:?} is no number");
             };
             String::from_utf8_lossy(digits).parse().expect("digits")
@@ -89,17 +87,17 @@ impl MovedServer {
 
     /// How many ms the state of the one client of this rule lives, by the server; `None` if there is none.
     pub(crate) fn time_to_live(&self, rule: &str) -> Option<i64> {
-        let mut connection = Resp::connect(self.server.address());
-        let Value::List(keys) = connection.say(&format!("KEYS *:{rule}:??")) else {
+        let mut connection = RedisClient::connect(self.server.address());
+        let Value::Array(keys) = connection.say(&format!("KEYS *:{rule}:??")) else {
             panic!("KEYS answers a list");
         };
-        let [Value::Bytes(key)] = &keys[..] else {
+        let [Value::BulkString(key)] = &keys[..] else {
             assert!(keys.is_empty(), "{keys:?}");
             return None;
         };
         match connection.command([&b"PTTL"[..], key]) {
-            Value::Integer(-2) => None,
-            Value::Integer(left) => Some(left),
+            Value::Int(-2) => None,
+            Value::Int(left) => Some(left),
             other => panic!("{other:?} is not a time to live"),
         }
     }

@@ -30,13 +30,11 @@ pub struct PeerAddr(pub SocketAddr);
 /// The peer's address, an IPv4-mapped one as IPv4.
 pub(crate) fn peer(head: &Parts) -> Result<IpAddr, NoKey> {
     // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all share one budget.
-    socket_peer(head)
-        .map(|peer| peer.ip().to_canonical())
-        .ok_or_else(no_peer)
+    with_peer(head, |peer| peer.ip().to_canonical()).ok_or_else(no_peer)
 }
 
 #[cold]
-fn no_peer() -> NoKey {
+pub(crate) fn no_peer() -> NoKey {
     NoKey::Misconfigured(
         "the request has no peer address: serve axum's router with \
          into_make_service_with_connect_info::<SocketAddr>() and tollgate's feature `axum`, tonic's server with the \
@@ -45,24 +43,33 @@ fn no_peer() -> NoKey {
     )
 }
 
+/// What `then` makes of the peer's address where it lies: an address is slow to copy, byte by byte. `None`: it is not known.
+///
 /// The sources, by precedence. Add the connect info of another framework here.
-fn socket_peer(head: &Parts) -> Option<SocketAddr> {
-    let ours = head.extensions.get::<PeerAddr>().map(|peer| peer.0);
+#[inline]
+pub(crate) fn with_peer<T>(head: &Parts, then: impl FnOnce(&SocketAddr) -> T) -> Option<T> {
+    if let Some(PeerAddr(peer)) = head.extensions.get() {
+        return Some(then(peer));
+    }
     #[cfg(feature = "axum")]
-    let ours = ours.or_else(|| axum_peer(head));
+    if let Some(peer) = axum_peer(head) {
+        return Some(then(peer));
+    }
     #[cfg(feature = "tonic")]
-    let ours = ours.or_else(|| tonic_peer(head));
-    ours
+    return tonic_peer(head).map(|peer| then(&peer));
+    #[cfg(not(feature = "tonic"))]
+    None
 }
 
 #[cfg(feature = "axum")]
-fn axum_peer(head: &Parts) -> Option<SocketAddr> {
+#[inline]
+fn axum_peer(head: &Parts) -> Option<&SocketAddr> {
     use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
 
     let info = head.extensions.get::<ConnectInfo<SocketAddr>>();
     let mock = || head.extensions.get::<MockConnectInfo<SocketAddr>>();
-    info.map(|info| info.0)
-        .or_else(|| mock().map(|mock| mock.0))
+    info.map(|info| &info.0)
+        .or_else(|| mock().map(|mock| &mock.0))
 }
 
 #[cfg(feature = "tonic")]

@@ -21,9 +21,9 @@ use crate::{
     protocol::WireProtocol,
     rate_limit::{
         decide::is_preflight, deny::reject, live_config::LiveConfig, request_rules::RequestChecks,
+        service_config::ServiceConfig,
     },
     rejection::grpc_web_is_not_translated,
-    striped::Handle,
 };
 
 /// Limits the messages that clients of `S` send. Made by [`MessageLimitLayer`](crate::MessageLimitLayer).
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Clone)]
 pub struct MessageLimit<S> {
     inner: S,
-    config: Handle<LiveConfig>,
+    config: ServiceConfig,
     max_wait: MaxWait,
 }
 
@@ -43,7 +43,7 @@ impl<S> MessageLimit<S> {
     pub(super) fn new(inner: S, config: Arc<LiveConfig>, max_wait: MaxWait) -> Self {
         Self {
             inner,
-            config: Handle::new(config),
+            config: ServiceConfig::new(config),
             max_wait,
         }
     }

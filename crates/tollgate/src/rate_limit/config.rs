@@ -1,6 +1,12 @@
 //! The configuration of a layer.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use http::StatusCode;
 use tollgate_core::{Limiter, RuleError, Store};
@@ -11,6 +17,7 @@ use crate::{
     rate_limit::{duplicate_detector::DuplicateDetector, request_rules::RequestRules},
     rejection::{Rejection, Responses},
     rule::RequestRule,
+    striped,
 };
 
 /// The rules of a layer on their store, and how it responds.
@@ -36,6 +43,21 @@ pub(crate) struct Config {
     /// Whether handlers check rules of their own.
     pub(crate) is_checked_in_handler: bool,
     pub(crate) duplicates: DuplicateDetector,
+    place: Place,
+}
+
+/// The stripe of threads whose configuration it is, and whether another has taken its place there.
+#[derive(Default)]
+struct Place {
+    stripe: usize,
+    is_replaced: AtomicBool,
+}
+
+/// A copy has no place yet.
+impl Clone for Place {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl Config {
@@ -68,6 +90,7 @@ impl Config {
             protocol: Protocol::Auto,
             jitter_percent: 0,
             count_preflight: false,
+            place: Place::default(),
         })
     }
 
@@ -89,11 +112,27 @@ impl Config {
 
     /// The same configuration for another stripe of threads: what is counted with each request is its own, and all that is
     /// only read, such as what was prepared for each rule, is shared.
-    pub(crate) fn for_stripe(&self) -> Self {
+    pub(crate) fn for_stripe(&self, stripe: usize) -> Self {
         Self {
             headers: self.headers.for_stripe(),
+            place: Place {
+                stripe,
+                ..Place::default()
+            },
             ..self.clone()
         }
+    }
+
+    /// Whether it is in force for requests of the current thread.
+    #[inline]
+    pub(crate) fn is_in_force_here(&self) -> bool {
+        self.place.stripe == striped::current_stripe()
+            && !self.place.is_replaced.load(Ordering::Acquire)
+    }
+
+    /// Another one takes its place.
+    pub(crate) fn retire(&self) {
+        self.place.is_replaced.store(true, Ordering::Release);
     }
 
     pub(crate) fn attach_always(&mut self) {

@@ -54,7 +54,7 @@ impl LiveConfig {
     fn following(state: &mut State, rules: Arc<LayerRules>, mut config: Config) -> Arc<Self> {
         let limiter = Mutex::new(config.rules.take_registered());
         let live = Arc::new(Self {
-            current: PerStripe::new(|| Mutex::new(Arc::new(config.for_stripe()))),
+            current: PerStripe::new(|stripe| Mutex::new(Arc::new(config.for_stripe(stripe)))),
             limiter,
             rules,
         });
@@ -125,8 +125,9 @@ impl FollowRules for LiveConfig {
         rules.limiter = rules.limiter.succeeding(&lock(&self.limiter))?;
         let mut config = self.load().with_rules(rules);
         let limiter = config.rules.take_registered();
-        let prepared = self.current.iter();
-        let prepared: Vec<_> = prepared.map(|_| Arc::new(config.for_stripe())).collect();
+        let stripes = 0..self.current.iter().len();
+        let prepared = stripes.map(|stripe| Arc::new(config.for_stripe(stripe)));
+        let prepared: Vec<_> = prepared.collect();
         Ok(Box::new(move || self.put_in_force(limiter, prepared)))
     }
 }
@@ -140,6 +141,10 @@ impl LiveConfig {
         let replaced: Vec<_> = replaced
             .map(|(current, config)| std::mem::replace(&mut **current, config))
             .collect();
+        // Services that remember the one of their last request wait for the lock as well.
+        for config in &replaced {
+            config.retire();
+        }
         // Requests go on, and what nobody holds any more is dropped behind them.
         drop(current);
         drop((before, replaced));
@@ -155,5 +160,109 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl fmt::Debug for LiveConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.load().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use http::HeaderMap;
+    use tollgate_core::{MINUTE, MemoryStore, Quota};
+
+    use super::*;
+    use crate::{
+        header::RATELIMIT_POLICY,
+        key::constant,
+        rate_limit::{rules_handle::RulesHandle, service_config::ServiceConfig},
+        rule::Rule,
+        striped,
+    };
+
+    fn rule(limit: u64) -> RequestRule {
+        Rule::new("all", Quota::fixed_window(limit, MINUTE)).by(constant("all"))
+    }
+
+    fn live() -> Arc<LiveConfig> {
+        LiveConfig::new(&[], MemoryStore::new(), |_| Ok(()), [rule(60)]).expect("a valid rule")
+    }
+
+    fn limit(config: &Config) -> u64 {
+        config.rules.set().rules()[0].quota().limit()
+    }
+
+    #[test]
+    fn a_request_counts_on_its_own_stripe_alone() {
+        let live = live();
+        let counts = || -> Vec<usize> {
+            let current = live.current.iter();
+            current
+                .map(|config| Arc::strong_count(&lock(config)))
+                .collect()
+        };
+        let (service, policies) = (
+            Mutex::new(ServiceConfig::new(Arc::clone(&live))),
+            Mutex::new(Vec::new()),
+        );
+        striped::on_each_stripe(|| {
+            let mut expected = counts();
+            // The second and third time, the service remembers it: on the first stripe, and where it goes on.
+            let mut service = lock(&service);
+            let held = [service.load(), service.load(), service.load()];
+            drop(service);
+            expected[striped::current_stripe()] += held.len();
+            assert_eq!(counts(), expected);
+
+            // Prepared values are counted as well.
+            let rules = &held[0].rules;
+            let key = rules.limiter.check_at(0, &tollgate_core::KeyBuf::new(), 1);
+            let decision = rules.limiter.acquire(&[key]).ready().expect("at once");
+            let mut fields = HeaderMap::new();
+            let verdicts = decision.verdicts();
+            held[0]
+                .headers
+                .write(&mut fields, verdicts, rules.set(), decision.at());
+            lock(&policies).push(fields[RATELIMIT_POLICY].as_bytes().as_ptr() as usize);
+        });
+        let policies = lock(&policies);
+        let distinct: BTreeSet<_> = policies.iter().collect();
+        assert_eq!(
+            distinct.len(),
+            policies.len(),
+            "each stripe has a value of its own"
+        );
+    }
+
+    #[test]
+    fn a_replacement_is_in_force_at_once_on_all_stripes_and_keeps_nothing_of_what_was_before() {
+        let live = live();
+        let in_flight = Mutex::new(Vec::new());
+        striped::on_each_stripe(|| {
+            let mut service = ServiceConfig::new(Arc::clone(&live));
+            let requests = [service.load(), service.load(), service.load()];
+            assert!(requests.iter().all(|config| limit(config) == 60));
+            lock(&in_flight).push((striped::current_stripe(), service, requests));
+        });
+        let handle = RulesHandle::new(live.rules());
+        handle.replace([rule(90)]).expect("a valid rule");
+        striped::on_each_stripe(|| {
+            let here = striped::current_stripe();
+            let mut in_flight = lock(&in_flight);
+            let mut services = in_flight.iter_mut();
+            let (_, service, requests) =
+                services.find(|(stripe, ..)| *stripe == here).expect("one");
+            assert_eq!(limit(&service.load()), 90);
+            assert_eq!(
+                limit(&requests[0]),
+                60,
+                "a request ends by what it began with"
+            );
+        });
+        let in_flight = in_flight.into_inner().expect("no panic");
+        for (_, _service, requests) in in_flight {
+            let before = Arc::downgrade(&requests[0]);
+            drop(requests);
+            assert!(before.upgrade().is_none());
+        }
     }
 }

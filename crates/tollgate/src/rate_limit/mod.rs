@@ -16,6 +16,7 @@ mod refund;
 pub(crate) mod request_rules;
 pub(crate) mod rules_handle;
 mod service;
+pub(crate) mod service_config;
 
 pub use self::{
     admission::{Admission, Denied, RuleVerdict},

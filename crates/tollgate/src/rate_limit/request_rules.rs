@@ -211,6 +211,11 @@ impl RequestRules {
                     continue;
                 }
             }
+            if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
+                let check = self.limiter.check_at(number, &key, cost);
+                request_checks.checks.push(check.with_quota(quota));
+                continue;
+            }
             match self.check(number, &key, cost, quota) {
                 Some(check) => request_checks.checks.push(check),
                 None => self.observer.skipped(number),
@@ -241,7 +246,6 @@ impl RequestRules {
     }
 
     /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.
-    #[inline]
     fn check(&self, rule: u16, key: &KeyBuf, cost: u64, quota: CheckQuota) -> Option<Check> {
         let request_rule = &self.list[usize::from(rule)];
         let applies = request_rule.applies_to_key.as_ref();

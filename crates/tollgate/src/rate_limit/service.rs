@@ -23,8 +23,8 @@ use crate::{
         future::ResponseFuture,
         live_config::LiveConfig,
         request_rules::RequestChecks,
+        service_config::ServiceConfig,
     },
-    striped::Handle,
 };
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -35,14 +35,14 @@ use crate::{
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Handle<LiveConfig>,
+    config: ServiceConfig,
 }
 
 impl<S> RateLimit<S> {
     pub(crate) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
         Self {
             inner,
-            config: Handle::new(config),
+            config: ServiceConfig::new(config),
         }
     }
 

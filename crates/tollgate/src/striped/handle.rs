@@ -47,7 +47,9 @@ impl<T> Clone for Handle<T> {
         if node.stripe == here {
             return Self(Arc::clone(node));
         }
-        let children = node.children.get_or_init(|| PerStripe::new(OnceLock::new));
+        let children = node
+            .children
+            .get_or_init(|| PerStripe::new(|_| OnceLock::new()));
         let child = children.here().get_or_init(|| {
             let value = Arc::clone(&node.value);
             Arc::new(Node::new(value, here))

@@ -5,4 +5,6 @@ mod handle;
 mod per_stripe;
 mod stripe;
 
-pub(crate) use self::{handle::Handle, per_stripe::PerStripe};
+#[cfg(test)]
+pub(crate) use self::stripe::on_each as on_each_stripe;
+pub(crate) use self::{handle::Handle, per_stripe::PerStripe, stripe::current as current_stripe};

@@ -12,8 +12,9 @@ pub(crate) struct PerStripe<T>(Box<[Line<T>]>);
 struct Line<T>(T);
 
 impl<T> PerStripe<T> {
-    pub(crate) fn new(mut make: impl FnMut() -> T) -> Self {
-        Self((0..stripe::count()).map(|_| Line(make())).collect())
+    /// `make` gets the stripe.
+    pub(crate) fn new(make: impl FnMut(usize) -> T) -> Self {
+        Self((0..stripe::count()).map(make).map(Line).collect())
     }
 
     /// The value of the current thread's stripe.

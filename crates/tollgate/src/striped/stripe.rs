@@ -29,7 +29,7 @@ thread_local! {
 /// The stripe of the current thread, below [`count`]. Threads get them by turns, in the order of their first call: the workers
 /// of a runtime have one each.
 #[inline]
-pub(super) fn current() -> usize {
+pub(crate) fn current() -> usize {
     let stripe = STRIPE.get();
     if stripe != usize::MAX {
         return stripe;
@@ -47,7 +47,7 @@ fn next() -> usize {
 
 /// Runs `then` on a new thread of each stripe, one after the other.
 #[cfg(test)]
-pub(super) fn on_each(then: impl Fn() + Sync) {
+pub(crate) fn on_each(then: impl Fn() + Sync) {
     for stripe in 0..count() {
         let on_it = || {
             STRIPE.set(stripe);

@@ -10,11 +10,8 @@ use std::{
 
 use crate::{
     address::Place,
-    connection::{
-        cluster::{slot::SLOTS, table::Table},
-        error::CallError,
-        node::Node,
-    },
+    connection::{cluster::table::Table, error::CallError, node::Node},
+    slot::SLOTS,
 };
 
 /// A server of the cluster. It lasts until its last call is answered, also when the map has forgotten it.
@@ -148,7 +145,8 @@ mod tests {
     use crate::{
         address::Address,
         connection::{
-            address_map::AddressMap, error::CallErrorKind, options::NodeOptions, resp::Decoder,
+            address_map::AddressMap, error::CallErrorKind, options::NodeOptions,
+            resp::decoder::Decoder,
         },
     };
 

@@ -12,8 +12,8 @@
 //! encrypted.
 //!
 //! ```text
-//! router ── learner ── survey ── table
-//!        └─ routed ── shared ── map ── slot
+//! router ── topology_refresh ── topology ── table
+//!        └─ routed ── shared ── map
 //!                   └─ redirect ── event, options
 //! ```
 
@@ -24,7 +24,6 @@ mod redirect;
 pub(crate) mod routed;
 pub(crate) mod router;
 mod shared;
-pub(crate) mod slot;
 mod table;
 mod topology;
 mod topology_refresh;

@@ -9,14 +9,14 @@ use crate::{
     connection::{
         breaker::BreakerState,
         cluster::{
-            options::ClusterOptions, routed::ClusterCall, shared::Shared, slot::slot,
-            topology_refresh::learn,
+            options::ClusterOptions, routed::ClusterCall, shared::Shared, topology_refresh::learn,
         },
         error::{CallError, CallErrorKind},
         node::LONGEST,
         request::Request,
         script::Script,
     },
+    slot::slot,
 };
 
 /// The servers of a Redis Cluster, each with a connection of its own, and a task that learns which they are.

@@ -2,11 +2,8 @@
 
 use crate::{
     address::Place,
-    connection::{
-        address_map::AddressMap,
-        cluster::{redirect::named, slot::SLOTS},
-        value::Value,
-    },
+    connection::{address_map::AddressMap, cluster::redirect::named, value::Value},
+    slot::SLOTS,
 };
 
 /// Who has which slots, as one server sees it.
@@ -95,7 +92,7 @@ fn address(known: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::resp::Decoder;
+    use crate::connection::resp::decoder::Decoder;
 
     fn read(answer: &str) -> Option<Table> {
         let answer = answer.split(' ').collect::<Vec<_>>().join("\r\n") + "\r\n";

@@ -12,7 +12,6 @@ use crate::{
             event::ClusterEvent,
             map::{Map, Member},
             shared::Shared,
-            slot::tag_in,
             table::Table,
             topology::Topology,
         },
@@ -22,6 +21,7 @@ use crate::{
         node::Node,
         options::NodeOptions,
     },
+    slot::tag_in,
 };
 
 /// Runs until it is dropped.

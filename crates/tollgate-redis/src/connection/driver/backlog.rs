@@ -17,7 +17,7 @@ use crate::connection::{
     options::NodeOptions,
     queue::Queue,
     request::{Request, push_asking},
-    resp::Reply,
+    resp::decoder::Reply,
     script::Script,
     traffic::{Resent, TrafficSink},
 };

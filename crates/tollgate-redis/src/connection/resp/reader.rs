@@ -72,6 +72,18 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
+    /// Reads what is said about the value that follows, if anything is.
+    pub(super) fn attributes(&mut self) -> Result<(), Stop> {
+        for _ in 0..=DEEPEST {
+            if self.bytes.get(self.at) != Some(&b'|') {
+                return Ok(());
+            }
+            let line = self.line()?;
+            self.list(pairs(&line[1..])?, 0)?;
+        }
+        malformed("a reply is nested deeper than 16 levels")
+    }
+
     /// Reads a value of any kind.
     pub(super) fn value(&mut self) -> Result<Value, Stop> {
         self.nested(0)

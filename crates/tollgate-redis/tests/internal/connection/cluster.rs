@@ -4,18 +4,14 @@ use std::{cell::Cell, time::Duration};
 
 use crate::{
     connection::{
-        address_map::AddressMap,
-        cluster::{
-            event::ClusterEvent,
-            slot::{SLOTS, slot},
-        },
-        error::CallErrorKind,
+        address_map::AddressMap, cluster::event::ClusterEvent, error::CallErrorKind,
         event::NodeEvent,
     },
     internal_tests::connection::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys, keys_of},
     },
+    slot::{SLOTS, slot},
     support::redis_cluster::RedisCluster,
 };
 

@@ -15,13 +15,13 @@ use crate::{
             options::ClusterOptions,
             routed::ClusterCall,
             router::Cluster,
-            slot::slot,
         },
         error::CallError,
         script::Script,
         value::Value,
     },
     internal_tests::connection::bench::{eventually, quick},
+    slot::slot,
     support::{redis_cluster::RedisCluster, redis_server::RedisServer},
 };
 

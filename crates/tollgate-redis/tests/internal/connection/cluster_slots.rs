@@ -3,13 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    connection::{
-        cluster::slot::slot, error::CallErrorKind, request::Request, script::Script, value::Value,
-    },
+    connection::{error::CallErrorKind, request::Request, script::Script, value::Value},
     internal_tests::connection::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys_of},
     },
+    slot::slot,
     support::{moving_slot::MovingSlot, redis_cluster::RedisCluster},
 };
 

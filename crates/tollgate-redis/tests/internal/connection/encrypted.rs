@@ -11,14 +11,15 @@ use tokio_rustls::rustls::{
 use crate::{
     address::Address,
     connection::{
-        cluster::{options::ClusterOptions, router::Cluster},
+        address_map::AddressMap,
+        cluster::{event::ClusterEvent, options::ClusterOptions, router::Cluster},
         event::NodeEvent,
         node::Node,
         options::NodeOptions,
         security::Security,
     },
     internal_tests::connection::{
-        bench::Bench,
+        bench::{Bench, eventually},
         cluster_bench::{ClusterBench, keys},
         far::far,
     },
@@ -40,8 +41,13 @@ impl Encrypted {
 
     /// The same, with more arguments.
     async fn start_with(args: &[&str]) -> Self {
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        Self::named(&["127.0.0.1"], args).await
+    }
+
+    /// A server with a certificate for these names and numbers.
+    async fn named(names: &[&str], args: &[&str]) -> Self {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
         let files = TempDir::new().unwrap();
         let file = |name: &str, text: &str| {
             let path = files.path().join(name);
@@ -115,6 +121,13 @@ async fn a_server_that_is_130_ms_away_is_connected_to_encrypted_and_with_a_datab
     let proxy = far(encrypted.port).await;
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let url = format!("rediss://127.0.0.1:{}/1", proxy.port());
+    // Also where no call could be answered in time.
+    let bench = Bench::start_with(&url, |options| options.security = security.clone());
+    bench
+        .happens("it is connected", |event| {
+            matches!(event, NodeEvent::Connected(_))
+        })
+        .await;
     let bench = Bench::start_with(&url, |options| {
         options.deadline = std::time::Duration::from_secs(5);
         options.security = security;
@@ -186,4 +199,52 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
     let address = Address::parse(&url).unwrap();
     let error = Cluster::start(address, ClusterOptions::default()).unwrap_err();
     assert!(error.to_string().contains("rustls"), "{error}");
+}
+
+/// A cluster of one server, which announces a number at which it is not reached, and has a certificate for `name`.
+async fn behind_a_nat(name: &str) -> (Encrypted, ClusterBench) {
+    let bus_port = free_port().to_string();
+    let args = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus_port,
+        "--tls-cluster",
+        "yes",
+        "--cluster-announce-ip",
+        ANNOUNCED,
+    ];
+    let encrypted = Encrypted::named(&["localhost", name], &args).await;
+    let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+    assert_eq!(encrypted.server.command(&all).await, "+OK\r\n");
+    let security = encrypted.trusting(&[&encrypted.certificate]);
+    // The server that the address names has a certificate for that name in any case.
+    let url = format!("rediss-cluster://localhost:{}", encrypted.port);
+    let bench = ClusterBench::start_with(&url, |options| {
+        options.node.connect_timeout = Some(std::time::Duration::from_secs(5));
+        options.node.security = security;
+        options.node.address_map = AddressMap::new(|host, port| {
+            (host == ANNOUNCED).then(|| ("127.0.0.1".to_owned(), port))
+        });
+    });
+    (encrypted, bench)
+}
+
+const ANNOUNCED: &str = "10.1.0.11";
+
+#[tokio::test]
+async fn a_certificate_has_to_be_for_the_host_that_the_address_map_gives() {
+    let (encrypted, bench) = behind_a_nat("127.0.0.1").await;
+    bench.is_well(&keys()).await;
+    assert_eq!(bench.places(), [format!("127.0.0.1:{}", encrypted.port)]);
+}
+
+#[tokio::test]
+async fn a_certificate_for_the_host_that_a_server_announces_is_not_enough() {
+    let (_encrypted, bench) = behind_a_nat(ANNOUNCED).await;
+    let is_refused = |event: &ClusterEvent| matches!(event, ClusterEvent::Node(_, NodeEvent::NotConnected(_, why)) if why.contains("TLS: invalid peer certificate"));
+    eventually("the certificate is refused", || async {
+        (bench.count_events(is_refused) > 0).then_some(())
+    })
+    .await;
 }

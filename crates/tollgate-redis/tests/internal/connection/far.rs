@@ -2,22 +2,51 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
+use tollgate_core::{DAY, Key, Limiter, Quota, Rule, Source};
+
 use crate::{
-    connection::event::NodeEvent,
+    Keys, RedisStore,
+    connection::{event::NodeEvent, test_hosts},
     internal_tests::connection::bench::Bench,
     support::{
+        full_backlog::FullBacklog,
         proxy::{Fault, Proxy},
-        redis_server::RedisServer,
+        redis_server::{PATIENCE, RedisServer},
     },
 };
 
 /// Each way.
 pub(super) const FAR: Duration = Duration::from_millis(130);
 
+/// A proxy that holds back each piece, both ways. The handshake of TCP takes a round trip too: the kernel of the loopback
+/// completes it at once, so the connection is begun later by as much.
 pub(super) async fn far(port: u16) -> Proxy {
     let proxy = Proxy::start(port, 3).await;
     proxy.set(Fault::Delay(FAR, FAR));
+    test_hosts::set_round_trip(([127, 0, 0, 1], proxy.port()).into(), 2 * FAR);
     proxy
+}
+
+#[tokio::test]
+async fn a_host_whose_first_address_lets_nobody_in_is_reached_by_the_next() {
+    let server = RedisServer::start(&[]).await;
+    let full = FullBacklog::start().await;
+    let live = ([127, 0, 0, 1], server.port()).into();
+    test_hosts::resolve("two-addresses.test", &[full.address(), live]);
+    let store = RedisStore::builder("redis://two-addresses.test/1", "shop", Keys::plain())
+        .deadline(PATIENCE)
+        .connect()
+        .expect("a valid address");
+    let connected = timeout(PATIENCE, store.connected()).await;
+    connected.expect("the second address is tried");
+    let limiter = Limiter::new(store, [Rule::new("api", Quota::fixed_window(5, DAY))]);
+    let limiter = limiter.expect("a valid rule");
+    let check = limiter.check("api", &Key::of("client"));
+    let decision = limiter.acquire(&[check.expect("it is there")]).await;
+    assert_eq!(decision.verdicts()[0].source(), Source::Store);
+    let keys = server.commands(&[&["SELECT", "1"], &["KEYS", "*:api:*"]]);
+    assert!(keys.await.contains("*1\r\n"));
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use crate::{
     Partition, RedisStore, RedisStoreBuilder, call::Call, encode::Encoder, keyspace::Keyspace,
     script,
 };
+use redis::Value;
 use tokio::time::timeout;
 use tollgate_core::{
     Check, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
@@ -14,7 +15,7 @@ use tollgate_core::{
 use crate::support::{
     blocking_server::RedisServer,
     eventually::eventually,
-    resp::{Resp, Value},
+    redis_client::{Integers as _, RedisClient},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,8 +46,8 @@ fn server_without(command: &str) -> RedisServer {
 /// A server with the user that this line makes.
 fn server_with(line: &str) -> RedisServer {
     let server = RedisServer::start(&[]);
-    let answer = Resp::connect(server.address()).say(line);
-    assert_eq!(answer, Value::Status("OK".into()), "{line}");
+    let answer = RedisClient::connect(server.address()).say(line);
+    assert_eq!(answer, Value::Okay, "{line}");
     server
 }
 
@@ -55,10 +56,10 @@ async fn answer<T: Send>(step: Step<T>) -> T {
 }
 
 /// A connection of the user's.
-fn logged_in(server: &RedisServer) -> Resp {
-    let mut connection = Resp::connect(server.address());
+fn logged_in(server: &RedisServer) -> RedisClient {
+    let mut connection = RedisClient::connect(server.address());
     let answer = connection.say("AUTH tollgate sesame");
-    assert_eq!(answer, Value::Status("OK".into()));
+    assert_eq!(answer, Value::Okay);
     connection
 }
 
@@ -128,10 +129,10 @@ async fn a_user_without_read_permission_gets_a_clear_error() {
     let answer = connection.command(head.into_iter().chain(call.keys()).chain(call.args()));
     assert_eq!(answer.integers()[1..], [-3, 4, 0]);
     // The server keeps which command it was, as the error says.
-    let Value::List(refused) = Resp::connect(server.address()).say("ACL LOG 1") else {
+    let Value::Array(refused) = RedisClient::connect(server.address()).say("ACL LOG 1") else {
         panic!("a log is a list");
     };
-    assert!(format!("{refused:?}").contains(&format!("{:?}", Value::Bytes(b"get".to_vec()))));
+    assert!(format!("{refused:?}").contains(&format!("{:?}", Value::BulkString(b"get".to_vec()))));
 }
 
 #[tokio::test]
@@ -161,14 +162,14 @@ async fn other_namespace(server: &RedisServer, namespace: &str, partition: Parti
     let limiter = Limiter::new(store, rules).expect("valid rules");
     let key = Key::of("client");
     let checks = ["tenant", "api"].map(|name| limiter.check(name, &key).expect("it is there"));
-    let connection = std::cell::RefCell::new(Resp::connect(server.address()));
+    let connection = std::cell::RefCell::new(RedisClient::connect(server.address()));
     eventually("everything is written", || {
         let decision = limiter.acquire(&checks);
         let kinds = ["api", "instances", "quotas"];
         let pattern = |kind: &str| format!("KEYS *{namespace}*:{kind}*");
         let all = kinds
             .iter()
-            .all(|kind| connection.borrow_mut().say(&pattern(kind)) != Value::List(vec![]));
+            .all(|kind| connection.borrow_mut().say(&pattern(kind)) != Value::Array(vec![]));
         async move {
             let _ = decision.await;
             all.then_some(())
@@ -180,7 +181,7 @@ async fn other_namespace(server: &RedisServer, namespace: &str, partition: Parti
 #[tokio::test]
 async fn the_user_of_the_guide_may_touch_no_key_of_a_namespace_that_begins_like_its_own() {
     let server = server_with(line());
-    let (mut all, mut user) = (Resp::connect(server.address()), logged_in(&server));
+    let (mut all, mut user) = (RedisClient::connect(server.address()), logged_in(&server));
     let partitions = [
         Partition::One,
         Partition::Key,
@@ -192,18 +193,18 @@ async fn the_user_of_the_guide_may_touch_no_key_of_a_namespace_that_begins_like_
             other_namespace(&server, &namespace, partition.clone()).await;
         }
     }
-    let Value::List(keys) = all.say("KEYS *") else {
+    let Value::Array(keys) = all.say("KEYS *") else {
         panic!("keys are a list");
     };
     assert!(keys.len() >= 12 * 4, "{keys:?}");
     for key in keys {
-        let Value::Bytes(key) = key else {
+        let Value::BulkString(key) = key else {
             panic!("a key is a text");
         };
         for command in [&b"GET"[..], b"DEL"] {
             let answer = user.command([command, &key]);
             assert!(
-                matches!(&answer, Value::Error(error) if error.starts_with("NOPERM")),
+                matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM"),
                 "{}: {answer:?}",
                 key.escape_ascii()
             );
@@ -220,10 +221,10 @@ async fn the_user_of_the_guide_needs_select_for_a_database() {
     // Without it a connection is refused on its way.
     let server = server_with(line());
     let mut connection = logged_in(&server);
-    let Value::Error(refused) = connection.say("SELECT 1") else {
+    let Value::ServerError(refused) = connection.say("SELECT 1") else {
         panic!("the user may not");
     };
-    assert!(refused.starts_with("NOPERM"), "{refused}");
+    assert_eq!(refused.code(), "NOPERM");
 }
 
 #[tokio::test]
@@ -239,7 +240,7 @@ async fn the_user_of_the_guide_may_touch_no_other_key() {
     ] {
         let answer = connection.say(command);
         assert!(
-            matches!(&answer, Value::Error(error) if error.starts_with("NOPERM")),
+            matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM"),
             "{command}: {answer:?}"
         );
     }

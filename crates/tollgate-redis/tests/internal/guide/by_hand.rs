@@ -8,12 +8,13 @@ use crate::{
     keyspace::{Keyspace, Partition},
     script,
 };
+use redis::Value;
 use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
 
 use crate::internal_tests::guide::{load_script, run};
 use crate::support::{
     blocking_server::RedisServer,
-    resp::{Resp, Value},
+    redis_client::{Integers as _, RedisClient},
 };
 
 /// The budget of the programs, as this crate counts it.
@@ -59,7 +60,7 @@ fn take_by_python(server: &RedisServer, key: &str) -> String {
 #[test]
 fn a_program_in_python_and_this_crate_take_of_one_budget() {
     let server = RedisServer::start(&[]);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     let call = call();
     let key = call.keys().next().expect("one");
     let key = str::from_utf8(key).expect("letters");
@@ -98,7 +99,7 @@ fn a_line_for_redis_cli_is_decided_as_by_this_crate() {
     assert_eq!(call.args().nth(1), Some(&bytes[..]));
 
     let server = RedisServer::start(&[]);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     load_script(&mut connection);
     let answer = connection.command([
         &b"EVALSHA"[..],
@@ -114,13 +115,13 @@ fn a_line_for_redis_cli_is_decided_as_by_this_crate() {
 #[test]
 fn what_a_state_looks_like_is_as_the_page_says() {
     let server = RedisServer::start(&[]);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     load_script(&mut connection);
     let call = call();
     let now = run(&mut connection, &call).integers()[0];
     let key = call.keys().next().expect("one");
     assert!(key.starts_with(b"shop:{") && key.ends_with(b"}:api:a1"));
-    let Value::Bytes(state) = connection.command([&b"GET"[..], key]) else {
+    let Value::BulkString(state) = connection.command([&b"GET"[..], key]) else {
         panic!("it was written");
     };
     // The quota, then the time until which units were taken.
@@ -128,7 +129,7 @@ fn what_a_state_looks_like_is_as_the_page_says() {
     let number = |at: usize| f64::from_le_bytes(state[at..at + 8].try_into().expect("eight"));
     assert_eq!([number(1), number(9)], [60_000_000.0, 60.0]);
     assert_eq!(number(21), (now + 60_000_000) as f64);
-    assert_eq!(connection.command([&b"DEL"[..], key]), Value::Integer(1));
+    assert_eq!(connection.command([&b"DEL"[..], key]), Value::Int(1));
     assert_eq!(run(&mut connection, &call).integers()[2], 59);
 }
 

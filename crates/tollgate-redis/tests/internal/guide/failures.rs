@@ -5,12 +5,13 @@ use crate::{
     encode::Encoder,
     keyspace::{Keyspace, Partition},
 };
+use redis::Value;
 use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
 
 use crate::internal_tests::guide::{load_script, run};
 use crate::support::{
     blocking_server::RedisServer,
-    resp::{Resp, Value},
+    redis_client::{Integers as _, RedisClient},
 };
 
 #[test]
@@ -28,7 +29,7 @@ fn a_server_without_memory_refuses_takes_and_still_answers_denials_and_looks() {
     assert!(look.peek(&encoder, &[check(2)]).is_some());
 
     let server = RedisServer::start(&["--maxmemory-policy", "noeviction"]);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     load_script(&mut connection);
     // It fits, and for an hour no other does.
     let fits = |value: Value| value.integers()[1] == -4 - 3_600_000_000;

@@ -7,12 +7,13 @@ use crate::{
     encode::Encoder,
     keyspace::{Keyspace, Partition},
 };
+use redis::Value;
 use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
 
 use crate::internal_tests::guide::{load_script, run};
 use crate::support::{
     blocking_server::RedisServer,
-    resp::{Resp, Value},
+    redis_client::{Integers as _, RedisClient},
 };
 
 const KEYS_OF_A_CALL: u32 = 1_000;
@@ -48,7 +49,7 @@ const ROWS: [(&str, Quota, u64); 7] = [
 fn measured(quota: Quota, units: u64) -> (u64, u64) {
     let keys = if units == 1 { 100_000 } else { 20_000 };
     let server = RedisServer::start(&[]);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     load_script(&mut connection);
     let rules = RuleSet::new([Rule::new("search-per-key", quota)]).expect("a valid rule");
     let keyspace = Keyspace::new("shop", Partition::Key).expect("a valid name");
@@ -58,18 +59,18 @@ fn measured(quota: Quota, units: u64) -> (u64, u64) {
     connection.say("FLUSHALL");
     let empty = used_memory(&mut connection);
     fill(&mut connection, &encoder, keys, units);
-    assert_eq!(connection.say("DBSIZE"), Value::Integer(keys.into()));
+    assert_eq!(connection.say("DBSIZE"), Value::Int(keys.into()));
     let used = used_memory(&mut connection) - empty;
-    let Value::Bytes(key) = connection.say("RANDOMKEY") else {
+    let Value::BulkString(key) = connection.say("RANDOMKEY") else {
         panic!("there are keys");
     };
-    let Value::Integer(length) = connection.command([&b"STRLEN"[..], &key]) else {
+    let Value::Int(length) = connection.command([&b"STRLEN"[..], &key]) else {
         panic!("a state is a string");
     };
     (length as u64, used / u64::from(keys))
 }
 
-fn fill(connection: &mut Resp, encoder: &Encoder, keys: u32, units: u64) {
+fn fill(connection: &mut RedisClient, encoder: &Encoder, keys: u32, units: u64) {
     for unit in 0..units {
         for start in (0..keys).step_by(KEYS_OF_A_CALL as usize) {
             let mut call = Call::at(NOW + unit * 6_000_000, MARGIN);
@@ -83,8 +84,8 @@ fn fill(connection: &mut Resp, encoder: &Encoder, keys: u32, units: u64) {
     }
 }
 
-fn used_memory(connection: &mut Resp) -> u64 {
-    let Value::Bytes(info) = connection.say("INFO memory") else {
+fn used_memory(connection: &mut RedisClient) -> u64 {
+    let Value::BulkString(info) = connection.say("INFO memory") else {
         panic!("INFO is a text");
     };
     let info = String::from_utf8(info).expect("a text");

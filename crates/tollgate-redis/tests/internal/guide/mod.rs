@@ -8,18 +8,20 @@ mod stalls;
 mod tables;
 mod watching;
 
+use redis::Value;
+
 use crate::{call::Call, script};
 
-use crate::support::resp::{Resp, Value};
+use crate::support::redis_client::RedisClient;
 
 /// The answer of the script, which the server knows already.
-fn run(connection: &mut Resp, call: &Call) -> Value {
+fn run(connection: &mut RedisClient, call: &Call) -> Value {
     let count = call.keys().len().to_string();
     let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
     connection.command(head.into_iter().chain(call.keys()).chain(call.args()))
 }
 
-fn load_script(connection: &mut Resp) {
+fn load_script(connection: &mut RedisClient) {
     let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
-    assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
+    assert_eq!(loaded, Value::BulkString(script::SCRIPT.sha().to_vec()));
 }

@@ -9,7 +9,7 @@ use crate::{
     call::Call,
     encode::Encoder,
     keyspace::{Keyspace, Partition},
-    new_keys::NewKeys,
+    new_key_cap::NewKeyCap,
     reply::NewKey,
 };
 use tollgate_core::{
@@ -49,14 +49,15 @@ fn a_flood_of_invented_clients_makes_as_many_keys_as_it_may() {
     let mut server = Server::start();
     let rules = RuleSet::new([Rule::new("api", Quota::fixed_window(LIMIT, DAY))]).expect("valid");
     let encoder = encoder(&rules, Keys::hashed(secret(1)));
-    let leave = NewKeys::per_second(RATE);
+    let cap = NewKeyCap::per_second(RATE);
+    cap.share_among(1, NOW);
     let (mut now, mut made, mut refused, mut overflowed) = (NOW, 0, 0, 0);
     let send = |server: &mut Server, now, clients: std::ops::Range<u64>| {
         let mut call = Call::at(now, MARGIN);
         let layout: Vec<_> = clients
             .map(|number| {
                 let checks = [Check::new(0, encoder.fingerprint(0, &client(number)), 1)];
-                let layout = call.acquire_capped(&encoder, &checks, |_| leave.take(now));
+                let layout = call.acquire_capped(&encoder, &checks, |_| cap.take(now));
                 (layout.expect("there is room"), checks)
             })
             .collect();
@@ -64,7 +65,7 @@ fn a_flood_of_invented_clients_makes_as_many_keys_as_it_may() {
         let answers = layout.into_iter().map(|(layout, checks)| {
             let reported = reply.new_keys(&layout).next().expect("the rule has a cap");
             if reported.may_make && reported.new_key != NewKey::Made {
-                leave.give_back();
+                cap.give_back();
             }
             (reported.new_key, reply.decision(&layout, &checks, &rules))
         });
@@ -90,7 +91,7 @@ fn a_flood_of_invented_clients_makes_as_many_keys_as_it_may() {
                 NewKey::No => panic!("an invented client is known"),
             }
         }
-        // Those who are known go on, with no leave left for anybody.
+        // Those who are known go on, with no permit left.
         rounds += 1;
         if rounds % 10 == 0 {
             for (new_key, decision) in send(&mut server, now, 0..100) {

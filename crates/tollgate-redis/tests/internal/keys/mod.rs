@@ -1,5 +1,6 @@
 //! Keys on a server: a change of secrets, a cap on new keys, and what lies in one slot.
 
+mod created;
 mod flood;
 mod names;
 mod partition;

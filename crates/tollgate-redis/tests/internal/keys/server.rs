@@ -1,24 +1,26 @@
 //! A server, and calls to it.
 
+use redis::Value;
+
 use crate::{call::Call, reply::Reply, script};
 
 use crate::support::{
     blocking_server::RedisServer,
-    resp::{Resp, Value},
+    redis_client::{Integers as _, RedisClient},
 };
 
 #[derive(Debug)]
 pub(crate) struct Server {
-    connection: Resp,
+    connection: RedisClient,
     _server: RedisServer,
 }
 
 impl Server {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start(&[]);
-        let mut connection = Resp::connect(server.address());
+        let mut connection = RedisClient::connect(server.address());
         let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
+        assert_eq!(loaded, Value::BulkString(script::SCRIPT.sha().to_vec()));
         Self {
             connection,
             _server: server,
@@ -35,11 +37,11 @@ impl Server {
 
     /// The names of all states.
     pub(crate) fn names(&mut self) -> Vec<String> {
-        let Value::List(names) = self.connection.say("KEYS *") else {
+        let Value::Array(names) = self.connection.say("KEYS *") else {
             panic!("KEYS answers with a list");
         };
         let names = names.into_iter().map(|name| match name {
-            Value::Bytes(name) => String::from_utf8(name).expect("ASCII"),
+            Value::BulkString(name) => String::from_utf8(name).expect("ASCII"),
             other => panic!("{other:?} is no name"),
         });
         names.collect()
@@ -47,14 +49,14 @@ impl Server {
 
     pub(crate) fn size(&mut self) -> i64 {
         match self.connection.say("DBSIZE") {
-            Value::Integer(size) => size,
+            Value::Int(size) => size,
             other => panic!("{other:?} is no size"),
         }
     }
 
     /// Bytes in use.
     pub(crate) fn memory(&mut self) -> u64 {
-        let Value::Bytes(info) = self.connection.say("INFO memory") else {
+        let Value::BulkString(info) = self.connection.say("INFO memory") else {
             panic!("INFO answers with text");
         };
         let info = String::from_utf8(info).expect("ASCII");
@@ -68,7 +70,7 @@ impl Server {
     /// Puts a value of another type there.
     pub(crate) fn put_list(&mut self, name: &[u8]) {
         let answer = self.connection.command([&b"RPUSH"[..], name, b"theirs"]);
-        assert_eq!(answer, Value::Integer(1));
+        assert_eq!(answer, Value::Int(1));
     }
 
     pub(crate) fn forget_everything(&mut self) {

@@ -12,6 +12,7 @@ use crate::{
     keyspace::{Keyspace, Partition},
     reply::Reply,
 };
+use redis::Value;
 use tollgate_core::{
     Check, Decision, Fingerprint, ManualClock, MemoryStore, Outcome, RuleSet, Store as _,
     algorithm::Taken,
@@ -24,7 +25,7 @@ use crate::internal_tests::parity::{
     quotas::{Family, Range, rule_set},
     server::Server,
 };
-use crate::support::{numbers::Numbers, resp::Value};
+use crate::support::{numbers::Numbers, redis_client::Integers as _};
 
 const STEPS: u64 = 150;
 
@@ -205,7 +206,7 @@ impl<'a> History<'a> {
         let carried_out = (!call.is_empty()).then(|| self.server.carry_out(&call));
         let reply = carried_out.as_ref().map(|it| {
             let text = format!("seed {}: {:?}", self.seed, it.answer);
-            assert!(matches!(it.answer, Value::List(_)), "{text}");
+            assert!(matches!(it.answer, Value::Array(_)), "{text}");
             Reply::new(call.checks(), it.answer.clone().integers())
                 .unwrap_or_else(|| panic!("{text}"))
         });

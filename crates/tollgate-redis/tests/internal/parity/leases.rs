@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::support::redis_client::Integers as _;
 use crate::{
     call::Call,
     encode::Encoder,

@@ -1,17 +1,17 @@
 //! The script on a server.
 
+use redis::Value;
+
 use crate::{call::Call, script};
 
 use crate::support::{
-    blocking_server::RedisServer,
-    moved_server::MovedServer,
-    resp::{Resp, Value},
+    blocking_server::RedisServer, moved_server::MovedServer, redis_client::RedisClient,
 };
 
 #[derive(Debug)]
 pub(crate) struct Server {
     process: Process,
-    connection: Resp,
+    connection: RedisClient,
 }
 
 #[derive(Debug)]
@@ -36,20 +36,20 @@ pub(crate) struct CarriedOut {
 impl Server {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start(&[]);
-        let connection = Resp::connect(server.address());
+        let connection = RedisClient::connect(server.address());
         Self::new(Process::OnTime { _server: server }, connection)
     }
 
     /// One whose clock [stands](Self::stand_at).
     pub(crate) fn start_standing() -> Self {
         let server = MovedServer::start(1_700_000_000_000_000);
-        let connection = Resp::connect(server.address());
+        let connection = RedisClient::connect(server.address());
         Self::new(Process::Moved(server), connection)
     }
 
-    fn new(process: Process, mut connection: Resp) -> Self {
+    fn new(process: Process, mut connection: RedisClient) -> Self {
         let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
+        assert_eq!(loaded, Value::BulkString(script::SCRIPT.sha().to_vec()));
         Self {
             process,
             connection,
@@ -92,7 +92,9 @@ impl Server {
             let state = self.connection.answer();
             let lives = self.connection.answer();
             let state = match (state, lives) {
-                (Value::Bytes(state), Value::Integer(lives)) if lives != -2 => Some((state, lives)),
+                (Value::BulkString(state), Value::Int(lives)) if lives != -2 => {
+                    Some((state, lives))
+                }
                 // It may have ended between the two.
                 _ => None,
             };
@@ -121,11 +123,11 @@ impl Server {
 
 /// What `TIME` answers, in µs.
 fn time(answer: &Value) -> u64 {
-    let Value::List(parts) = answer else {
+    let Value::Array(parts) = answer else {
         panic!("TIME answers a list");
     };
     let number = |part: &Value| -> u64 {
-        let Value::Bytes(digits) = part else {
+        let Value::BulkString(digits) = part else {
             panic!("{part:?} is no number");
         };
         String::from_utf8_lossy(digits).parse().expect("digits")

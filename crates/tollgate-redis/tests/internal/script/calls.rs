@@ -1,17 +1,18 @@
 //! What one call carries.
 
 use crate::{call::Call, reply::Reply, script};
+use redis::Value;
 use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule};
 
 use crate::internal_tests::script::Subject;
-use crate::support::resp::Value;
+use crate::support::redis_client::Integers as _;
 
 #[test]
 fn the_time_is_that_of_the_server() {
     let mut subject = Subject::new([Rule::new("api", Quota::gcra(2, MINUTE))]);
     let time = |subject: &mut Subject| match subject.connection.say("TIME") {
-        Value::List(parts) => parts.iter().fold(0, |sum, part| match part {
-            Value::Bytes(digits) => {
+        Value::Array(parts) => parts.iter().fold(0, |sum, part| match part {
+            Value::BulkString(digits) => {
                 let digits = str::from_utf8(digits).expect("digits");
                 sum * 1_000_000 + digits.parse::<u64>().expect("digits")
             }
@@ -40,13 +41,13 @@ fn a_server_that_does_not_know_the_script_has_done_nothing() {
         .chain(call.keys())
         .chain(call.args())
         .collect();
-    let Value::Error(error) = subject.connection.command(by_hash.iter().copied()) else {
+    let Value::ServerError(error) = subject.connection.command(by_hash.iter().copied()) else {
         panic!("it was never told the script");
     };
-    assert!(error.starts_with("NOSCRIPT"));
+    assert_eq!(error.code(), "NOSCRIPT");
     assert_eq!(
         subject.connection.command([&b"EXISTS"[..], &key]),
-        Value::Integer(0)
+        Value::Int(0)
     );
     // The text teaches it and decides at once; from then on the hash will do.
     assert_eq!(subject.send(&call).integers()[1..3], [-1, 1]);

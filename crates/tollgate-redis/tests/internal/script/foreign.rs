@@ -1,10 +1,11 @@
 //! Values that the script did not write.
 
 use crate::{call::Call, reply::Reply};
+use redis::Value;
 use tollgate_core::{Outcome, algorithm::Taken, store::Settlement};
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-use crate::support::{numbers::Numbers, resp::Value};
+use crate::support::{numbers::Numbers, redis_client::Integers as _};
 
 #[test]
 fn a_value_of_another_type_fails_its_check_and_stays() {
@@ -92,10 +93,10 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
             for how in [Settlement::Cancel, Settlement::Charge(1)] {
                 let mut call = Call::at(NOW, MARGIN);
                 assert!(call.settle(&subject.encoder, &holding, how));
-                assert!(matches!(subject.send(&call), Value::List(_)));
+                assert!(matches!(subject.send(&call), Value::Array(_)));
             }
             let still = subject.connection.command([&b"GET"[..], &key]);
-            assert_eq!(still, Value::Bytes(theirs.to_vec()));
+            assert_eq!(still, Value::BulkString(theirs.to_vec()));
         }
     }
 }
@@ -106,7 +107,7 @@ fn a_state_of_another_format_fails_its_check_and_stays() {
     for rule in 0..QUOTAS.len() as u16 {
         let (key, check) = (subject.key(rule), Subject::check(rule, 1));
         assert!(subject.acquire(NOW, &[check]).is_allowed());
-        let Value::Bytes(mut state) = subject.connection.command([&b"GET"[..], &key]) else {
+        let Value::BulkString(mut state) = subject.connection.command([&b"GET"[..], &key]) else {
             panic!("there is a state");
         };
         state[0] = 99;
@@ -114,7 +115,7 @@ fn a_state_of_another_format_fails_its_check_and_stays() {
         let decision = subject.acquire(NOW, &[check]);
         assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
         let still = subject.connection.command([&b"GET"[..], &key]);
-        assert_eq!(still, Value::Bytes(state));
+        assert_eq!(still, Value::BulkString(state));
     }
 }
 
@@ -128,7 +129,7 @@ fn a_damaged_state_never_ends_the_script() {
         for step in 0..5 {
             let _ = subject.acquire(NOW + step * 300_000, &[Subject::check(rule, 2)]);
         }
-        let Value::Bytes(whole) = subject.connection.command([&b"GET"[..], &key]) else {
+        let Value::BulkString(whole) = subject.connection.command([&b"GET"[..], &key]) else {
             panic!("there is a state");
         };
         for _ in 0..1_000 {
@@ -159,13 +160,13 @@ fn a_damaged_state_never_ends_the_script() {
             let holding = tollgate_core::store::Receipt::of_store(check, taken);
             call.settle(&subject.encoder, &holding, Settlement::Cancel);
             let reply = subject.send(&call);
-            assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");
+            assert!(matches!(reply, Value::Array(_)), "{reply:?} to {damaged:?}");
             subject.connection.command([&b"SET"[..], &key, &damaged]);
             let mut call = Call::at(NOW, MARGIN);
             assert!(call.reset(&subject.encoder, rule, check.key()));
             let _ = call.acquire(&subject.encoder, &[check]);
             let reply = subject.send(&call);
-            assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");
+            assert!(matches!(reply, Value::Array(_)), "{reply:?} to {damaged:?}");
         }
     }
 }

@@ -1,9 +1,8 @@
 //! What instances tell each other through Redis.
 
-use crate::support::{
-    blocking_server::RedisServer,
-    resp::{Resp, Value},
-};
+use redis::Value;
+
+use crate::support::{blocking_server::RedisServer, redis_client::RedisClient};
 
 const COUNT: &str = include_str!("../../../lua/instances.lua");
 const COMPARE: &str = include_str!("../../../lua/quotas.lua");
@@ -11,37 +10,37 @@ const COMPARE: &str = include_str!("../../../lua/quotas.lua");
 /// After so many ms without a word something is gone.
 const GONE_AFTER: &str = "15000";
 
-fn run(connection: &mut Resp, script: &str, args: &[&str]) -> Value {
+fn run(connection: &mut RedisClient, script: &str, args: &[&str]) -> Value {
     let head = ["EVAL", script, "1", "shop:set", GONE_AFTER];
     let words = head.iter().chain(args);
     connection.command(words.map(|word| word.as_bytes()))
 }
 
 fn texts(value: Value) -> Vec<String> {
-    let Value::List(values) = value else {
+    let Value::Array(values) = value else {
         panic!("{value:?} is no list");
     };
     let text = |value| match value {
-        Value::Bytes(bytes) => String::from_utf8(bytes).expect("a text"),
+        Value::BulkString(bytes) => String::from_utf8(bytes).expect("a text"),
         other => panic!("{other:?} is no text"),
     };
     values.into_iter().map(text).collect()
 }
 
 /// A member that was heard so many seconds before now.
-fn received(connection: &mut Resp, member: &str, seconds_ago: i64) {
+fn received(connection: &mut RedisClient, member: &str, seconds_ago: i64) {
     let now = &texts(connection.say("TIME"))[0];
     let now: i64 = now.parse().expect("seconds");
     let now = now * 1_000;
     let at = (now - seconds_ago * 1_000).to_string();
     let answer = connection.command(["ZADD", "shop:set", &at, member].map(str::as_bytes));
-    assert_eq!(answer, Value::Integer(1));
+    assert_eq!(answer, Value::Int(1));
 }
 
 #[test]
 fn quotas_are_there_for_as_long_as_an_instance_has_them() {
     let server = RedisServer::start(&[]);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     let said = ["api\ngcra(5)", "login\nlog(5)"];
     assert_eq!(texts(run(&mut connection, COMPARE, &said)), said);
     let other = ["api\ngcra(6)"];
@@ -54,7 +53,7 @@ fn quotas_are_there_for_as_long_as_an_instance_has_them() {
     received(&mut connection, "future", -3_600);
     received(&mut connection, "late", 10);
     assert_eq!(texts(run(&mut connection, COMPARE, &[])), ["late"]);
-    let Value::Integer(lives) = connection.say("PTTL shop:set") else {
+    let Value::Int(lives) = connection.say("PTTL shop:set") else {
         panic!("a time is a number");
     };
     assert!((1..=15_000).contains(&lives), "{lives}");
@@ -63,7 +62,7 @@ fn quotas_are_there_for_as_long_as_an_instance_has_them() {
 #[test]
 fn instances_that_are_gone_are_not_counted() {
     let server = RedisServer::start(&[]);
-    let mut connection = Resp::connect(server.address());
+    let mut connection = RedisClient::connect(server.address());
     received(&mut connection, "old", 16);
     received(&mut connection, "future", -3_600);
     received(&mut connection, "late", 10);
@@ -71,6 +70,6 @@ fn instances_that_are_gone_are_not_counted() {
         let head = ["EVAL", COUNT, "1", "shop:set", "own", GONE_AFTER];
         connection.command(head.map(str::as_bytes))
     };
-    assert_eq!(beat(), Value::Integer(2));
-    assert_eq!(beat(), Value::Integer(2));
+    assert_eq!(beat(), Value::Int(2));
+    assert_eq!(beat(), Value::Int(2));
 }

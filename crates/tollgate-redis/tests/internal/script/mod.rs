@@ -19,11 +19,12 @@ use crate::{
     reply::Reply,
     script,
 };
+use redis::Value;
 use tollgate_core::{Check, Decision, Fingerprint, Quota, Rule, RuleSet, SECOND};
 
 use crate::support::{
     blocking_server::RedisServer,
-    resp::{Resp, Value},
+    redis_client::{Integers as _, RedisClient},
 };
 
 const NOW: u64 = 1_700_000_123_456_789;
@@ -42,9 +43,9 @@ const QUOTAS: [Quota; 5] = [
 #[derive(Debug)]
 struct Subject {
     _server: RedisServer,
-    connection: Resp,
+    connection: RedisClient,
     /// Sees each command that the server runs, those of the script too.
-    monitor: Resp,
+    monitor: RedisClient,
     rules: Arc<RuleSet>,
     encoder: Encoder,
 }
@@ -53,10 +54,10 @@ impl Subject {
     fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
         let server = RedisServer::start(&[]);
         let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
-        let mut monitor = Resp::connect(server.address());
-        assert_eq!(monitor.say("MONITOR"), Value::Status("OK".into()));
+        let mut monitor = RedisClient::connect(server.address());
+        assert_eq!(monitor.say("MONITOR"), Value::Okay);
         Self {
-            connection: Resp::connect(server.address()),
+            connection: RedisClient::connect(server.address()),
             _server: server,
             monitor,
             encoder: Keyspace::new("tg", Partition::Key)
@@ -90,7 +91,7 @@ impl Subject {
                 .chain(rest.iter().copied())
         };
         match self.connection.command(by("EVALSHA", script::SCRIPT.sha())) {
-            Value::Error(error) if error.starts_with("NOSCRIPT") => {
+            Value::ServerError(error) if error.code() == "NOSCRIPT" => {
                 self.connection.command(by("EVAL", script::TEXT.as_bytes()))
             }
             answer => answer,
@@ -111,7 +112,7 @@ impl Subject {
         self.connection.say("ECHO until-here");
         let mut written = Vec::new();
         loop {
-            let Value::Status(line) = self.monitor.answer() else {
+            let Value::SimpleString(line) = self.monitor.answer() else {
                 panic!("a monitor tells commands");
             };
             if line.ends_with("\"ECHO\" \"until-here\"") {

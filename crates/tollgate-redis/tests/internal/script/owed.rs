@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::call::Call;
+use redis::Value;
 use tollgate_core::{DAY, Outcome, Quota, Rule, SECOND};
 
 use crate::internal_tests::script::{MARGIN, NOW, Subject};
-use crate::support::resp::Value;
 
 fn subject(quota: Quota) -> Subject {
     Subject::new([Rule::new("rule", quota)])
@@ -18,7 +18,7 @@ fn report(subject: &mut Subject, units: u64) {
     let place = call.debit(&subject.encoder, &Subject::check(0, units));
     assert!(place.is_some());
     let reply = subject.send(&call);
-    assert!(matches!(reply, Value::List(_)), "{reply:?}");
+    assert!(matches!(reply, Value::Array(_)), "{reply:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Reports beside requests in one call.
 
+use crate::support::redis_client::Integers as _;
 use crate::{call::Call, reply::Reply};
 use tollgate_core::{Quota, Rule, SECOND};
 

@@ -1,10 +1,11 @@
 //! What is written, and for how long.
 
 use crate::call::Call;
+use redis::Value;
 use tollgate_core::{Check, DAY, MINUTE, Outcome, Quota, Rule};
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-use crate::support::resp::Value;
+use crate::support::redis_client::Integers as _;
 
 #[test]
 fn a_state_lives_until_it_equals_a_fresh_one_and_for_the_margin() {
@@ -40,7 +41,7 @@ fn within_a_window_the_time_to_live_is_left_as_it_is() {
         // This test may run at midnight.
         if day == same_day {
             assert_eq!(second, ["SET KEEPTTL"]);
-            let (Value::Integer(before), Value::Integer(after)) = (before, after) else {
+            let (Value::Int(before), Value::Int(after)) = (before, after) else {
                 panic!("{key:?} has a time to live");
             };
             assert!(0 < after && after <= before, "{before}, {after}");

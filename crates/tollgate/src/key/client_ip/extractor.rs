@@ -22,7 +22,7 @@ use crate::{
         },
         extractor::{Extracted, KeyExtractor, NoKey},
         header::header_name,
-        peer::peer,
+        peer::{no_peer, peer, with_peer},
     },
 };
 
@@ -285,6 +285,14 @@ impl ClientIp {
         self
     }
 
+    #[inline(always)]
+    fn add(&self, address: IpAddr, key: &mut KeyBuf) {
+        Network::of(address)
+            .ipv4_prefix(self.ipv4_prefix)
+            .ipv6_prefix(self.ipv6_prefix)
+            .add_to(key, PartKind::ADDRESS);
+    }
+
     fn record_mistake(&mut self, mistake: String) {
         self.mistake.get_or_insert(mistake);
     }
@@ -294,12 +302,15 @@ const TWO_TRUSTS: &str = "client_ip() takes trusted_proxies(..) or hops(..), not
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        if matches!(self.source, Source::Peer) {
+            return match with_peer(head, |peer| self.add(peer.ip(), key)) {
+                Some(()) => Extracted::Key,
+                None => Extracted::Nothing(no_peer()),
+            };
+        }
         match self.resolve(head) {
             Ok(address) => {
-                Network::of(address)
-                    .ipv4_prefix(self.ipv4_prefix)
-                    .ipv6_prefix(self.ipv6_prefix)
-                    .add_to(key, PartKind::ADDRESS);
+                self.add(address, key);
                 Extracted::Key
             }
             Err(why) => Extracted::Nothing(why),

@@ -2,7 +2,10 @@
 
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use crate::connection::{
+    resp::decoder::{Decoder, Reply},
+    value::Value,
+};
 
 fn value(bytes: &[u8]) -> Value {
     match Decoder::default().decode(bytes) {
@@ -92,6 +95,10 @@ fn a_push_is_told_apart() {
         Ok(Some((Reply::Push, bytes.len() - 4)))
     );
     assert_eq!(decoder.decode(b">0\r\n"), Ok(Some((Reply::Push, 4))));
+    // Also behind something that is said about it.
+    let bytes = b"|1\r\n+ttl\r\n:3600\r\n>1\r\n+invalidate\r\n";
+    let read = decoder.decode(bytes);
+    assert_eq!(read, Ok(Some((Reply::Push, bytes.len()))));
 }
 
 #[test]

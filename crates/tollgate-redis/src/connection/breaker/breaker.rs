@@ -1,11 +1,4 @@
-//! The breaker of a node: while its server is in trouble, requests are told so without I/O.
-//!
-//! A request reads one word. Only the node's supervisor writes it, after it has told the [`Machine`] what became of calls
-//! and probes.
-
-pub(in crate::connection) mod machine;
-pub(in crate::connection) mod options;
-mod recent;
+//! The state of a machine, where requests read it.
 
 use std::{
     fmt,
@@ -18,12 +11,16 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-pub(super) use self::machine::{Machine, Plan};
-pub use self::{machine::BreakerState, options::BreakerOptions};
-use crate::connection::event::{EventSink, NodeEvent};
+use crate::connection::{
+    breaker::{
+        machine::{BreakerState, Machine, Plan},
+        options::BreakerOptions,
+    },
+    event::{EventSink, NodeEvent},
+};
 
 /// A [`Machine`] with a clock, and its state where requests can read it.
-pub(super) struct Breaker {
+pub(in crate::connection) struct Breaker {
     /// Bits 0 to 7: the share of requests that are let through, in percent. Bit 8: probing. Bits 16 and up: requests that
     /// were counted while the share was neither 0 nor 100.
     word: AtomicU64,
@@ -38,7 +35,11 @@ const PROBING: u64 = 1 << 8;
 const ONE_REQUEST: u64 = 1 << 16;
 
 impl Breaker {
-    pub(super) fn new(options: BreakerOptions, seed: u64, events: EventSink) -> Self {
+    pub(in crate::connection) fn new(
+        options: BreakerOptions,
+        seed: u64,
+        events: EventSink,
+    ) -> Self {
         Self {
             word: AtomicU64::new(100),
             machine: Mutex::new(Machine::new(options, seed)),
@@ -50,7 +51,7 @@ impl Breaker {
 
     /// Whether a request may go to the server. One relaxed load unless a share of the requests is let through.
     #[inline]
-    pub(super) fn admits(&self) -> bool {
+    pub(in crate::connection) fn admits(&self) -> bool {
         // Nothing else is read on the strength of the word, so that it needs no order.
         match self.word.load(Ordering::Relaxed) & SHARE {
             100 => true,
@@ -63,7 +64,7 @@ impl Breaker {
         }
     }
 
-    pub(super) fn state(&self) -> BreakerState {
+    pub(in crate::connection) fn state(&self) -> BreakerState {
         let word = self.word.load(Ordering::Relaxed);
         match (word & SHARE, word & PROBING) {
             (100, _) => BreakerState::Closed,
@@ -77,28 +78,28 @@ impl Breaker {
     }
 
     /// Calls were answered, or failed in a way that weighs.
-    pub(super) fn record(&self, answered: u32, failed: u32) {
+    pub(in crate::connection) fn record(&self, answered: u32, failed: u32) {
         if answered + failed > 0 {
             self.tell(|machine, now| machine.record(answered, failed, now));
         }
     }
 
-    pub(super) fn probed(&self, answered: bool) {
+    pub(in crate::connection) fn probed(&self, answered: bool) {
         self.tell(|machine, now| machine.probed(answered, now));
     }
 
     /// A connection was made: a breaker that is open wants to know at once.
-    pub(super) fn connected(&self) {
+    pub(in crate::connection) fn connected(&self) {
         self.tell(Machine::connected);
     }
 
     /// A connection was lost, or could not be made.
-    pub(super) fn disconnected(&self) {
+    pub(in crate::connection) fn disconnected(&self) {
         self.tell(Machine::disconnected);
     }
 
     /// What is due: now, or when it says.
-    pub(super) fn plan(&self) -> Plan<Instant> {
+    pub(in crate::connection) fn plan(&self) -> Plan<Instant> {
         self.tell(Machine::tick);
         match self.lock().plan() {
             Plan::Nothing => Plan::Nothing,
@@ -108,7 +109,7 @@ impl Breaker {
     }
 
     /// Waits until the plan may have changed.
-    pub(super) async fn changed(&self) {
+    pub(in crate::connection) async fn changed(&self) {
         self.changed.notified().await;
     }
 

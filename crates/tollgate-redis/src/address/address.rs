@@ -1,20 +1,15 @@
-//! Where a Redis is.
-
-mod access;
-mod error;
-mod parse;
-#[cfg(test)]
-mod tests;
+//! What users write, and what it means.
 
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
-#[cfg(feature = "redis-1")]
-pub(crate) use self::{access::Library, parse::ONLY_DATABASE_0};
-pub(crate) use self::{
-    access::{Access, Login, Protocol, TcpOptions},
-    error::AddressError,
+use crate::{
+    address::{
+        access::{Access, Login},
+        error::AddressError,
+        parse,
+    },
+    error::{SetupError, SetupErrorKind},
 };
-use crate::error::{SetupError, SetupErrorKind};
 
 /// Where a Redis is: a server, sentinels that know which server, or a cluster. With who logs in.
 ///
@@ -53,7 +48,7 @@ pub struct Address {
 
 /// How another client was told to encrypt, where that cannot be taken over.
 #[cfg_attr(
-    not(feature = "redis-1"),
+    not(any(feature = "redis-1", test)),
     expect(dead_code, reason = "there is no other client")
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,16 @@
-//! Reading the Redis protocol, versions 2 and 3, as far as a limiter meets it.
-//!
-//! What a server says about lengths is believed when the bytes are there, and not before.
+//! Replies out of bytes.
 
-mod reader;
+use crate::connection::{
+    resp::reader::{LONGEST, Malformed, Reader, Stop},
+    value::Value,
+};
 
-#[cfg(all(test, feature = "redis-1"))]
-mod reference;
 #[cfg(test)]
 mod tests;
 
-use self::reader::{LONGEST, Malformed, Reader, Stop};
-use crate::connection::value::Value;
-
 /// What a server sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reply<'a> {
+pub(in crate::connection) enum Reply<'a> {
     /// A list of integers, one at least: what the script answers.
     Integers(&'a [i64]),
     /// Another answer.
@@ -27,7 +23,7 @@ pub(super) enum Reply<'a> {
 
 impl Reply<'_> {
     /// The answer, if it is one.
-    pub(super) fn into_value(self) -> Option<Value> {
+    pub(in crate::connection) fn into_value(self) -> Option<Value> {
         match self {
             Self::Integers(integers) => Some(Value::Integers(integers.into())),
             Self::Value(value) => Some(value),
@@ -38,13 +34,16 @@ impl Reply<'_> {
 
 /// Reads reply after reply, and keeps the memory for integers.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(in crate::connection) struct Decoder {
     integers: Vec<i64>,
 }
 
 impl Decoder {
     /// The first reply in `bytes` and its length in bytes; `None` if it is not all there yet.
-    pub(super) fn decode(&mut self, bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
+    pub(in crate::connection) fn decode(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
         let mut reader = Reader::new(bytes);
         match reader.integers(&mut self.integers) {
             Ok(true) => return Ok(Some((Reply::Integers(&self.integers), reader.at()))),
@@ -52,7 +51,10 @@ impl Decoder {
             Err(stop) => return unfinished(stop, bytes),
         }
         let mut reader = Reader::new(bytes);
-        let is_push = bytes.first() == Some(&b'>');
+        if let Err(stop) = reader.attributes() {
+            return unfinished(stop, bytes);
+        }
+        let is_push = bytes.get(reader.at()) == Some(&b'>');
         match reader.value() {
             Ok(_) if is_push => Ok(Some((Reply::Push, reader.at()))),
             Ok(Value::Error(line)) => Ok(Some((Reply::Error(line), reader.at()))),

@@ -1,15 +1,4 @@
-//! One connection while it lasts: writes what waits, reads what is answered, and minds the deadlines.
-
-mod backlog;
-mod inflight;
-mod isolation;
-mod lost;
-mod replies;
-
-#[cfg(test)]
-mod histories;
-#[cfg(test)]
-mod tests;
+//! The future of a connection.
 
 use std::{
     fmt,
@@ -26,9 +15,12 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-pub(super) use self::lost::Lost;
 use crate::connection::{
-    breaker::Breaker, driver::backlog::Backlog, options::NodeOptions, queue::Queue, resp::Decoder,
+    breaker::Breaker,
+    driver::{backlog::Backlog, lost::Lost},
+    options::NodeOptions,
+    queue::Queue,
+    resp::decoder::Decoder,
     stream::Transport,
 };
 
@@ -37,7 +29,7 @@ use crate::connection::{
 /// # Cancel safety
 ///
 /// Dropping it closes the connection and answers every call: what was not written did not run, the rest may have.
-pub(super) struct Driver<S> {
+pub(in crate::connection) struct Driver<S> {
     stream: S,
     backlog: Backlog,
     breaker: Arc<Breaker>,
@@ -70,7 +62,7 @@ enum Alarm {
 }
 
 impl<S: Transport> Driver<S> {
-    pub(super) fn new(
+    pub(in crate::connection) fn new(
         stream: S,
         queue: Arc<Queue>,
         breaker: Arc<Breaker>,
@@ -95,12 +87,12 @@ impl<S: Transport> Driver<S> {
     }
 
     /// Whether the server answered a call, so that it is worth to come back soon.
-    pub(super) fn was_of_use(&self) -> bool {
+    pub(in crate::connection) fn was_of_use(&self) -> bool {
         self.was_of_use
     }
 
     /// What the calls that are left are told when this is dropped.
-    pub(super) fn lose(&mut self, lost: Lost) {
+    pub(in crate::connection) fn lose(&mut self, lost: Lost) {
         self.backlog.lose(lost);
     }
 

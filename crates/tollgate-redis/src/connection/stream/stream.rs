@@ -1,7 +1,4 @@
-//! Sockets to a server.
-
-#[cfg(test)]
-pub(crate) mod memory;
+//! A socket, encrypted or not.
 
 use std::{
     io,
@@ -23,9 +20,13 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::address::TcpOptions;
+#[cfg(test)]
+use crate::connection::stream::memory;
 
 /// What a [`Driver`](crate::connection::driver::Driver) needs of a stream.
-pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
+pub(in crate::connection) trait Transport:
+    AsyncRead + AsyncWrite + Unpin + Send
+{
     /// Asks that what the peer has not yet read is thrown away when the stream is dropped, as far as that can be had.
     fn forget_on_drop(&self) {}
 }
@@ -45,7 +46,7 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// A connection through a socket in the file system.
-    pub(super) async fn unix(path: &Path) -> io::Result<Self> {
+    pub(in crate::connection) async fn unix(path: &Path) -> io::Result<Self> {
         #[cfg(test)]
         if memory::is_server(path) {
             return memory::connect(path).map(Self::Memory);

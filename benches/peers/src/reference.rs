@@ -1,0 +1,133 @@
+//! What the machine can do: a check and a layer that keep no promise. They are no peers, but show how far away the limit is.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use axum::extract::ConnectInfo;
+use foldhash::quality::RandomState;
+use http::{HeaderName, HeaderValue, Request, Response};
+use std::hash::{BuildHasher, Hash};
+use tollgate::Clock;
+use tower::Service;
+
+/// Slots of the table. Keys that fall on one share it.
+const SLOTS: usize = 1 << 21;
+
+/// A table of arrival times without keys, locks and bounds: GCRA in whole microseconds.
+pub(crate) struct LossyTable {
+    arrivals: Box<[AtomicU64]>,
+    hasher: RandomState,
+    clock: Clock,
+    interval: u64,
+    burst: u64,
+}
+
+impl LossyTable {
+    /// One unit each `interval` microseconds, as many at once as fit into `burst` microseconds.
+    pub(crate) fn new(interval: u64, burst: u64) -> Self {
+        Self {
+            arrivals: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            hasher: RandomState::default(),
+            clock: Clock::system(),
+            interval,
+            burst,
+        }
+    }
+
+    /// The units that are left, or `None` if the request is denied.
+    #[inline]
+    pub(crate) fn check(&self, key: impl Hash) -> Option<u64> {
+        let slot = self.hasher.hash_one(key) as usize % SLOTS;
+        let now = self.clock.now();
+        let (last, interval) = (now + self.burst, self.interval);
+        let after = |arrival: u64| {
+            let after = arrival.max(now) + interval;
+            (after <= last).then_some(after)
+        };
+        let relaxed = Ordering::Relaxed;
+        let before = self.arrivals[slot].fetch_update(relaxed, relaxed, after);
+        Some((last - after(before.ok()?)?) / interval)
+    }
+}
+
+/// A layer by the peer's address that only checks, and writes two fields if `fields` is set.
+#[derive(Clone)]
+pub(crate) struct BareLimit<S> {
+    inner: S,
+    table: Arc<LossyTable>,
+    fields: bool,
+}
+
+impl<S> BareLimit<S> {
+    pub(crate) fn new(inner: S, table: LossyTable, fields: bool) -> Self {
+        Self {
+            inner,
+            table: Arc::new(table),
+            fields,
+        }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for BareLimit<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+    S::Future: Unpin,
+    R: Default,
+{
+    type Response = Response<R>;
+    type Error = Infallible;
+    type Future = BareFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let left = peer.and_then(|peer| self.table.check(peer.0.ip()));
+        BareFuture {
+            left: left.filter(|_| self.fields),
+            inner: left.is_some().then(|| self.inner.call(request)),
+        }
+    }
+}
+
+pub(crate) struct BareFuture<F> {
+    inner: Option<F>,
+    left: Option<u64>,
+}
+
+impl<F, R> Future for BareFuture<F>
+where
+    F: Future<Output = Result<Response<R>, Infallible>> + Unpin,
+    R: Default,
+{
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(inner) = &mut self.inner else {
+            let mut denied = Response::new(R::default());
+            *denied.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+            return Poll::Ready(Ok(denied));
+        };
+        let Ok(mut response) = ready!(Pin::new(inner).poll(context));
+        if let Some(left) = self.left {
+            let fields = response.headers_mut();
+            let limit = HeaderValue::from_static("\"rule-0\";q=1000000;w=1");
+            fields.insert(HeaderName::from_static("ratelimit-policy"), limit);
+            fields.insert(HeaderName::from_static("ratelimit"), left.into());
+        }
+        Poll::Ready(Ok(response))
+    }
+}

@@ -1,0 +1,16 @@
+//! One connection while it lasts: writes what waits, reads what is answered, and keeps the deadlines.
+
+mod backlog;
+#[allow(clippy::module_inception, reason = "the file is named after its type")]
+mod driver;
+mod inflight;
+mod isolation;
+mod lost;
+mod replies;
+
+#[cfg(test)]
+mod histories;
+#[cfg(test)]
+mod tests;
+
+pub(super) use self::{driver::Driver, lost::Lost};

@@ -1,0 +1,109 @@
+//! Which checks have created keys, as replies say and as a server has them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tollgate_core::{Check, HOUR, Key, KeyBuf, Quota, Rule, RuleSet};
+
+use crate::{
+    Keys,
+    call::Call,
+    encode::Encoder,
+    internal_tests::keys::{MARGIN, NOW, secret, server::Server},
+    keyspace::{Keyspace, Partition},
+    support::numbers::Numbers,
+};
+
+fn encoder(rules: &RuleSet) -> Encoder {
+    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
+    let keyspace = keyspace.with_keys(Keys::hashed(secret(1)));
+    Encoder::new(rules, keyspace).expect("few plans")
+}
+
+fn client(number: u64) -> KeyBuf {
+    Key::of([number.to_le_bytes()]).into()
+}
+
+/// How many of these names are of each rule.
+fn by_rule<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<String, usize> {
+    let mut by_rule = BTreeMap::new();
+    for name in names {
+        let rule = name.split(':').nth(2).expect("a rule");
+        *by_rule.entry(rule.to_owned()).or_default() += 1;
+    }
+    by_rule
+}
+
+#[test]
+fn a_reply_says_which_checks_have_created_keys() {
+    let rules = RuleSet::new([
+        Rule::new("bucket", Quota::gcra(7, HOUR).burst(5)).plan("gold", Quota::gcra(9, HOUR)),
+        Rule::new("fixed", Quota::fixed_window(4, HOUR))
+            .threshold("mark", Quota::fixed_window(2, HOUR)),
+        Rule::new("sliding", Quota::sliding_window(6, HOUR)),
+        Rule::new("log", Quota::sliding_log(4, HOUR)),
+        Rule::new("ring", Quota::sliding_buckets(5, HOUR)),
+        Rule::new("shadow", Quota::fixed_window(3, HOUR)).shadow(),
+        Rule::new("instead", Quota::gcra(3, HOUR)).shadow_instead_of("bucket"),
+        Rule::new("off", Quota::fixed_window(2, HOUR)).off(),
+    ])
+    .expect("valid rules");
+    let encoder = encoder(&rules);
+    let all = rules.rules().len() as u64;
+    let mut denied = 0;
+    for seed in 1..15 {
+        let mut numbers = Numbers(seed);
+        let mut server = Server::start();
+        let mut before = HashSet::new();
+        // No time passes: nothing expires, and no state becomes a fresh one.
+        for _ in 0..150 {
+            let checks: Vec<_> = (0..numbers.of(&[1, 1, 2, 3, 4]))
+                .map(|_| {
+                    let rule = numbers.below(all) as u16;
+                    let key = encoder.fingerprint(rule, &client(numbers.below(9)));
+                    let plan = u16::from(rule == 0 && seed % 2 == 0);
+                    Check::new(rule, key, numbers.below(4)).with_plan(plan)
+                })
+                .collect();
+            let mut call = Call::at(NOW, MARGIN);
+            let layout = call.acquire(&encoder, &checks).expect("there is room");
+            if call.is_empty() {
+                continue;
+            }
+            let reply = server.send(&call);
+            denied += usize::from(!reply.decision(&layout, &checks, &rules).is_allowed());
+            let names: HashSet<_> = server.names().into_iter().collect();
+            let said = reply.created(&layout, &checks, &encoder, &rules);
+            let mut by_reply = BTreeMap::new();
+            for index in said {
+                let rule = rules.rules()[usize::from(checks[index].rule())].name();
+                *by_reply.entry(rule.to_owned()).or_default() += 1;
+            }
+            let created = by_rule(names.difference(&before));
+            assert_eq!(by_reply, created, "seed {seed}: {checks:?}: {reply:?}");
+            before = names;
+        }
+        assert!(before.len() > 20);
+    }
+    assert!(denied > 100);
+}
+
+#[test]
+fn the_bucket_of_clients_beyond_a_cap_is_no_new_key() {
+    let rules = RuleSet::new([Rule::new("api", Quota::fixed_window(9, HOUR))]).expect("valid");
+    let encoder = encoder(&rules).with_overflow("api").expect("it is there");
+    let mut server = Server::start();
+    let mut created = |who, may_make| {
+        let checks = [Check::new(0, encoder.fingerprint(0, &client(who)), 1)];
+        let mut call = Call::at(NOW, MARGIN);
+        let layout = call.acquire_capped(&encoder, &checks, |_| may_make);
+        let (layout, reply) = (layout.expect("there is room"), server.send(&call));
+        let created = reply.created(&layout, &checks, &encoder, &rules);
+        created.collect::<Vec<_>>()
+    };
+    assert_eq!(created(1, true), [0]);
+    assert!(created(1, true).is_empty());
+    assert!(created(2, false).is_empty());
+    assert!(created(3, false).is_empty());
+    assert!(created(1, false).is_empty());
+    assert_eq!(created(2, true), [0]);
+}

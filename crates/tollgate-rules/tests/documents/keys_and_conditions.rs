@@ -1,0 +1,172 @@
+//! What rules count by, and when they apply.
+
+use http::{Method, Request};
+
+use crate::{Caller, get, one, passing, request, toml};
+
+#[tokio::test]
+async fn every_built_in_key_counts_and_is_overridden_by_its_text() {
+    let with = |name: &'static str, value: &'static str| {
+        move || {
+            let mut request = get("/a/b?q=x%20y");
+            let name = http::HeaderName::from_static(name);
+            request
+                .headers_mut()
+                .insert(name, http::HeaderValue::from_static(value));
+            request
+        }
+    };
+    type Make = Box<dyn Fn() -> Request<String>>;
+    let tenant = || {
+        let mut request = get("/a/b");
+        request.extensions_mut().insert(Caller {
+            tenant: "acme",
+            plan: None,
+        });
+        request
+    };
+    let cases: Vec<(&str, &str, Make)> = vec![
+        ("\"client_ip\"", "\"192.0.2.1\"", Box::new(|| get("/a/b"))),
+        (
+            "\"header:x-api-key\"",
+            "\"k 1\"",
+            Box::new(with("x-api-key", "k 1")),
+        ),
+        (
+            "\"cookie:session\"",
+            "\"s-1\"",
+            Box::new(with("cookie", "a=b; session=s-1")),
+        ),
+        ("\"query:q\"", "\"x y\"", Box::new(|| get("/a/b?q=x%20y"))),
+        ("\"path\"", "\"/a/b\"", Box::new(|| get("/a/b?q=1"))),
+        ("\"method\"", "\"GET\"", Box::new(|| get("/a/b"))),
+        (
+            "\"grpc_service\"",
+            "\"weather.v1.Weather\"",
+            Box::new(|| request(Method::POST, "/weather.v1.Weather/Current")),
+        ),
+        (
+            "\"grpc_method\"",
+            "\"/weather.v1.Weather/Current\"",
+            Box::new(|| request(Method::POST, "/weather.v1.Weather/Current")),
+        ),
+        ("\"path:id\"", "\"b\"", Box::new(|| get("/a/b"))),
+        ("\"tenant\"", "\"acme\"", Box::new(tenant)),
+        (
+            "[\"client_ip\", \"constant\", \"header:x-api-key\"]",
+            "[\"192.0.2.1\", \"k\"]",
+            Box::new(with("x-api-key", "k")),
+        ),
+    ];
+    for (by, key, request) in cases {
+        let when = if by.contains("path:") {
+            "when = { path = \"/a/{id}\" }"
+        } else {
+            ""
+        };
+        let text = one(by, when);
+        let document = toml(&text).expect("valid");
+        assert_eq!(passing(document.rules(), &request).await, 2, "{by}");
+        let more = format!("[[overrides]]\nrule = \"rule\"\nkey = {key}\nlimit = \"7/min\"\n");
+        let document = toml(&format!("{text}{more}")).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(passing(document.rules(), &request).await, 7, "{by}");
+        let free = more.replace("7/min", "unlimited");
+        let document = toml(&format!("{text}{free}")).expect("valid");
+        assert_eq!(passing(document.rules(), &request).await, 10, "{by}");
+    }
+    let everybody = toml(&one("\"constant\"", "")).expect("valid");
+    assert_eq!(passing(everybody.rules(), || get("/")).await, 2);
+}
+
+#[tokio::test]
+async fn conditions_hold_as_they_are_written() {
+    let post = || request(Method::POST, "/weather.v1.Weather/Current");
+    let beta = |value: &'static str| {
+        move || {
+            let mut request = get("/a");
+            request
+                .headers_mut()
+                .insert("x-beta", http::HeaderValue::from_static(value));
+            request
+        }
+    };
+    type Make = Box<dyn Fn() -> Request<String>>;
+    let cases: Vec<(&str, Make, bool)> = vec![
+        ("{ path = \"/a/{id}\" }", Box::new(|| get("/a/7")), true),
+        ("{ path = \"/a/{id}\" }", Box::new(|| get("/a/7/x")), false),
+        (
+            "{ methods = [\"POST\", \"GET\"] }",
+            Box::new(|| get("/")),
+            true,
+        ),
+        ("{ methods = \"POST\" }", Box::new(|| get("/")), false),
+        ("{ header = \"x-beta\" }", Box::new(beta("1")), true),
+        ("{ header = \"x-beta\" }", Box::new(|| get("/a")), false),
+        (
+            "{ header = { name = \"x-beta\", equals = \"1\" } }",
+            Box::new(beta("1")),
+            true,
+        ),
+        (
+            "{ header = { name = \"x-beta\", equals = \"1\" } }",
+            Box::new(beta("2")),
+            false,
+        ),
+        (
+            "{ grpc_service = \"weather.v1.Weather\" }",
+            Box::new(post),
+            true,
+        ),
+        ("{ grpc_service = \"weather.v1\" }", Box::new(post), false),
+        (
+            "{ grpc_method = \"weather.v1.Weather/Current\" }",
+            Box::new(post),
+            true,
+        ),
+        (
+            "{ grpc_method = \"weather.v1.Weather/Watch\" }",
+            Box::new(post),
+            false,
+        ),
+        (
+            "{ client_in = [\"198.51.100.0/24\", \"192.0.2.0/24\"] }",
+            Box::new(|| get("/")),
+            true,
+        ),
+        (
+            "{ client_in = \"198.51.100.0/24\" }",
+            Box::new(|| get("/")),
+            false,
+        ),
+        ("\"beta\"", Box::new(beta("1")), true),
+        ("{ is = [\"beta\"] }", Box::new(|| get("/")), false),
+        ("{ not = { path = \"/a\" } }", Box::new(|| get("/a")), false),
+        ("{ not = { path = \"/a\" } }", Box::new(|| get("/b")), true),
+        (
+            "{ any = [{ path = \"/a\" }, { path = \"/b\" }] }",
+            Box::new(|| get("/b")),
+            true,
+        ),
+        (
+            "{ any = [{ path = \"/a\" }, { path = \"/b\" }] }",
+            Box::new(|| get("/c")),
+            false,
+        ),
+        (
+            "{ all = [{ path = \"/a\" }, \"beta\"] }",
+            Box::new(beta("1")),
+            true,
+        ),
+        (
+            "{ path = \"/b\", is = \"beta\" }",
+            Box::new(beta("1")),
+            false,
+        ),
+    ];
+    for (when, request, holds) in cases {
+        let document = toml(&one("\"constant\"", &format!("when = {when}")));
+        let document = document.unwrap_or_else(|error| panic!("{error}"));
+        let counted = passing(document.rules(), &request).await == 2;
+        assert_eq!(counted, holds, "{when}");
+    }
+}

@@ -1,0 +1,229 @@
+//! One model, and what it says.
+
+use std::net::IpAddr;
+
+use http::Method;
+use tollgate::{
+    Consistency, LeaseShare, MINUTE, MemoryStore, Missing, OnChange, OnStoreError, Quota,
+    RateLimitLayer, SECOND, key::PeerAddr,
+};
+use tollgate_rules::{Format, RuleDocument};
+
+use crate::{Caller, DAY, START, bindings, client, get, one, passing, request, toml};
+
+pub(crate) const TOML: &str = r#"
+version = 1
+
+[[rules]]
+name = "search-per-key"
+description = "What a client may search."
+limit = "20/s burst 50"
+by = "header:x-api-key"
+when = { path = "/search/{*rest}", methods = ["GET"] }
+unless = { client_in = ["10.0.0.0/8"] }
+cost = 2
+plan = "plan"
+plans = { gold = "200/s burst 500", internal = "unlimited" }
+consistency = { leased = "12.5%" }
+on_store_error = "deny"
+mode = "enforce"
+on_change = "scale"
+missing = 401
+keep_on_error = true
+
+[[rules]]
+name = "everything"
+limit = { algorithm = "sliding_buckets", units = 1000, per = "1min", buckets = 30 }
+by = ["client_ip", "method"]
+consistency = { eventual = { interval = "50ms", max_unreported = 10 } }
+on_store_error = { cap = "fixed_window 10/s" }
+mode = "shadow"
+
+[[overrides]]
+rule = "search-per-key"
+key = "acme-key-1"
+limit = "500/s burst 1000"
+until = 2026-12-01T00:00:00Z
+reason = "launch week"
+
+[[switches]]
+rules = ["everything"]
+limit = "50%"
+until = "2026-11-30T00:00:00+01:00"
+"#;
+
+pub(crate) const YAML: &str = r#"
+version: 1
+rules:
+  - name: search-per-key
+    description: What a client may search.
+    limit: 20/s burst 50
+    by: header:x-api-key
+    when: { path: "/search/{*rest}", methods: [GET] }
+    unless:
+      client_in: 10.0.0.0/8
+    cost: 2
+    plan: plan
+    plans:
+      gold: 200/s burst 500
+      internal: unlimited
+    consistency: { leased: 12.5 }
+    on_store_error: deny
+    mode: enforce
+    on_change: scale
+    missing: 401
+    keep_on_error: true
+  - name: everything
+    limit: { algorithm: sliding_buckets, units: 1000, per: 1min, buckets: 30 }
+    by: [client_ip, method]
+    consistency: { eventual: { interval: 50ms, max_unreported: 10 } }
+    on_store_error: { cap: fixed_window 10/s }
+    mode: shadow
+overrides:
+  - rule: search-per-key
+    key: acme-key-1
+    limit: 500/s burst 1000
+    until: 2026-12-01T00:00:00Z
+    reason: launch week
+switches:
+  - rules: everything
+    limit: 50%
+    until: 2026-11-30T00:00:00+01:00
+"#;
+
+pub(crate) const JSON: &str = r#"{
+  "version": 1,
+  "rules": [
+    {
+      "name": "search-per-key",
+      "limit": "20/s burst 50",
+      "by": "header:x-api-key",
+      "when": {"path": "/search/{*rest}", "methods": ["GET"]},
+      "unless": {"client_in": ["10.0.0.0/8"]},
+      "cost": 2,
+      "plan": "plan",
+      "plans": {"gold": "200/s burst 500", "internal": "unlimited"},
+      "consistency": {"leased": "12.5 %"},
+      "on_store_error": "deny",
+      "on_change": "scale",
+      "missing": 401,
+      "keep_on_error": true
+    },
+    {
+      "name": "everything",
+      "limit": {"algorithm": "sliding_buckets", "units": 1000, "per": "60s", "buckets": 30},
+      "by": ["client_ip", "method"],
+      "consistency": {"eventual": {"interval": "50ms", "max_unreported": 10}},
+      "on_store_error": {"cap": "fixed_window 10/s"},
+      "mode": "shadow"
+    }
+  ],
+  "overrides": [{"rule": "search-per-key", "key": "acme-key-1", "limit": "500/s burst 1000", "until": "2026-12-01T00:00:00Z"}],
+  "switches": [{"rules": "everything", "limit": "50%", "until": "2026-11-29T23:00:00Z"}]
+}"#;
+
+#[test]
+fn one_model_has_three_syntaxes() {
+    // As they would be in code.
+    let code = [
+        tollgate_core::Rule::new("search-per-key", Quota::gcra(20, SECOND).burst(50))
+            .cost(2)
+            .plan("gold", Quota::gcra(200, SECOND).burst(500))
+            .plan("internal", Quota::unlimited())
+            .consistency(Consistency::Leased {
+                share: LeaseShare::permille(125),
+            })
+            .on_store_error(OnStoreError::Deny)
+            .on_change(OnChange::Scale),
+        tollgate_core::Rule::new(
+            "everything",
+            Quota::sliding_buckets(500, MINUTE).buckets(30),
+        )
+        .consistency(Consistency::Eventual {
+            interval: std::time::Duration::from_millis(50),
+            max_unreported: 10,
+        })
+        .on_store_error(OnStoreError::Cap(Quota::fixed_window(10, SECOND)))
+        .shadow(),
+    ];
+    for (text, format) in [
+        (TOML, Format::Toml),
+        (YAML, Format::Yaml),
+        (JSON, Format::Json),
+    ] {
+        let document = RuleDocument::parse(text, format, &bindings()).expect("valid");
+        let rules = document.rules_at(START);
+        let layer = RateLimitLayer::new(MemoryStore::new(), rules).expect("valid");
+        let limiter = layer.limiter();
+        let mut expected = code.to_vec();
+        expected[0] = expected[0]
+            .clone()
+            .plan("override 1", Quota::gcra(500, SECOND).burst(1_000));
+        assert_eq!(limiter.rules().given(), expected, "{format}");
+        // Later neither the override nor the switch is in force.
+        let november_30 = document.expires_after(START).expect("a switch");
+        let december_1 = document.expires_after(november_30).expect("an override");
+        assert_eq!(december_1 - november_30, DAY + DAY / 24, "{format}");
+        assert_eq!(document.expires_after(december_1), None);
+        let rules = document.rules_at(december_1);
+        let layer = RateLimitLayer::new(MemoryStore::new(), rules).expect("valid");
+        let limiter = layer.limiter();
+        assert_eq!(limiter.rules().given()[0], code[0], "{format}");
+        assert_eq!(
+            limiter.rules().given()[1].quota().limit(),
+            1_000,
+            "{format}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn requests_are_counted_as_the_document_says() {
+    let document = toml(TOML).expect("valid");
+    let rules = || document.rules_at(START);
+    // 50 units at two each are more than ten requests.
+    assert_eq!(passing(rules(), || client("/search/a", "ann")).await, 10);
+    let smaller = TOML
+        .replace("burst 50", "burst 6")
+        .replace("cost = 2", "cost = \"words\"");
+    let smaller = toml(&smaller).expect("valid");
+    let rules = || smaller.rules_at(START);
+    assert_eq!(passing(rules(), || client("/search/a?x", "ann")).await, 6);
+    assert_eq!(passing(rules(), || client("/search/a?xyz", "ann")).await, 2);
+    // Another path or method, and an address that is exempt.
+    assert_eq!(passing(rules(), || client("/other?xyz", "ann")).await, 10);
+    let post = || request(Method::POST, "/search/a?xyz");
+    assert_eq!(passing(rules(), post).await, 10);
+    let internal = || {
+        let mut request = client("/search/a?xyz", "ann");
+        let peer: IpAddr = [10, 0, 0, 1].into();
+        request.extensions_mut().insert(PeerAddr((peer, 1).into()));
+        request
+    };
+    assert_eq!(passing(rules(), internal).await, 10);
+    // Without a key: 401.
+    assert_eq!(passing(rules(), || get("/search/a")).await, 0);
+    // A plan, and a client's own limit.
+    let planned = |plan| {
+        move || {
+            let mut request = client("/search/a?xyz", "ann");
+            let (tenant, plan) = ("acme", Some(plan));
+            request.extensions_mut().insert(Caller { tenant, plan });
+            request
+        }
+    };
+    assert_eq!(passing(rules(), planned("gold")).await, 10);
+    assert_eq!(passing(rules(), planned("internal")).await, 10);
+    assert_eq!(
+        passing(rules(), || client("/search/a?xyz", "acme-key-1")).await,
+        10
+    );
+}
+
+#[test]
+fn what_is_missing_is_a_setting_of_the_rule() {
+    let rule = one("\"header:x-api-key\"", "missing = \"skip\"");
+    let rules = toml(&rule).expect("valid").rules();
+    let shown = format!("{:?}", rules[0]);
+    assert!(shown.contains(&format!("{:?}", Missing::Skip)), "{shown}");
+}
