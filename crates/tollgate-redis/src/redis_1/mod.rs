@@ -1,7 +1,7 @@
 //! Addresses and credentials as `redis` (redis-rs) 1.8 has them, for services that use it already.
 //!
 //! What an address of redis-rs says is taken over: host and port or socket, user and password, database, version of the
-//! protocol, the name of the library, and of [`TcpSettings`] keep-alive and `TCP_USER_TIMEOUT`.
+//! protocol, the name of the library, and of [`TcpSettings`](redis::io::tcp::TcpSettings) keep-alive and `TCP_USER_TIMEOUT`.
 //! `TCP_NODELAY` is always on, because `false` is what redis-rs has where nobody said anything; and how long a socket lingers
 //! cannot be read.
 //!
@@ -14,8 +14,8 @@
 //!
 //! # One server
 //!
-//! Where an address is asked for, a [`Client`], a [`ConnectionInfo`] and a [`ConnectionAddr`] will do. [`server`] takes whatever
-//! else is [`IntoConnectionInfo`].
+//! Where an address is asked for, a [`Client`](redis::Client), a [`ConnectionInfo`](redis::ConnectionInfo) and a [`ConnectionAddr`](redis::ConnectionAddr) will do. [`server`] takes whatever
+//! else is [`IntoConnectionInfo`](redis::IntoConnectionInfo).
 //!
 //! ```
 //! use tollgate_redis::{Keys, RedisStore, redis_1::{self, redis}};

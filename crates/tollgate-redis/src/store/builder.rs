@@ -108,8 +108,8 @@ impl RedisStoreBuilder {
     ///
     /// Each process has its part of the cap, and one key at least; [`RedisStore::instances`] is how many there are. Before it
     /// was counted, for a quarter of a second after the start, and always [without heartbeats](Self::without_heartbeats), a
-    /// process has a sixteenth. While processes start, the others give up their parts within two heartbeats (six seconds);
-    /// until then all together may create up to 1.7 times the cap where their number doubles.
+    /// process has a sixteenth. While processes start, the others give up their parts with their next heartbeat, within six
+    /// seconds; until then all together may create up to 1.7 times the cap where their number doubles.
     pub fn cap_new_keys(mut self, rule: &str, per_second: u32) -> Self {
         if per_second == 0 {
             return self.refuse(format!(
