@@ -4,6 +4,12 @@
 //! cargo run --release -p tollgate-benches --bin rules
 //! ```
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a bench reads the time and prints its figures"
+)]
+
 use std::{
     error::Error,
     fs,
