@@ -109,9 +109,9 @@ impl LiveLimiter {
         &self,
         rules: impl IntoIterator<Item: Into<Rule>>,
     ) -> Result<Vec<RuleChange>, RuleError> {
-        let rules = RuleSet::new(rules)?;
         let _replacing = lock(&self.shared.replacing);
         let before = self.shared.current.load_full();
+        let rules = before.limiter.rules().succeeded_by(rules)?;
         let changes = rules.changes_from(before.limiter.rules());
         let store = &*self.shared.store;
         let replacement =

@@ -21,7 +21,10 @@ pub struct RuleSet {
     /// For a threshold, the index of its rule; for a shadow with `instead_of`, the index of the rule it replaces.
     refers_to: Box<[Option<u16>]>,
     all_enforced: bool,
-    names: Names,
+    /// Shared with the rule sets before that have the same names in the same order.
+    names: Arc<Names>,
+    /// The version of the rule set before, and which rules are as they were there at the same index.
+    unchanged: Option<(u64, Box<[bool]>)>,
 }
 
 /// The indices of rules by name.
@@ -41,6 +44,26 @@ impl RuleSet {
     ///
     /// A rule that cannot be used: see [`RuleErrorKind`].
     pub fn new(rules: impl IntoIterator<Item: Into<Rule>>) -> Result<Self, RuleError> {
+        Self::after(None, rules)
+    }
+
+    /// The same of rules that take the place of these: what has not changed is not checked again, so that the change of one
+    /// rule of thousands costs little.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn succeeded_by(
+        &self,
+        rules: impl IntoIterator<Item: Into<Rule>>,
+    ) -> Result<Self, RuleError> {
+        Self::after(Some(self), rules)
+    }
+
+    fn after(
+        before: Option<&Self>,
+        rules: impl IntoIterator<Item: Into<Rule>>,
+    ) -> Result<Self, RuleError> {
         let mut rules: Vec<Rule> = rules.into_iter().map(Into::into).collect();
         let given = rules.len();
         if given == 0 {
@@ -49,7 +72,16 @@ impl RuleSet {
                 "there is no rule; give at least one",
             ));
         }
+        let unchanged = before.map(|before| {
+            let same = |(index, rule): (usize, &Rule)| before.given().get(index) == Some(rule);
+            let unchanged: Box<[bool]> = rules.iter().enumerate().map(same).collect();
+            (before.version, unchanged)
+        });
         for index in 0..given {
+            let is_unchanged = unchanged.as_ref().is_some_and(|(_, same)| same[index]);
+            if is_unchanged && rules[index].thresholds.is_empty() {
+                continue;
+            }
             rules[index].validate()?;
             if rules[index].is_threshold() {
                 return Err(rules[index].error(
@@ -70,7 +102,18 @@ impl RuleSet {
                 format!("{} rules are above {}", rules.len(), u16::MAX),
             ));
         }
-        let names = Names::new(&rules)?;
+        let has_names = |before: &&Self| {
+            before.rules.len() == rules.len()
+                && before
+                    .rules
+                    .iter()
+                    .zip(&rules)
+                    .all(|(before, rule)| before.name == rule.name)
+        };
+        let names = match before.filter(has_names) {
+            Some(before) => Arc::clone(&before.names),
+            None => Arc::new(Names::new(&rules)?),
+        };
         let refers_to = rules
             .iter()
             .map(|rule| rule.reference(&rules, &names))
@@ -82,6 +125,7 @@ impl RuleSet {
             given,
             refers_to,
             names,
+            unchanged,
         })
     }
 
@@ -120,6 +164,20 @@ impl RuleSet {
             true => Some(index),
             false => other.position(name),
         }
+    }
+
+    /// Where another rule set has an equal rule to the one at this index, under its name. It is known without a look where
+    /// this one was made to [succeed](Self::succeeded_by) it.
+    #[must_use]
+    pub fn unchanged_in(&self, index: usize, other: &Self) -> Option<usize> {
+        if let Some((version, unchanged)) = &self.unchanged
+            && *version == other.version
+            && unchanged.get(index) == Some(&true)
+        {
+            return Some(index);
+        }
+        let there = self.position_in(index, other)?;
+        (other.rules[there] == self.rules[index]).then_some(there)
     }
 
     /// Whether the rule at this index denies.

@@ -60,11 +60,9 @@ impl MemoryRuleStore {
 
     /// Rules in the place of others on the same tables: those that have not changed stay bound as they are.
     pub(super) fn replacing(&self, rules: Arc<RuleSet>) -> Self {
-        let before = self.rules.rules();
         let mut changed = Vec::new();
         let bound = rules.rules().iter().enumerate().map(|(index, rule)| {
-            let there = rules.position_in(index, &self.rules);
-            match there.filter(|there| before[*there] == *rule) {
+            match rules.unchanged_in(index, &self.rules) {
                 Some(there) => self.bound[there].again(),
                 None => {
                     changed.push(index);
@@ -506,6 +504,9 @@ impl RuleStore for MemoryRuleStore {
 
     fn carry_over(&self, replaced: &RuleSet) {
         for (index, after) in self.rules.given().iter().enumerate() {
+            if self.rules.unchanged_in(index, replaced).is_some() {
+                continue;
+            }
             let before = self.rules.position_in(index, replaced);
             let before = before.and_then(|index| replaced.given().get(index));
             if let Some(before) = before.filter(|before| *before != after)

@@ -26,21 +26,28 @@ pub struct RuleRegistry {
 
 #[derive(Default)]
 struct Names {
-    by_name: HashMap<Arc<str>, SmallVec<[Entry; 1]>>,
+    /// The successions that have a name.
+    by_name: HashMap<Arc<str>, SmallVec<[u64; 1]>>,
+    successions: HashMap<u64, Succession>,
     registrations: u64,
 }
 
-/// A rule of a live registration.
+/// Live registrations of which each took the place of the one before: mostly one, and two while rules are replaced. A name that
+/// both have costs nothing when one follows the other.
+type Succession = SmallVec<[Entry; 2]>;
+
+/// A live registration.
 struct Entry {
     registration: u64,
     rules: Arc<RuleSet>,
-    index: usize,
 }
 
 /// The names of a rule set are in use. Dropping it frees them.
 pub(crate) struct Registration {
     registry: RuleRegistry,
     id: u64,
+    /// The first registration of its succession.
+    succession: u64,
     rules: Arc<RuleSet>,
     /// What else there is to do then.
     on_retire: Option<Box<dyn Fn() + Send + Sync>>,
@@ -71,28 +78,53 @@ impl RuleRegistry {
             ));
         }
         let mut names = lock(&self.names);
-        let is_replaced = |entry: &Entry| replaced.iter().any(|old| old.id == entry.registration);
-        for rule in counted(rules).map(|index| &rules.rules()[index]) {
-            let in_use = names.by_name.get(rule.shared_name()).into_iter().flatten();
-            for entry in in_use.filter(|entry| !is_replaced(entry)) {
-                if let Some(difference) = difference(entry.rule(), rule) {
+        let names = &mut *names;
+        let is_replaced = |entry: &&Entry| replaced.iter().any(|old| old.id == entry.registration);
+        // Those that alone have been in force in their succession: the others were compared with them.
+        let is_alone = |old: &&&Registration| {
+            let live = names.successions.get(&old.succession);
+            names.is_live(old) && live.into_iter().flatten().all(|entry| is_replaced(&entry))
+        };
+        let alone: Vec<_> = replaced.iter().filter(is_alone).collect();
+        for index in counted(rules) {
+            let is_unchanged = |old: &&&Registration| has_equal(&old.rules, rules, index);
+            if alone.iter().copied().any(|old| is_unchanged(&old)) {
+                continue;
+            }
+            let rule = &rules.rules()[index];
+            let successions = names.by_name.get(rule.shared_name());
+            let successions = successions.into_iter().flatten();
+            let entries = successions
+                .filter_map(|id| names.successions.get(id))
+                .flatten();
+            for entry in entries.filter(|entry| !is_replaced(entry)) {
+                let in_use = counted_as(&entry.rules, rule.name());
+                if let Some(difference) = in_use.and_then(|live| difference(live, rule)) {
                     return Err(rule.error(RuleErrorKind::Conflict, difference));
                 }
             }
         }
         names.registrations += 1;
         let id = names.registrations;
+        // It follows the first, and the others end.
+        let before = replaced.first().filter(|old| names.is_live(old));
+        let succession = before.map_or(id, |old| old.succession);
+        let live = names.successions.entry(succession).or_default();
         for index in counted(rules) {
-            let name = Arc::clone(rules.rules()[index].shared_name());
-            names.by_name.entry(name).or_default().push(Entry {
-                registration: id,
-                rules: Arc::clone(rules),
-                index,
-            });
+            let has_name = |entry: &Entry| has_name(&entry.rules, rules, index);
+            if !live.iter().any(has_name) {
+                let name = Arc::clone(rules.rules()[index].shared_name());
+                names.by_name.entry(name).or_default().push(succession);
+            }
         }
+        live.push(Entry {
+            registration: id,
+            rules: Arc::clone(rules),
+        });
         Ok(Registration {
             registry: self.clone(),
             id,
+            succession,
             rules: Arc::clone(rules),
             on_retire: None,
         })
@@ -100,17 +132,36 @@ impl RuleRegistry {
 
     /// Frees the names of a registration.
     fn retire(&self, registration: &Registration) {
-        let mut names = lock(&self.names);
-        for index in counted(&registration.rules) {
-            let name = registration.rules.rules()[index].shared_name();
-            if let Some(entries) = names.by_name.get_mut(name) {
-                entries.retain(|entry| entry.registration != registration.id);
-                if entries.is_empty() {
-                    names.by_name.remove(name);
+        let mut guard = lock(&self.names);
+        let names = &mut *guard;
+        if let Some(live) = names.successions.get_mut(&registration.succession) {
+            let of = live
+                .iter()
+                .position(|entry| entry.registration == registration.id);
+            if let Some(index) = of {
+                live.remove(index);
+                let rules = &registration.rules;
+                for index in counted(rules) {
+                    if live
+                        .iter()
+                        .any(|entry| has_name(&entry.rules, rules, index))
+                    {
+                        continue;
+                    }
+                    let name = rules.rules()[index].shared_name();
+                    if let Some(successions) = names.by_name.get_mut(name) {
+                        successions.retain(|id| *id != registration.succession);
+                        if successions.is_empty() {
+                            names.by_name.remove(name);
+                        }
+                    }
+                }
+                if live.is_empty() {
+                    names.successions.remove(&registration.succession);
                 }
             }
         }
-        drop(names);
+        drop(guard);
         if let Some(on_retire) = &registration.on_retire {
             on_retire();
         }
@@ -140,9 +191,11 @@ impl Drop for Registration {
     }
 }
 
-impl Entry {
-    fn rule(&self) -> &Rule {
-        &self.rules.rules()[self.index]
+impl Names {
+    fn is_live(&self, registration: &Registration) -> bool {
+        let live = self.successions.get(&registration.succession);
+        let mut entries = live.into_iter().flatten();
+        entries.any(|entry| entry.registration == registration.id)
     }
 }
 
@@ -164,6 +217,25 @@ fn counted(rules: &RuleSet) -> impl Iterator<Item = usize> {
     let counts = |rule: &Rule| *rule.mode() != Mode::Off;
     let given = rules.given().iter().enumerate();
     given.filter_map(move |(index, rule)| counts(rule).then_some(index))
+}
+
+/// The rule of this name, if it counts on a state of its own.
+fn counted_as<'a>(rules: &'a RuleSet, name: &str) -> Option<&'a Rule> {
+    let rule = rules.given().get(rules.position(name)?)?;
+    (*rule.mode() != Mode::Off).then_some(rule)
+}
+
+/// Whether `live` has the rule at an index of `rules` by its name, and counts it.
+fn has_name(live: &RuleSet, rules: &RuleSet, index: usize) -> bool {
+    let there = rules.unchanged_in(index, live);
+    let there = there.or_else(|| rules.position_in(index, live));
+    let rule = there.and_then(|there| live.given().get(there));
+    rule.is_some_and(|rule| *rule.mode() != Mode::Off)
+}
+
+/// Whether `live` has an equal rule to the one at an index of `rules`.
+fn has_equal(live: &RuleSet, rules: &RuleSet, index: usize) -> bool {
+    rules.unchanged_in(index, live).is_some()
 }
 
 /// In what the quotas of two rules of one name differ, and what to do about it.

@@ -470,3 +470,15 @@ fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along() {
         .expect("its own");
     assert_eq!(passes("bob", own), 5);
 }
+
+#[test]
+fn a_limiter_that_was_replaced_vouches_for_no_rule() {
+    let store = still();
+    let rule = |limit| [Rule::new("rule", Quota::gcra(limit, MINUTE))];
+    let old = Limiter::new(store.clone(), rule(5)).expect("valid");
+    let new = Limiter::replacing(&[&old], store.clone(), rule(6)).expect("valid");
+    // The old one is still there, and its rule equals the one that is given.
+    let error = Limiter::replacing(&[&old], store.clone(), rule(5)).expect_err("6 is in use");
+    assert_eq!(error.kind(), RuleErrorKind::Conflict);
+    assert!(Limiter::replacing(&[&new], store, rule(5)).is_ok());
+}

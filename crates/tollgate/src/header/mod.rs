@@ -138,4 +138,7 @@ pub use self::{
     },
     style::HeaderStyle,
 };
-pub(crate) use self::{per_quota::PerQuota, seconds::whole_seconds};
+pub(crate) use self::{
+    per_quota::{Before, PerQuota},
+    seconds::whole_seconds,
+};

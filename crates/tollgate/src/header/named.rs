@@ -14,7 +14,7 @@ use crate::header::{
     line::Line,
     merge,
     name::{RATELIMIT, RATELIMIT_POLICY},
-    per_quota::PerQuota,
+    per_quota::{Before, PerQuota},
     quota_status::QuotaStatus,
     seconds::whole_seconds,
     structured::{self, push_integer, separate, string},
@@ -31,8 +31,8 @@ pub(super) struct Named {
 /// What is only read.
 #[derive(Debug)]
 struct Parts {
-    /// `"name";r=`, by rule.
-    prefixes: Box<[Box<[u8]>]>,
+    /// `"name";r=`.
+    prefixes: PerQuota<Box<[u8]>>,
     policies: PerQuota<Option<HeaderValue>>,
     /// The rules that apply to a request without plans and skipped rules; none where they are many, because each stripe of
     /// threads has their policies.
@@ -43,8 +43,9 @@ struct Parts {
 const FEW_RULES: usize = 16;
 
 impl Named {
-    pub(super) fn new(rules: &RuleSet) -> Self {
-        let policies = PerQuota::new(rules, |rule, quota| {
+    pub(super) fn new(rules: &RuleSet, before: Before<'_, Self>) -> Self {
+        let policies = before.map(|(rules, before)| (rules, &before.parts.policies));
+        let policies = PerQuota::new(rules, policies, |rule, quota| {
             HeaderValue::from_str(&policy(rule, quota)?).ok()
         });
         let mut usual: Box<[usize]> = (0..rules.rules().len())
@@ -61,16 +62,13 @@ impl Named {
             push_policy(&mut joined, policy.as_bytes());
         }
         let usual_policies = structured::value(&joined);
+        let prefixes = before.map(|(rules, before)| (rules, &before.parts.prefixes));
         let parts = Parts {
-            prefixes: rules
-                .rules()
-                .iter()
-                .map(|rule| {
-                    string(rule.name()).map_or_else(Box::default, |name| {
-                        format!("{name};r=").into_bytes().into()
-                    })
+            prefixes: PerQuota::by_rule(rules, prefixes, |rule| {
+                string(rule.name()).map_or_else(Box::default, |name| {
+                    format!("{name};r=").into_bytes().into()
                 })
-                .collect(),
+            }),
             policies,
             usual,
         };
@@ -106,7 +104,7 @@ impl Named {
             usual &= status.plan == 0 && expected.next() == Some(&status.rule);
             let Some(prefix) = parts
                 .prefixes
-                .get(status.rule)
+                .find(status.rule, 0)
                 .filter(|name| !name.is_empty())
             else {
                 continue;

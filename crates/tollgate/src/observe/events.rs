@@ -16,7 +16,7 @@ const KEYLESS_WARNING: u32 = 100;
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    rules: Box<[RuleEvents]>,
+    rules: Box<[Arc<RuleEvents>]>,
     wrong_name: AtomicBool,
     applied_twice: AtomicBool,
     untranslated_grpc_web: AtomicBool,
@@ -58,24 +58,6 @@ impl RuleEvents {
             keyless: AtomicU32::new(0),
         }
     }
-
-    /// The same reports, for an equal rule.
-    fn again(&self) -> Self {
-        let keyless = self.keyless.load(Ordering::Relaxed);
-        Self {
-            name: Arc::clone(&self.name),
-            #[cfg(feature = "tracing")]
-            enforced: self.enforced,
-            misconfigured: again(&self.misconfigured),
-            unknown_plans: self.unknown_plans.again(),
-            quota_refused: again(&self.quota_refused),
-            too_many_quotas: again(&self.too_many_quotas),
-            cost_above_limit: again(&self.cost_above_limit),
-            look_up_failed: again(&self.look_up_failed),
-            keyed: again(&self.keyed),
-            keyless: AtomicU32::new(keyless),
-        }
-    }
 }
 
 fn again(reported: &AtomicBool) -> AtomicBool {
@@ -90,7 +72,11 @@ fn is_first(reported: &AtomicBool) -> bool {
 impl Events {
     pub(crate) fn new(rules: &RuleSet) -> Self {
         Self {
-            rules: rules.rules().iter().map(RuleEvents::new).collect(),
+            rules: rules
+                .rules()
+                .iter()
+                .map(|rule| Arc::new(RuleEvents::new(rule)))
+                .collect(),
             wrong_name: AtomicBool::new(false),
             applied_twice: AtomicBool::new(false),
             untranslated_grpc_web: AtomicBool::new(false),
@@ -101,16 +87,13 @@ impl Events {
 
     /// Of rules that take the place of `replaced`.
     pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
-        let events = |rule: &Rule| {
-            let index = replaced.position(rule.name())?;
-            let is_equal = replaced.rules().get(index) == Some(rule);
-            before.rules.get(index).filter(|_| is_equal)
+        let events = |(index, rule): (usize, &Rule)| {
+            let unchanged = rules.unchanged_in(index, replaced);
+            let unchanged = unchanged.and_then(|there| before.rules.get(there));
+            unchanged.map_or_else(|| Arc::new(RuleEvents::new(rule)), Arc::clone)
         };
-        let all = rules.rules().iter();
         Self {
-            rules: all
-                .map(|rule| events(rule).map_or_else(|| RuleEvents::new(rule), RuleEvents::again))
-                .collect(),
+            rules: rules.rules().iter().enumerate().map(events).collect(),
             wrong_name: again(&before.wrong_name),
             applied_twice: again(&before.applied_twice),
             untranslated_grpc_web: again(&before.untranslated_grpc_web),

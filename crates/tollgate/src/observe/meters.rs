@@ -10,14 +10,15 @@ use std::sync::{
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
 use tollgate_core::{
-    Check, Decision, Mode, Outcome, Rule, RuleSet, Source, Verdict, store::RuleStore,
+    Check, Decision, Mode, Outcome, Rule, RuleSet, Source, Verdict,
+    store::{RuleStore, Usage},
 };
 
 use crate::observe::timer::Timer;
 
 #[derive(Debug)]
 pub(crate) struct Meters {
-    rules: Box<[RuleMeters]>,
+    rules: Box<[Arc<RuleMeters>]>,
     check_duration: OnceLock<Histogram>,
     preflights: OnceLock<Counter>,
     /// The second in which the store's usage was last read.
@@ -276,7 +277,7 @@ impl Meters {
             rules: rules
                 .rules()
                 .iter()
-                .map(|rule| RuleMeters::new(rule, OnceLock::new()))
+                .map(|rule| Arc::new(RuleMeters::new(rule, OnceLock::new())))
                 .collect(),
             check_duration: OnceLock::new(),
             preflights: OnceLock::new(),
@@ -286,16 +287,19 @@ impl Meters {
 
     /// Of rules that take the place of `replaced`: those of the same name have the same handles.
     pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
-        let handles = |rule: &Rule| {
-            let index = replaced.position(rule.name());
-            let before = index.and_then(|index| before.rules.get(index));
-            before.map_or_else(OnceLock::new, |before| before.handles.clone())
+        let meters = |(index, rule): (usize, &Rule)| {
+            if let Some(there) = rules.unchanged_in(index, replaced)
+                && let Some(unchanged) = before.rules.get(there)
+            {
+                return Arc::clone(unchanged);
+            }
+            let there = rules.position_in(index, replaced);
+            let of_name = there.and_then(|there| before.rules.get(there));
+            let handles = of_name.map_or_else(OnceLock::new, |before| before.handles.clone());
+            Arc::new(RuleMeters::new(rule, handles))
         };
-        let all = rules.rules().iter();
         Self {
-            rules: all
-                .map(|rule| RuleMeters::new(rule, handles(rule)))
-                .collect(),
+            rules: rules.rules().iter().enumerate().map(meters).collect(),
             check_duration: before.check_duration.clone(),
             preflights: before.preflights.clone(),
             usage_at: AtomicU64::new(before.usage_at.load(Ordering::Relaxed)),
@@ -350,7 +354,9 @@ impl Meters {
             let Some(usage) = store.usage(index as u16) else {
                 continue;
             };
-            if matches!(rule.mode, Mode::Threshold { .. }) {
+            // The series of a rule begin with its first key.
+            let is_used = usage != Usage::default() || rule.handles.get().is_some();
+            if matches!(rule.mode, Mode::Threshold { .. }) || !is_used {
                 continue;
             }
             let handles = rule.handles();

@@ -98,16 +98,16 @@ impl Config {
     pub(crate) fn with_rules(&self, mut rules: RequestRules) -> Self {
         rules.look_up_deadline = self.rules.look_up_deadline;
         let is_checked_in_handler = rules.is_checked_in_handler();
-        let mut config = Self {
-            headers: Headers::new(self.style, rules.set()),
+        let (replaced, set) = (self.rules.set(), rules.set());
+        Self {
+            headers: self.headers.succeeded_by(replaced, set),
+            responses: Arc::new(self.responses.succeeded_by(replaced, set)),
             is_checked_in_handler,
             attach_decision: self.always_attaches || is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
             ..self.clone()
-        };
-        config.prepare_responses();
-        config
+        }
     }
 
     /// The same configuration for another stripe of threads: what is counted with each request is its own, and all that is

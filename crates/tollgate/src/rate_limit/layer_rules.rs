@@ -68,7 +68,7 @@ impl LayerRules {
 
     /// Replaces the rules of layers on one store, all or none, and says what changed by layer.
     pub(crate) fn replace_all(
-        parts: &[(Arc<Self>, Vec<RequestRule>)],
+        parts: Vec<(Arc<Self>, Vec<RequestRule>)>,
     ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
         // Two replacements that meet take their locks in one order.
         let mut order: Vec<usize> = (0..parts.len()).collect();
@@ -80,20 +80,21 @@ impl LayerRules {
                 "the rules of one layer are replaced twice in one step; give all of its rules once",
             ));
         }
+        let (layers, lists): (Vec<Arc<Self>>, Vec<Vec<RequestRule>>) = parts.into_iter().unzip();
         let mut states: Vec<(usize, MutexGuard<'_, State>)> = order
             .into_iter()
-            .map(|part| (part, parts[part].0.lock()))
+            .map(|part| (part, layers[part].lock()))
             .collect();
         states.sort_by_key(|(part, _)| *part);
-        let Some((first, _)) = parts.first() else {
+        let Some(first) = layers.first() else {
             return Ok(Vec::new());
         };
 
         let mut sets = Vec::new();
         let mut changes = Vec::new();
-        for ((rules, list), (_, state)) in parts.iter().zip(&states) {
-            (rules.accepts)(list)?;
-            let set = RequestRules::rule_set(list)?;
+        for ((layer, list), (_, state)) in layers.iter().zip(&lists).zip(&states) {
+            (layer.accepts)(list)?;
+            let set = RequestRules::rule_set_after(state.rules.set(), list)?;
             changes.push(set.changes_from(state.rules.set()));
             sets.push(set);
         }
@@ -101,7 +102,7 @@ impl LayerRules {
         let replacement = Replacement::prepare(&replaced, &*first.store, sets, NonZeroU32::MIN)?;
         let mut prepared = Vec::new();
         let mut all = Vec::new();
-        let lists = parts.iter().map(|(_, list)| list.clone());
+        let lists = lists.into_iter();
         for ((list, limiter), (_, state)) in lists.zip(replacement.limiters()).zip(&states) {
             let rules = state.rules.succeeded_by(list, limiter.clone());
             for follower in state.followers.iter().filter_map(Weak::upgrade) {

@@ -83,6 +83,17 @@ impl RequestRules {
         RuleSet::new(list.iter().map(|rule| rule.rule.clone()))
     }
 
+    /// The same of rules that take the place of a rule set.
+    pub(crate) fn rule_set_after(
+        before: &RuleSet,
+        list: &[RequestRule],
+    ) -> Result<RuleSet, RuleError> {
+        for rule in list {
+            validate(rule)?;
+        }
+        before.succeeded_by(list.iter().map(|rule| rule.rule.clone()))
+    }
+
     /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
     pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
         let observer = Observer::succeeding(limiter.rules(), &self.observer, self.set());

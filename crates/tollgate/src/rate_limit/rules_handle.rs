@@ -62,7 +62,7 @@ impl RulesHandle {
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Vec<RuleChange>, RuleError> {
         let rules = rules.into_iter().map(Into::into).collect();
-        let changes = LayerRules::replace_all(&[(self.upgrade()?, rules)])?;
+        let changes = LayerRules::replace_all(vec![(self.upgrade()?, rules)])?;
         Ok(changes.into_iter().flatten().collect())
     }
 
@@ -92,7 +92,7 @@ impl RulesHandle {
             let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
             Ok((handle.upgrade()?, rules))
         });
-        LayerRules::replace_all(&parts.collect::<Result<Vec<_>, RuleError>>()?)
+        LayerRules::replace_all(parts.collect::<Result<Vec<_>, RuleError>>()?)
     }
 
     /// The limiter in force: the layer's budgets, for code outside of requests. `None` if the layer is gone.

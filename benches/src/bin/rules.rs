@@ -1,0 +1,116 @@
+//! What thousands of rules cost: binding them, changing one of them, and finding those of a request.
+//!
+//! ```text
+//! cargo run --release -p tollgate-benches --bin rules
+//! ```
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a bench reads the time and prints its figures"
+)]
+
+use std::{
+    error::Error,
+    fs,
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use tollgate::{HOUR, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::header};
+use tollgate_core::{Limiter, RuleSet, Store};
+
+const RULES: u64 = 10_000;
+const SWAPS: u64 = 101;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    store()?;
+    layer()
+}
+
+/// The bytes that a rule takes in the memory store before its first key.
+fn store() -> Result<(), Box<dyn Error>> {
+    let core: Vec<tollgate_core::Rule> = rules(0).iter().map(|rule| rule.clone().into()).collect();
+    let set = std::sync::Arc::new(RuleSet::new(core.clone())?);
+    let store = MemoryStore::new();
+    let before = resident();
+    let start = Instant::now();
+    let bound = store.bind(set)?;
+    let took = start.elapsed();
+    println!(
+        "store: {RULES} rules bound in {took:?}, {} bytes a rule",
+        grown(before)
+    );
+    drop(bound);
+    let before = resident();
+    let start = Instant::now();
+    let limiter = Limiter::new(MemoryStore::new(), core)?;
+    let took = start.elapsed();
+    println!(
+        "limiter: {RULES} rules in {took:?}, {} bytes a rule",
+        grown(before)
+    );
+    drop(limiter);
+    Ok(())
+}
+
+/// A layer, and the change of one of its rules.
+fn layer() -> Result<(), Box<dyn Error>> {
+    let by_key = |rule: Rule| rule.by(header("x-api-key"));
+    let of =
+        |changed: u64| -> Vec<RequestRule> { rules(changed).into_iter().map(by_key).collect() };
+    let before = resident();
+    let start = Instant::now();
+    let layer = RateLimitLayer::new(MemoryStore::new(), of(0))?;
+    println!(
+        "layer: {RULES} rules in {:?}, {} bytes a rule",
+        start.elapsed(),
+        grown(before)
+    );
+    let handle = layer.handle();
+    let kept = of(0);
+    let mut took: Vec<Duration> = Vec::new();
+    for n in 1..=SWAPS {
+        // What a source keeps of unchanged rules, and one that has changed.
+        let mut list = kept.clone();
+        let place = n * 97 % RULES;
+        let changed = Rule::new(format!("rule-{place}"), Quota::gcra(100 + n, HOUR));
+        list[place as usize] = by_key(changed);
+        let start = processor_time();
+        let changes = handle.replace(list)?;
+        took.push(processor_time() - start);
+        black_box(changes);
+    }
+    let sum: Duration = took.iter().sum();
+    println!(
+        "layer: one rule of {RULES} replaced in {:?} of processor time (mean of {SWAPS})",
+        sum / SWAPS as u32
+    );
+    Ok(())
+}
+
+fn rules(changed: u64) -> Vec<Rule> {
+    let quota = |n| Quota::gcra(100 + u64::from(n < changed), HOUR);
+    (0..RULES)
+        .map(|n| Rule::new(format!("rule-{n}"), quota(n)))
+        .collect()
+}
+
+/// What this thread has run, whatever else the machine does (Linux only; 0 elsewhere).
+fn processor_time() -> Duration {
+    let read = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = read.split(' ').next().and_then(|first| first.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
+}
+
+/// Bytes of memory that the process holds (Linux only; 0 elsewhere).
+fn resident() -> u64 {
+    let read = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = read.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0_u64) * 4_096
+}
+
+/// Bytes for each rule since.
+fn grown(before: u64) -> u64 {
+    resident().saturating_sub(before) / RULES
+}
