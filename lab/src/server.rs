@@ -111,12 +111,7 @@ impl Server {
         let mut verdicts = SmallVec::<[Verdict; 2]>::new();
         for check in checks {
             if check.rule() != 0 {
-                let denied = Assessment {
-                    fits: false,
-                    remaining: 0,
-                    reset_after: 0,
-                    retry: Retry::Unknown,
-                };
+                let denied = Assessment::new(false, 0, 0, Retry::Unknown);
                 verdicts.push(Verdict::new(check.rule(), 0, denied, Source::Store));
                 continue;
             }

@@ -251,17 +251,17 @@ impl Reply {
                 reset_after
             };
         }
-        Some(Assessment {
-            fits: retry == FITS || retry <= FITS_AGAIN,
-            remaining: u64::try_from(remaining).ok()?,
-            reset_after: u64::try_from(reset_after).ok()?,
-            retry: match retry {
+        Some(Assessment::new(
+            retry == FITS || retry <= FITS_AGAIN,
+            u64::try_from(remaining).ok()?,
+            u64::try_from(reset_after).ok()?,
+            match retry {
                 FITS => Retry::Now,
                 NEVER => Retry::Never,
                 FAILED => return None,
                 again if again <= FITS_AGAIN => Retry::after_micros(FITS_AGAIN.abs_diff(again)),
                 after => Retry::after_micros(u64::try_from(after).ok()?),
             },
-        })
+        ))
     }
 }

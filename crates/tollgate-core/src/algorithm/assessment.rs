@@ -131,6 +131,7 @@ pub struct DenyBound(pub u64, pub u64);
 
 /// When and until when units were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Taken {
     /// When they were taken.
     pub at: Tick,
@@ -149,6 +150,7 @@ impl Taken {
 
 /// The answer of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Assessment {
     /// Whether the cost fits.
     pub fits: bool,

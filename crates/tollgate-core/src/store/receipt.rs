@@ -21,6 +21,7 @@ pub enum Settlement {
 
 /// A check that was allowed and took its units, as its settlement needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Receipt {
     /// The check.
     pub check: Check,

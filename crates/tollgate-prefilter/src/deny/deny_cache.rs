@@ -213,14 +213,13 @@ fn is_of(key: Fingerprint) -> impl Fn(&[u64; 3]) -> bool {
 
 /// The same denial by a bound that is so much later, where nothing is left anyway.
 fn later(denied: Assessment, late: Tick) -> Assessment {
-    Assessment {
-        reset_after: denied.reset_after.saturating_add(late),
-        retry: match denied.retry {
-            Retry::After(wait) => Retry::After(wait.saturating_add(Duration::from_micros(late))),
-            other => other,
-        },
-        ..denied
-    }
+    let mut later = denied;
+    later.reset_after = denied.reset_after.saturating_add(late);
+    later.retry = match denied.retry {
+        Retry::After(wait) => Retry::After(wait.saturating_add(Duration::from_micros(late))),
+        other => other,
+    };
+    later
 }
 
 /// From empty to full, in µs, rounded down.
@@ -250,24 +249,26 @@ fn assess(
         ),
         other => other,
     };
-    Some(Assessment {
-        reset_after: empty.reset_after.saturating_add(overdraft),
+    let reset_after = empty.reset_after.saturating_add(overdraft);
+    Some(Assessment::new(
+        empty.fits,
+        empty.remaining,
+        reset_after,
         retry,
-        ..empty
-    })
+    ))
 }
 
 fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
-    Assessment {
-        fits: false,
+    Assessment::new(
+        false,
         remaining,
-        reset_after: wait,
-        retry: if never {
+        wait,
+        if never {
             Retry::Never
         } else {
             Retry::after_micros(wait)
         },
-    }
+    )
 }
 
 impl fmt::Debug for DenyCache {

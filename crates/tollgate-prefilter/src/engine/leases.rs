@@ -49,14 +49,16 @@ impl Leases {
         weighs: impl FnOnce(u64) -> Tick,
     ) -> Result<Assessment, Miss> {
         self.keys.look(limit.slot(key), |lease| {
-            lease.holder.spend(now, cost).then(|| Assessment {
-                fits: true,
-                remaining: lease.left.saturating_add(lease.holder.left(now)),
-                reset_after: match lease.holder.window() {
-                    Some(window) => weighs(window),
-                    None => lease.fresh_at.saturating_sub(now),
-                },
-                retry: Retry::Now,
+            lease.holder.spend(now, cost).then(|| {
+                Assessment::new(
+                    true,
+                    lease.left.saturating_add(lease.holder.left(now)),
+                    match lease.holder.window() {
+                        Some(window) => weighs(window),
+                        None => lease.fresh_at.saturating_sub(now),
+                    },
+                    Retry::Now,
+                )
             })
         })
     }

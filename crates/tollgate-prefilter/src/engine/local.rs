@@ -145,13 +145,13 @@ impl Local {
             self.leases()?
                 .due_after(limit, check.key(), now, check.cost())
         };
-        match (denied.retry, due()) {
-            (Retry::After(wait), Some(due)) if u128::from(due) < wait.as_micros() => Assessment {
-                retry: Retry::after_micros(due.max(1)),
-                ..denied
-            },
-            _ => denied,
+        let mut answer = denied;
+        if let (Retry::After(wait), Some(due)) = (denied.retry, due())
+            && u128::from(due) < wait.as_micros()
+        {
+            answer.retry = Retry::after_micros(due.max(1));
         }
+        answer
     }
 
     /// The units of a key's lease that may be spent now.
@@ -258,12 +258,7 @@ impl Local {
             _ => units,
         };
         let overdraft = after.saturating_sub(1) + schedule.span(units).saturating_sub(1);
-        let answer = Assessment {
-            fits: false,
-            remaining: 0,
-            reset_after: fill.saturating_add(overdraft),
-            retry: Retry::Unknown,
-        };
+        let answer = Assessment::new(false, 0, fill.saturating_add(overdraft), Retry::Unknown);
         let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
         let slot = limit.slot(check.key());
         deny.learn(&limit.denials, slot, times, check.cost(), &verdict, false);
@@ -297,12 +292,7 @@ impl Local {
             Retry::Now => Retry::after_micros(reset_after.max(1)),
             retry => retry,
         };
-        let answer = Assessment {
-            fits,
-            remaining,
-            reset_after,
-            retry,
-        };
+        let answer = Assessment::new(fits, remaining, reset_after, retry);
         Verdict::new(check.rule(), check.plan(), answer, verdict.source())
     }
 

@@ -84,12 +84,12 @@ impl Reports {
             }
             let is_first = !std::mem::replace(&mut counted.is_due, true);
             counted.uses(now, cost, terms);
-            let answer = Assessment {
-                fits: true,
-                remaining: counted.usage.left(),
-                reset_after: counted.fresh_at.saturating_sub(now),
-                retry: Retry::Now,
-            };
+            let answer = Assessment::new(
+                true,
+                counted.usage.left(),
+                counted.fresh_at.saturating_sub(now),
+                Retry::Now,
+            );
             Some((answer, is_first))
         })?;
         if is_first {

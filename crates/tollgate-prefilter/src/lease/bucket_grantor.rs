@@ -143,11 +143,8 @@ impl BucketGrantor {
         let mut alone = state.arrival;
         self.quota.put_back(&mut alone, now, state.leases.total());
         let after = self.overdraft.assess(&alone, now, 0);
-        let answer = Assessment {
-            remaining: answer.remaining.saturating_sub(granted),
-            reset_after: after.reset_after,
-            ..answer
-        };
+        let remaining = answer.remaining.saturating_sub(granted);
+        let answer = Assessment::new(answer.fits, remaining, after.reset_after, answer.retry);
         (answer, grant)
     }
 

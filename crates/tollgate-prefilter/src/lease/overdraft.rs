@@ -39,11 +39,11 @@ impl Overdraft {
         if owed == 0 {
             return then;
         }
-        Assessment {
-            fits: cost == 0,
-            remaining: 0,
-            reset_after: then.reset_after.saturating_add(owed),
-            retry: match then.retry {
+        Assessment::new(
+            cost == 0,
+            0,
+            then.reset_after.saturating_add(owed),
+            match then.retry {
                 _ if then.fits && cost > 0 => Retry::after_micros(owed),
                 Retry::Now => Retry::after_micros(owed),
                 Retry::After(wait) => {
@@ -52,7 +52,7 @@ impl Overdraft {
                 }
                 other => other,
             },
-        }
+        )
     }
 
     /// Cuts what a clock that went back has added to the time that was owed.

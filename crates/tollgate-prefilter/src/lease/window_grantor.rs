@@ -103,11 +103,8 @@ impl<A: Algorithm> WindowGrantor<A> {
         self.quota.take(&mut state.counts, now, units);
         state.granted += units;
         let after = self.quota.assess(&state.counts, now, 0);
-        let answer = Assessment {
-            remaining: after.remaining,
-            reset_after: after.reset_after,
-            ..answer
-        };
+        let (remaining, reset_after) = (after.remaining, after.reset_after);
+        let answer = Assessment::new(answer.fits, remaining, reset_after, answer.retry);
         let generation = window;
         (answer, Some(Grant::Tracked { units, generation }))
     }
@@ -131,10 +128,7 @@ impl<A: Algorithm> WindowGrantor<A> {
             return;
         }
         if returned.left > 0 {
-            let taken = Taken {
-                at: now,
-                fresh_at: self.weighs_until(returned.generation),
-            };
+            let taken = Taken::new(now, self.weighs_until(returned.generation));
             self.quota
                 .refund(&mut state.counts, now, taken, returned.left);
         }

@@ -143,15 +143,15 @@ pub(crate) fn verdict(check: &Check, answer: Assessment) -> Verdict {
 
 /// The answer of a rule that the world decides about.
 pub(crate) fn by_decree(is_denied: bool) -> Assessment {
-    Assessment {
-        fits: !is_denied,
-        remaining: u64::from(!is_denied) * 100,
-        reset_after: 1_000,
-        retry: match is_denied {
+    Assessment::new(
+        !is_denied,
+        u64::from(!is_denied) * 100,
+        1_000,
+        match is_denied {
             true => Retry::Unknown,
             false => Retry::Now,
         },
-    }
+    )
 }
 
 /// The store carries out a query, as one step. The reply, and the units of the first rule that were taken and granted.

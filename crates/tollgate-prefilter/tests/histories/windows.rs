@@ -43,10 +43,7 @@ impl<A: Algorithm> Shared for Window<A> {
         // As for a unit that is taken in that window.
         let mut then = A::State::default();
         quota.take(&mut then, window * self.length, 1);
-        let taken = Taken {
-            at: now,
-            fresh_at: quota.fresh_at(&then),
-        };
+        let taken = Taken::new(now, quota.fresh_at(&then));
         quota.refund(&mut self.state.counts, now, taken, units);
     }
 

@@ -182,10 +182,7 @@ impl<A: Windowed> ModelStore for Window<A> {
     }
 
     fn refund(&mut self, clock: Tick, window: u64, units: u64) {
-        let taken = Taken {
-            at: clock,
-            fresh_at: (window + A::WEIGHS) * self.fixed.length,
-        };
+        let taken = Taken::new(clock, (window + A::WEIGHS) * self.fixed.length);
         let counts = &mut self.state.counts;
         self.fixed.quota.refund(counts, clock, taken, units);
     }

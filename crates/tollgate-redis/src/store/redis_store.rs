@@ -227,12 +227,7 @@ mod tests {
                 panic!("nothing is known of the key");
             };
             query.send(now, |_| ());
-            let answer = Assessment {
-                fits: true,
-                remaining: 50,
-                reset_after: 1_000_000,
-                retry: Retry::Now,
-            };
+            let answer = Assessment::new(true, 50, 1_000_000, Retry::Now);
             let verdict = Verdict::new(0, 0, answer, Source::Store);
             let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
             let Next::Done(done) = query.finish(Ok(reply), now) else {

@@ -109,15 +109,15 @@ fn timed_out(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
             return *verdict;
         }
         let reset_after = u64::try_from(verdict.reset_after().as_micros());
-        let answer = Assessment {
-            fits: false,
-            remaining: verdict.remaining(),
-            reset_after: reset_after.unwrap_or(u64::MAX),
-            retry: match verdict.outcome() {
+        let answer = Assessment::new(
+            false,
+            verdict.remaining(),
+            reset_after.unwrap_or(u64::MAX),
+            match verdict.outcome() {
                 Outcome::Allow => Retry::After(max_wait),
                 _ => verdict.retry().or_later(Retry::After(max_wait)),
             },
-        };
+        );
         // A request's plans and rules are fewer than 65 536.
         let (rule, plan) = (verdict.rule() as u16, verdict.plan() as u16);
         Verdict::new(rule, plan, answer, verdict.source())

@@ -98,32 +98,26 @@ pub(crate) fn assess<O: Oracle>(oracle: &O, limit: u64, now: Tick, cost: u64) ->
         };
         after.take(now, cost);
         let remaining = left(&after, limit, now, 0);
-        return Assessment {
-            fits: true,
-            remaining,
-            reset_after: first(now, |tick| after.used(tick).is_zero()) - now,
-            retry: if remaining >= cost.max(1) {
-                Retry::Now
-            } else if cost == 0 {
-                // What costs nothing repairs nothing, and the next unit will.
-                assess(oracle, limit, now, 1).retry
-            } else {
-                Retry::after_micros(first(now, |tick| fits(&after, limit, tick, cost)) - now)
-            },
+        let fresh = first(now, |tick| after.used(tick).is_zero()) - now;
+        let retry = if remaining >= cost.max(1) {
+            Retry::Now
+        } else if cost == 0 {
+            // What costs nothing repairs nothing, and the next unit will.
+            assess(oracle, limit, now, 1).retry
+        } else {
+            Retry::after_micros(first(now, |tick| fits(&after, limit, tick, cost)) - now)
         };
+        return Assessment::new(true, remaining, fresh, retry);
     }
     let mut after = oracle.clone();
     after.repair(now);
-    Assessment {
-        fits: false,
-        remaining: left(&after, limit, now, 0),
-        reset_after: first(now, |tick| after.used(tick).is_zero()) - now,
-        retry: if cost > limit {
-            Retry::Never
-        } else {
-            Retry::after_micros(first(now, |tick| fits(&after, limit, tick, cost)) - now)
-        },
-    }
+    let fresh = first(now, |tick| after.used(tick).is_zero()) - now;
+    let retry = if cost > limit {
+        Retry::Never
+    } else {
+        Retry::after_micros(first(now, |tick| fits(&after, limit, tick, cost)) - now)
+    };
+    Assessment::new(false, left(&after, limit, now, 0), fresh, retry)
 }
 
 pub(crate) use self::{

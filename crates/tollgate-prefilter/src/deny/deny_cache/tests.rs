@@ -11,12 +11,12 @@ fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when
     let slot = TableKey::new(0, Fingerprint::from_bits(7));
     let now = 1_700_000_000_000_000;
     // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
-    let owes = Assessment {
-        fits: false,
-        remaining: 0,
-        reset_after: 2_000_000 + 1_428_572,
-        retry: Retry::after_micros(2_142_858),
-    };
+    let owes = Assessment::new(
+        false,
+        0,
+        2_000_000 + 1_428_572,
+        Retry::after_micros(2_142_858),
+    );
     let verdict = Verdict::new(0, 0, owes, Source::Store);
     cache.learn(&denials, slot, (now, now), 1, &verdict, false);
     let (denied, _) = cache.deny(&denials, slot, now, 1).expect("it is known");
@@ -38,12 +38,7 @@ fn slot(key: u128) -> TableKey {
 
 /// A denial by the store.
 fn verdict(remaining: u64, reset_after: Tick, retry: Tick) -> Verdict {
-    let denied = Assessment {
-        fits: false,
-        remaining,
-        reset_after,
-        retry: Retry::after_micros(retry),
-    };
+    let denied = Assessment::new(false, remaining, reset_after, Retry::after_micros(retry));
     Verdict::new(0, 0, denied, Source::Store)
 }
 

@@ -226,21 +226,11 @@ pub(super) fn one() -> Check {
 }
 
 pub(super) fn fits(remaining: u64, reset_after: Tick) -> Assessment {
-    Assessment {
-        fits: true,
-        remaining,
-        reset_after,
-        retry: Retry::Now,
-    }
+    Assessment::new(true, remaining, reset_after, Retry::Now)
 }
 
 pub(super) fn denied(reset_after: Tick, retry: Tick) -> Assessment {
-    Assessment {
-        fits: false,
-        remaining: 0,
-        reset_after,
-        retry: Retry::after_micros(retry),
-    }
+    Assessment::new(false, 0, reset_after, Retry::after_micros(retry))
 }
 
 pub(super) fn tracked(units: u64, generation: u64) -> Option<Grant> {

@@ -7,12 +7,7 @@ use super::*;
 const AT: Tick = 1_700_000_000_500_000;
 
 fn answer(fits: bool, remaining: u64, reset_after: Tick, retry: Retry) -> Verdict {
-    let answer = Assessment {
-        fits,
-        remaining,
-        reset_after,
-        retry,
-    };
+    let answer = Assessment::new(fits, remaining, reset_after, retry);
     Verdict::new(0, 0, answer, Source::Store)
 }
 
