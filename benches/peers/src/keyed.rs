@@ -104,7 +104,7 @@ impl Keyed {
     }
 
     /// Ours beside a table that keeps no promise, with a unit each `interval` microseconds.
-    fn beside_reference(
+    fn next_to_reference(
         &self,
         what: &str,
         (quota, interval): (tollgate::Quota, u64),
@@ -134,7 +134,7 @@ impl Keyed {
             };
             let what = "one key, allowed";
             print(self.row(what, (WIDE, wide()), 8, course).gate(gate));
-            print(self.beside_reference(what, (WIDE, 1), 8, course));
+            print(self.next_to_reference(what, (WIDE, 1), 8, course));
         }
     }
 
@@ -160,7 +160,7 @@ impl Keyed {
             let what = "100 000 keys, uniform";
             let row = self.row(what, (LASTING, lasting()), FEWER, course);
             print(row.gate(gate));
-            print(self.beside_reference(what, (LASTING, LASTING_MICROS), FEWER, course));
+            print(self.next_to_reference(what, (LASTING, LASTING_MICROS), FEWER, course));
         }
     }
 
@@ -174,7 +174,7 @@ impl Keyed {
             let what = "1 000 000 keys, zipf";
             let row = self.row(what, (LASTING, lasting()), CLIENTS, course);
             print(row.gate(gate));
-            print(self.beside_reference(what, (LASTING, LASTING_MICROS), CLIENTS, course));
+            print(self.next_to_reference(what, (LASTING, LASTING_MICROS), CLIENTS, course));
         }
         for threads in [1, 2] {
             let course = Course {

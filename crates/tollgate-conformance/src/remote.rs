@@ -180,7 +180,7 @@ impl BoundRemote {
     async fn decide(&self, checks: &[Check], take: bool) -> Decision {
         let unanswered =
             |outcome| move |check: &Check| Verdict::unanswered(check.rule(), check.plan(), outcome);
-        let mut verdicts: Vec<_> = checks.iter().map(unanswered(Outcome::NotAsked)).collect();
+        let mut verdicts: Vec<_> = checks.iter().map(unanswered(Outcome::NotDecided)).collect();
         let mut at = 0;
         let mut taken: Vec<(Checks, Decision)> = Vec::new();
         let mut partitions: Vec<_> = checks.iter().map(|check| self.partition(check)).collect();

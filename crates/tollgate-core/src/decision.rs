@@ -20,7 +20,7 @@ pub enum Outcome {
     /// The store failed to decide.
     Failed,
     /// Not consulted: another rule had already denied the request.
-    NotAsked,
+    NotDecided,
 }
 
 /// Where the answer to a check comes from.
@@ -237,7 +237,7 @@ impl Verdict {
             && match self.outcome {
                 Outcome::Allow => true,
                 Outcome::Deny => self.retry != CompactRetry::UNKNOWN,
-                Outcome::Failed | Outcome::NotAsked => false,
+                Outcome::Failed | Outcome::NotDecided => false,
             }
     }
 
@@ -248,8 +248,8 @@ impl Verdict {
         self
     }
 
-    pub(crate) fn not_asked(&self) -> Self {
-        Self::unanswered(self.rule, self.plan, Outcome::NotAsked)
+    pub(crate) fn not_decided(&self) -> Self {
+        Self::unanswered(self.rule, self.plan, Outcome::NotDecided)
     }
 
     /// Lets a failed check pass as degraded.
@@ -369,7 +369,7 @@ impl Decision {
         let mut failed = false;
         for verdict in &self.verdicts {
             match verdict.outcome {
-                Outcome::Allow | Outcome::NotAsked => {}
+                Outcome::Allow | Outcome::NotDecided => {}
                 Outcome::Deny if enforced(verdict) => {
                     self.outcome = Outcome::Deny;
                     retry = retry.or_later(verdict.retry());

@@ -122,18 +122,18 @@ while true do
       end
     end
     -- The leases of a window follow its state.
-    local lent
-    if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, lent = sub(raw, 1, 37), sub(raw, 38) end
+    local leases
+    if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
     if what == 4 then
       -- A reset keeps the leases and drops everything else.
       local _
       if alg == 17 and raw and #raw == 49 then
         _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what, check)
-      elseif lent then
+      elseif leases then
         window_leases = window_leases or step_of(0)
-        _, _, _, state, ttl = window_leases(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+        _, _, _, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
       end
-      state, ttl, lent, left = state or '', ttl or 0, nil, raw and 1 or 0
+      state, ttl, leases, left = state or '', ttl or 0, nil, raw and 1 or 0
     -- A failed GET returns a table with `err`. Of a string, `err` is nil.
     elseif raw and raw.err then
       retry = -3
@@ -151,8 +151,8 @@ while true do
       else
         window_leases = window_leases or step_of(0)
         retry, left, reset, state, ttl =
-          window_leases(what, check, step, alg, raw, lent, first, limit, third, now, cost)
-        if what > 5 then lent = nil end
+          window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
+        if what > 5 then leases = nil end
       end
     elseif what < 2 then
       retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
@@ -186,7 +186,7 @@ while true do
         end
       end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
-      if lent and state then state, lent = kept_with(state, lent, now, raw), nil end
+      if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
       if more == 1 or size > 0 or what == 1 or role > 0 then
         -- Several checks, or one that is not a plain take: decide all of them, then write.
         if role == 0 and (retry >= 0 or retry == -2) then
@@ -207,7 +207,7 @@ while true do
       retry, state, ttl = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
     end
     if state then
-      if lent then state = kept_with(state, lent, now, raw) end
+      if leases then state = kept_with(state, leases, now, raw) end
       ttl = ttl + 999
       ttl = (ttl - ttl % 1000) / 1000 + margin
       local done

@@ -159,11 +159,11 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   -- If another quota wrote the state: its interval, and whether its usage exceeds this burst.
   local n0, d0, cut
   -- The units on lease, and the overdraft.
-  local generation, current, previous, debt
+  local generation, current, previous, overdraft
   if raw then
     if #raw ~= 33 then
       if #raw ~= 49 then return -3, 0, 0 end
-      generation, current, previous, debt = unpack('<I4I4I4f', raw, 34)
+      generation, current, previous, overdraft = unpack('<I4I4I4f', raw, 34)
     end
     local alg, number, burst0, third, tat, part = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3, 0, 0 end
@@ -174,9 +174,9 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       if doing == 6 then
         -- Return the lease under the quota that wrote the state, which kept the units on lease. If its burst is smaller
         -- and the bucket was full since the grant, the conversion dropped the units beyond that burst.
-        local _, lent_in = unpack('<dd', check, 39)
+        local _, granted_in = unpack('<dd', check, 39)
         local beyond = 0
-        if burst > burst0 and tat - lent_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
+        if burst > burst0 and tat - granted_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
         return arrive(raw, n0, burst0, d0, now, cost, doing, check, granted, beyond)
       end
       -- Used units stay used: units + part/n0, at most the burst of the quota that wrote the state.
@@ -185,7 +185,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       local most0 = burst0 * ((n0 - n0 % d0) / d0) + (part - most0_rest) / d0
       -- The overdraft stays as well: those units were admitted, or a scheduled lease may still spend them.
       local owed = 0
-      if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest, owed = most0, most0_rest, debt or 0 end
+      if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest, owed = most0, most0_rest, overdraft or 0 end
       local units
       units, part = muldiv(ahead, d0, n0)
       part = part + rest
@@ -235,9 +235,9 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   local repair, leaves = n0, false
   if ahead > most or (ahead == most and rest > most_rest) then
     local top, top_rest = most, most_rest
-    if debt and debt > 0 then
-      local part = most_rest + debt * unit_rest
-      top, top_rest = most + debt * unit + (part - part % d) / d, part % d
+    if overdraft and overdraft > 0 then
+      local part = most_rest + overdraft * unit_rest
+      top, top_rest = most + overdraft * unit + (part - part % d) / d, part % d
     end
     if ahead > top or (ahead == top and rest > top_rest) then ahead, rest, repair = top, top_rest, true end
   end
@@ -251,13 +251,13 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       back = current + previous
       if back == 0 then return -1, 0, 0, '', 0 end
       if back > burst then back = burst end
-      ahead, rest, debt = 0, 0, 0
+      ahead, rest, overdraft = 0, 0, 0
     elseif doing == 6 then
-      local left, lent_in = unpack('<dd', check, 39)
-      local out = generation and (generation == lent_in and current or generation == lent_in + 1 and previous) or 0
+      local left, granted_in = unpack('<dd', check, 39)
+      local out = generation and (generation == granted_in and current or generation == granted_in + 1 and previous) or 0
       -- The bucket no longer knows this lease, and has to count it as spent.
       if out < wanted or wanted < left then return -1, 0, 0 end
-      if generation == lent_in then current = current - wanted else previous = previous - wanted end
+      if generation == granted_in then current = current - wanted else previous = previous - wanted end
       if forgotten then left = left > forgotten and left - forgotten or 0 end
       back = -left
     elseif doing == 5 then
@@ -270,7 +270,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     if ahead < 0 then ahead, rest = 0, 0 end
     if doing == 5 and (ahead > most or (ahead == most and rest > most_rest)) then
       generation, current, previous = generation or 0, current or 0, previous or 0
-      debt = 1
+      overdraft = 1
       -- Cap the overdraft at about 140 years, where doubles are still exact.
       if ahead > 2^52 then ahead, rest = 2^52, 0 end
     end
@@ -367,7 +367,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
         part = (part - part % 4) / 4 * d
         units = (part - part % n) / n
         if largest < units then units = largest end
-        if units > 0 then kind, debt = 2, 1 end
+        if units > 0 then kind, overdraft = 2, 1 end
       end
     end
     if units == 0 then return 0, 0, 0 end
@@ -380,23 +380,23 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   if rest > 0 then reset = reset + 1 end
   if generation and (doing or (cost > 0 and repair)) then
     -- The overdraft in units, rounded up.
-    if debt and debt > 0 then
-      debt = 0
+    if overdraft and overdraft > 0 then
+      overdraft = 0
       if ahead > most or (ahead == most and rest > most_rest) then
         local more, more_rest = ahead - most, rest - most_rest
         if more_rest < 0 then more, more_rest = more - 1, more_rest + d end
         local whole, part = muldiv(more, d, n)
         part = part + more_rest
-        debt = whole + (part + (-part) % n) / n
+        overdraft = whole + (part + (-part) % n) / n
         -- A 32-bit float has 24 bits: round up.
-        if debt >= 2^24 then debt = debt + debt / 2^23 end
+        if overdraft >= 2^24 then overdraft = overdraft + overdraft / 2^23 end
       end
     else
-      debt = 0
+      overdraft = 0
     end
     local state, ttl = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
-    if current + previous > 0 or debt > 0 then
-      state = state .. pack('<I4I4I4f', generation, current, previous, debt)
+    if current + previous > 0 or overdraft > 0 then
+      state = state .. pack('<I4I4I4f', generation, current, previous, overdraft)
     end
     local leased = current + previous
     if leased > 0 and not doing and retry == -1 then

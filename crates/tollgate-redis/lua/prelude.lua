@@ -107,13 +107,13 @@ end
 
 -- Appends the leases of a window to its state, unless that window is over. If the state was converted to windows of
 -- another length, the leases belong to the present one of those.
-local function kept_with(state, lent, now, raw)
+local function kept_with(state, leases, now, raw)
   if state == '' then return state end
-  local number, units = unpack('<dd', lent)
+  local number, units = unpack('<dd', leases)
   local before, period = unpack('<d', raw, 2), unpack('<d', state, 2)
   if number ~= (now - now % before) / before then return state end
-  if before ~= period then lent = pack('<dd', (now - now % period) / period, units) end
-  return state .. lent
+  if before ~= period then leases = pack('<dd', (now - now % period) / period, units) end
+  return state .. leases
 end
 
 -- Converts a state of the previous format. This is the first format, so there is none.

@@ -7,16 +7,16 @@
 -- Takes the parts of a check that `decide.lua` has parsed. Returns what an algorithm returns: the three numbers of the
 -- reply, then the state to write and the µs until it is fresh.
 
-return function(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+return function(what, check, step, alg, raw, leases, first, limit, third, now, cost)
   if what == 4 then
     local wrote, period = unpack('<Bd', raw)
-    local number, out = unpack('<dd', lent)
+    local number, out = unpack('<dd', leases)
     -- A sliding window still weighs during the next one.
     local ends = (number + 1) * period
     local ttl = ends + (alg - 18) * period - now
     if wrote ~= alg or not (period >= 1 and ends > now and ttl < 2^53 and out >= 1 and out < 2^32) then return -1, 0, 0 end
     local counts = alg == 18 and pack('<dd', number, out) or pack('<dI4I4', number, 0, out)
-    return -1, 0, 0, sub(raw, 1, 21) .. counts .. lent, ttl
+    return -1, 0, 0, sub(raw, 1, 21) .. counts .. leases, ttl
   end
   if what == 5 then
     if alg == 20 then return -3, 0, 0 end
@@ -37,7 +37,7 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
   -- The state is of a future window: the clock went back.
   if last > window then return what == 6 and -1 or 0, 0, 0 end
   local number, out = window, 0
-  if lent then number, out = unpack('<dd', lent) end
+  if leases then number, out = unpack('<dd', leases) end
   if number ~= window then out = 0 end
 
   if what == 6 then

@@ -8,7 +8,7 @@ use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKi
 
 use crate::{
     keyspace::{Keyspace, Metered, Partition},
-    rule_line::{IDENTITY, RuleLine, THRESHOLD},
+    rule_args::{IDENTITY, RuleArgs, THRESHOLD},
     slot::tag_in,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Encoder {
     pub(crate) keyspace: Keyspace,
-    rules: Box<[RuleLine]>,
+    rules: Box<[RuleArgs]>,
     /// The rule whose client decides about the slot of a request.
     with: Option<u16>,
 }
@@ -33,7 +33,7 @@ impl Encoder {
             _ => None,
         };
         let lines = (0..rules.rules().len())
-            .map(|place| RuleLine::new(rules, place))
+            .map(|place| RuleArgs::new(rules, place))
             .collect();
         Ok(Self {
             keyspace,
@@ -52,7 +52,7 @@ impl Encoder {
         let place = self
             .rules
             .iter()
-            .position(|line| line.role != THRESHOLD && *line.name == *rule)
+            .position(|rule_args| rule_args.role != THRESHOLD && *rule_args.name == *rule)
             .ok_or_else(|| {
                 RuleError::new(
                     RuleErrorKind::Store,
@@ -79,8 +79,8 @@ impl Encoder {
         what: Metered,
     ) -> Result<Self, RuleError> {
         let mut encoder = Self::new(rules, keyspace)?;
-        for line in &mut encoder.rules {
-            line.name = what.name(&line.name);
+        for rule_args in &mut encoder.rules {
+            rule_args.name = what.name(&rule_args.name);
         }
         Ok(encoder)
     }
@@ -91,10 +91,10 @@ impl Encoder {
     /// The exception is a client that determines the slot, which all rules of a request share.
     #[must_use]
     pub(crate) fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
-        let line = self.rules.get(usize::from(rule));
-        let domain = match (&self.keyspace.partition, line) {
+        let rule_args = self.rules.get(usize::from(rule));
+        let domain = match (&self.keyspace.partition, rule_args) {
             (Partition::Key, _) | (_, None) => &b""[..],
-            (_, Some(line)) => line.name.as_bytes(),
+            (_, Some(rule_args)) => rule_args.name.as_bytes(),
         };
         self.keyspace.keys.fingerprint(domain, key)
     }
@@ -126,7 +126,9 @@ impl Encoder {
         let with = self
             .with
             .filter(|with| checks.iter().all(|check| check.rule() != *with))?;
-        self.rules.get(usize::from(with)).map(|line| &*line.name)
+        self.rules
+            .get(usize::from(with))
+            .map(|rule_args| &*rule_args.name)
     }
 
     /// The client that decides about the slot of these checks, if it is another than each one's own.
@@ -172,16 +174,16 @@ impl Encoder {
     }
 
     /// A check's rule and quota, if it has to be sent.
-    pub(crate) fn line(&self, check: &Check) -> Option<(&RuleLine, [u8; IDENTITY])> {
-        let line = self.rules.get(usize::from(check.rule()))?;
-        if line.off {
+    pub(crate) fn args_of(&self, check: &Check) -> Option<(&RuleArgs, [u8; IDENTITY])> {
+        let rule_args = self.rules.get(usize::from(check.rule()))?;
+        if rule_args.off {
             return None;
         }
-        let plan = match line.plans.get(usize::from(check.plan())) {
+        let plan = match rule_args.plans.get(usize::from(check.plan())) {
             Some(plan) => *plan,
-            None => line.brought(check.plan()),
+            None => rule_args.brought(check.plan()),
         };
-        Some((line, plan?))
+        Some((rule_args, plan?))
     }
 
     /// Whether one rule and key is checked under two plans that have a limit.
@@ -192,16 +194,16 @@ impl Encoder {
                 other.rule() == check.rule()
                     && other.key() == check.key()
                     && other.plan() != check.plan()
-                    && self.line(other).is_some()
-                    && self.line(check).is_some()
+                    && self.args_of(other).is_some()
+                    && self.args_of(check).is_some()
             })
         })
     }
 
     /// The rule at a place and one of its quotas, if any has a limit.
-    pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8; IDENTITY])> {
-        let line = self.rules.get(usize::from(rule))?;
-        Some((line, line.plans.iter().flatten().next()?))
+    pub(crate) fn any_args(&self, rule: u16) -> Option<(&RuleArgs, &[u8; IDENTITY])> {
+        let rule_args = self.rules.get(usize::from(rule))?;
+        Some((rule_args, rule_args.plans.iter().flatten().next()?))
     }
 }
 

@@ -116,7 +116,7 @@ pub mod redis_1;
 mod refusal;
 mod reply;
 mod rotation;
-mod rule_line;
+mod rule_args;
 mod script;
 mod secret;
 mod slot;

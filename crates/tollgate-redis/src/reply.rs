@@ -11,7 +11,7 @@ use crate::{
     call::RequestLayout,
     encode::Encoder,
     refusal::Refusal,
-    rule_line::{ENFORCED, NONE, RuleLine, THRESHOLD},
+    rule_args::{ENFORCED, NONE, RuleArgs, THRESHOLD},
 };
 
 const FITS: i64 = -1;
@@ -79,7 +79,7 @@ impl Reply {
         let verdicts = checks.iter().zip(layout.places()).map(|(check, place)| {
             let (rule, plan) = (check.rule(), check.plan());
             let Some(place) = place else {
-                return Verdict::unanswered(rule, plan, Outcome::NotAsked);
+                return Verdict::unanswered(rule, plan, Outcome::NotDecided);
             };
             let mut capped = layout.capped.iter();
             let tells = capped.any(|capped| usize::from(capped.place) == place);
@@ -129,7 +129,7 @@ impl Reply {
         };
         let created = move |index: &usize| {
             let check = &checks[*index];
-            let (Some(place), Some((line, _))) = (own(*index), encoder.line(check)) else {
+            let (Some(place), Some((rule_args, _))) = (own(*index), encoder.args_of(check)) else {
                 return false;
             };
             let Some([retry, remaining, reset_after]) = self.of(place) else {
@@ -155,7 +155,7 @@ impl Reply {
             cost > 0
                 && (retry == FITS || retry <= FITS_AGAIN)
                 && level == Some(quota.limit())
-                && self.was_written(line, layout, checks, encoder)
+                && self.was_written(rule_args, layout, checks, encoder)
         };
         (0..checks.len()).filter(created)
     }
@@ -163,23 +163,23 @@ impl Reply {
     /// Whether the units of a check that fits were taken, with these checks of its request.
     fn was_written(
         &self,
-        line: &RuleLine,
+        rule_args: &RuleArgs,
         layout: &RequestLayout,
         checks: &[Check],
         encoder: &Encoder,
     ) -> bool {
         let denies = |(index, check): (usize, &Check)| {
-            let (line, _) = encoder.line(check)?;
+            let (rule_args, _) = encoder.args_of(check)?;
             let [retry, ..] = self.of(layout.place(index)?)?;
-            let denies = line.role == ENFORCED && (retry >= 0 || retry == NEVER);
+            let denies = rule_args.role == ENFORCED && (retry >= 0 || retry == NEVER);
             denies.then_some(check.rule())
         };
         let mut denying = checks.iter().enumerate().filter_map(denies);
-        match line.role {
+        match rule_args.role {
             THRESHOLD => false,
             ENFORCED => denying.next().is_none(),
             // A shadow counts as if it were the only rule, or as if it replaced its rule.
-            _ => line.instead == NONE || denying.all(|rule| rule == line.instead),
+            _ => rule_args.instead == NONE || denying.all(|rule| rule == rule_args.instead),
         }
     }
 

@@ -284,7 +284,7 @@ pub async fn an_unlimited_plan_takes_nothing(subject: &Subject) {
             assert!(decision.is_allowed(), "{quota:?}");
             assert_eq!(
                 decision.verdicts()[0].outcome(),
-                Outcome::NotAsked,
+                Outcome::NotDecided,
                 "{quota:?}"
             );
         }
@@ -335,7 +335,7 @@ pub async fn a_quota_of_a_check_keeps_what_was_used(subject: &Subject) {
         let free = limiter.with_quota(name, Quota::unlimited(), "a", 1_000);
         let decision = limiter.acquire(&[free]).await;
         assert!(decision.is_allowed(), "{own:?}");
-        assert_eq!(decision.verdicts()[0].outcome(), Outcome::NotAsked);
+        assert_eq!(decision.verdicts()[0].outcome(), Outcome::NotDecided);
         // The same numbers as the rule's are the rule's.
         let same = limiter.with_quota(name, own, "a", 1);
         assert_eq!(same, limiter.check(name, "a", 1), "{own:?}");

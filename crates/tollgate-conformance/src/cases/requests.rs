@@ -153,7 +153,7 @@ pub async fn a_rule_that_is_off_decides_nothing(subject: &Subject) {
             assert!(decision.is_allowed(), "{quota:?}");
             assert_eq!(
                 decision.verdicts()[0].outcome(),
-                Outcome::NotAsked,
+                Outcome::NotDecided,
                 "{quota:?}"
             );
         }

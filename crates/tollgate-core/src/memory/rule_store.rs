@@ -349,7 +349,7 @@ impl MemoryRuleStore {
                 let (rule, plan) = (slot.check.rule(), slot.check.plan());
                 match slots[slot.leader].answer {
                     Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
-                    None => Verdict::unanswered(rule, plan, Outcome::NotAsked),
+                    None => Verdict::unanswered(rule, plan, Outcome::NotDecided),
                 }
             })
             .collect();

@@ -193,7 +193,7 @@ impl Fallback {
         let enforced = |rule: usize| rules.enforces(rule);
         if decision.outcome() == Outcome::Deny {
             // A rule that denied by counting wins: the others are not consulted, and its `retry` stays.
-            not_asked_if_failed(decision, enforced);
+            not_decided_if_failed(decision, enforced);
             return;
         }
         let taken = receipts(store, checks, decision);
@@ -218,12 +218,12 @@ impl Fallback {
                     indices.push(index);
                 }
                 // A check of no rule limits nothing.
-                None => *verdict = verdict.not_asked(),
+                None => *verdict = verdict.not_decided(),
             }
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.outcome() == Outcome::Deny {
-            not_asked_if_failed(decision, enforced);
+            not_decided_if_failed(decision, enforced);
         } else if let Some(answer) = self.acquire_locally(store, &local) {
             for (index, verdict) in indices.iter().zip(answer.verdicts()) {
                 let check = &checks[*index];
@@ -335,10 +335,10 @@ fn same_state(one: &Check, other: &Check) -> bool {
     one.rule() == other.rule() && one.key() == other.key()
 }
 
-fn not_asked_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool) {
+fn not_decided_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool) {
     for verdict in decision.verdicts_mut() {
         if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
-            *verdict = verdict.not_asked();
+            *verdict = verdict.not_decided();
         }
     }
 }

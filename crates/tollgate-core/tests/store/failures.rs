@@ -159,7 +159,10 @@ async fn each_rule_of_a_request_has_its_own_answer() {
     let decision = limiter.acquire(&checks).await;
     assert_eq!(decision.reason(), Some(Reason::StoreFailed));
     let outcomes: Vec<_> = decision.verdicts().iter().map(|v| v.outcome()).collect();
-    assert_eq!(outcomes, [Outcome::NotAsked, Outcome::Allow, Outcome::Deny]);
+    assert_eq!(
+        outcomes,
+        [Outcome::NotDecided, Outcome::Allow, Outcome::Deny]
+    );
     // The share of a request that is denied anyway is not touched.
     for _ in 0..2 {
         assert!(limiter.acquire(&checks[..2]).await.is_allowed());
@@ -197,7 +200,7 @@ async fn a_rule_that_denied_before_the_failure_wins() {
         assert!(matches!(decision.retry(), Retry::After(_)), "{answer:?}");
         assert_eq!(
             decision.verdicts()[0].outcome(),
-            Outcome::NotAsked,
+            Outcome::NotDecided,
             "{answer:?}"
         );
     }

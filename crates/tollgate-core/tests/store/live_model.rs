@@ -225,7 +225,7 @@ fn agrees(
                 let decision = decision.ready().expect("memory answers at once");
                 let verdict = decision.verdicts()[0];
                 if version.mode == Mode::Off || version.algorithm.is_none() {
-                    prop_assert_eq!(verdict.outcome(), Outcome::NotAsked);
+                    prop_assert_eq!(verdict.outcome(), Outcome::NotDecided);
                     prop_assert!(decision.is_allowed());
                     continue;
                 }

@@ -144,7 +144,7 @@ impl Exchange {
     pub(crate) fn on_sent(&self) {
         let events = self.binding.events();
         for LeaseItem { query, .. } in &self.leases {
-            if query.wants_grant() {
+            if query.requests_grant() {
                 events.lease(LeaseEvent::Requested);
             }
             if query.returned.is_some() {
@@ -212,7 +212,7 @@ impl Exchange {
             Err(why) => {
                 self.on_no_reply(&leases, why);
                 let outcome = match why {
-                    NoReply::NothingToSend => Outcome::NotAsked,
+                    NoReply::NothingToSend => Outcome::NotDecided,
                     NoReply::NotRun | NoReply::Unknown => Outcome::Failed,
                 };
                 let decision = self.binding.unanswered(&self.checks, outcome);
@@ -362,7 +362,7 @@ impl Exchange {
         if self.kind == Kind::Maintenance {
             self.binding.local().unlearn(check.key());
         }
-        if query.wants_grant() {
+        if query.requests_grant() {
             self.binding.events().lease(LeaseEvent::Lost);
         }
     }

@@ -125,7 +125,7 @@ impl Request {
         };
         let verdicts = self.checks.iter().zip(&self.verdicts);
         let verdicts = verdicts.map(|(check, verdict)| match verdict {
-            None => Verdict::unanswered(check.rule(), check.plan(), Outcome::NotAsked),
+            None => Verdict::unanswered(check.rule(), check.plan(), Outcome::NotDecided),
             Some((_, verdict)) if verdict.source() == Source::Local => *verdict,
             // All have one time. A refund finds its window by that time and the time until the reset.
             Some((then, verdict)) => {

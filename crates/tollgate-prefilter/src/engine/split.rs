@@ -116,7 +116,7 @@ fn deny(binding: &Binding, checks: &[Check], now: Tick) -> Option<Decision> {
     }
     let verdicts = checks.iter().zip(answers).map(|(check, answer)| {
         let (rule, plan) = (check.rule(), check.plan());
-        answer.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotAsked))
+        answer.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotDecided))
     });
     Some(binding.decision(verdicts, now))
 }

@@ -107,12 +107,12 @@ impl LeaseQuery {
     /// Whether it neither requests nor returns a lease.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.returned.is_none() && !self.wants_grant()
+        self.returned.is_none() && !self.requests_grant()
     }
 
     /// Whether it requests a lease.
     #[must_use]
-    pub const fn wants_grant(&self) -> bool {
+    pub const fn requests_grant(&self) -> bool {
         self.tracked > 0 || self.scheduled > 0
     }
 }

@@ -148,7 +148,7 @@ impl LeaseHolder {
         let scheduled = terms.schedule().filter(|_| !has_scheduled && !self.is_far);
         let scheduled = scheduled.map_or(0, |schedule| {
             let demand = self.demand.within(schedule.horizon() / 2);
-            self.sizer.wants(now, demand, schedule)
+            self.sizer.next_size(now, demand, schedule)
         });
         let query = LeaseQuery {
             returned: self.take_out(now),

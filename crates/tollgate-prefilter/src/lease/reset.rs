@@ -89,7 +89,7 @@ mod tests {
         terms::LeaseTerms,
     };
 
-    const WANTS: LeaseQuery = LeaseQuery {
+    const QUERY: LeaseQuery = LeaseQuery {
         returned: None,
         tracked: 20,
         scheduled: 0,
@@ -130,7 +130,7 @@ mod tests {
             let (answer, _) = grantor.acquire(state, now, 0, &LeaseQuery::default());
             answer.remaining
         };
-        let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &WANTS);
+        let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &QUERY);
         let tracked = grant.expect("it is granted").units();
         grantor.reset(&mut state, 5_010);
         assert_eq!(left(&mut state, 5_010), 100 - tracked);
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_bucket_of_which_nothing_is_on_lease_is_fresh() {
         let (grantor, mut state) = (bucket(), BucketState::default());
-        let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &WANTS);
+        let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &QUERY);
         grantor.acquire(&mut state, 5_005, 0, &back(grant, 0));
         grantor.reset(&mut state, 5_010);
         assert_eq!(state, BucketState::default());
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn a_lease_from_before_is_not_taken_for_a_later_one() {
         let (grantor, mut state) = (bucket(), BucketState::default());
-        let (_, old) = grantor.acquire(&mut state, 5_000, 1, &WANTS);
+        let (_, old) = grantor.acquire(&mut state, 5_000, 1, &QUERY);
         grantor.reset(&mut state, 5_010);
-        grantor.acquire(&mut state, 5_020, 1, &WANTS);
+        grantor.acquire(&mut state, 5_020, 1, &QUERY);
         let both = state.leases.total();
         grantor.acquire(&mut state, 5_030, 0, &back(old, 0));
         assert_eq!(state.leases.total() + 20, both);
@@ -167,7 +167,7 @@ mod tests {
         fn holds<A: Algorithm>(quota: &Quota) {
             let (grantor, mut state) = (window::<A>(quota), WindowState::default());
             grantor.acquire(&mut state, 4_900_000, 60, &LeaseQuery::default());
-            let (_, grant) = grantor.acquire(&mut state, 5_000_000, 30, &WANTS);
+            let (_, grant) = grantor.acquire(&mut state, 5_000_000, 30, &QUERY);
             let granted = grant.expect("it is granted").units();
             grantor.reset(&mut state, 5_100_000);
             let (answer, _) = grantor.acquire(&mut state, 5_100_000, 0, &LeaseQuery::default());
@@ -183,7 +183,7 @@ mod tests {
     fn a_window_whose_leases_have_run_out_is_fresh() {
         let grantor = window::<FixedWindow>(&Quota::fixed_window(100, SECOND));
         let mut state = WindowState::default();
-        grantor.acquire(&mut state, 5_000_000, 30, &WANTS);
+        grantor.acquire(&mut state, 5_000_000, 30, &QUERY);
         grantor.reset(&mut state, 6_000_000);
         assert_eq!(state, WindowState::default());
     }

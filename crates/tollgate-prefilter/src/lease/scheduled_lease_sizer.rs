@@ -46,7 +46,7 @@ impl ScheduledLeaseSizer {
     }
 
     /// The size of the scheduled lease to request, if requests will likely need so many units in its time.
-    pub(crate) fn wants(&self, now: Tick, demand: u64, terms: &ScheduleTerms) -> u64 {
+    pub(crate) fn next_size(&self, now: Tick, demand: u64, terms: &ScheduleTerms) -> u64 {
         let dry = millis(now).wrapping_sub(self.since);
         if self.since == 0 || Tick::from(dry) < terms.horizon() / 4_000 {
             return 0;
@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn none_is_asked_for_until_nothing_was_granted_for_a_while() {
         let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
-        assert_eq!(sizer.wants(START, 100, &terms), 0);
+        assert_eq!(sizer.next_size(START, 100, &terms), 0);
         sizer.on_reply(START, None);
         let then = START + terms.horizon() / 4;
         sizer.on_reply(then - 2_000, None);
-        assert_eq!(sizer.wants(then - 2_000, 100, &terms), 0);
-        assert_eq!(sizer.wants(then, 100, &terms), 8);
+        assert_eq!(sizer.next_size(then - 2_000, 100, &terms), 0);
+        assert_eq!(sizer.next_size(then, 100, &terms), 8);
         let generation = 7;
         sizer.on_reply(
             then,
@@ -90,7 +90,7 @@ mod tests {
                 generation,
             }),
         );
-        assert_eq!(sizer.wants(then, 100, &terms), 0);
+        assert_eq!(sizer.next_size(then, 100, &terms), 0);
     }
 
     #[test]
@@ -98,9 +98,9 @@ mod tests {
         let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
         sizer.on_reply(START, None);
         sizer.on_query_after(1_999_999);
-        assert_eq!(sizer.wants(START + 3_000_000, 100, &terms), 8);
+        assert_eq!(sizer.next_size(START + 3_000_000, 100, &terms), 8);
         sizer.on_query_after(2_000_000);
-        assert_eq!(sizer.wants(START + 5_000_000, 100, &terms), 0);
+        assert_eq!(sizer.next_size(START + 5_000_000, 100, &terms), 0);
     }
 
     #[test]
@@ -109,15 +109,15 @@ mod tests {
         sizer.on_reply(START, None);
         let then = START + SECOND.as_micros() as u64;
         sizer.on_expired(8, 0);
-        assert_eq!(sizer.wants(then, 100, &terms), 16);
-        assert_eq!(sizer.wants(then, 11, &terms), 11);
+        assert_eq!(sizer.next_size(then, 100, &terms), 16);
+        assert_eq!(sizer.next_size(then, 11, &terms), 11);
         sizer.on_expired(16, 11);
-        assert_eq!(sizer.wants(then, 100, &terms), 5);
+        assert_eq!(sizer.next_size(then, 100, &terms), 5);
         // At least a unit.
         sizer.on_expired(5, 5);
-        assert_eq!(sizer.wants(then, 0, &terms), 1);
+        assert_eq!(sizer.next_size(then, 0, &terms), 1);
         sizer.on_expired(1, 0);
-        assert_eq!(sizer.wants(then, 100, &terms), 2);
+        assert_eq!(sizer.next_size(then, 100, &terms), 2);
     }
 
     #[test]
@@ -126,6 +126,6 @@ mod tests {
         sizer.on_reply(START, None);
         sizer.on_expired(100, 0);
         let then = START + SECOND.as_micros() as u64;
-        assert_eq!(sizer.wants(then, 1_000, &terms), 112);
+        assert_eq!(sizer.next_size(then, 1_000, &terms), 112);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
         grantor(&Quota::fixed_window(100, SECOND))
     }
 
-    const WANTS: LeaseQuery = LeaseQuery {
+    const QUERY: LeaseQuery = LeaseQuery {
         returned: None,
         tracked: 10,
         scheduled: 0,
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn what_is_granted_is_counted_at_once() {
         let (grantor, mut state) = (fixed(), WindowState::default());
-        let (answer, grant) = grantor.acquire(&mut state, 5_000_000, 1, &WANTS);
+        let (answer, grant) = grantor.acquire(&mut state, 5_000_000, 1, &QUERY);
         let (units, generation) = (10, 5);
         assert_eq!(grant, Some(Grant::Tracked { units, generation }));
         assert_eq!(answer.remaining, 89);
@@ -192,14 +192,14 @@ mod tests {
     #[test]
     fn no_more_is_granted_in_a_window_than_the_reserve() {
         let (grantor, mut state) = (fixed(), WindowState::default());
-        let grants = (0..50).filter_map(|_| grantor.acquire(&mut state, 5_000_000, 1, &WANTS).1);
+        let grants = (0..50).filter_map(|_| grantor.acquire(&mut state, 5_000_000, 1, &QUERY).1);
         assert!(grants.map(|grant| grant.units()).sum::<u64>() <= 40);
     }
 
     #[test]
     fn what_comes_back_in_its_window_is_there_for_the_request() {
         let (grantor, mut state) = (fixed(), WindowState::default());
-        grantor.acquire(&mut state, 5_000_000, 1, &WANTS);
+        grantor.acquire(&mut state, 5_000_000, 1, &QUERY);
         let (answer, _) = grantor.acquire(&mut state, 5_900_000, 92, &back(10, 3, 5));
         assert_eq!((answer.fits, answer.remaining), (true, 0));
     }
@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn what_comes_back_after_its_window_is_lost() {
         let (grantor, mut state) = (fixed(), WindowState::default());
-        grantor.acquire(&mut state, 5_000_000, 1, &WANTS);
-        grantor.acquire(&mut state, 6_000_000, 1, &WANTS);
+        grantor.acquire(&mut state, 5_000_000, 1, &QUERY);
+        grantor.acquire(&mut state, 6_000_000, 1, &QUERY);
         let (answer, _) = grantor.acquire(&mut state, 6_000_000, 0, &back(10, 10, 5));
         assert_eq!(answer.remaining, 89);
     }
@@ -218,7 +218,7 @@ mod tests {
         let quota = Quota::sliding_window(100, SECOND);
         let (grantor, mut state) = (grantor::<SlidingWindow>(&quota), WindowState::default());
         grantor.acquire(&mut state, 5_500_000, 40, &LeaseQuery::default());
-        grantor.acquire(&mut state, 6_500_000, 1, &WANTS);
+        grantor.acquire(&mut state, 6_500_000, 1, &QUERY);
         let (answer, _) = grantor.acquire(&mut state, 6_500_000, 0, &back(10, 10, 6));
         assert_eq!(answer.remaining, 100 - 20 - 1);
     }
@@ -227,7 +227,7 @@ mod tests {
     fn more_comes_back_than_was_granted_where_units_of_earlier_leases_are_among_it() {
         let (grantor, mut state) = (fixed(), WindowState::default());
         for _ in 0..2 {
-            grantor.acquire(&mut state, 5_000_000, 1, &WANTS);
+            grantor.acquire(&mut state, 5_000_000, 1, &QUERY);
         }
         let left = |state: &mut _, query: LeaseQuery| {
             grantor.acquire(state, 5_000_000, 0, &query).0.remaining
@@ -244,7 +244,7 @@ mod tests {
     fn units_of_the_window_before_come_back_where_they_weigh() {
         let quota = Quota::sliding_window(100, SECOND);
         let (grantor, mut state) = (grantor::<SlidingWindow>(&quota), WindowState::default());
-        grantor.acquire(&mut state, 5_500_000, 30, &WANTS);
+        grantor.acquire(&mut state, 5_500_000, 30, &QUERY);
         let left = |state: &mut _, at, query: LeaseQuery| {
             grantor.acquire(state, at, 0, &query).0.remaining
         };
@@ -258,8 +258,8 @@ mod tests {
     #[test]
     fn a_clock_that_went_back_grants_nothing_of_a_window_to_come() {
         let (grantor, mut state) = (fixed(), WindowState::default());
-        grantor.acquire(&mut state, 6_000_000, 1, &WANTS);
-        let (answer, grant) = grantor.acquire(&mut state, 5_999_999, 1, &WANTS);
+        grantor.acquire(&mut state, 6_000_000, 1, &QUERY);
+        let (answer, grant) = grantor.acquire(&mut state, 5_999_999, 1, &QUERY);
         assert_eq!((answer.remaining, grant), (88, None));
     }
 

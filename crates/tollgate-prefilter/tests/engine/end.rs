@@ -86,7 +86,7 @@ impl<'a> End<'a> {
             if let Content::Query { leases, checks, .. } = &message.content
                 && checks.iter().any(|check| check.rule() == 0)
             {
-                let is_wanted = leases.iter().any(|item| item.query.wants_grant());
+                let is_wanted = leases.iter().any(|item| item.query.requests_grant());
                 self.0.must(is_wanted, || "a lease is wanted".into());
             }
             self.0.bring_in(0);

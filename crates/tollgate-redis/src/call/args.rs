@@ -6,7 +6,7 @@ use crate::{
     call::state_keys::Found,
     encode::Encoder,
     packed::Packed,
-    rule_line::{RuleLine, double},
+    rule_args::{RuleArgs, double},
 };
 
 /// What the script does with a check.
@@ -60,19 +60,19 @@ impl Args {
     pub(super) fn begin(
         &mut self,
         what: Operation,
-        line: &RuleLine,
+        rule_args: &RuleArgs,
         check: &Check,
         key: u16,
         quota: &[u8],
     ) -> usize {
         let bytes = &mut self.0.bytes;
         let begun = bytes.len();
-        bytes.extend_from_slice(&[what as u8, line.role, 0]);
+        bytes.extend_from_slice(&[what as u8, rule_args.role, 0]);
         bytes.extend_from_slice(&key.to_le_bytes());
         // A larger cost never fits either.
         bytes.extend_from_slice(&double(check.cost().min(MAX_UNITS + 1)));
         bytes.extend_from_slice(&check.rule().to_le_bytes());
-        bytes.extend_from_slice(&line.instead.to_le_bytes());
+        bytes.extend_from_slice(&rule_args.instead.to_le_bytes());
         bytes.extend_from_slice(quota);
         begun
     }

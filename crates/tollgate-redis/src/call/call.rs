@@ -16,7 +16,7 @@ use crate::{
         state_keys::StateKeys,
     },
     encode::Encoder,
-    rule_line::double,
+    rule_args::double,
 };
 
 /// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
@@ -149,14 +149,14 @@ impl Call {
                 Settlement::Charge(units) => (Operation::Charge, units),
                 _ => continue,
             };
-            let Some((line, plan)) = rules.line(check).filter(|_| units > 0) else {
+            let Some((rule_args, plan)) = rules.args_of(check).filter(|_| units > 0) else {
                 continue;
             };
             let first = self.keys.len();
-            let found = (self.keys).find(rules, line, check, with, line.overflow, first);
+            let found = (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
             let check = check.with_cost(units);
-            self.rules |= line.bit;
-            self.args.begin(what, line, &check, found.key, &plan);
+            self.rules |= rule_args.bit;
+            self.args.begin(what, rule_args, &check, found.key, &plan);
             if matches!(what, Operation::Refund) || found.overflow > 0 {
                 // Later than any state of a quota: LAST and the time from empty to full.
                 let fresh_at = taken.fresh_at.min(LAST << 1);
@@ -186,12 +186,12 @@ impl Call {
         }
         let with = rules.with(checks.iter().copied());
         for check in checks.iter().filter(|check| check.cost() > 0) {
-            let Some((line, quota)) = rules.any_line(check.rule()) else {
+            let Some((rule_args, quota)) = rules.any_args(check.rule()) else {
                 continue;
             };
             let check = check.with_cost(0);
             let first = self.keys.len();
-            let found = self.keys.find(rules, line, &check, with, None, first);
+            let found = self.keys.find(rules, rule_args, &check, with, None, first);
             let mut of_any = *quota;
             of_any[0] = ANY;
             let [older, older_other, ..] = found.older;
@@ -202,8 +202,9 @@ impl Call {
                 (older_other, &of_any),
             ];
             for (key, quota) in keys.into_iter().filter(|(key, _)| *key > 0) {
-                self.rules |= line.bit;
-                self.args.begin(Operation::Reset, line, &check, key, quota);
+                self.rules |= rule_args.bit;
+                self.args
+                    .begin(Operation::Reset, rule_args, &check, key, quota);
                 self.args.end();
             }
         }
@@ -268,12 +269,12 @@ impl Call {
         if !self.has_room(1) {
             return None;
         }
-        let (line, plan) = rules.line(check)?;
+        let (rule_args, plan) = rules.args_of(check)?;
         // Below 65 535, as there was room.
         let place = self.checks() as u16;
-        let found = self.keys.find(rules, line, check, None, None, 0);
-        self.rules |= line.bit;
-        self.args.begin(what, line, check, found.key, &plan);
+        let found = self.keys.find(rules, rule_args, check, None, None, 0);
+        self.rules |= rule_args.bit;
+        self.args.begin(what, rule_args, check, found.key, &plan);
         self.args.add(tail);
         self.args.end_with(rules, found, false);
         Some(place)
@@ -301,7 +302,7 @@ impl Call {
         // The check before.
         let mut before = None;
         for (index, check) in checks.iter().enumerate() {
-            let Some((line, plan)) = rules.line(check) else {
+            let Some((rule_args, plan)) = rules.args_of(check) else {
                 places.push(NO_ANSWER);
                 continue;
             };
@@ -315,7 +316,7 @@ impl Call {
             }
             let cost = checks[index..].iter().filter(|other| same(other));
             let cost = cost
-                .filter(|other| rules.line(other).is_some())
+                .filter(|other| rules.args_of(other).is_some())
                 .fold(0, |sum: u64, other| sum.saturating_add(other.cost()));
             if let Some(before) = before {
                 self.args.more_follow(before);
@@ -324,7 +325,7 @@ impl Call {
             let place = self.checks() as u16;
             places.push(place);
             // A cost of 0 creates no key.
-            let cap = line
+            let cap = rule_args
                 .overflow
                 .filter(|_| matches!(what, Operation::Take) && cost > 0);
             let overflow = cap.and_then(|overflow| {
@@ -337,10 +338,10 @@ impl Call {
                 });
                 (!may_make).then_some(overflow)
             });
-            let found = (self.keys).find(rules, line, check, with, overflow, first_key);
-            self.rules |= line.bit;
+            let found = (self.keys).find(rules, rule_args, check, with, overflow, first_key);
+            self.rules |= rule_args.bit;
             let check = check.with_cost(cost);
-            before = Some(self.args.begin(what, line, &check, found.key, &plan));
+            before = Some(self.args.begin(what, rule_args, &check, found.key, &plan));
             self.args.end_with(rules, found, cap.is_some());
         }
         Some(RequestLayout { places, capped })

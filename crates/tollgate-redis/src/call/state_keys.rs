@@ -3,7 +3,7 @@
 use tollgate_core::{Check, Fingerprint};
 
 use crate::{
-    encode::Encoder, keys::Name, keyspace::Partition, packed::Packed, rule_line::RuleLine,
+    encode::Encoder, keys::Name, keyspace::Partition, packed::Packed, rule_args::RuleArgs,
 };
 
 /// The keys of a check, as the script finds them; 0: none.
@@ -34,7 +34,7 @@ impl StateKeys {
     pub(super) fn find(
         &mut self,
         rules: &Encoder,
-        line: &RuleLine,
+        rule_args: &RuleArgs,
         check: &Check,
         with: Option<Fingerprint>,
         overflow: Option<Fingerprint>,
@@ -42,13 +42,17 @@ impl StateKeys {
     ) -> Found {
         let with = with.filter(|_| !rules.is_with(check.rule()));
         let of = |format: u8, keys: &mut Self| {
-            let (key, other) = keys.both(rules, (line, format), check.key(), with, from);
+            let (key, other) = keys.both(rules, (rule_args, format), check.key(), with, from);
             let one_slot = rules.keyspace.partition == Partition::One;
             let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| match with {
-                None if !one_slot => {
-                    keys.both_beside(rules, (line, format), overflow, check.key(), from)
-                }
-                _ => keys.both(rules, (line, format), overflow, with, from),
+                None if !one_slot => keys.with_overflow_bucket(
+                    rules,
+                    (rule_args, format),
+                    overflow,
+                    check.key(),
+                    from,
+                ),
+                _ => keys.both(rules, (rule_args, format), overflow, with, from),
             });
             [key, other, overflow, overflow_other]
         };
@@ -67,7 +71,7 @@ impl StateKeys {
     fn both(
         &mut self,
         rules: &Encoder,
-        of: (&RuleLine, u8),
+        of: (&RuleArgs, u8),
         key: Fingerprint,
         with: Option<Fingerprint>,
         from: usize,
@@ -83,10 +87,10 @@ impl StateKeys {
     }
 
     /// The same of an overflow bucket, which lies in the slot of this client.
-    fn both_beside(
+    fn with_overflow_bucket(
         &mut self,
         rules: &Encoder,
-        of: (&RuleLine, u8),
+        of: (&RuleArgs, u8),
         overflow: Fingerprint,
         client: Fingerprint,
         from: usize,
@@ -105,7 +109,7 @@ impl StateKeys {
     fn key(
         &mut self,
         rules: &Encoder,
-        (line, format): (&RuleLine, u8),
+        (rule_args, format): (&RuleArgs, u8),
         name: &Name,
         with: Option<&Name>,
         from: usize,
@@ -113,7 +117,7 @@ impl StateKeys {
         let start = self.0.bytes.len();
         rules.keyspace.write_name(
             &mut self.0.bytes,
-            (&line.name, line.family, format),
+            (&rule_args.name, rule_args.family, format),
             name,
             with,
         );

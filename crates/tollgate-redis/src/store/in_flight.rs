@@ -164,7 +164,7 @@ impl ReplyLayout {
         }
         let grants = query.leases().iter().map(|item| {
             let terms = query.lease_terms(item)?;
-            let is_wanted = item.query.wants_grant();
+            let is_wanted = item.query.requests_grant();
             is_wanted.then(|| call.grant(encoder, &item.check, &item.query, terms))?
         });
         Ok(Self {

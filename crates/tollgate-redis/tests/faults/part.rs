@@ -96,7 +96,7 @@ async fn if_its_rule_lets_pass_the_other_counts() {
         }
         let decision = broken.both().await;
         assert_eq!(decision.reason(), Some(Reason::Quota));
-        assert_eq!(decision.verdicts()[0].outcome(), Outcome::NotAsked);
+        assert_eq!(decision.verdicts()[0].outcome(), Outcome::NotDecided);
         assert_eq!(
             broken.limiter.admitted_in_fallback("broken").ok(),
             Some(LIMIT)

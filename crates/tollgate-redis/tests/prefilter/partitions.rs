@@ -214,7 +214,7 @@ async fn a_denial_in_one_slot_does_not_end_the_leases_of_another(url: &str) {
     service.take_until(&limiter, granted, Source::Lease).await;
     // More than is held: what is held goes back with the query, which nobody asks.
     let decision = limiter.acquire(&[full, granted.with_cost(LIMIT / 2)]).await;
-    assert_eq!(decision.verdicts()[1].outcome(), Outcome::NotAsked);
+    assert_eq!(decision.verdicts()[1].outcome(), Outcome::NotDecided);
     service.take_until(&limiter, granted, Source::Lease).await;
     service.drain(&limiter, granted).await;
     // The lease was lost.

@@ -136,7 +136,7 @@ pub(crate) fn checks(load: &Load, limiter: &Limiter, key: u64) -> Vec<Check> {
 fn count(decision: &Decision) -> Counts {
     let by = |source: Source| {
         let verdicts = decision.verdicts().iter();
-        let layout = verdicts.filter(|it| it.outcome() != Outcome::NotAsked);
+        let layout = verdicts.filter(|it| it.outcome() != Outcome::NotDecided);
         layout.filter(|it| it.source() == source).count() as u64
     };
     Counts {

@@ -95,7 +95,7 @@ pub(crate) async fn acquire(limiter: &Limiter, checks: &[Check]) -> Decision {
     let answered = decision
         .verdicts()
         .iter()
-        .all(|verdict| verdict.outcome() == Outcome::NotAsked || verdict.has_numbers());
+        .all(|verdict| verdict.outcome() == Outcome::NotDecided || verdict.has_numbers());
     assert!(answered, "the store has not answered: {decision:?}");
     decision
 }

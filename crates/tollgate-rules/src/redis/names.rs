@@ -13,7 +13,7 @@ pub(crate) struct Names {
     pub(crate) pushed: String,
     pub(crate) in_force: String,
     pub(crate) said: String,
-    pub(crate) heard: String,
+    pub(crate) last_seen: String,
     pub(crate) documents: String,
     pub(crate) audit: String,
 }
@@ -39,7 +39,7 @@ impl Names {
             pushed: name(":pushed"),
             in_force: name(":in_force"),
             said: name(":said"),
-            heard: name(":heard"),
+            last_seen: name(":last_seen"),
             documents: name(":documents"),
             audit: name(":audit"),
         })

@@ -192,7 +192,7 @@ impl RedisRules {
     ///
     /// Redis is unavailable, or the document is not signed with the secret.
     pub async fn document(&self) -> Result<Option<(u64, String)>, PushError> {
-        let stored = self.ask(&Report::default()).await?;
+        let stored = self.exchange(&Report::default()).await?;
         let Some(document) = stored.document else {
             return Ok(None);
         };
@@ -206,7 +206,7 @@ impl RedisRules {
     ///
     /// Redis is unavailable.
     pub async fn fleet(&self) -> Result<FleetStatus, PushError> {
-        Ok(self.ask(&Report::default()).await?.fleet)
+        Ok(self.exchange(&Report::default()).await?.fleet)
     }
 
     /// The latest records of the audit, the newest first.
@@ -309,7 +309,7 @@ impl RedisRules {
         &self,
         bindings: &Bindings,
     ) -> Result<((u64, u64), Option<PushedDocument>), PushError> {
-        let stored = self.ask(&Report::default()).await?;
+        let stored = self.exchange(&Report::default()).await?;
         // If Redis has lost the document, processes still have it in force: the next one is above theirs.
         let in_force = stored.in_force.iter().filter_map(|document| {
             let (revision, _) = document.split_once(':')?;
@@ -367,17 +367,23 @@ impl RedisRules {
     }
 
     /// Tells what a process has in force, and asks what is stored.
-    pub(crate) async fn ask(&self, report: &Report) -> Result<Stored, PushError> {
+    pub(crate) async fn exchange(&self, report: &Report) -> Result<Stored, PushError> {
         let names = &self.shared.names;
-        let mut ask = REPORT.key(&names.document);
-        ask.key(&names.pushed).key(&names.in_force).key(&names.said);
-        ask.key(&names.heard).key(&names.documents);
-        ask.arg(&report.process)
+        let mut report_call = REPORT.key(&names.document);
+        report_call
+            .key(&names.pushed)
+            .key(&names.in_force)
+            .key(&names.said);
+        report_call.key(&names.last_seen).key(&names.documents);
+        report_call
+            .arg(&report.process)
             .arg(report.revision)
             .arg(&report.hash);
-        ask.arg(&report.says).arg(GONE_AFTER.as_millis() as u64);
-        ask.arg(&report.signature).arg(NAMED);
-        let reply: Reply = self.shared.link.lock().await.run(&ask).await?;
+        report_call
+            .arg(&report.says)
+            .arg(GONE_AFTER.as_millis() as u64);
+        report_call.arg(&report.signature).arg(NAMED);
+        let reply: Reply = self.shared.link.lock().await.run(&report_call).await?;
         let (now, revision, _, fields, in_force, processes, lagging, named) = reply;
         let named = named.chunks_exact(4).map(|of_one| {
             let since = of_one[2].parse().unwrap_or(now);

@@ -108,9 +108,9 @@ impl RedisSource {
             true => &Report::default(),
             false => &self.report,
         };
-        let stored = self.rules.ask(report).await?;
+        let stored = self.rules.exchange(report).await?;
         let found = self.conflicts.compare(&stored.in_force, Instant::now());
-        found.iter().for_each(tell);
+        found.iter().for_each(report_conflict);
         self.fleet.set(stored.fleet);
         if stored.revision == 0 {
             let namespace = &self.rules.shared.names.namespace;
@@ -162,7 +162,7 @@ impl Source for RedisSource {
     }
 }
 
-fn tell(conflict: &DocumentConflict) {
+fn report_conflict(conflict: &DocumentConflict) {
     match conflict {
         DocumentConflict::SameRevision(revision) => tracing::error!(
             target: "tollgate",

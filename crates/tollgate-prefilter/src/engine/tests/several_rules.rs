@@ -38,7 +38,7 @@ fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store
 }
 
 #[test]
-fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_asked() {
+fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_decided() {
     let mut subject = Subject::of([
         Rule::new("rule", Quota::gcra(6_000, MINUTE)).consistency(LEASED),
         Rule::new("first", Quota::gcra(10, MINUTE)),
@@ -71,7 +71,7 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_as
         .map(Verdict::outcome)
         .collect();
     let (allow, deny) = (Outcome::Allow, Outcome::Deny);
-    assert_eq!(outcomes[..], [allow, allow, deny, Outcome::NotAsked]);
+    assert_eq!(outcomes[..], [allow, allow, deny, Outcome::NotDecided]);
     let settled = done.follow_up.settle.iter();
     let settled: Vec<_> = settled
         .map(|(receipt, how)| (receipt.check, *how))

@@ -39,7 +39,7 @@ fn leased_in_short_windows(quota: Quota) -> (Subject, u64) {
     subject.advance(50_000 - at % 50_000);
     let window = (subject.now() + AHEAD + WAY) / 50_000;
     let query = subject.query(&check);
-    assert!(query.leases()[0].query.wants_grant());
+    assert!(query.leases()[0].query.requests_grant());
     drop(subject.finish(query, fits(999, 40_000), tracked(10, window)));
     (subject, window)
 }

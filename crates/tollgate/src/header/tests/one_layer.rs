@@ -126,7 +126,7 @@ fn only_enforced_and_checked_rules_are_reported() {
         Rule::new("last", quota).threshold("soft", Quota::gcra(10, MINUTE).burst(8)),
     ]);
     let verdicts = [
-        Verdict::unanswered(0, 0, Outcome::NotAsked),
+        Verdict::unanswered(0, 0, Outcome::NotDecided),
         deny(1, 0, SECOND, Retry::after_micros(1)),
         Verdict::unanswered(2, 0, Outcome::Failed),
         allow(3, 1, SECOND),

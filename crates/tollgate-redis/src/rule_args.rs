@@ -22,7 +22,7 @@ pub(crate) const NONE: u16 = u16::MAX;
 pub(crate) const IDENTITY: usize = 21;
 
 /// A rule in the encoding of the script.
-pub(crate) struct RuleLine {
+pub(crate) struct RuleArgs {
     /// The rule that owns the state: this one, or the one whose threshold it is.
     pub(crate) name: Box<str>,
     /// One bit of 64, by the name. Redis permissions go by the names of keys, which contain the rule's name.
@@ -40,7 +40,7 @@ pub(crate) struct RuleLine {
     pub(crate) overflow: Option<Fingerprint>,
 }
 
-impl fmt::Debug for RuleLine {
+impl fmt::Debug for RuleArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuleLine")
             .field("name", &self.name)
@@ -49,7 +49,7 @@ impl fmt::Debug for RuleLine {
     }
 }
 
-impl RuleLine {
+impl RuleArgs {
     pub(crate) fn new(rules: &RuleSet, place: usize) -> Self {
         let rule = &rules.rules()[place];
         let refers_to = rules.refers_to(place);
