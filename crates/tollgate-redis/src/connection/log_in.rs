@@ -1,4 +1,4 @@
-//! Who logs in: the login of the address, or what a provider gives; and logging in anew while a connection is open.
+//! Who logs in: the login of the address, or what a provider gives.
 
 use std::{
     fmt,
@@ -6,30 +6,16 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    select,
-    time::{Instant, sleep, sleep_until, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use crate::{
-    address::{Access, Login},
-    connection::{
-        backoff::Backoff,
-        call::Waiting,
-        connect_error::ConnectError,
-        event::{EventSink, NodeEvent},
-        queue::Queue,
-        request::Request,
-    },
+    address::Access,
+    connection::connect_error::ConnectError,
     credentials::{Credentials, CredentialsProvider},
 };
 
 /// How long a provider may take. No request waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The bounds of the pauses after credentials that did not come, or were refused.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// However soon credentials expire, a connection logs in anew no more often than that.
 const LEAST_LIFE: Duration = Duration::from_millis(100);
@@ -52,7 +38,7 @@ impl CredentialsSource {
         })))
     }
 
-    /// What a connection says first. The provider is asked, if there is one; its credentials come along.
+    /// What a connection says first. The provider is called, if there is one; its credentials come along.
     pub(super) async fn access(
         &self,
         access: &Access,
@@ -85,43 +71,19 @@ impl CredentialsSource {
         }
     }
 
-    /// Logs in anew on an open connection whenever credentials are replaced or about to expire. Never ends.
-    ///
-    /// A log-in has as long as `deadline`. `seed` spreads those of several connections.
-    pub(super) async fn renew(
-        &self,
-        used: Option<Credentials>,
-        queue: &Queue,
-        events: &EventSink,
-        (deadline, seed): (Duration, u64),
-    ) {
-        let (Some(source), Some(mut used)) = (&self.0, used) else {
-            return std::future::pending().await;
-        };
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
-        loop {
-            let until_due = used.expires_in.map(|lifetime| due(lifetime, seed));
-            select! {
-                () = async { source.provider.replaced(&used).await } => {}
-                () = wait(until_due) => {}
-            }
-            loop {
-                match source.log_in_anew(queue, deadline).await {
-                    Ok(credentials) => {
-                        used = credentials;
-                        backoff.reset();
-                        events.tell(&NodeEvent::LoggedInAnew);
-                        break;
-                    }
-                    Err(why) => {
-                        let why = Arc::clone(why.message());
-                        events.tell(&NodeEvent::NotLoggedInAnew(why));
-                        // Half of it at least: a token service that is in trouble is not to be asked without end.
-                        let pause = backoff.next(Instant::now());
-                        sleep(FIRST_PAUSE + pause).await;
-                    }
-                }
-            }
+    /// Credentials of the provider; `None` where those of the address are used for good.
+    pub(super) async fn fetch(&self) -> Option<Result<Credentials, ConnectError>> {
+        match &self.0 {
+            Some(source) => Some(source.fetch().await),
+            None => None,
+        }
+    }
+
+    /// Waits until the provider replaces credentials that are in use; for ever without a provider.
+    pub(super) async fn replaced(&self, used: &Credentials) {
+        match &self.0 {
+            Some(source) => source.provider.replaced(used).await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -142,45 +104,14 @@ impl Source {
         Ok(credentials)
     }
 
-    async fn log_in_anew(
-        &self,
-        queue: &Queue,
-        deadline: Duration,
-    ) -> Result<Credentials, ConnectError> {
-        let credentials = self.fetch().await?;
-        if let Some(command) = auth(&credentials.login) {
-            let deadline = Instant::now() + deadline;
-            let (waiting, call) = Waiting::new(Request::command(&command), deadline);
-            let sent = queue.push(waiting);
-            let answer = match sent {
-                Ok(()) => call.await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = answer {
-                *self.last() = None;
-                return Err(ConnectError::of_server("AUTH", &error.to_string()));
-            }
-        }
-        Ok(credentials)
-    }
-
     /// Each change under the lock is one step, so that a poisoned lock guards whole data.
     fn last(&self) -> MutexGuard<'_, Option<(Credentials, Instant)>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The command that logs in; `None` without a password.
-pub(super) fn auth(login: &Login) -> Option<Vec<&str>> {
-    let (user, password) = login.parts()?;
-    Some(if login.names_a_user() {
-        vec!["AUTH", user, password]
-    } else {
-        vec!["AUTH", password]
-    })
-}
-
-fn with_login(access: &Access, credentials: &Credentials) -> Access {
+/// The same access by other credentials.
+pub(super) fn with_login(access: &Access, credentials: &Credentials) -> Access {
     Access {
         login: credentials.login.clone(),
         ..access.clone()
@@ -189,17 +120,9 @@ fn with_login(access: &Access, credentials: &Credentials) -> Access {
 
 /// When credentials of this lifetime are to be replaced: after three quarters of it, or up to an eighth earlier, so that not
 /// all connections log in anew together.
-fn due(lifetime: Duration, seed: u64) -> Duration {
+pub(super) fn due(lifetime: Duration, seed: u64) -> Duration {
     let early = (seed % 128) as f64 / 1024.0;
     lifetime.mul_f64(0.75 - early).max(LEAST_LIFE)
-}
-
-async fn wait(time: Option<Duration>) {
-    // What an instant cannot hold is for ever.
-    match time.and_then(|time| Instant::now().checked_add(time)) {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
-    }
 }
 
 impl fmt::Debug for CredentialsSource {

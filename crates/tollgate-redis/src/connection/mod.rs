@@ -17,6 +17,7 @@
 //! ```
 
 pub(crate) mod address_map;
+mod auth;
 mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod call;
@@ -38,6 +39,7 @@ pub(crate) mod peer;
 mod probe_key;
 mod prober;
 mod queue;
+mod renewal;
 pub(crate) mod request;
 mod resp;
 pub(crate) mod script;

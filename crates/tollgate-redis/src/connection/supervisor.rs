@@ -19,6 +19,7 @@ use crate::{
         peer::Peer,
         prober::probe,
         queue::Queue,
+        renewal::Renewal,
         sentinel::Resolver,
         stream::Stream,
     },
@@ -44,7 +45,14 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
         match connect_within(&address, &connector, resolver.as_ref(), &shared).await {
             Ok((stream, peer, used)) => {
                 let began = Instant::now();
-                let was_of_use = serve(stream, &peer, used, resolver.as_ref(), &shared).await;
+                let renewal = Renewal {
+                    connector: &connector,
+                    place: &peer.place,
+                    access: address.access(),
+                    options,
+                };
+                let renewal = (renewal, used);
+                let was_of_use = serve(stream, &peer, renewal, resolver.as_ref(), &shared).await;
                 if was_of_use || began.elapsed() > options.longest_pause {
                     backoff.reset();
                 }
@@ -113,7 +121,7 @@ async fn connect_within(
 async fn serve(
     stream: Stream,
     peer: &Arc<Peer>,
-    used: Option<Credentials>,
+    (renewal, used): (Renewal<'_>, Option<Credentials>),
     resolver: Option<&Resolver>,
     shared: &Shared,
 ) -> bool {
@@ -135,7 +143,7 @@ async fn serve(
         lost = &mut driver => lost,
         () = moved(&peer.place, resolver, shared) => Lost::Moved,
         () = probe(shared.breaker(), &queue, options) => Lost::Dropped,
-        () = options.credentials.renew(used, &queue, &options.events, (options.deadline, options.seed)) => Lost::Dropped,
+        () = renewal.run(used, &queue) => Lost::Dropped,
     };
     driver.lose(lost.clone());
     let why: Arc<str> = lost.to_string().into();

@@ -5,7 +5,7 @@
 //! | tested on | how |
 //! | --- | --- |
 //! | Redis 7.0.15 | everything at each change: all algorithms, faults, Sentinel, Cluster, TLS, users, moved clocks |
-//! | Redis 6.2, Redis 7.4.1, Valkey 9.1 | at each change: the suite that every store has to pass, each algorithm compared with the store in memory over random histories, the script, this guide; but for 6.2 a cluster as well |
+//! | Redis 6.2, Redis 7.4.1, Redis 8.2.3, Valkey 9.1 | at each change: the suite that every store has to pass, each algorithm compared with the store in memory over random histories, the script, this guide; but for 6.2 a cluster as well |
 //!
 //! What these are taken from is in `tests/servers.txt`: a package has to exist that brings the server. For the others there is none,
 //! or an account is needed. **So they are untested**, and this is what they would need:
@@ -13,7 +13,6 @@
 //! | untested | needs |
 //! | --- | --- |
 //! | Redis 7.2, Valkey 7.2 and 8 | nothing: they lie between tested ones, and nothing is used that they lack |
-//! | Redis 8 | a release with the [patch](super::access#secrets-and-encryption). On 8.2.3 the suite that every store has to pass was run once, by hand. One thing differs: a log-in that is refused on an open connection ends the earlier one there, so a [provider](crate::RedisStoreBuilder::credentials) that gives credentials which are not valid costs decisions at once |
 //! | Redis 5 and older | a password without a user; access lists came with 6 |
 //! | Dragonfly | nothing that is known: scripts name all their keys, and reply with integers. It runs another version of Lua (5.4) |
 //! | ElastiCache and MemoryDB (AWS), nodes | `rediss-cluster://` where cluster mode is on, otherwise `rediss://`; [`tls`](crate::RedisStoreBuilder) with public roots; a user, or tokens of IAM by [`credentials`](crate::RedisStoreBuilder::credentials) |
