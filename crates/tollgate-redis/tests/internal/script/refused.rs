@@ -152,7 +152,9 @@ fn a_replica_refuses_the_call() {
     let Value::ServerError(error) = subject.send(&call) else {
         panic!("a replica writes nothing");
     };
-    assert_eq!(error.code(), "READONLY");
+    // Older servers wrap it in an error of the script.
+    let line = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    assert!(line.contains("READONLY"), "{line}");
 }
 
 /// Of the first rule the key holds another type: nothing is known of it, and the others are decided without it.
