@@ -165,15 +165,10 @@ impl<'a> Parser<'a> {
         let is_part = |byte: &u8| b"+-.0123456789eE".contains(byte);
         let len = rest.bytes().take_while(|byte| is_part(byte)).count();
         let number = &rest[..len];
-        let digits = number.strip_prefix('-').unwrap_or(number);
-        let has_zero = digits.len() > 1 && digits.starts_with('0');
         let value = match number.parse::<i128>() {
-            _ if has_zero && digits.as_bytes()[1].is_ascii_digit() => None,
+            _ if !is_number(number) => None,
             Ok(integer) => Some(Value::Integer(integer)),
-            Err(_) => number
-                .parse::<f64>()
-                .ok()
-                .map(|_| Value::Float(number.to_owned())),
+            Err(_) => Some(Value::Float(number.to_owned())),
         };
         let value = value.ok_or((self.at..self.at + len, "this is not a number"))?;
         self.at += len;
@@ -259,6 +254,25 @@ impl<'a> Parser<'a> {
         self.at += 4;
         Some(unit)
     }
+}
+
+/// Whether a text is a number of JSON (RFC 8259 §6), which has no leading zeros, and digits around its point.
+fn is_number(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let whole = whole.strip_prefix('-').unwrap_or(whole);
+    let exponent = exponent.map(|exponent| exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
+    digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(digits)
+        && exponent.is_none_or(digits)
 }
 
 #[cfg(test)]

@@ -300,7 +300,7 @@ impl RequestRule {
     /// }
     ///
     /// let rule = Rule::new("per-tenant", Quota::gcra(60, MINUTE))
-    ///     .by(extension_with(|tenant: &Tenant| Some(tenant.name.clone())))
+    ///     .by(extension_with(|tenant: &Tenant| Some(&tenant.name)))
     ///     .quota_by(|head| {
     ///         let tenant = head.extensions.get::<Tenant>()?;
     ///         Some(Quota::gcra(tenant.calls_per_minute, MINUTE))

@@ -41,7 +41,7 @@ use crate::lease::{
 /// let (mut state, mut holder) = (WindowState::default(), LeaseHolder::default());
 /// let now = 1_700_000_000_000_000;
 ///
-/// let query = LeaseQuery { tracked: 25, ..LeaseQuery::default() };
+/// let query = LeaseQuery::default().with_tracked(25);
 /// let (_, grant) = grantor.acquire(&mut state, now, 1, &query);
 /// assert_eq!(holder.on_reply((now, now), now, grant, &terms), None);
 /// assert!(holder.spend(now, 25));

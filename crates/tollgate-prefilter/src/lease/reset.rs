@@ -21,7 +21,7 @@ impl BucketGrantor {
     /// let quota = Quota::gcra(6_000, MINUTE);
     /// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
     /// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
-    /// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+    /// let query = LeaseQuery::default().with_tracked(1_000);
     /// grantor.acquire(&mut state, now, 5_000, &query);
     ///
     /// // A quarter of the reserve of six hundred is somewhere.
@@ -52,7 +52,7 @@ impl<A: Algorithm> WindowGrantor<A> {
     /// let terms = LeaseTerms::new(&quota, 100)?;
     /// let grantor = WindowGrantor::new(window, &terms).expect("terms of a window");
     /// let (mut state, now) = (WindowState::default(), 1_700_000_000_000_000);
-    /// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+    /// let query = LeaseQuery::default().with_tracked(1_000);
     /// grantor.acquire(&mut state, now, 900, &query);
     ///
     /// // A quarter of the reserve of a hundred is somewhere.

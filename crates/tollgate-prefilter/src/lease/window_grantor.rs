@@ -31,7 +31,7 @@ use crate::lease::{
 /// let grantor = WindowGrantor::new(window, &terms).expect("terms of a window");
 ///
 /// let (mut state, now) = (WindowState::default(), 1_700_000_000_000_000);
-/// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+/// let query = LeaseQuery::default().with_tracked(1_000);
 /// let (answer, grant) = grantor.acquire(&mut state, now, 1, &query);
 /// // A quarter of the reserve of a hundred.
 /// assert_eq!(grant.map(|grant| grant.units()), Some(25));
