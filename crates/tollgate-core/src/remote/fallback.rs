@@ -206,11 +206,12 @@ impl Fallback {
             if verdict.outcome() != Outcome::Failed || !enforced(verdict.rule()) {
                 continue;
             }
-            match rules
-                .rules()
-                .get(verdict.rule())
-                .map(Rule::store_error_answer)
-            {
+            let rule = rules.rules().get(verdict.rule());
+            let of_check = |rule: &Rule| {
+                let answer = check.policy().store_error_answer();
+                answer.unwrap_or_else(|| rule.store_error_answer())
+            };
+            match rule.map(of_check) {
                 Some(OnStoreError::Allow | OnStoreError::Degraded) => verdict.pass_degraded(),
                 Some(OnStoreError::Deny) => verdict.deny_for_failure(),
                 Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) => {
