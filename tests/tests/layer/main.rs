@@ -2,6 +2,7 @@
 
 mod construction;
 mod contract;
+mod defaults;
 mod failing;
 mod handler;
 mod keys;

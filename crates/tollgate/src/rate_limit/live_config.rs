@@ -7,14 +7,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
+use tollgate_core::{Limiter, RuleError, Store};
 
 use crate::{
     header::HeaderStyle,
     rate_limit::{
         config::Config,
         layer_rules::{Accepts, FollowRules, LayerRules, State},
-        request_rules::{RequestRules, refuse_much_jitter},
+        request_rules::{RequestRules, refuse_much_jitter, refuse_style},
     },
     rule::RequestRule,
     striped::PerStripe,
@@ -103,9 +103,7 @@ impl LiveConfig {
     }
 
     pub(crate) fn with_headers(&self, style: HeaderStyle) -> Result<Arc<Self>, RuleError> {
-        style
-            .validate()
-            .map_err(|wrong| RuleError::general(RuleErrorKind::RuleSet, wrong))?;
+        refuse_style(style)?;
         Ok(self.with(|config| config.set_headers(style)))
     }
 
