@@ -8,6 +8,7 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Key, KeyBuf},
+    on_change::OnChange,
     quota::Quota,
     remote::fallback::Fallback,
     rule::Rule,
@@ -613,10 +614,12 @@ fn refuse_unsupported_changes(store: &dyn RuleStore) -> Result<(), RuleError> {
     let Some(rule) = store.rules().given().iter().find(wanted) else {
         return Ok(());
     };
+    let can_reset = store.supports_on_change(OnChange::Reset);
+    let others = if can_reset { ", OnChange::Reset" } else { "" };
     Err(rule.error(
         RuleErrorKind::Store,
         format!(
-            "this store cannot {} used units when the quota changes; take OnChange::Keep, or the memory store",
+            "this store cannot {} used units when the quota changes; take OnChange::Keep{others}, or the memory store",
             rule.change_answer().name()
         ),
     ))
