@@ -4,6 +4,7 @@ mod bounds;
 mod entries;
 mod keys_and_conditions;
 mod model;
+mod quota_by;
 
 use std::{convert::Infallible, net::IpAddr};
 
@@ -40,6 +41,9 @@ pub(crate) fn bindings() -> Bindings {
             head.extensions
                 .get::<Caller>()
                 .and_then(|caller| caller.plan)
+        })
+        .quota("token", |head| {
+            head.headers.get("x-limit")?.to_str().ok()?.parse().ok()
         })
         .condition("beta", |head| head.headers.contains_key("x-beta"))
 }
