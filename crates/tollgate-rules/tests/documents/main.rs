@@ -5,6 +5,7 @@ mod entries;
 mod keys_and_conditions;
 mod model;
 mod quota_by;
+mod rollout;
 
 use std::{convert::Infallible, net::IpAddr};
 
