@@ -131,6 +131,8 @@ mod rule_set;
 mod serial;
 mod step;
 pub mod store;
+#[doc(hidden)]
+pub mod striped;
 mod sync;
 mod ticket;
 mod time;

@@ -200,7 +200,6 @@ mod protocol;
 mod rate_limit;
 pub mod rejection;
 mod rule;
-mod striped;
 
 pub use tollgate_core::{
     AlgorithmKind, Check, CheckQuota, Checks, Clock, Consistency, DAY, Decision, Fingerprint,
