@@ -5,6 +5,7 @@ mod contract;
 mod failing;
 mod handler;
 mod keys;
+mod limiters;
 mod live;
 mod messages;
 mod names;

@@ -26,6 +26,7 @@ impl<T> PerStripe<T> {
     }
 
     /// The values of all stripes, in one order.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         self.0.iter().map(|line| &line.0)
     }

@@ -70,8 +70,8 @@ impl RequestRules {
         list: Vec<RequestRule>,
     ) -> Result<Self, RuleError> {
         let set = Self::rule_set(&list)?;
-        let observer = Observer::new(&set);
         let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
+        let observer = Observer::new(&limiter);
         Ok(Self::on(list, limiter, observer))
     }
 
@@ -96,7 +96,7 @@ impl RequestRules {
 
     /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
     pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
-        let observer = Observer::succeeding(limiter.rules(), &self.observer, self.set());
+        let observer = Observer::succeeding(&limiter, &self.observer, self.set());
         Self::on(list, limiter, observer)
     }
 
