@@ -216,7 +216,7 @@ pub use self::{
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{
-        Admission, Denied, RateLimit, RateLimitLayer, Refund, ResponseBody,
+        Admission, Denied, LimitsEndpoint, RateLimit, RateLimitLayer, Refund, ResponseBody,
         ResponseFuture, RuleVerdict, RulesHandle,
     },
     rejection::Rejection,

@@ -6,6 +6,7 @@ mod failing;
 mod handler;
 mod keys;
 mod limiters;
+mod limits_endpoint;
 mod live;
 mod messages;
 mod names;
