@@ -12,6 +12,9 @@ use tollgate_redis::Secret;
 use tollgate_rules::{Author, Bindings, LiveRules, RuleSwitch, redis::RedisRules};
 use tollgate_tests::server::Server;
 
+#[path = "rules/prometheus.rs"]
+mod prometheus;
+
 const LIMITS: &str = include_str!("../limits.toml");
 
 struct Service {
