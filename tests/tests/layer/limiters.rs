@@ -14,8 +14,8 @@ use tollgate_tests::{
 };
 use tracing::Level;
 
-fn limiter(rule: impl Into<tollgate_core::Rule>) -> Limiter {
-    Limiter::new(still().0, [rule.into()]).expect("a valid rule")
+fn limiter(rule: Rule) -> Limiter {
+    Limiter::new(still().0, [rule]).expect("a valid rule")
 }
 
 /// The requests with these labels.
@@ -89,8 +89,9 @@ async fn a_wait_is_one_decision_however_often_it_was_tried() {
         .build();
     let limiter = Limiter::new(store, [Rule::new("mails", Quota::per_second(1).burst(1))]).unwrap();
     for _ in 0..3 {
-        let waited = limiter.wait("mails", &Key::shared(), Duration::from_secs(9));
-        assert!(waited.await.unwrap().is_allowed());
+        let (key, patience) = (Key::shared(), Duration::from_secs(9));
+        let waited = limiter.wait("mails", &key, patience).await;
+        assert!(waited.unwrap().is_allowed());
     }
     let checks = [limiter.check("mails", &Key::of("b")).unwrap()];
     assert_eq!(limiter.acquire_up_to(&checks, 7).await.units, 1);
@@ -242,6 +243,23 @@ fn a_denial_in_the_log_has_what_support_needs() {
         ],
     );
     assert!(!events.recorded()[0].fields.contains("ada"));
+}
+
+#[test]
+fn a_hostile_name_of_a_plan_breaks_no_label() {
+    let metrics = Metrics::record();
+    let hostile = format!("\"}} 1\n# \u{202e}{}", "x".repeat(65_536));
+    let rule = per_minute("mails", 1).plan(hostile.as_str(), Quota::fixed_window(2, MINUTE));
+    let limiter = limiter(rule);
+    let check = limiter.check_with_plan("mails", &hostile, &Key::of("ada"));
+    let _ = limiter.acquire(&[check.unwrap()]);
+    let counted = metrics.counted();
+    let series = counted.names().find(|name| name.contains("xxx")).unwrap();
+    assert!(
+        series.contains("plan=\"} 1\u{fffd}# \u{fffd}xx"),
+        "{series}"
+    );
+    assert!(series.chars().count() < 200, "{series}");
 }
 
 #[test]

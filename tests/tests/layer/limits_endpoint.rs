@@ -50,7 +50,7 @@ async fn each_rule_of_the_caller_is_shown_and_nothing_is_counted() {
         gold.by(by_key()).plan_by(|_| Some("gold")),
         per_minute("per-ip", 7).by(client_ip()),
         per_minute("tenant", 9).by(look_up(|_| async { Some("t") })),
-        per_minute("trial", 1).by(by_key()).off(),
+        per_minute("trial", 1).off().by(by_key()),
         per_minute("shadow", 1).shadow().by(by_key()),
         per_minute("exempt", 1).by(by_key()).exempt(|_| true),
         Rule::new("free", Quota::unlimited()).by(by_key()),
@@ -110,7 +110,7 @@ async fn a_caller_may_ask_once_a_second_and_another_is_not_held_up() {
 }
 
 #[tokio::test]
-async fn an_answer_is_one_call_of_the_store_and_says_what_it_does_not_know() {
+async fn an_answer_says_what_it_does_not_know() {
     let store = SwitchedStore::at_once(still().0);
     let rule = |name| per_minute(name, 9).by(header("x-api-key"));
     let layer = RateLimitLayer::new(store.clone(), [rule("one"), rule("two")]).unwrap();

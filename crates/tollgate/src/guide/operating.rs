@@ -97,6 +97,16 @@
 //! requests that a thread sees of a rule, and a thousand of its own, is a *hot key*: there is
 //! one event (warn), and `tollgate_hot_keys_total` counts it.
 //!
+//! # What callers have left
+//!
+//! A [`LimitsEndpoint`](crate::LimitsEndpoint) is a route that tells a caller what it has left under each rule, as JSON like that of
+//! GitHub's `/rate_limit`. It counts nothing, and each caller may ask once a second.
+//!
+//! # Dashboards and alerts
+//!
+//! The folder `ops` of the repository has two dashboards for Grafana, with a row for each failure of this guide, and alerts for
+//! Prometheus, each with its meaning, its remedy and a link to here.
+//!
 //! # Events
 //!
 //! With the feature `tracing`, all with the target `tollgate`:
