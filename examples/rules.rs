@@ -12,12 +12,14 @@ use std::{env, error::Error, time::Duration};
 
 use axum::Router;
 use tollgate::MemoryStore;
-use tollgate_examples::{rules, serve::serve};
+use tollgate_examples::{metrics, rules, serve::serve};
 use tollgate_redis::Secret;
 use tollgate_rules::{Bindings, LiveRules};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    // Before anything is limited.
+    let recorder = metrics::install()?;
     let limits = env::var("LIMITS").unwrap_or_else(|_| "examples/limits.toml".to_owned());
     let app: Router = match env::var("REDIS_URL") {
         Ok(address) => {
@@ -30,12 +32,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
             rules::app(&rules, MemoryStore::new())?
         }
     };
+    let app = app.merge(metrics::route(recorder));
     serve(app, |address| {
         format!(
             "Try, and edit {limits} in between:
   curl -i http://{address}/items -H 'x-api-key: acme'
   curl -i http://{address}/weather/Oslo
   curl http://{address}/rules      # which rules are in force, and what was rejected
+  curl http://{address}/metrics    # for Prometheus; ops/ has dashboards and alerts
 "
         )
     })

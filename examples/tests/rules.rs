@@ -1,6 +1,8 @@
 //! The service whose limits are in a file, over a socket: what the README shows of it.
 
 mod process;
+#[path = "rules/prometheus.rs"]
+mod prometheus;
 
 use std::{
     fs,

@@ -30,6 +30,8 @@ pub(super) struct Shard<A: Algorithm> {
     /// Where the next look for states to evict begins.
     cursor: usize,
     pub(super) evicted_live: u64,
+    /// Entries that were added.
+    pub(super) created: u64,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
@@ -61,6 +63,7 @@ impl<A: Algorithm> Shard<A> {
             budget,
             cursor: 0,
             evicted_live: 0,
+            created: 0,
         }
     }
 
@@ -170,6 +173,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let number = self.add_writer(plan, key, now);
         self.heap += A::heap_bytes(&state);
+        self.created += 1;
         self.entries.insert(Entry::new(key, number, state));
         self.keep_to_bound(key, now);
     }

@@ -29,6 +29,8 @@ pub struct Usage {
     /// Evictions of live states because of the bound. Each of them let a client start anew: the bound is too small, or a
     /// flood is under way.
     pub evicted_live: u64,
+    /// States that were created: how often a key came of which nothing was kept.
+    pub new_keys: u64,
 }
 
 /// Where state lives.
