@@ -198,18 +198,17 @@ pub mod header;
 pub mod key;
 mod known_condition;
 pub mod message;
-mod observe;
+pub mod observe;
 mod path_pattern;
 mod protocol;
 mod rate_limit;
 pub mod rejection;
 mod routes;
 mod rule;
-mod striped;
 
 pub use tollgate_core::{
     AlgorithmKind, Check, CheckPolicy, CheckQuota, Checks, Clock, Consistency, DAY, Decision,
-    Fingerprint, Grant, HOUR, Key, KeyBuf, KeyPart, LeakyBucketOf, LeaseShare, Limiter,
+    Fingerprint, Grant, HOUR, Key, KeyBuf, KeyPart, KeyPrefix, LeakyBucketOf, LeaseShare, Limiter,
     LiveLimiter, MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode,
     Network, OnChange, OnStoreError, Outcome, ParseQuotaError, PartKind, Pending, Quota,
     QuotaError, Reason, Retry, RuleChange, RuleError, RuleErrorKind, RuleSet, SECOND, Source, Step,
@@ -222,8 +221,8 @@ pub use self::{
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{
-        Admission, Denied, LayerDefaults, RateLimit, RateLimitLayer, Refund, ResponseBody,
-        ResponseFuture, RuleVerdict, RulesHandle,
+        Admission, Denied, LayerDefaults, LimitsEndpoint, RateLimit, RateLimitLayer, Refund,
+        ResponseBody, ResponseFuture, RuleVerdict, RulesHandle,
     },
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},

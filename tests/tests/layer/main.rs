@@ -6,6 +6,8 @@ mod defaults;
 mod failing;
 mod handler;
 mod keys;
+mod limiters;
+mod limits_endpoint;
 mod live;
 mod messages;
 mod names;

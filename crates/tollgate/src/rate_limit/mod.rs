@@ -11,6 +11,7 @@ mod future;
 mod layer;
 pub(crate) mod layer_defaults;
 mod layer_rules;
+mod limits_endpoint;
 pub(crate) mod live_config;
 mod look_ups;
 mod refund;
@@ -26,6 +27,7 @@ pub use self::{
     future::ResponseFuture,
     layer::RateLimitLayer,
     layer_defaults::LayerDefaults,
+    limits_endpoint::LimitsEndpoint,
     refund::Refund,
     rules_handle::RulesHandle,
     service::RateLimit,
