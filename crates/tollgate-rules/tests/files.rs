@@ -251,3 +251,32 @@ async fn reads_fail_open_and_writes_fail_closed_on_one_budget() {
     assert_eq!(service.passing(2, write).await, 2);
     assert_eq!(service.passing(60, read).await, 20);
 }
+
+#[tokio::test]
+async fn two_exports_of_a_tenant_run_at_once() {
+    let service = Service::of_file("exports.toml");
+    let export = || {
+        let caller = Caller {
+            name: "acme",
+            plan: None,
+        };
+        let mut made = by(&caller, "/export");
+        *made.method_mut() = Method::POST;
+        made
+    };
+    // Each runs until its request is let go.
+    let running = service.layer.layer(service_fn(|_: Request<String>| async {
+        std::future::pending::<Result<Response<String>, Infallible>>().await
+    }));
+    let mut first = Vec::new();
+    for _ in 0..2 {
+        let mut export = Box::pin(running.clone().oneshot(export()));
+        let begun = std::future::poll_fn(|cx| std::task::Poll::Ready(export.as_mut().poll(cx)));
+        assert!(begun.await.is_pending());
+        first.push(export);
+    }
+    assert_eq!(service.passing(1, export).await, 0);
+    first.pop();
+    // One after the other.
+    assert_eq!(service.passing(5, export).await, 5);
+}
