@@ -34,17 +34,28 @@ pub(super) struct Used {
     pub(super) stripes: PerStripe<Mutex<Stripe>>,
     #[cfg(feature = "metrics")]
     pub(super) handles: Mutex<Handles>,
-    /// Whether anything was counted since the counts were last published.
+    /// Whether anything was counted since the last flush.
     #[cfg(feature = "metrics")]
     has_counts: std::sync::atomic::AtomicBool,
+    /// Whether there are counts that a flush is going to publish soon.
+    #[cfg(feature = "metrics")]
+    is_behind: std::sync::atomic::AtomicBool,
 }
+
+/// The requests of a stripe that publish their counts themselves, from one flush to the next. A rule that is used now and then
+/// is never behind; a busy one does not write each time what all threads write.
+#[cfg(feature = "metrics")]
+const AT_ONCE: u8 = 64;
 
 /// What one stripe of threads has seen of a rule.
 #[cfg(any(feature = "metrics", feature = "tracing"))]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stripe {
     #[cfg(feature = "metrics")]
     pub(super) counts: Counts,
+    /// How many of the next requests publish their counts.
+    #[cfg(feature = "metrics")]
+    at_once: u8,
     /// Requests and denials, to take samples of.
     #[cfg(feature = "metrics")]
     pub(super) requests: u32,
@@ -52,6 +63,24 @@ pub(super) struct Stripe {
     pub(super) denials: u32,
     #[cfg(feature = "tracing")]
     pub(super) logged: crate::observe::denial_sampler::DenialSampler,
+}
+
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+impl Stripe {
+    fn new() -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            counts: Counts::default(),
+            #[cfg(feature = "metrics")]
+            at_once: AT_ONCE,
+            #[cfg(feature = "metrics")]
+            requests: 0,
+            #[cfg(feature = "metrics")]
+            denials: 0,
+            #[cfg(feature = "tracing")]
+            logged: Default::default(),
+        }
+    }
 }
 
 impl RuleObserver {
@@ -100,11 +129,13 @@ impl RuleObserver {
             #[cfg(feature = "metrics")]
             crate::observe::flush::register(self);
             Box::new(Used {
-                stripes: PerStripe::new(|_| Mutex::default()),
+                stripes: PerStripe::new(|_| Mutex::new(Stripe::new())),
                 #[cfg(feature = "metrics")]
                 handles: Mutex::new(Handles::new(rule)),
                 #[cfg(feature = "metrics")]
                 has_counts: std::sync::atomic::AtomicBool::new(false),
+                #[cfg(feature = "metrics")]
+                is_behind: std::sync::atomic::AtomicBool::new(false),
             })
         })
     }
@@ -124,8 +155,10 @@ impl RuleObserver {
         }
         // Before the locks: what is counted behind them says so again.
         used.has_counts.store(false, Ordering::Relaxed);
+        used.is_behind.store(false, Ordering::Relaxed);
         for stripe in used.stripes.iter() {
             let mut stripe = lock(stripe);
+            stripe.at_once = AT_ONCE;
             lock(&used.handles).publish(&mut stripe.counts);
         }
     }
@@ -141,10 +174,14 @@ impl Used {
         #[cfg(feature = "metrics")]
         {
             use std::sync::atomic::Ordering;
-            if at_once {
-                self.publish(&mut stripe);
-            } else if !self.has_counts.load(Ordering::Relaxed) {
+            if !self.has_counts.load(Ordering::Relaxed) {
                 self.has_counts.store(true, Ordering::Relaxed);
+            }
+            if at_once || stripe.at_once > 0 {
+                self.publish(&mut stripe);
+            } else if !self.is_behind.load(Ordering::Relaxed) {
+                self.is_behind.store(true, Ordering::Relaxed);
+                crate::observe::flush::flush_soon();
             }
         }
         #[cfg(not(feature = "metrics"))]
@@ -155,6 +192,7 @@ impl Used {
     #[cfg(feature = "metrics")]
     #[cold]
     fn publish(&self, stripe: &mut Stripe) {
+        stripe.at_once = stripe.at_once.saturating_sub(1);
         lock(&self.handles).publish(&mut stripe.counts);
     }
 }
