@@ -339,7 +339,7 @@ impl<A: Algorithm> Shard<A> {
 mod tests {
     use super::*;
     use crate::{
-        algorithm::{FixedWindow, Gcra, SlidingLog},
+        algorithm::{Concurrent, FixedWindow, Gcra, SlidingLog},
         memory::hasher::Hasher,
         quota::Quota,
         time::{MINUTE, SECOND},
@@ -441,6 +441,29 @@ mod tests {
         });
         assert!((shard.entries.used() as u64) < keys);
         assert_eq!(shard.evicted_live, 0);
+    }
+
+    #[test]
+    fn slots_in_use_are_never_evicted_whatever_the_bound() {
+        let plan = plan::<Concurrent>(Quota::concurrent(5));
+        let mut shard = Shard::<Concurrent>::new(4_096);
+        for n in 0..2_000 {
+            let mut state = Default::default();
+            // Every other request has ended.
+            plan.quota.take(&mut state, 0, n % 2);
+            shard.insert(key(n), &plan, state, 0);
+        }
+        assert!((0..2_000).all(|n| n % 2 == 0 || shard.find(key(n)).is_some()));
+        assert_eq!(shard.evicted_live, 0);
+        // More quotas than numbers: slots count alike under any.
+        for n in 0..70_000 {
+            let plan = self::plan::<Concurrent>(Quota::concurrent(n + 6));
+            let mut state = Default::default();
+            plan.quota.take(&mut state, 0, 1);
+            shard.insert(key(10_000 + n), &plan, state, 0);
+        }
+        assert_eq!(shard.evicted_live, 0);
+        assert!((0..70_000).all(|n| shard.find(key(10_000 + n)).is_some()));
     }
 
     #[test]
