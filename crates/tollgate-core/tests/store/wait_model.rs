@@ -211,7 +211,8 @@ impl World {
         // A look says the same as the request.
         let looked = at_once(self.limiter.peek(&checks));
         let decision = match patience {
-            None => at_once(self.limiter.acquire(&checks)),
+            // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
+            None => at_once(self.limiter.acquire_unreported(&checks)),
             Some(patience) => {
                 let patience = Duration::from_micros(patience);
                 at_once(self.limiter.acquire_with_patience(&checks, patience))
