@@ -175,12 +175,23 @@ impl Observer {
         verdict: &Verdict,
         decision: &Decision,
     ) -> Option<u64> {
+        let cost = check.map_or(0, Check::cost);
+        #[cfg(feature = "metrics")]
+        if decision.is_allowed()
+            && let Some(used) = observer.used_before()
+            && let Some(is_sample) = used.count_plain(verdict, cost)
+        {
+            if is_sample {
+                counting::sample_remaining(rule, used, verdict);
+            }
+            return None;
+        }
         let is_enforced = *rule.mode() == Mode::Enforce;
         #[cfg(feature = "tracing")]
         let is_logged = is_enforced && verdict.outcome() == Outcome::Deny && is_denial_logged();
         #[cfg(not(feature = "metrics"))]
         {
-            let _ = check;
+            let _ = cost;
             #[cfg(feature = "tracing")]
             if !is_logged {
                 return None;
@@ -190,7 +201,6 @@ impl Observer {
         used.count(|stripe| {
             #[cfg(feature = "metrics")]
             let at_once = {
-                let cost = check.map_or(0, Check::cost);
                 let request = counting::Request {
                     is_enforced,
                     is_allowed: decision.is_allowed(),
@@ -310,7 +320,7 @@ mod counting {
         observe::{
             counts::{COMPUTED, Event, OTHER, PLANS},
             names::CHECK_DURATION,
-            rule_observer::{Stripe, Used},
+            rule_observer::{Rest, Used},
             series::{Kind, Series},
         },
         rule::Mode,
@@ -331,7 +341,7 @@ mod counting {
     pub(super) fn count(
         rule: &Rule,
         used: &Used,
-        stripe: &mut Stripe,
+        stripe: &mut Rest,
         verdict: &Verdict,
         request: Request,
     ) -> bool {
@@ -393,7 +403,7 @@ mod counting {
 
     /// A rule's answer while its store fails.
     #[cold]
-    fn fallback(stripe: &mut Stripe, verdict: &Verdict, request: Request) {
+    fn fallback(stripe: &mut Rest, verdict: &Verdict, request: Request) {
         let event = match verdict.outcome() {
             Outcome::Allow if verdict.is_degraded() => Event::FallbackPassed,
             Outcome::Allow => Event::FallbackAllowed,
@@ -408,7 +418,7 @@ mod counting {
     }
 
     #[cold]
-    fn sample_remaining(rule: &Rule, used: &Used, verdict: &Verdict) {
+    pub(super) fn sample_remaining(rule: &Rule, used: &Used, verdict: &Verdict) {
         if let Some(limit) = rule.limit_under(verdict.plan()).filter(|limit| *limit > 0) {
             let share = verdict.remaining() as f64 / limit as f64;
             lock(&used.handles).remaining.record(share);

@@ -3,16 +3,23 @@
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 use std::sync::Arc;
 use std::sync::OnceLock;
+#[cfg(feature = "metrics")]
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+#[cfg(feature = "metrics")]
+use crate::{
+    decision::Verdict,
+    observe::{counts::Counts, handles::Handles},
+    sync::lock,
+};
 use crate::{
     observe::top_keys::{TopKey, TopKeys},
     rule::Rule,
 };
+
+/// One in so many requests is a sample.
 #[cfg(feature = "metrics")]
-use crate::{
-    observe::{counts::Counts, handles::Handles},
-    sync::lock,
-};
+const ONE_IN: u64 = 16;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 use crate::{
     striped::PerStripe,
@@ -31,18 +38,34 @@ pub(super) struct RuleObserver {
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 #[derive(Debug)]
 pub(super) struct Used {
-    pub(super) stripes: PerStripe<Mutex<Stripe>>,
+    pub(super) stripes: PerStripe<Stripe>,
     #[cfg(feature = "metrics")]
     pub(super) handles: Mutex<Handles>,
     /// Whether anything was counted since the counts were last published.
     #[cfg(feature = "metrics")]
-    has_counts: std::sync::atomic::AtomicBool,
+    has_counts: AtomicBool,
+    /// Requests that leave more than this are counted without a lock. `u64::MAX`: none is.
+    #[cfg(feature = "metrics")]
+    near_limit: u64,
 }
 
 /// What one stripe of threads has seen of a rule.
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 #[derive(Debug, Default)]
 pub(super) struct Stripe {
+    /// Most requests: of one unit, let through by the store, not near the limit of the rule's own quota.
+    #[cfg(feature = "metrics")]
+    allowed: AtomicU64,
+    /// Whether the series of such requests was published before.
+    #[cfg(feature = "metrics")]
+    is_begun: AtomicBool,
+    rest: Mutex<Rest>,
+}
+
+/// The requests that need a lock.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[derive(Debug, Default)]
+pub(super) struct Rest {
     #[cfg(feature = "metrics")]
     pub(super) counts: Counts,
     /// Requests and denials, to take samples of.
@@ -100,11 +123,16 @@ impl RuleObserver {
             #[cfg(feature = "metrics")]
             crate::observe::flush::register(self);
             Box::new(Used {
-                stripes: PerStripe::new(|_| Mutex::default()),
+                stripes: PerStripe::new(|_| Stripe::default()),
                 #[cfg(feature = "metrics")]
                 handles: Mutex::new(Handles::new(rule)),
                 #[cfg(feature = "metrics")]
-                has_counts: std::sync::atomic::AtomicBool::new(false),
+                has_counts: AtomicBool::new(false),
+                #[cfg(feature = "metrics")]
+                near_limit: match rule.limit_under(0) {
+                    Some(limit) if rule.is_enforced() => limit / 5,
+                    _ => u64::MAX,
+                },
             })
         })
     }
@@ -117,16 +145,14 @@ impl RuleObserver {
     /// Publishes what all stripes have counted.
     #[cfg(feature = "metrics")]
     pub(super) fn flush(&self) {
-        use std::sync::atomic::Ordering;
         let Some(used) = self.used.get() else { return };
-        if !used.has_counts.load(Ordering::Relaxed) {
+        if !used.has_counts.load(Ordering::SeqCst) {
             return;
         }
-        // Before the locks: what is counted behind them says so again.
-        used.has_counts.store(false, Ordering::Relaxed);
+        // Before the counts are taken: what is counted later says so again.
+        used.has_counts.store(false, Ordering::SeqCst);
         for stripe in used.stripes.iter() {
-            let mut stripe = lock(stripe);
-            lock(&used.handles).publish(&mut stripe.counts);
+            used.publish(stripe, &mut lock(&stripe.rest));
         }
     }
 }
@@ -135,27 +161,55 @@ impl RuleObserver {
 impl Used {
     /// Counts on the stripe of this thread. `count` returns whether the counts are to be published at once.
     #[inline]
-    pub(super) fn count<T>(&self, count: impl FnOnce(&mut Stripe) -> (bool, T)) -> T {
-        let mut stripe = lock_briefly(self.stripes.here());
-        let (at_once, result) = count(&mut stripe);
+    pub(super) fn count<T>(&self, count: impl FnOnce(&mut Rest) -> (bool, T)) -> T {
+        let stripe = self.stripes.here();
+        let mut rest = lock_briefly(&stripe.rest);
+        let (at_once, result) = count(&mut rest);
         #[cfg(feature = "metrics")]
-        {
-            use std::sync::atomic::Ordering;
-            if at_once {
-                self.publish(&mut stripe);
-            } else if !self.has_counts.load(Ordering::Relaxed) {
-                self.has_counts.store(true, Ordering::Relaxed);
-            }
+        if at_once {
+            self.publish(stripe, &mut rest);
+        } else {
+            self.has_counted();
         }
         #[cfg(not(feature = "metrics"))]
         let _ = at_once;
         result
     }
 
+    /// Counts a verdict of most requests, which takes no lock. `None`: it is not one of them. `Some(true)`: it is a sample.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(super) fn count_plain(&self, verdict: &Verdict, cost: u64) -> Option<bool> {
+        if cost != 1 || !verdict.is_plain_allow() || verdict.remaining() <= self.near_limit {
+            return None;
+        }
+        let stripe = self.stripes.here();
+        if !stripe.is_begun.load(Ordering::Relaxed) {
+            return None;
+        }
+        let before = stripe.allowed.fetch_add(1, Ordering::SeqCst);
+        self.has_counted();
+        Some(before % ONE_IN == ONE_IN - 1)
+    }
+
+    #[cfg(feature = "metrics")]
+    #[inline]
+    fn has_counted(&self) {
+        // Read first: all stripes share it.
+        if !self.has_counts.load(Ordering::SeqCst) {
+            self.has_counts.store(true, Ordering::SeqCst);
+        }
+    }
+
     #[cfg(feature = "metrics")]
     #[cold]
-    fn publish(&self, stripe: &mut Stripe) {
-        lock(&self.handles).publish(&mut stripe.counts);
+    fn publish(&self, stripe: &Stripe, rest: &mut Rest) {
+        let allowed = stripe.allowed.swap(0, Ordering::SeqCst);
+        rest.counts.plain(allowed);
+        lock(&self.handles).publish(&mut rest.counts);
+        stripe
+            .is_begun
+            .store(rest.counts.has_published_plain(), Ordering::Relaxed);
     }
 }
 
