@@ -8,6 +8,7 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome, Source},
     error::UnknownName,
+    held_slots::HeldSlots,
     rule::Rule,
     rule_set::RuleSet,
     store::{
@@ -16,7 +17,9 @@ use crate::{
     },
 };
 
-/// The units that an allowed request took: settle to the real cost, refund, or keep.
+/// The units that an allowed request took: settle to the real cost, refund, or keep. And the slots that it holds.
+///
+/// Slots go back when the ticket is settled or dropped, exactly once. A second ticket of the same decision has none.
 ///
 /// A ticket knows when its units were taken, but not what happened to the state since: one that outlives a
 /// [reset](crate::Limiter::reset) of its key may refund units that were taken after the reset.
@@ -50,12 +53,13 @@ use crate::{
 /// assert_eq!(left.verdicts()[0].remaining(), 8_500 - 4_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a ticket that is dropped settles nothing; call `cancel_on_drop` if it should"]
+#[must_use = "a ticket that is dropped returns its slots and settles no units; call `cancel_on_drop` if it should"]
 #[derive(Debug)]
 pub struct Ticket {
     store: Arc<dyn RuleStore>,
     receipts: SmallVec<[Receipt; 4]>,
     on_drop: Option<OnDrop>,
+    slots: Option<HeldSlots>,
 }
 
 /// What becomes of the units.
@@ -81,11 +85,24 @@ impl Ticket {
             store,
             receipts,
             on_drop: None,
+            slots: decision.take_slots(),
         }
     }
 
+    /// The number of the slots that it holds of the rule with this name: above that of all slots which the rule and key were
+    /// given before, so that a protected resource can refuse a request that is overtaken (a fencing token). `None` if it
+    /// holds none.
+    #[must_use]
+    pub fn slot_number(&self, rule: &str) -> Option<u64> {
+        let index = self.store.rules().position(rule)?;
+        let slots = self.slots.as_ref()?.slots().iter();
+        let mut of_rule = slots.filter(|slot| usize::from(slot.rule) == index);
+        of_rule.next().map(|slot| slot.number)
+    }
+
     /// The part of the ticket that belongs to one rule, if several rules admitted the request in units of their own, such as
-    /// requests and bytes. The rest of the ticket is dropped: its units stay taken.
+    /// requests and bytes. The rest of the ticket is dropped: its units stay taken. Slots stay with the ticket, whatever their
+    /// rule.
     ///
     /// # Errors
     ///
@@ -173,6 +190,10 @@ fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
     let check = &receipt.check;
     let rule = rules.rules().get(usize::from(check.rule()));
     let quota = rule.map(|rule| rule.quota_under(usize::from(check.plan())));
+    if rule.is_some_and(|rule| rule.at_most_wait().is_some()) {
+        // A refund gives these back only as the last ones that were taken.
+        return;
+    }
     if let Some(time) = quota.and_then(|quota| quota.refill_micros(check.cost())) {
         let taken = &mut receipt.taken;
         taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));
@@ -186,18 +207,38 @@ pub(crate) fn receipts(
     decision: &Decision,
 ) -> SmallVec<[Receipt; 4]> {
     let rules = store.rules();
-    checks
+    let (places, is_delayed) = (decision.places(), !decision.delay().is_zero());
+    let waits = |check: &Check| {
+        let rule = rules.rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.at_most_wait().is_some())
+    };
+    let queued = places.iter().filter_map(|place| {
+        let check = checks.get(usize::from(place.check))?;
+        let check = check.with_cost(place.cost);
+        let receipt = Receipt::of_store(check, place.taken);
+        rules
+            .enforces(usize::from(check.rule()))
+            .then_some(Receipt {
+                before: Some(place.before),
+                ..receipt
+            })
+    });
+    // Of a request that has yet to wait, only its places are taken. Once it has started, they are those of the rules that wait.
+    let is_taken = |check: &Check| places.is_empty() || !(is_delayed || waits(check));
+    let taken = checks
         .iter()
         .zip(decision.verdicts())
         .filter(|(check, verdict)| {
             check.cost() > 0
+                && !verdict.is_of_slots()
                 && verdict.outcome() == Outcome::Allow
                 && matches!(
                     verdict.source(),
                     Source::Store | Source::Lease | Source::Local
                 )
                 && rules.enforces(verdict.rule())
+                && is_taken(check)
         })
-        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()))
-        .collect()
+        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
+    queued.chain(taken).collect()
 }

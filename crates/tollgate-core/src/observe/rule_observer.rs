@@ -41,24 +41,32 @@ pub(super) struct Used {
     pub(super) stripes: PerStripe<Stripe>,
     #[cfg(feature = "metrics")]
     pub(super) handles: Mutex<Handles>,
-    /// Whether anything was counted since the counts were last published.
+    /// Whether anything was counted since the last flush.
     #[cfg(feature = "metrics")]
     has_counts: AtomicBool,
+    /// Whether there are counts that a flush is going to publish soon.
+    #[cfg(feature = "metrics")]
+    is_behind: AtomicBool,
     /// Requests that leave more than this are counted without a lock. `u64::MAX`: none is.
     #[cfg(feature = "metrics")]
     near_limit: u64,
 }
 
+/// The requests of a stripe that publish their counts themselves, from one flush to the next. A rule that is used now and then
+/// is never behind; a busy one does not write each time what all threads write.
+#[cfg(feature = "metrics")]
+const AT_ONCE: u8 = 64;
+
 /// What one stripe of threads has seen of a rule.
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 #[derive(Debug, Default)]
 pub(super) struct Stripe {
-    /// Most requests: of one unit, let through by the store, not near the limit of the rule's own quota.
+    /// Most requests of a busy rule: of one unit, let through by the store, not near the limit of the rule's own quota.
     #[cfg(feature = "metrics")]
     allowed: AtomicU64,
-    /// Whether the series of such requests was published before.
+    /// Whether such requests are counted here: those at the beginning publish their counts themselves.
     #[cfg(feature = "metrics")]
-    is_begun: AtomicBool,
+    is_busy: AtomicBool,
     rest: Mutex<Rest>,
 }
 
@@ -68,6 +76,9 @@ pub(super) struct Stripe {
 pub(super) struct Rest {
     #[cfg(feature = "metrics")]
     pub(super) counts: Counts,
+    /// How many requests have published their counts since the last flush.
+    #[cfg(feature = "metrics")]
+    published: u8,
     /// Requests and denials, to take samples of.
     #[cfg(feature = "metrics")]
     pub(super) requests: u32,
@@ -129,6 +140,8 @@ impl RuleObserver {
                 #[cfg(feature = "metrics")]
                 has_counts: AtomicBool::new(false),
                 #[cfg(feature = "metrics")]
+                is_behind: AtomicBool::new(false),
+                #[cfg(feature = "metrics")]
                 near_limit: match rule.limit_under(0) {
                     Some(limit) if rule.is_enforced() => limit / 5,
                     _ => u64::MAX,
@@ -146,13 +159,17 @@ impl RuleObserver {
     #[cfg(feature = "metrics")]
     pub(super) fn flush(&self) {
         let Some(used) = self.used.get() else { return };
-        if !used.has_counts.load(Ordering::SeqCst) {
+        let (has_counts, is_behind) = (&used.has_counts, &used.is_behind);
+        if !has_counts.load(Ordering::SeqCst) && !is_behind.load(Ordering::SeqCst) {
             return;
         }
         // Before the counts are taken: what is counted later says so again.
-        used.has_counts.store(false, Ordering::SeqCst);
+        has_counts.store(false, Ordering::SeqCst);
+        is_behind.store(false, Ordering::SeqCst);
         for stripe in used.stripes.iter() {
-            used.publish(stripe, &mut lock(&stripe.rest));
+            let mut rest = lock(&stripe.rest);
+            rest.published = 0;
+            used.publish(stripe, &mut rest);
         }
     }
 }
@@ -166,10 +183,16 @@ impl Used {
         let mut rest = lock_briefly(&stripe.rest);
         let (at_once, result) = count(&mut rest);
         #[cfg(feature = "metrics")]
-        if at_once {
-            self.publish(stripe, &mut rest);
-        } else {
-            self.has_counted();
+        {
+            if !self.has_counts.load(Ordering::SeqCst) {
+                self.has_counts.store(true, Ordering::SeqCst);
+            }
+            if at_once || rest.published < AT_ONCE {
+                rest.published = rest.published.saturating_add(1);
+                self.publish(stripe, &mut rest);
+            } else {
+                self.leave_to_flush();
+            }
         }
         #[cfg(not(feature = "metrics"))]
         let _ = at_once;
@@ -184,20 +207,21 @@ impl Used {
             return None;
         }
         let stripe = self.stripes.here();
-        if !stripe.is_begun.load(Ordering::Relaxed) {
+        if !stripe.is_busy.load(Ordering::Relaxed) {
             return None;
         }
         let before = stripe.allowed.fetch_add(1, Ordering::SeqCst);
-        self.has_counted();
+        self.leave_to_flush();
         Some(before % ONE_IN == ONE_IN - 1)
     }
 
     #[cfg(feature = "metrics")]
     #[inline]
-    fn has_counted(&self) {
+    fn leave_to_flush(&self) {
         // Read first: all stripes share it.
-        if !self.has_counts.load(Ordering::SeqCst) {
-            self.has_counts.store(true, Ordering::SeqCst);
+        if !self.is_behind.load(Ordering::SeqCst) {
+            self.is_behind.store(true, Ordering::SeqCst);
+            crate::observe::flush::flush_soon();
         }
     }
 
@@ -207,9 +231,8 @@ impl Used {
         let allowed = stripe.allowed.swap(0, Ordering::SeqCst);
         rest.counts.plain(allowed);
         lock(&self.handles).publish(&mut rest.counts);
-        stripe
-            .is_begun
-            .store(rest.counts.has_published_plain(), Ordering::Relaxed);
+        let is_busy = rest.published >= AT_ONCE && rest.counts.has_published_plain();
+        stripe.is_busy.store(is_busy, Ordering::Relaxed);
     }
 }
 

@@ -4,8 +4,9 @@
 //!
 //! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) facade. A [`Limiter`](crate::Limiter) reports
 //! its decisions, whoever calls it: a layer, a worker, a client. Install the recorder before the first request: a rule that
-//! was used before has no metrics for as long as its layer lives. Call [`flush_metrics`](crate::observe::flush_metrics) before
-//! you render them: each thread counts for itself, and its counts are published once a second, by a request.
+//! was used before has no metrics for as long as its layer lives. Under load, threads
+//! count for themselves, and the metrics are up to 50 ms behind: call [`flush_metrics`](crate::observe::flush_metrics) before you
+//! render them if they have to be exact.
 //!
 //! | name | type | labels | watch it for |
 //! | --- | --- | --- | --- |
