@@ -321,6 +321,17 @@ impl Verdict {
             }
     }
 
+    /// Whether the store has let it pass, by the rule's own quota.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(crate) fn is_plain_allow(&self) -> bool {
+        self.outcome == Outcome::Allow
+            && self.source == Source::Store
+            && self.plan == 0
+            && !self.degraded
+            && !self.remaining_unknown
+    }
+
     /// The same verdict, answered by `source`.
     #[must_use]
     pub fn from_source(mut self, source: Source) -> Self {

@@ -227,7 +227,10 @@ fn many_threads_lose_no_count() {
             });
         }
     });
-    assert_eq!(requests(&metrics.counted(), &[]), 8_001);
+    let counted = metrics.counted();
+    assert_eq!(requests(&counted, &[("decision", "allowed")]), 8_001);
+    let units = counted.sum("tollgate_cost_units_total", &[("decision", "allowed")]);
+    assert_eq!(units, 8_001);
     let top = limiter.top_keys("mails", 1).unwrap();
     assert_eq!((top[0].at_least, top[0].at_most), (8_001, 8_001));
 }
