@@ -193,6 +193,7 @@ pub mod condition;
 mod diagnostics;
 pub mod guide;
 pub mod header;
+mod inner_response;
 pub mod key;
 pub mod message;
 mod observe;
@@ -214,6 +215,7 @@ pub use tollgate_core::{
 
 pub use self::{
     header::HeaderStyle,
+    inner_response::InnerResponse,
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{

@@ -11,6 +11,7 @@ mod names;
 mod observed;
 mod proxies;
 mod rules;
+mod settled;
 mod shed;
 mod stacks;
 mod wire;

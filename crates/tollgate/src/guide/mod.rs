@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`choosing`] | which algorithm, which key, where the layer goes, what to answer when the store fails, what to tell whom |
 //! | [`recipes`] | complete programs: proxies, log-ins, plans, costs, workers, trials, refunds, tests |
+//! | [`count_failures`] | limits on what fails: log-ins, codes, misses; and costs that only the response tells |
 //! | [`grpc`] | around a server, a service, a method; long streams; REST beside it; what clients see |
 //! | [`operating`] | metrics, events, memory, clocks, and changing a quota while it is in use |
 //! | [`wrong_tool`] | when a rate limiter is not what you need |
@@ -11,6 +12,7 @@
 //! The pages hold text only. Every program in them is compiled and run with the tests of this crate.
 
 pub mod choosing;
+pub mod count_failures;
 pub mod grpc;
 pub mod operating;
 pub mod recipes;

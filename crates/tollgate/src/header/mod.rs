@@ -53,6 +53,8 @@
 //!   serve them to other clients;
 //! - denials by an inner layer that [hides its quota](crate::RateLimitLayer::hide_quota);
 //! - responses that are [refunded](crate::Refund);
+//! - as to one rule, responses that [do not count](crate::RequestRule::count_if) or have
+//!   [another cost](crate::RequestRule::cost_by_response);
 //! - gRPC denials by so many rules that the fields would exceed the 8 KiB that clients accept.
 //!
 //! # Support by clients

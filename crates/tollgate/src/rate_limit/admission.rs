@@ -138,21 +138,17 @@ impl Admission {
     /// The first call gets it. Tickets of later calls, on clones too, hold nothing, so that nothing is refunded twice.
     pub fn ticket(&self) -> Ticket {
         let shared = &*self.shared;
-        let checks: &[Check] = if shared.ticket_taken.swap(true, Ordering::Relaxed) {
-            &[]
-        } else {
+        let checks: &[Check] = if self.claim_ticket() {
             &shared.checks
+        } else {
+            &[]
         };
         shared.config.rules.limiter.ticket(checks, &shared.decision)
     }
 
-    /// Refunds the request, unless its ticket was taken.
-    pub(crate) fn refund(&self) {
-        let shared = &*self.shared;
-        if !shared.ticket_taken.swap(true, Ordering::Relaxed) {
-            let rules = &shared.config.rules;
-            rules.refund(&shared.checks, &shared.decision);
-        }
+    /// Takes the ticket for the layer. `false` if it was taken.
+    pub(crate) fn claim_ticket(&self) -> bool {
+        !self.shared.ticket_taken.swap(true, Ordering::Relaxed)
     }
 
     /// Checks a rule for handlers ([`Rule::by_handler`](crate::Rule::by_handler)) at its fixed cost: log-ins per account, say,

@@ -5,16 +5,18 @@ use std::{slice, sync::Arc};
 use bytes::Bytes;
 use http::{Extensions, Response, request};
 use smallvec::SmallVec;
-use tollgate_core::{Check, Checks, Decision, Tick, Verdict};
+use tollgate_core::{Check, Checks, Decision, RuleSet, Tick, Verdict};
 
 use crate::{
     header::applies,
+    inner_response::InnerResponse,
     rate_limit::{
         admission::{Admission, strictness},
         config::Config,
         decide::Decided,
         deny::{QuotaHidden, deny, reject},
         refund::Refund,
+        settlement::{AtEnd, AtHead, Settlement},
     },
 };
 
@@ -49,8 +51,9 @@ pub(crate) trait Kept {
 
     fn admission(&self) -> Option<&Admission>;
 
-    /// Gives back what the request has taken, unless its ticket was taken.
-    fn refund(&self, config: &Config);
+    fn checks(&self) -> Checks;
+
+    fn decision(&self, rules: &RuleSet) -> Decision;
 }
 
 /// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns the rejection.
@@ -127,16 +130,22 @@ impl Admitted<Several> {
 }
 
 impl<K: Kept> Admitted<K> {
-    /// The inner service has responded: refunds the request, or writes the quota's header fields.
+    /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
+    /// to be settled at the end of the body.
     #[inline]
-    pub(crate) fn on_response<B>(&self, response: &mut Response<B>) {
+    pub(crate) fn on_response<B>(&self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
         if self.marked {
             self.config.duplicates.on_response();
         }
         if response.extensions().get::<Refund>().is_some() {
-            return self.kept.refund(&self.config);
+            self.refund();
+            return None;
         }
-        self.write_headers(response);
+        if self.config.rules.settles_by_response {
+            return self.settle_by_response(response);
+        }
+        self.write_headers(response, &[]);
+        None
     }
 
     /// The inner service has failed.
@@ -145,11 +154,37 @@ impl<K: Kept> Admitted<K> {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        self.kept.refund(&self.config);
+        self.settlement().settle(&InnerResponse::error());
     }
 
+    /// Gives back what the request has taken, unless its ticket was taken.
+    #[cold]
+    fn refund(&self) {
+        if self.kept.admission().is_none_or(Admission::claim_ticket) {
+            let rules = &self.config.rules;
+            rules.refund(&self.kept.checks(), &self.kept.decision(rules.set()));
+        }
+    }
+
+    #[inline(never)]
+    fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
+        let AtHead { changed, at_end } = self.settlement().on_response(response);
+        self.write_headers(response, &changed);
+        at_end
+    }
+
+    fn settlement(&self) -> Settlement {
+        Settlement {
+            config: Arc::clone(&self.config),
+            checks: self.kept.checks(),
+            decision: self.kept.decision(self.config.rules.set()),
+            admission: self.kept.admission().cloned(),
+        }
+    }
+
+    /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.
     #[inline]
-    fn write_headers<B>(&self, response: &mut Response<B>) {
+    fn write_headers<B>(&self, response: &mut Response<B>, changed: &[u16]) {
         let config = &*self.config;
         let in_handler = self.kept.admission().map(Admission::take_decisions);
         if config.hide_quota {
@@ -167,18 +202,27 @@ impl<K: Kept> Admitted<K> {
             return;
         }
         let (rules, map) = (config.rules.set(), response.headers_mut());
+        let unchanged: SmallVec<[Verdict; 4]>;
+        let kept = if changed.is_empty() {
+            self.kept.verdicts()
+        } else {
+            let is_unchanged = |verdict: &&Verdict| {
+                let is_same = |rule: &u16| usize::from(*rule) == verdict.rule();
+                !changed.iter().any(is_same)
+            };
+            let verdicts = self.kept.verdicts().iter();
+            unchanged = verdicts.filter(is_unchanged).copied().collect();
+            &unchanged
+        };
         match in_handler {
             Some(in_handler) if !in_handler.is_empty() => {
                 let verdicts = in_handler.iter().flat_map(Decision::verdicts);
-                let all = one_per_rule(verdicts.chain(self.kept.verdicts()));
+                let all = one_per_rule(verdicts.chain(kept));
                 let at = in_handler.iter().map(Decision::at).max();
                 let at = at.unwrap_or_default();
                 config.headers.write(map, &all, rules, at);
             }
-            _ => {
-                let (verdicts, at) = (self.kept.verdicts(), self.kept.at());
-                config.headers.write(map, verdicts, rules, at);
-            }
+            _ => config.headers.write(map, kept, rules, self.kept.at()),
         }
     }
 }
@@ -200,11 +244,14 @@ impl Kept for One {
     }
 
     #[cold]
-    fn refund(&self, config: &Config) {
-        let rules = &config.rules;
-        let is_enforced = rules.set().enforces(self.verdict.rule());
-        let decision = Decision::of_one(self.at, self.verdict, is_enforced);
-        rules.refund(&[self.check], &decision);
+    fn checks(&self) -> Checks {
+        Checks::from_slice(&[self.check])
+    }
+
+    #[cold]
+    fn decision(&self, rules: &RuleSet) -> Decision {
+        let is_enforced = rules.enforces(self.verdict.rule());
+        Decision::of_one(self.at, self.verdict, is_enforced)
     }
 }
 
@@ -222,11 +269,13 @@ impl Kept for Several {
     }
 
     #[cold]
-    fn refund(&self, config: &Config) {
-        match &self.admission {
-            Some(admission) => admission.refund(),
-            None => config.rules.refund(&self.checks, &self.decision),
-        }
+    fn checks(&self) -> Checks {
+        self.checks.clone()
+    }
+
+    #[cold]
+    fn decision(&self, _: &RuleSet) -> Decision {
+        self.decision.clone()
     }
 }
 

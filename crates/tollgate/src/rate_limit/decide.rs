@@ -111,6 +111,7 @@ fn conclude(config: &Config, checks: &Checks, decision: Decision, timer: Timer) 
 #[inline(always)]
 pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     let is_complete = !config.shows_quota() && !config.rules.refunds;
+    let is_complete = is_complete && !config.rules.settles_by_response;
     !config.attach_decision && (is_complete || decision.verdicts().is_empty())
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod request_rules;
 pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
+mod settlement;
 
 pub use self::{
     admission::{Admission, Denied, RuleVerdict},
