@@ -107,10 +107,12 @@ pub mod algorithm;
 mod algorithm_kind;
 mod check;
 mod checks;
+mod claim;
 mod consistency;
 mod decision;
 mod did_you_mean;
 mod error;
+mod held_slots;
 mod interval;
 mod key;
 mod key_part;
@@ -147,6 +149,7 @@ pub use self::{
     decision::{Decision, Outcome, Reason, Source, Verdict},
     did_you_mean::did_you_mean,
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
+    held_slots::{HeldSlot, HeldSlots},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
     limiter::{Grant, Limiter},

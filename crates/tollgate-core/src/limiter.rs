@@ -2,15 +2,18 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
+use smallvec::SmallVec;
+
 use crate::{
     check::Check,
     checks::Checks,
-    decision::{Decision, Outcome, Verdict},
+    decision::{Decision, Outcome, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
+    held_slots::{HeldSlot, HeldSlots, SlotOwner},
     key::{Key, KeyBuf},
     quota::Quota,
     remote::fallback::Fallback,
-    rule::Rule,
+    rule::{Mode, Rule},
     rule_set::RuleSet,
     step::{Pending, Step},
     store::{
@@ -54,7 +57,8 @@ struct Shared {
     store: Arc<dyn RuleStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
     fallback: Option<Fallback>,
-    has_thresholds: bool,
+    /// Whether what the store decides is all there is to a decision: no threshold is read, and no slot is held.
+    is_plain: bool,
     /// What the checks of this rule set are known by.
     rules_version: u32,
     /// The number of rules.
@@ -127,6 +131,7 @@ impl Limiter {
             None => store.bind(rules)?,
         };
         refuse_unsupported_changes(&*store)?;
+        refuse_unsupported_slots(&*store)?;
         let mut limiter = match before {
             Some(before) => before.again_on(Arc::clone(&store))?,
             None => Self::on(Arc::clone(&store), instances, Clock::system())?,
@@ -240,7 +245,7 @@ impl Limiter {
     fn with_fallback(store: Arc<dyn RuleStore>, fallback: Option<Fallback>) -> Self {
         Self {
             shared: Arc::new(Shared {
-                has_thresholds: store.rules().has_thresholds(),
+                is_plain: !store.rules().has_thresholds() && !store.rules().has_slots(),
                 rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
                 rules: store.rules().rules().len() as u16,
@@ -377,10 +382,32 @@ impl Limiter {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        if self.shared.has_thresholds {
-            return self.acquire_resolved(&with_thresholds(self.rules(), checks));
+        if self.shared.is_plain {
+            return self.acquire_resolved(checks);
         }
-        self.acquire_resolved(checks)
+        if !self.rules().has_thresholds() {
+            return self.acquire_holding(checks);
+        }
+        let checks = with_thresholds(self.rules(), checks);
+        self.acquire_holding(&checks)
+    }
+
+    /// The same, and the decision holds the slots that the request was given.
+    fn acquire_holding(&self, checks: &[Check]) -> Step<Decision> {
+        let mut answer = self.acquire_resolved(checks);
+        if !self.rules().has_slots() {
+            return answer;
+        }
+        if let Step::Ready(decision) = &mut answer {
+            hold_slots(&self.shared, checks, decision);
+            return answer;
+        }
+        let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
+        Step::Wait(Pending::new(async move {
+            let mut decision = answer.await;
+            hold_slots(&shared, &checks, &mut decision);
+            decision
+        }))
     }
 
     #[inline(always)]
@@ -609,6 +636,58 @@ impl Shared {
     fn has_given_out(&self, check: &Check) -> bool {
         let rule = self.store.rules().rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.has_given_out(check.quota()))
+    }
+}
+
+impl SlotOwner for Shared {
+    fn release(&self, slots: &[HeldSlot]) {
+        let is_local = |slot: &HeldSlot| slot.source == Source::Fallback;
+        let Some(fallback) = self
+            .fallback
+            .as_ref()
+            .filter(|_| slots.iter().any(is_local))
+        else {
+            self.store.release(slots);
+            return;
+        };
+        let (local, stored): (SmallVec<[HeldSlot; 2]>, SmallVec<[HeldSlot; 2]>) =
+            slots.iter().copied().partition(is_local);
+        fallback.local().release(&local);
+        if !stored.is_empty() {
+            self.store.release(&stored);
+        }
+    }
+}
+
+/// Puts the slots that a request was given into its decision. A denied one, whose checks failed after a store had given
+/// slots, returns them at once.
+fn hold_slots(shared: &Arc<Shared>, checks: &[Check], decision: &mut Decision) {
+    let slots = checks.iter().zip(decision.verdicts());
+    let mut slots = slots.filter_map(|(check, verdict)| {
+        let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
+        let slot = HeldSlot::new(check.rule(), check.key(), check.cost(), number);
+        Some(slot.from_source(verdict.source()))
+    });
+    let Some(first) = slots.next() else {
+        return;
+    };
+    let owner = Arc::clone(shared) as Arc<dyn SlotOwner>;
+    let held = HeldSlots::new(owner, std::iter::once(first).chain(slots));
+    if decision.is_allowed() {
+        decision.hold(held);
+    }
+}
+
+/// A rule of slots on a store that counts none.
+fn refuse_unsupported_slots(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let has_slots = |rule: &&Rule| rule.has_slots() && *rule.mode() != Mode::Off;
+    match store.rules().given().iter().find(has_slots) {
+        Some(rule) if !store.supports_slots() => Err(rule.error(
+            RuleErrorKind::Store,
+            "this store does not count how many requests run at once; put the rule into a limiter or layer of its own on a \
+             MemoryStore, where each process counts its own requests, or take a rate, such as Quota::gcra",
+        )),
+        _ => Ok(()),
     }
 }
 

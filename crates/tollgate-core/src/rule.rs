@@ -323,6 +323,12 @@ impl Rule {
         self.plans.len() + 1
     }
 
+    /// Whether requests hold slots of it until they end: its quotas are [concurrent](Quota::concurrent).
+    #[must_use]
+    pub fn has_slots(&self) -> bool {
+        (0..self.quotas()).any(|plan| self.quota_of(plan).algorithm() == AlgorithmKind::Concurrent)
+    }
+
     /// The names of the plans.
     pub fn plan_names(&self) -> impl Iterator<Item = &str> {
         self.plans.iter().map(|(name, _)| &**name)
@@ -402,7 +408,24 @@ impl Rule {
             quota(cap, &"cap for store failures: ")?;
         }
         self.validate_cost()?;
+        self.validate_slots()?;
         self.validate_consistency()
+    }
+
+    fn validate_slots(&self) -> Result<(), RuleError> {
+        if !self.has_slots() {
+            return Ok(());
+        }
+        if self.on_change != OnChange::Keep {
+            return Err(self.error(
+                RuleErrorKind::Mode,
+                format!(
+                    "slots in use belong to requests that run, so a change cannot {} them; take OnChange::Keep",
+                    self.on_change.name()
+                ),
+            ));
+        }
+        Ok(())
     }
 
     fn validate_consistency(&self) -> Result<(), RuleError> {
