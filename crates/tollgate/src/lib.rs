@@ -205,12 +205,12 @@ mod striped;
 
 pub use tollgate_core::{
     AlgorithmKind, Check, CheckQuota, Checks, Clock, Consistency, DAY, Decision, Fingerprint,
-    Grant, HOUR, Key, KeyBuf, KeyPart, LeakyBucketOf, LeaseShare, Limiter, LiveLimiter, MAX_PERIOD,
-    MAX_UNITS, MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnChange,
-    OnStoreError, Outcome, ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry,
-    RuleChange, RuleError, RuleErrorKind, RuleSet, SECOND, Source, Step, Store, StoreError,
-    StoreErrorKind, Tick, Ticket, TokenBucketOf, TryAcquireError, UnknownName, Verdict, WaitError,
-    WaitErrorKind, algorithm, memory,
+    Grant, HOUR, HeldSlot, HeldSlots, Key, KeyBuf, KeyPart, LeakyBucketOf, LeaseShare, Limiter,
+    LiveLimiter, MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode,
+    Network, OnChange, OnStoreError, Outcome, ParseQuotaError, PartKind, Pending, Quota,
+    QuotaError, Reason, Retry, RuleChange, RuleError, RuleErrorKind, RuleSet, SECOND, Source, Step,
+    Store, StoreError, StoreErrorKind, Tick, Ticket, TokenBucketOf, TryAcquireError, UnknownName,
+    Verdict, WaitError, WaitErrorKind, algorithm, memory,
 };
 
 pub use self::{

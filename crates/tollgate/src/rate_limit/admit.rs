@@ -5,18 +5,19 @@ use std::{slice, sync::Arc};
 use bytes::Bytes;
 use http::{Extensions, Response, request};
 use smallvec::SmallVec;
-use tollgate_core::{Check, Checks, Decision, RuleSet, Tick, Verdict};
+use tollgate_core::{Check, Checks, Decision, HeldSlots, RuleSet, Tick, Verdict};
 
 use crate::{
     header::applies,
     inner_response::InnerResponse,
     rate_limit::{
         admission::{Admission, strictness},
+        at_end::AtEnd,
         config::Config,
         decide::Decided,
         deny::{QuotaHidden, deny, reject},
         refund::Refund,
-        settlement::{AtEnd, AtHead, Settlement},
+        settlement::{AtHead, Settlement, TrailersSettlement},
     },
 };
 
@@ -54,6 +55,9 @@ pub(crate) trait Kept {
     fn checks(&self) -> Checks;
 
     fn decision(&self, rules: &RuleSet) -> Decision;
+
+    /// The slots that the request holds, unless its ticket was taken; once.
+    fn take_slots(&self) -> Option<HeldSlots>;
 }
 
 /// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns the rejection.
@@ -82,7 +86,7 @@ pub(crate) fn pass(config: Arc<Config>, head: &mut request::Parts) -> Option<Adm
 }
 
 impl Admitted<One> {
-    /// An allowed request of one check, without an [`Admission`]. `Err` if it has several, or one is configured.
+    /// An allowed request of one check, without an [`Admission`] and slots. `Err` if it has several, or one is configured.
     #[inline(always)]
     pub(crate) fn one(
         config: Arc<Config>,
@@ -90,8 +94,8 @@ impl Admitted<One> {
         decision: &Decision,
         checks: &Checks,
     ) -> Result<Self, Arc<Config>> {
-        let ([check], [verdict], false) = (&**checks, decision.verdicts(), config.attach_decision)
-        else {
+        let needs_more = config.attach_decision || config.rules.holds_slots;
+        let ([check], [verdict], false) = (&**checks, decision.verdicts(), needs_more) else {
             return Err(config);
         };
         let at = decision.at();
@@ -137,15 +141,17 @@ impl<K: Kept> Admitted<K> {
         if self.marked {
             self.config.duplicates.on_response();
         }
+        // First: a settlement would return them with its ticket.
+        let slots = self.kept.take_slots();
+        let mut settlement = None;
         if response.extensions().get::<Refund>().is_some() {
             self.refund();
-            return None;
+        } else if self.config.rules.settles_by_response {
+            settlement = self.settle_by_response(response);
+        } else {
+            self.write_headers(response, &[]);
         }
-        if self.config.rules.settles_by_response {
-            return self.settle_by_response(response);
-        }
-        self.write_headers(response, &[]);
-        None
+        AtEnd::of(settlement, slots)
     }
 
     /// The inner service has failed.
@@ -167,7 +173,7 @@ impl<K: Kept> Admitted<K> {
     }
 
     #[inline(never)]
-    fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
+    fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<TrailersSettlement> {
         let AtHead { changed, at_end } = self.settlement().on_response(response);
         self.write_headers(response, &changed);
         at_end
@@ -253,6 +259,11 @@ impl Kept for One {
         let is_enforced = rules.enforces(self.verdict.rule());
         Decision::of_one(self.at, self.verdict, is_enforced)
     }
+
+    #[inline]
+    fn take_slots(&self) -> Option<HeldSlots> {
+        None
+    }
 }
 
 impl Kept for Several {
@@ -276,6 +287,18 @@ impl Kept for Several {
     #[cold]
     fn decision(&self, _: &RuleSet) -> Decision {
         self.decision.clone()
+    }
+
+    #[inline]
+    fn take_slots(&self) -> Option<HeldSlots> {
+        self.decision.take_slots()
+    }
+}
+
+impl Drop for Several {
+    /// Slots go back also if an [`Admission`] lives on: there is no response, or it has taken them.
+    fn drop(&mut self) {
+        drop(self.decision.take_slots());
     }
 }
 

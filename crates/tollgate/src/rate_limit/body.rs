@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::rate_limit::settlement::AtEnd;
+use crate::rate_limit::at_end::AtEnd;
 
 pin_project! {
     /// The inner service's body, or the body of a rejection.
@@ -25,7 +25,7 @@ pin_project! {
     #[project = KindProj]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        /// The inner service's body, at whose end the request is settled.
+        /// The inner service's body, at whose end the request is settled and returns its slots.
         Settled { #[pin] body: B, at_end: Option<Box<AtEnd>> },
         Full { bytes: Bytes },
     }
@@ -70,7 +70,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
                 // After the last frame, a server need not poll again.
                 if is_last || body.is_end_stream() {
                     if let Some(at_end) = at_end.take() {
-                        at_end.settle(frame.as_ref());
+                        at_end.end(frame.as_ref());
                     }
                 }
                 Poll::Ready(frame)

@@ -112,7 +112,8 @@ fn conclude(config: &Config, checks: &Checks, decision: Decision, timer: Timer) 
 pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     let is_complete = !config.shows_quota() && !config.rules.refunds;
     let is_complete = is_complete && !config.rules.settles_by_response;
-    !config.attach_decision && (is_complete || decision.verdicts().is_empty())
+    let holds_nothing = !config.attach_decision && !config.rules.holds_slots;
+    holds_nothing && (is_complete || decision.verdicts().is_empty())
 }
 
 #[inline]

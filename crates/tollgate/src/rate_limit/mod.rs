@@ -2,6 +2,7 @@
 
 mod admission;
 mod admit;
+mod at_end;
 mod body;
 pub(crate) mod config;
 pub(crate) mod decide;

@@ -32,6 +32,8 @@ pub(crate) struct RequestRules {
     pub(crate) refunds: bool,
     /// Whether any rule settles requests by their responses.
     pub(crate) settles_by_response: bool,
+    /// Whether requests may hold slots.
+    pub(crate) holds_slots: bool,
 }
 
 /// The plans of single keys of a rule.
@@ -106,6 +108,7 @@ impl RequestRules {
     fn on(list: Vec<RequestRule>, limiter: Limiter, observer: Observer) -> Self {
         Self {
             plans_by_key: plans_by_key(&list, &limiter),
+            holds_slots: limiter.rules().has_slots(),
             limiter,
             observer: Arc::new(observer),
             look_up_deadline: look_ups::DEADLINE,
@@ -546,19 +549,6 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
             RuleErrorKind::Plan,
             rule.name(),
             format!("plan_for_key: {unknown}"),
-        ));
-    }
-    if let Some(call) = request_rule.call_about_responses()
-        && request_rule.cost.is_none()
-        && rule.fixed_cost() == 0
-    {
-        return Err(RuleError::new(
-            RuleErrorKind::Key,
-            rule.name(),
-            format!(
-                "{call} settles what a request took, and with cost(0) it takes nothing; take first, with the cost of an expensive \
-                 request, and give back"
-            ),
         ));
     }
     if let Missing::Reject(status) = request_rule.missing {

@@ -1,6 +1,6 @@
 //! Settling requests by their responses.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
@@ -24,7 +24,7 @@ pub(crate) struct Settlement {
 }
 
 /// The settlement of a call whose status comes in the trailers.
-pub(crate) struct AtEnd {
+pub(crate) struct TrailersSettlement {
     settlement: Settlement,
     status: StatusCode,
     headers: HeaderMap,
@@ -35,7 +35,7 @@ pub(crate) struct AtHead {
     /// The rules whose remaining units are not those of the decision, or not known yet.
     pub(crate) changed: RuleIndices,
     /// What is settled at the end of the body.
-    pub(crate) at_end: Option<Box<AtEnd>>,
+    pub(crate) at_end: Option<TrailersSettlement>,
 }
 
 impl Settlement {
@@ -56,12 +56,10 @@ impl Settlement {
         let changed = by_response
             .filter(|rule| rules.settles_by_response(*rule))
             .collect();
-        let at_end = (known == Known::ButTrailers).then(|| {
-            Box::new(AtEnd {
-                status: response.status(),
-                headers: response.headers().clone(),
-                settlement: self,
-            })
+        let at_end = (known == Known::ButTrailers).then(|| TrailersSettlement {
+            status: response.status(),
+            headers: response.headers().clone(),
+            settlement: self,
         });
         AtHead { changed, at_end }
     }
@@ -95,7 +93,7 @@ impl Settlement {
     }
 }
 
-impl AtEnd {
+impl TrailersSettlement {
     /// The body has ended, with an error or with this frame, if it has trailers.
     pub(crate) fn settle<E>(self, end: Option<&Result<Frame<impl Sized>, E>>) {
         let protocol = self.settlement.config.protocol;
@@ -108,11 +106,5 @@ impl AtEnd {
             },
             None => self.settlement.settle(&head),
         };
-    }
-}
-
-impl fmt::Debug for AtEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AtEnd").finish_non_exhaustive()
     }
 }
