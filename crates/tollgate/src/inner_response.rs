@@ -1,6 +1,6 @@
 //! The response of the inner service, as rules see it.
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header::AsHeaderName};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::{
     header::name::GRPC_STATUS,
@@ -94,8 +94,8 @@ impl<'a> InnerResponse<'a> {
 
     /// The value of a header field, or of a trailer field of a gRPC call. `None` if it is missing or not text.
     #[must_use]
-    pub fn header(&self, name: impl AsHeaderName + Clone) -> Option<&'a str> {
-        let of = |map: Option<&'a HeaderMap>| map?.get(name.clone());
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        let of = |map: Option<&'a HeaderMap>| map?.get(name);
         let value = of(self.trailers).or_else(|| of(self.headers));
         value.and_then(|value: &HeaderValue| value.to_str().ok())
     }
@@ -106,7 +106,7 @@ impl<'a> InnerResponse<'a> {
     /// With the feature `tonic`, `tonic::Code::from_i32` makes a `Code` of it.
     #[must_use]
     pub fn grpc_status(&self) -> Option<i32> {
-        self.header(GRPC_STATUS)?.parse().ok()
+        self.header(GRPC_STATUS.as_str())?.parse().ok()
     }
 
     /// Whether the inner service returned an error instead of a response, or the body of a gRPC call ended with one.

@@ -68,10 +68,10 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 let is_last = !matches!(&frame, Some(Ok(frame)) if frame.is_data());
                 // After the last frame, a server need not poll again.
-                if is_last || body.is_end_stream() {
-                    if let Some(at_end) = at_end.take() {
-                        at_end.end(frame.as_ref());
-                    }
+                if (is_last || body.is_end_stream())
+                    && let Some(at_end) = at_end.take()
+                {
+                    at_end.end(frame.as_ref());
                 }
                 Poll::Ready(frame)
             }
