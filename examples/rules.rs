@@ -4,10 +4,11 @@
 //! | --- | --- |
 //! | `LIMITS` | the file, or a folder of files; default: `examples/limits.toml` |
 //! | `PORT` | where to listen; default: 3000 |
-//! | `REDIS_URL` | a Redis, `redis://host:6379`: all processes there share the rules and the limits, and whichever sees the file change pushes it |
+//! | `REDIS_URL` | a Redis, `redis://host:6379`, `redis-sentinel://host,host/master`, `redis-cluster://host,host`: all processes there share the rules and the limits, and whichever sees the file change pushes it |
 //! | `TOLLGATE_SECRET` | with `REDIS_URL`: what documents are signed with, and clients hashed; `openssl rand -hex 32` |
+//! | `REDIS_DEADLINE_MS` | how long a request may wait for Redis, in milliseconds; default: 50, that of the library |
 
-use std::{env, error::Error};
+use std::{env, error::Error, time::Duration};
 
 use axum::Router;
 use tollgate::MemoryStore;
@@ -21,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app: Router = match env::var("REDIS_URL") {
         Ok(address) => {
             let secret = Secret::from_env("TOLLGATE_SECRET")?;
-            rules::shared(&address, "shop", &secret, &limits).await?
+            rules::shared(&address, "shop", &secret, &limits, deadline()?).await?
         }
         Err(_) => {
             // With a mistake in the file the service does not start, and this is its exit message.
@@ -39,4 +40,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         )
     })
     .await
+}
+
+/// For a Redis in another region.
+fn deadline() -> Result<Option<Duration>, String> {
+    let Ok(text) = env::var("REDIS_DEADLINE_MS") else {
+        return Ok(None);
+    };
+    let number = text.parse().map_err(|_| {
+        format!("REDIS_DEADLINE_MS is {text:?} and no number; take 50, or leave it out")
+    })?;
+    Ok(Some(Duration::from_millis(number)))
 }

@@ -229,6 +229,10 @@ fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
     let check = &receipt.check;
     let rule = rules.rules().get(usize::from(check.rule()));
     let quota = rule.map(|rule| rule.quota_under(usize::from(check.plan())));
+    if rule.is_some_and(|rule| rule.at_most_wait().is_some()) {
+        // A refund gives these back only as the last ones that were taken.
+        return;
+    }
     if let Some(time) = quota.and_then(|quota| quota.refill_micros(check.cost())) {
         let taken = &mut receipt.taken;
         taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));
@@ -252,7 +256,25 @@ fn receipts_of(
     takes: fn(&RuleSet, usize) -> bool,
 ) -> SmallVec<[Receipt; 4]> {
     let rules = store.rules();
-    checks
+    let (places, is_delayed) = (decision.places(), !decision.delay().is_zero());
+    let waits = |check: &Check| {
+        let rule = rules.rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.at_most_wait().is_some())
+    };
+    let queued = places.iter().filter_map(|place| {
+        let check = checks.get(usize::from(place.check))?;
+        let check = check.with_cost(place.cost);
+        let receipt = Receipt::of_store(check, place.taken);
+        rules
+            .enforces(usize::from(check.rule()))
+            .then_some(Receipt {
+                before: Some(place.before),
+                ..receipt
+            })
+    });
+    // Of a request that has yet to wait, only its places are taken. Once it has started, they are those of the rules that wait.
+    let is_taken = |check: &Check| places.is_empty() || !(is_delayed || waits(check));
+    let taken = checks
         .iter()
         .zip(decision.verdicts())
         .filter(|(check, verdict)| {
@@ -264,7 +286,8 @@ fn receipts_of(
                     Source::Store | Source::Lease | Source::Local
                 )
                 && takes(rules, verdict.rule())
+                && is_taken(check)
         })
-        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()))
-        .collect()
+        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
+    queued.chain(taken).collect()
 }

@@ -30,6 +30,8 @@ pub(super) struct Shard<A: Algorithm> {
     /// Where the next look for states to evict begins.
     cursor: usize,
     pub(super) evicted_live: u64,
+    /// Units of requests that waited and gave up, and that others were behind.
+    pub(super) lapsed_units: u64,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
@@ -61,6 +63,7 @@ impl<A: Algorithm> Shard<A> {
             budget,
             cursor: 0,
             evicted_live: 0,
+            lapsed_units: 0,
         }
     }
 
@@ -343,7 +346,7 @@ mod tests {
     };
 
     fn plan<A: Algorithm>(quota: Quota) -> Plan<A> {
-        Plan::new(&quota, &Hasher::default()).expect("valid")
+        Plan::new(&quota, None, &Hasher::default()).expect("valid")
     }
 
     fn key(n: u64) -> Fingerprint {
@@ -507,7 +510,7 @@ mod tests {
         let hasher = Hasher::default();
         let of = |n: u64| {
             let quota = Quota::gcra(n + 1, MINUTE).burst(5);
-            Plan::<Gcra>::new(&quota, &hasher).expect("valid")
+            Plan::<Gcra>::new(&quota, None, &hasher).expect("valid")
         };
         let mut shard = Shard::<Gcra>::new(64 << 10);
         let taken = |plan: &Plan<Gcra>| {
