@@ -754,6 +754,11 @@ impl Limiter {
         Ticket::new(Arc::clone(&self.shared.store), checks, decision)
     }
 
+    /// The same with the units that shadows took: for what settles them as if they were enforced.
+    pub fn ticket_with_shadows(&self, checks: &[Check], decision: &Decision) -> Ticket {
+        Ticket::with_shadows(Arc::clone(&self.shared.store), checks, decision)
+    }
+
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a
     /// request in a layer holds its kind as well, and is made by the layer's `key_of`.
     ///

@@ -72,9 +72,27 @@ enum OnDrop {
 
 impl Ticket {
     pub(crate) fn new(store: Arc<dyn RuleStore>, checks: &[Check], decision: &Decision) -> Self {
+        Self::of(store, checks, decision, RuleSet::enforces)
+    }
+
+    /// The same with the units that shadows took.
+    pub(crate) fn with_shadows(
+        store: Arc<dyn RuleStore>,
+        checks: &[Check],
+        decision: &Decision,
+    ) -> Self {
+        Self::of(store, checks, decision, |_, _| true)
+    }
+
+    fn of(
+        store: Arc<dyn RuleStore>,
+        checks: &[Check],
+        decision: &Decision,
+        takes: fn(&RuleSet, usize) -> bool,
+    ) -> Self {
         // A denied request took nothing, also where some of its rules would have allowed it.
         let mut receipts = if decision.is_allowed() {
-            receipts(&*store, checks, decision)
+            receipts_of(&*store, checks, decision, takes)
         } else {
             SmallVec::new()
         };
@@ -134,6 +152,27 @@ impl Ticket {
         self.on_drop = Some(OnDrop::Cost(cost));
     }
 
+    /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
+    pub fn settle_each(self, mut cost: impl FnMut(&Check) -> Option<u64>) {
+        let costs = self.receipts.iter().map(|receipt| cost(&receipt.check));
+        let costs: SmallVec<[Option<u64>; 4]> = costs.collect();
+        if costs.contains(&Some(0)) {
+            let mut returned = self.receipts.clone();
+            for (receipt, cost) in returned.iter_mut().zip(&costs) {
+                if *cost != Some(0) {
+                    // It stays in the list: a store may find the states of the others by it.
+                    receipt.check = receipt.check.with_cost(0);
+                }
+            }
+            self.store.settle(&returned, Settlement::Cancel);
+        }
+        for (index, cost) in costs.into_iter().enumerate() {
+            if let Some(cost) = cost.filter(|cost| *cost > 0) {
+                self.settle_to(&self.receipts[index..=index], cost);
+            }
+        }
+    }
+
     /// Gives everything back.
     pub fn cancel(mut self) {
         self.on_drop = Some(OnDrop::Settle(Settlement::Cancel));
@@ -158,7 +197,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         match self.on_drop {
             Some(OnDrop::Settle(how)) => self.store.settle(&self.receipts, how),
-            Some(OnDrop::Cost(cost)) => self.settle_to(cost),
+            Some(OnDrop::Cost(cost)) => self.settle_to(&self.receipts, cost),
             None => {}
         }
     }
@@ -166,7 +205,7 @@ impl Drop for Ticket {
 
 impl Ticket {
     /// In one settlement where all checks took as much, which is the rule.
-    fn settle_to(&self, cost: u64) {
+    fn settle_to(&self, receipts: &[Receipt], cost: u64) {
         let how = |receipt: &Receipt| {
             let reserved = receipt.check.cost();
             if cost < reserved {
@@ -175,7 +214,7 @@ impl Ticket {
                 Settlement::Charge(cost - reserved)
             }
         };
-        for alike in self.receipts.chunk_by(|one, other| how(one) == how(other)) {
+        for alike in receipts.chunk_by(|one, other| how(one) == how(other)) {
             match alike.first().map(how) {
                 None | Some(Settlement::Charge(0)) => {}
                 Some(how) => self.store.settle(alike, how),
@@ -205,6 +244,16 @@ pub(crate) fn receipts(
     store: &dyn RuleStore,
     checks: &[Check],
     decision: &Decision,
+) -> SmallVec<[Receipt; 4]> {
+    receipts_of(store, checks, decision, RuleSet::enforces)
+}
+
+/// The same of the rules at the indices for which `takes` is true.
+fn receipts_of(
+    store: &dyn RuleStore,
+    checks: &[Check],
+    decision: &Decision,
+    takes: fn(&RuleSet, usize) -> bool,
 ) -> SmallVec<[Receipt; 4]> {
     let rules = store.rules();
     let (places, is_delayed) = (decision.places(), !decision.delay().is_zero());
@@ -236,7 +285,7 @@ pub(crate) fn receipts(
                     verdict.source(),
                     Source::Store | Source::Lease | Source::Local
                 )
-                && rules.enforces(verdict.rule())
+                && takes(rules, verdict.rule())
                 && is_taken(check)
         })
         .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));

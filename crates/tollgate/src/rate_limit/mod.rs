@@ -2,6 +2,7 @@
 
 mod admission;
 mod admit;
+mod at_end;
 mod body;
 pub(crate) mod config;
 pub(crate) mod decide;
@@ -18,6 +19,7 @@ pub(crate) mod request_rules;
 pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
+mod settlement;
 
 pub use self::{
     admission::{Admission, Denied, RuleVerdict},
