@@ -12,6 +12,7 @@ use std::{
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header::CONTENT_TYPE};
 use tollgate::{
     HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError,
+    condition::path,
     key::{KeyExtractor, PeerAddr, client_ip, header},
 };
 use tower_service::Service;
@@ -72,6 +73,30 @@ pub fn layer(
 ) -> Result<RateLimitLayer, RuleError> {
     let rules = (0..rules).map(|i| Rule::new(format!("rule-{i}"), quota).by(header(API_KEY)));
     RateLimitLayer::new(MemoryStore::new(), rules)?.headers(headers)
+}
+
+/// A layer with a rule for each of so many routes, on a store of its own.
+///
+/// # Errors
+///
+/// A quota that cannot be used.
+pub fn layer_of_routes(quota: Quota, routes: usize) -> Result<RateLimitLayer, RuleError> {
+    let rule = |n: usize| {
+        let rule = Rule::new(format!("rule-{n}"), quota).by(header(API_KEY));
+        Ok(rule.when(path(&format!("/route-{n}/{{id}}"))?))
+    };
+    let rules = (0..routes)
+        .map(rule)
+        .collect::<Result<Vec<_>, RuleError>>()?;
+    RateLimitLayer::new(MemoryStore::new(), rules)?.headers(HeaderStyle::NONE)
+}
+
+/// A request with an [`API_KEY`] on the first of those routes.
+#[must_use]
+pub fn request_on_route<R: Default>() -> Request<R> {
+    let mut request = request();
+    *request.uri_mut() = Uri::from_static("/route-0/7");
+    request
 }
 
 /// A layer with one rule that counts by `key`, on a store of its own.

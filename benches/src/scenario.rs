@@ -8,7 +8,10 @@ use tower_layer::Layer;
 use crate::{
     check::{Checker, LASTING, TIGHT, UNEVEN, WIDE},
     fallible::FallibleStore,
-    layer::{Bare, grpc_call, layer, layer_by_address, request, request_from, send},
+    layer::{
+        Bare, grpc_call, layer, layer_by_address, layer_of_routes, request, request_from,
+        request_on_route, send,
+    },
     redis::{
         local::{Knows, Local},
         server::Server,
@@ -73,6 +76,8 @@ pub const ALL: &[Scenario] = &[
     scenario("bare", || Ok(through(Bare::<()>::new()))),
     scenario("layer", || layered(WIDE, 1, HeaderStyle::NONE)),
     scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
+    scenario("layer-route", || on_route(1)),
+    scenario("layer-1000-routes", || on_route(1_000)),
     scenario("layer-headers", || layered(WIDE, 1, HeaderStyle::DRAFT_11)),
     scenario("bare-address", || {
         Ok(through_with(Bare::<()>::new(), request_from))
@@ -187,6 +192,15 @@ fn new_keys() -> Made {
 fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Made {
     Ok(through(
         layer(quota, rules, headers)?.layer(Bare::<()>::new()),
+    ))
+}
+
+/// A request on one of so many routes, each of which has a rule.
+fn on_route(routes: usize) -> Made {
+    let layer = layer_of_routes(WIDE, routes)?;
+    Ok(through_with(
+        layer.layer(Bare::<()>::new()),
+        request_on_route,
     ))
 }
 

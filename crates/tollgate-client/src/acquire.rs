@@ -5,15 +5,18 @@ use tokio::time::Instant;
 use tollgate_core::{Checks, Ticket, observe::Timer};
 
 use crate::{
-    client_limit::ClientLimit,
+    client_limit::RequestLimit,
     config::Config,
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
     partition::{Closed, Partition, Permit, QueueHead},
 };
 
 /// What a request counts against in the client's own limit.
-pub(crate) fn checks(config: &Config, head: &Parts) -> Result<Checks, ClientRateLimitError> {
-    match &config.client_limit {
+pub(crate) fn checks(
+    limit: Option<&RequestLimit>,
+    head: &Parts,
+) -> Result<Checks, ClientRateLimitError> {
+    match limit {
         Some(limit) => limit.checks(head).map_err(ClientRateLimitError::no_checks),
         None => Ok(Checks::new()),
     }
@@ -29,11 +32,12 @@ pub(crate) fn checks(config: &Config, head: &Parts) -> Result<Checks, ClientRate
 /// Dropping the future leaves the queues and takes nothing if the store is in memory.
 pub(crate) async fn acquire<'a>(
     config: &Config,
+    limit: Option<&RequestLimit>,
     partition: &'a Partition,
     checks: &Checks,
     deadline: Instant,
 ) -> Result<Permit<'a>, ClientRateLimitError> {
-    let Some(limit) = config.client_limit.as_ref().filter(|_| !checks.is_empty()) else {
+    let Some(limit) = limit.filter(|_| !checks.is_empty()) else {
         if let Some(permit) = partition.try_acquire() {
             return Ok(permit);
         }
@@ -66,7 +70,7 @@ pub(crate) async fn acquire<'a>(
 /// Waits in the queue of the client's limit.
 async fn wait_for_units(
     config: &Config,
-    limit: &ClientLimit,
+    limit: &RequestLimit,
     checks: &Checks,
     deadline: Instant,
 ) -> Result<Ticket, ClientRateLimitError> {
@@ -84,7 +88,7 @@ async fn wait_for_units(
 /// At the head of the server's queue: takes what the client's limit has now, or `None` if it has nothing.
 async fn take_at_head<'a>(
     config: &Config,
-    limit: &ClientLimit,
+    limit: &RequestLimit,
     checks: &Checks,
     partition: &'a Partition,
     head: &QueueHead<'_>,

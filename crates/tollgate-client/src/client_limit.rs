@@ -3,15 +3,54 @@
 use std::{fmt, sync::Arc};
 
 use http::request::Parts;
-use tollgate_core::{Check, Checks, Decision, Limiter};
+use tollgate_core::{Check, Checks, Decision, Limiter, LiveLimiter};
 use tower::BoxError;
 
 type ChecksFn = dyn Fn(&Limiter, &Parts) -> Result<Checks, BoxError> + Send + Sync;
 pub(crate) type DecisionFn = dyn Fn(&[Check], &Decision) + Send + Sync;
 
-/// Rules on a store, and what each request counts against.
+/// The limiter of a client's own [`limit`](crate::ClientRateLimitLayer::limit): a [`Limiter`], or a [`LiveLimiter`], whose rules
+/// can be replaced while requests are sent.
+#[derive(Clone, Debug)]
+pub struct ClientLimiter(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Fixed(Limiter),
+    Live(LiveLimiter),
+}
+
+impl From<Limiter> for ClientLimiter {
+    fn from(limiter: Limiter) -> Self {
+        Self(Kind::Fixed(limiter))
+    }
+}
+
+impl From<LiveLimiter> for ClientLimiter {
+    fn from(limiter: LiveLimiter) -> Self {
+        Self(Kind::Live(limiter))
+    }
+}
+
+impl ClientLimiter {
+    /// The limiter in force.
+    pub(crate) fn limiter(&self) -> Limiter {
+        match &self.0 {
+            Kind::Fixed(limiter) => limiter.clone(),
+            Kind::Live(limiter) => limiter.limiter(),
+        }
+    }
+}
+
+/// Rules on a store, and what each request counts against. It keeps the names of its rules in use.
 #[derive(Clone)]
 pub(crate) struct ClientLimit {
+    limiter: ClientLimiter,
+    checks: Arc<ChecksFn>,
+}
+
+/// The same for one request: the rules that are in force when it begins.
+pub(crate) struct RequestLimit {
     /// It does not keep its rule names in use: requests in flight hold it.
     pub(crate) limiter: Limiter,
     checks: Arc<ChecksFn>,
@@ -19,7 +58,7 @@ pub(crate) struct ClientLimit {
 
 impl ClientLimit {
     pub(crate) fn new<C, E>(
-        limiter: &Limiter,
+        limiter: ClientLimiter,
         checks: impl Fn(&Limiter, &Parts) -> Result<C, E> + Send + Sync + 'static,
     ) -> Self
     where
@@ -27,7 +66,7 @@ impl ClientLimit {
         E: Into<BoxError>,
     {
         Self {
-            limiter: limiter.unregistered(),
+            limiter,
             checks: Arc::new(move |limiter, head| match checks(limiter, head) {
                 Ok(checks) => Ok(checks.into_iter().collect()),
                 Err(error) => Err(error.into()),
@@ -35,6 +74,21 @@ impl ClientLimit {
         }
     }
 
+    /// The limiter in force.
+    pub(crate) fn limiter(&self) -> Limiter {
+        self.limiter.limiter()
+    }
+
+    /// The limit of a request that begins now.
+    pub(crate) fn of_request(&self) -> RequestLimit {
+        RequestLimit {
+            limiter: self.limiter().unregistered(),
+            checks: Arc::clone(&self.checks),
+        }
+    }
+}
+
+impl RequestLimit {
     pub(crate) fn checks(&self, head: &Parts) -> Result<Checks, BoxError> {
         (self.checks)(&self.limiter, head)
     }
@@ -42,6 +96,6 @@ impl ClientLimit {
 
 impl fmt::Debug for ClientLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.limiter.rules().fmt(f)
+        self.limiter().rules().fmt(f)
     }
 }

@@ -11,10 +11,7 @@ use tower::{
 };
 
 use crate::{
-    authority::authority_of,
-    client_limit::{ClientLimit, DecisionFn},
-    cooldown::Cooldown,
-    partitions::Partitions,
+    authority::authority_of, client_limit::DecisionFn, cooldown::Cooldown, partitions::Partitions,
 };
 
 /// Longer than any process runs, and within the range of every clock.
@@ -26,7 +23,6 @@ pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 /// The settings of a layer, and the state that its services share.
 #[derive(Clone)]
 pub(crate) struct Config {
-    pub(crate) client_limit: Option<ClientLimit>,
     pub(crate) on_decision: Option<Arc<DecisionFn>>,
     pub(crate) partitions: Arc<Partitions>,
     pub(crate) partition_of: Arc<PartitionFn>,
@@ -43,7 +39,6 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn new() -> Self {
         Self {
-            client_limit: None,
             on_decision: None,
             partitions: Arc::default(),
             partition_of: Arc::new(|head| authority_of(head).into_owned()),
@@ -95,7 +90,6 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("client_limit", &self.client_limit)
             .field("partitions", &self.partitions)
             .field("max_wait", &self.max_wait)
             .field("max_retry_after", &self.max_retry_after)

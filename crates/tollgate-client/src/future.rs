@@ -17,6 +17,7 @@ use tower_service::Service;
 use crate::{
     acquire::{self, acquire},
     advice::ServerAdvice,
+    client_limit::RequestLimit,
     config::Config,
     partition::Permit,
     replay_body::{Replay, ReplayBody},
@@ -36,7 +37,12 @@ pub struct ResponseFuture<RB> {
 }
 
 impl<RB> ResponseFuture<RB> {
-    pub(crate) fn new<S, B>(ready: S, request: Request<B>, config: Arc<Config>) -> Self
+    pub(crate) fn new<S, B>(
+        ready: S,
+        request: Request<B>,
+        config: Arc<Config>,
+        limit: Option<RequestLimit>,
+    ) -> Self
     where
         S: Service<Request<ReplayBody<B>>, Response = Response<RB>> + Send + 'static,
         S::Error: Into<BoxError>,
@@ -45,7 +51,7 @@ impl<RB> ResponseFuture<RB> {
         RB: Send + 'static,
     {
         Self {
-            inner: Box::pin(respond(ready, request, config)),
+            inner: Box::pin(respond(ready, request, config, limit)),
         }
     }
 }
@@ -69,21 +75,23 @@ async fn respond<S, B, RB>(
     mut ready: S,
     request: Request<B>,
     config: Arc<Config>,
+    limit: Option<RequestLimit>,
 ) -> Result<Response<RB>, BoxError>
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
     S::Error: Into<BoxError>,
     B: Body,
 {
+    let limit = limit.as_ref();
     let deadline = config.deadline();
     let (head, body) = request.into_parts();
     let partition = config
         .partitions
         .find_or_insert((config.partition_of)(&head));
-    let checks = acquire::checks(&config, &head)?;
+    let checks = acquire::checks(limit, &head)?;
     let (request, again) = first_attempt(&config, head, body);
 
-    let permit = acquire(&config, &partition, &checks, deadline).await?;
+    let permit = acquire(&config, limit, &partition, &checks, deadline).await?;
     config.retry_budget.deposit();
     let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
 
@@ -100,7 +108,7 @@ where
         if timeout_at(deadline, is_ready).await != Ok(true) {
             return Ok(response);
         }
-        let Ok(permit) = acquire(&config, &partition, &checks, deadline).await else {
+        let Ok(permit) = acquire(&config, limit, &partition, &checks, deadline).await else {
             return Ok(response);
         };
         let Some(body) = replay.replay() else {

@@ -7,7 +7,11 @@ use tollgate_core::{Check, Clock, Decision, Limiter, RuleError, RuleErrorKind};
 use tower::{BoxError, retry::budget::Budget};
 use tower_layer::Layer;
 
-use crate::{client_limit::ClientLimit, config::Config, service::ClientRateLimit};
+use crate::{
+    client_limit::{ClientLimit, ClientLimiter},
+    config::Config,
+    service::ClientRateLimit,
+};
 
 /// Sends outgoing requests as fast as their servers allow.
 ///
@@ -18,8 +22,8 @@ use crate::{client_limit::ClientLimit, config::Config, service::ClientRateLimit}
 #[derive(Clone, Debug)]
 pub struct ClientRateLimitLayer {
     config: Arc<Config>,
-    /// Keeps the names of the client's own rules in use.
-    limiter: Option<Limiter>,
+    /// It keeps the names of the client's own rules in use.
+    limit: Option<ClientLimit>,
 }
 
 impl ClientRateLimitLayer {
@@ -27,7 +31,7 @@ impl ClientRateLimitLayer {
     pub fn new() -> Self {
         Self {
             config: Arc::new(Config::new()),
-            limiter: None,
+            limit: None,
         }
     }
 
@@ -59,19 +63,33 @@ impl ClientRateLimitLayer {
     /// # let _ = layer;
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
+    ///
+    /// The rules of a [`LiveLimiter`](tollgate_core::LiveLimiter) can be replaced while requests are sent: a clone of it is the
+    /// handle. A request is sent by the rules that are in force when it begins, with all of its retries.
+    ///
+    /// ```
+    /// use tollgate_client::ClientRateLimitLayer;
+    /// use tollgate_core::{Key, LiveLimiter, MemoryStore, Quota, Rule, SECOND};
+    ///
+    /// let provider = |limit| Rule::new("provider", Quota::gcra(limit, SECOND));
+    /// let limiter = LiveLimiter::new(MemoryStore::new(), [provider(10)])?;
+    /// let layer = ClientRateLimitLayer::new()
+    ///     .limit(limiter.clone(), |limiter, _| Ok::<_, tower::BoxError>([limiter.check("provider", &Key::shared())?]));
+    /// limiter.replace([provider(5)])?;
+    /// assert_eq!(layer.limiter().expect("it has a limit").rules().rules()[0].quota().limit(), 5);
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
     pub fn limit<C, E>(
-        self,
-        limiter: Limiter,
+        mut self,
+        limiter: impl Into<ClientLimiter>,
         checks: impl Fn(&Limiter, &Parts) -> Result<C, E> + Send + Sync + 'static,
     ) -> Self
     where
         C: IntoIterator<Item = Check>,
         E: Into<BoxError>,
     {
-        let limit = ClientLimit::new(&limiter, checks);
-        let mut layer = self.with(|config| config.client_limit = Some(limit));
-        layer.limiter = Some(limiter);
-        layer
+        self.limit = Some(ClientLimit::new(limiter.into(), checks));
+        self
     }
 
     /// Calls this with each decision of the client's own [`limit`](Self::limit), to count or log it.
@@ -82,10 +100,11 @@ impl ClientRateLimitLayer {
         self.with(|config| config.on_decision = Some(Arc::new(on_decision)))
     }
 
-    /// The limiter of the client's own [`limit`](Self::limit), if there is one.
+    /// The limiter in force of the client's own [`limit`](Self::limit), if there is one. Take it anew for each piece of work where
+    /// the rules may be replaced.
     #[must_use]
-    pub fn limiter(&self) -> Option<&Limiter> {
-        self.limiter.as_ref()
+    pub fn limiter(&self) -> Option<Limiter> {
+        self.limit.as_ref().map(ClientLimit::limiter)
     }
 
     /// Which requests share the limits of a server: those for which `partition` returns the same text. Default: the host and
@@ -175,6 +194,6 @@ impl<S> Layer<S> for ClientRateLimitLayer {
     type Service = ClientRateLimit<S>;
 
     fn layer(&self, inner: S) -> ClientRateLimit<S> {
-        ClientRateLimit::new(inner, Arc::clone(&self.config), self.limiter.clone())
+        ClientRateLimit::new(inner, Arc::clone(&self.config), self.limit.clone())
     }
 }

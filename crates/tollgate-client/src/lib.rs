@@ -196,6 +196,7 @@ mod service;
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 pub use self::over_channel::OverChannel;
 pub use self::{
+    client_limit::ClientLimiter,
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
     future::ResponseFuture,
     layer::ClientRateLimitLayer,

@@ -8,11 +8,12 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::Limiter;
 use tower::BoxError;
 use tower_service::Service;
 
-use crate::{config::Config, future::ResponseFuture, replay_body::ReplayBody};
+use crate::{
+    client_limit::ClientLimit, config::Config, future::ResponseFuture, replay_body::ReplayBody,
+};
 
 /// Sends requests to `S` as fast as their servers allow. Made by [`ClientRateLimitLayer`](crate::ClientRateLimitLayer).
 ///
@@ -21,16 +22,16 @@ use crate::{config::Config, future::ResponseFuture, replay_body::ReplayBody};
 pub struct ClientRateLimit<S> {
     inner: S,
     config: Arc<Config>,
-    /// Keeps the names of the client's own rules in use. Requests in flight hold `config` alone.
-    _limiter: Option<Limiter>,
+    /// It keeps the names of the client's own rules in use. Requests in flight do not hold it.
+    limit: Option<ClientLimit>,
 }
 
 impl<S> ClientRateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>, limiter: Option<Limiter>) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<Config>, limit: Option<ClientLimit>) -> Self {
         Self {
             inner,
             config,
-            _limiter: limiter,
+            limit,
         }
     }
 
@@ -46,6 +47,7 @@ impl<S: fmt::Debug> fmt::Debug for ClientRateLimit<S> {
         f.debug_struct("ClientRateLimit")
             .field("inner", &self.inner)
             .field("config", &self.config)
+            .field("limit", &self.limit)
             .finish()
     }
 }
@@ -70,6 +72,7 @@ where
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::new(ready, request, Arc::clone(&self.config))
+        let limit = self.limit.as_ref().map(ClientLimit::of_request);
+        ResponseFuture::new(ready, request, Arc::clone(&self.config), limit)
     }
 }

@@ -1,8 +1,10 @@
 //! A check: one rule, one key, one cost.
 
 use crate::{
+    check_policy::CheckPolicy,
     decision::{Decision, Outcome, Verdict},
     key::Fingerprint,
+    quota::MAX_UNITS,
     rule::Mode,
     rule_set::RuleSet,
     variable_quota::CheckQuota,
@@ -12,7 +14,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
     key: Fingerprint,
-    cost: u64,
+    /// The cost, and above its bits the policy: a check has 32 bytes.
+    cost_and_policy: u64,
     rule: u16,
     plan: u16,
     /// The rule set that `rule` is an index in, or the serial number of a quota that it brings along; 0 where the check was made
@@ -20,14 +23,20 @@ pub struct Check {
     rules: u32,
 }
 
+/// A cost has this many bits. What is above is as little ever admitted: it is above any limit.
+const COST_BITS: u32 = 56;
+const MAX_COST: u64 = (1 << COST_BITS) - 1;
+const _: () = assert!(MAX_COST > MAX_UNITS);
+
 impl Check {
-    /// A check of the rule at index `rule` of the rule set, at the rule's own quota.
+    /// A check of the rule at index `rule` of the rule set, at the rule's own quota. A cost of 2^56 units or more counts as one
+    /// less than that: either is above any limit.
     #[inline]
     #[must_use]
     pub fn new(rule: u16, key: Fingerprint, cost: u64) -> Self {
         Self {
             key,
-            cost,
+            cost_and_policy: limited(cost),
             rule,
             plan: 0,
             rules: 0,
@@ -77,7 +86,16 @@ impl Check {
     /// The same check with another cost in units. 0 queries without taking.
     #[must_use]
     pub fn with_cost(mut self, cost: u64) -> Self {
-        self.cost = cost;
+        self.cost_and_policy = self.cost_and_policy & !MAX_COST | limited(cost);
+        self
+    }
+
+    /// The same check with another policy in place of the rule's consistency and answer to a store failure.
+    #[inline]
+    #[must_use]
+    pub fn with_policy(mut self, policy: CheckPolicy) -> Self {
+        let policy = u64::from(policy.bits()) << COST_BITS;
+        self.cost_and_policy = self.cost_and_policy & MAX_COST | policy;
         self
     }
 
@@ -111,8 +129,20 @@ impl Check {
     #[inline]
     #[must_use]
     pub fn cost(&self) -> u64 {
-        self.cost
+        self.cost_and_policy & MAX_COST
     }
+
+    /// How it differs from its rule.
+    #[inline]
+    #[must_use]
+    pub fn policy(&self) -> CheckPolicy {
+        CheckPolicy::from_bits((self.cost_and_policy >> COST_BITS) as u8)
+    }
+}
+
+#[inline]
+fn limited(cost: u64) -> u64 {
+    cost.min(MAX_COST)
 }
 
 impl Check {
@@ -151,5 +181,48 @@ impl Check {
             verdict
         });
         Decision::new(0, denied, |_| true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::on_store_error::OnStoreError;
+
+    #[test]
+    fn a_check_keeps_its_policy_and_its_cost_apart() {
+        use OnStoreError::{Allow, Degraded, Deny};
+        for answer in [None, Some(Allow), Some(Deny), Some(Degraded)] {
+            for is_exact in [false, true] {
+                let mut policy = CheckPolicy::default();
+                if let Some(answer) = answer {
+                    policy = policy.on_store_error(answer).expect("it does not count");
+                }
+                if is_exact {
+                    policy = policy.exact();
+                }
+                for cost in [0, 1, MAX_UNITS, MAX_COST] {
+                    let check = Check::new(3, Fingerprint::from_bits(7), 5);
+                    let check = check.with_cost(cost).with_policy(policy).with_rule(4);
+                    assert_eq!((check.cost(), check.policy()), (cost, policy));
+                    assert_eq!(check.policy().is_exact(), is_exact);
+                    assert_eq!(check.policy().store_error_answer(), answer);
+                    let again = check.with_policy(policy).with_cost(9).with_cost(cost);
+                    assert_eq!(again, check);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cost_that_has_no_place_stays_above_any_limit_and_is_no_policy() {
+        for check in [
+            Check::new(0, Fingerprint::from_bits(7), u64::MAX),
+            Check::new(0, Fingerprint::from_bits(7), 1).with_cost(u64::MAX),
+        ] {
+            assert!(check.cost() > MAX_UNITS);
+            assert_eq!(check.policy(), CheckPolicy::default());
+        }
+        assert_eq!(size_of::<Check>(), 32);
     }
 }

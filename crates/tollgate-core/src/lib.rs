@@ -107,6 +107,7 @@
 pub mod algorithm;
 mod algorithm_kind;
 mod check;
+mod check_policy;
 mod checks;
 mod claim;
 mod consistency;
@@ -149,6 +150,7 @@ pub use self::{
     algorithm::Retry,
     algorithm_kind::AlgorithmKind,
     check::Check,
+    check_policy::CheckPolicy,
     checks::Checks,
     consistency::{Consistency, LeaseShare},
     decision::{Decision, Outcome, Reason, Source, Verdict},

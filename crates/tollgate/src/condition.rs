@@ -13,22 +13,33 @@
 //! # let _ = writes;
 //! ```
 //!
+//! Of the conditions on paths and methods, [`RequestRule::when`] knows more than of a closure: in a layer of many rules, an index
+//! over paths and methods finds those of a request. So a rule for each of a thousand routes costs a request little more than
+//! one rule does. [`any_of`] keeps that; [`not`] and closures may be `true` anywhere, and are called for each request.
+//!
 //! A header that exempts must be one that clients cannot send, because a proxy removes it.
 //!
 //! [`RequestRule::when`]: crate::RequestRule::when
 //! [`RequestRule::exempt`]: crate::RequestRule::exempt
 
 use http::{Method, request::Parts};
-use tollgate_core::RuleError;
+use tollgate_core::{RuleError, RuleErrorKind};
 
-use crate::key::{client_ip, service_and_method};
+use crate::{
+    key::{client_ip, service_and_method},
+    known_condition::KnownCondition,
+    path_pattern::PathPattern,
+    routes::{Methods, PathOf, PathShape, Routes, original_path},
+};
 
 /// The request has one of these methods.
 pub fn method_in(
     methods: impl IntoIterator<Item = Method>,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let methods: Vec<_> = methods.into_iter().collect();
-    move |head| methods.contains(&head.method)
+    let routes = Routes::of_methods(Methods::any_of(&methods));
+    let holds = move |head: &Parts| methods.contains(&head.method);
+    KnownCondition::new(routes, holds).into_fn()
 }
 
 /// The path is this one or below it: `/internal` matches `/internal` and `/internal/jobs`, not `/internals`.
@@ -39,12 +50,46 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
     while prefix.ends_with('/') {
         prefix.pop();
     }
-    move |head| {
-        head.uri
-            .path()
-            .strip_prefix(&*prefix)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    }
+    // All paths are below the empty one, and none below one that does not begin with a slash.
+    let routes = match prefix.strip_prefix('/') {
+        Some(path) => Routes::of_path(PathShape::under(PathOf::Uri, path)),
+        None => Routes::any(),
+    };
+    let holds = move |head: &Parts| {
+        let rest = head.uri.path().strip_prefix(&*prefix);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    KnownCondition::new(routes, holds).into_fn()
+}
+
+/// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
+///
+/// A parameter stands for one segment or the end of it, and a catch-all for the rest of the path; neither matches nothing. Braces
+/// of the path itself are doubled. The path is the one that the client has sent, undecoded, also where a nested router has
+/// stripped a prefix.
+///
+/// ```
+/// use tollgate::{MINUTE, Quota, Rule, condition::path, key::client_ip};
+///
+/// let downloads = Rule::new("downloads-per-ip", Quota::gcra(60, MINUTE))
+///     .by(client_ip())
+///     .when(path("/files/{*rest}")?);
+/// # let _ = downloads;
+/// assert!(path("files/{*rest}").is_err());
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
+///
+/// # Errors
+///
+/// A text that is not a pattern. The error says what would be right.
+pub fn path(pattern: &str) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+    let made = PathPattern::new(pattern).map_err(|wrong| {
+        let message = format!("{pattern:?} is not a path: {wrong}");
+        RuleError::general(RuleErrorKind::RuleSet, message)
+    })?;
+    let routes = Routes::of_path(made.shape(PathOf::Original));
+    let holds = move |head: &Parts| made.matches(original_path(head));
+    Ok(KnownCondition::new(routes, holds).into_fn())
 }
 
 /// The client's address is in one of these networks: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or
@@ -78,7 +123,12 @@ pub fn grpc_service_is(
     service: impl Into<String>,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let service = service.into();
-    move |head| service_and_method(head.uri.path()).is_some_and(|(called, _)| called == service)
+    let routes = Routes::of_path(PathShape::under(PathOf::Uri, &service));
+    let holds = move |head: &Parts| {
+        let called = service_and_method(head.uri.path());
+        called.is_some_and(|(called, _)| called == service)
+    };
+    KnownCondition::new(routes, holds).into_fn()
 }
 
 /// The call is to this gRPC method: `grpc_method_is("weather.v1.Weather", "Current")`.
@@ -87,10 +137,13 @@ pub fn grpc_method_is(
     method: impl Into<String>,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let (service, method) = (service.into(), method.into());
-    move |head| {
-        service_and_method(head.uri.path())
-            .is_some_and(|(called, name)| called == service && name == method)
-    }
+    let path = format!("{service}/{method}");
+    let routes = Routes::of_path(PathShape::exactly(PathOf::Uri, &path));
+    let holds = move |head: &Parts| {
+        let called = service_and_method(head.uri.path());
+        called.is_some_and(|(called, name)| called == service && name == method)
+    };
+    KnownCondition::new(routes, holds).into_fn()
 }
 
 /// The request matched this route of axum's router: `/items/{id}`.
@@ -101,11 +154,12 @@ pub fn grpc_method_is(
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let route = route.into();
-    move |head| {
-        head.extensions
-            .get::<axum::extract::MatchedPath>()
-            .is_some_and(|matched| matched.as_str() == route)
-    }
+    let routes = match route.strip_prefix('/') {
+        Some(path) => Routes::of_path(PathShape::exactly(PathOf::Route, path)),
+        None => Routes::any(),
+    };
+    let holds = move |head: &Parts| PathOf::Route.path(head).is_some_and(|path| path == route);
+    KnownCondition::new(routes, holds).into_fn()
 }
 
 /// Either condition is `true`.
@@ -113,13 +167,16 @@ pub fn any_of(
     one: impl Fn(&Parts) -> bool + Send + Sync + 'static,
     other: impl Fn(&Parts) -> bool + Send + Sync + 'static,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
-    move |head| one(head) || other(head)
+    let (one, other) = (KnownCondition::of(one), KnownCondition::of(other));
+    one.or(other).into_fn()
 }
 
 /// The condition is `false`.
 pub fn not(
     condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    // Without the routes: it is true outside of them.
+    let condition = KnownCondition::of(condition).holds;
     move |head| !condition(head)
 }
 

@@ -127,6 +127,7 @@
 //! - A [`Rule`] is a named quota. The name identifies the budget: one name on one store is one budget, wherever it is used.
 //! - [`Rule::by`] adds the key: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. Neither it nor its service has a type parameter, except for the inner service.
+//!   [`LayerDefaults`] are the settings of all layers of a service, and [`RateLimitLayer::per_ip`] is the shortest way to a limit.
 //! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
 //! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is that of the layer.
 //!
@@ -189,23 +190,27 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod check_policies;
 pub mod condition;
 mod diagnostics;
 pub mod guide;
 pub mod header;
 mod inner_response;
 pub mod key;
+mod known_condition;
 pub mod message;
 pub mod observe;
+mod path_pattern;
 mod protocol;
 mod rate_limit;
 pub mod rejection;
+mod routes;
 mod rule;
 
 pub use tollgate_core::{
-    AlgorithmKind, Check, CheckQuota, Checks, Clock, Consistency, DAY, Decision, Fingerprint,
-    Grant, HOUR, HeldSlot, HeldSlots, Key, KeyBuf, KeyPart, KeyPrefix, LeakyBucketOf, LeaseShare,
-    Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore,
+    AlgorithmKind, Check, CheckPolicy, CheckQuota, Checks, Clock, Consistency, DAY, Decision,
+    Fingerprint, Grant, HOUR, HeldSlot, HeldSlots, Key, KeyBuf, KeyPart, KeyPrefix, LeakyBucketOf,
+    LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore,
     MemoryStoreBuilder, Mode, Network, OnChange, OnStoreError, Outcome, ParseQuotaError, PartKind,
     Pending, Quota, QuotaError, Reason, Retry, RuleChange, RuleError, RuleErrorKind, RuleSet,
     SECOND, Source, Step, Store, StoreError, StoreErrorKind, Tick, Ticket, TokenBucketOf,
@@ -218,8 +223,8 @@ pub use self::{
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{
-        Admission, Denied, LimitsEndpoint, RateLimit, RateLimitLayer, Refund, ResponseBody,
-        ResponseFuture, RuleVerdict, RulesHandle,
+        Admission, Denied, LayerDefaults, LimitsEndpoint, RateLimit, RateLimitLayer, Refund,
+        ResponseBody, ResponseFuture, RuleVerdict, RulesHandle,
     },
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},

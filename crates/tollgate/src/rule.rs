@@ -5,13 +5,18 @@ use std::{fmt, ops::Deref, sync::Arc};
 use http::{StatusCode, request::Parts};
 use tollgate_core::{Consistency, Key, KeyBuf, OnChange, OnStoreError, Quota};
 
-use crate::{inner_response::InnerResponse, key::KeyExtractor};
+use crate::{
+    check_policies::CheckPolicies,
+    inner_response::InnerResponse,
+    key::KeyExtractor,
+    known_condition::{KnownCondition, Predicate},
+    routes::Routes,
+};
 
 type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 /// The number of the plan of a request. It calls the last argument with a name that the rule has no plan for.
 type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 + Send + Sync;
 type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
-type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
 type DeniedFn = dyn Fn(&Parts) + Send + Sync;
 type CountsFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
@@ -197,12 +202,16 @@ pub struct RequestRule {
     pub(crate) plan: Option<Arc<PlanFn>>,
     pub(crate) quota: Option<Arc<QuotaFn>>,
     pub(crate) applies: Option<Arc<Predicate>>,
+    /// Outside of them, `applies` is false.
+    pub(crate) routes: Routes,
     pub(crate) exempt: Option<Arc<Predicate>>,
     pub(crate) applies_to_key: Option<Arc<KeyPredicate>>,
     /// The plans of single keys, by name.
-    pub(crate) plans_by_key: Vec<(Key, Arc<str>)>,
+    pub(crate) plans_by_key: Arc<Vec<(Key, Arc<str>)>>,
     /// The plan of a key that is not among them, by name.
     pub(crate) plan_of_key: Option<Arc<KeyPlanFn>>,
+    /// `None`: all requests are checked as the rule says.
+    pub(crate) policies: Option<Arc<CheckPolicies>>,
     /// Hears of denials.
     pub(crate) on_denied: Option<Arc<DeniedFn>>,
     pub(crate) missing: Missing,
@@ -243,10 +252,12 @@ impl RequestRule {
             plan: None,
             quota: None,
             applies: None,
+            routes: Routes::any(),
             exempt: None,
             applies_to_key: None,
-            plans_by_key: Vec::new(),
+            plans_by_key: Arc::default(),
             plan_of_key: None,
+            policies: None,
             on_denied: None,
             missing: Missing::default(),
             keeps: false,
@@ -421,11 +432,15 @@ impl RequestRule {
     }
 
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
-    pub fn when(self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        match self.applies.clone() {
-            None => self.applies_if(Arc::new(applies)),
-            Some(before) => self.applies_if(Arc::new(move |head| before(head) && applies(head))),
+    pub fn when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        let mut applies = KnownCondition::of(applies);
+        if let Some(holds) = self.applies.take() {
+            let routes = self.routes;
+            applies = KnownCondition { routes, holds }.and(applies);
         }
+        self.applies = Some(applies.holds);
+        self.routes = applies.routes;
+        self
     }
 
     /// Applies the rule only to requests whose key this is `true` for; the metrics count the others as skipped. Called twice,
@@ -457,7 +472,7 @@ impl RequestRule {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn plan_for_key(mut self, key: Key, plan: impl Into<Arc<str>>) -> Self {
-        self.plans_by_key.push((key, plan.into()));
+        Arc::make_mut(&mut self.plans_by_key).push((key, plan.into()));
         self
     }
 
@@ -469,6 +484,61 @@ impl RequestRule {
     ) -> Self {
         self.plan_of_key = Some(Arc::new(plan));
         self
+    }
+
+    /// Answers requests that this is `true` for in this way when the store fails, in place of the rule's own
+    /// [`on_store_error`](Rule::on_store_error): reads fail open and writes fail closed, on one budget. The first condition that
+    /// is `true` counts.
+    ///
+    /// `Allow`, `Deny` or `Degraded`. While the store fails, a process counts one share or one cap of a rule, so that
+    /// `LocalShare` and `Cap` can only be the rule's own answer.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use tollgate::{MINUTE, OnStoreError, Quota, Rule, condition::method_in, key::header};
+    ///
+    /// let rule = Rule::new("per-key", Quota::gcra(600, MINUTE))
+    ///     .on_store_error(OnStoreError::Allow)
+    ///     .by(header("x-api-key"))
+    ///     .on_store_error_when(method_in([Method::POST, Method::PUT, Method::DELETE]), OnStoreError::Deny);
+    /// # let _ = rule;
+    /// ```
+    pub fn on_store_error_when(
+        mut self,
+        applies: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+        answer: OnStoreError,
+    ) -> Self {
+        let applies = KnownCondition::of(applies).holds;
+        self.policies().add_store_error(applies, answer);
+        self
+    }
+
+    /// Lets the store itself decide requests that this is `true` for, whatever the rule's
+    /// [`consistency`](Rule::consistency): writes are deducted from the shared pool, while reads are served from leases, on one
+    /// budget. Called twice, either is enough.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule, condition::method_in, key::header};
+    ///
+    /// let rule = Rule::new("per-key", Quota::gcra(6_000, MINUTE))
+    ///     .consistency(Consistency::Leased { share: LeaseShare::percent(10) })
+    ///     .by(header("x-api-key"))
+    ///     .exact_when(method_in([Method::POST, Method::PUT, Method::DELETE]));
+    /// # let _ = rule;
+    /// ```
+    ///
+    /// # Accuracy
+    ///
+    /// As [`CheckPolicy::exact`](crate::CheckPolicy::exact).
+    pub fn exact_when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        let applies = KnownCondition::of(applies).holds;
+        self.policies().add_exact(applies);
+        self
+    }
+
+    fn policies(&mut self) -> &mut CheckPolicies {
+        Arc::make_mut(self.policies.get_or_insert_default())
     }
 
     /// Calls this with the head of each request that the rule denies: for an audit of log-ins, say. The response waits for it, so
@@ -494,6 +564,7 @@ impl RequestRule {
         ]
         .into_iter()
         .find_map(|(made, call)| made.then_some(call))
+        .or_else(|| self.policies.as_ref().map(|policies| policies.call()))
         .or(self.call_about_responses())
     }
 
@@ -518,16 +589,12 @@ impl RequestRule {
         self.response_cost.as_ref().and_then(|cost| cost(response))
     }
 
-    fn applies_if(mut self, applies: Arc<Predicate>) -> Self {
-        self.applies = Some(applies);
-        self
-    }
-
     /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as
     /// skipped. Called twice, either is enough.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        let exempt = KnownCondition::of(exempt).holds;
         self.exempt = Some(match self.exempt.take() {
-            None => Arc::new(exempt),
+            None => exempt,
             Some(before) => Arc::new(move |head| before(head) || exempt(head)),
         });
         self

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
+use http::Request;
 use tokio::{task::JoinSet, time::Instant};
-use tollgate::{Clock, Key, Limiter, MINUTE, MemoryStore, Quota, Rule, SECOND};
+use tollgate::{Clock, Key, Limiter, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, SECOND};
 use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
-use tower::BoxError;
+use tower::{BoxError, Service, ServiceExt};
 
-use crate::provider::{Provider, answer, client, get, send};
+use crate::provider::{Bytes, Provider, answer, client, get, send};
 
 fn store() -> MemoryStore {
     MemoryStore::builder().clock(Clock::tokio()).build()
@@ -166,4 +167,80 @@ async fn each_decision_is_reported() {
     send(&client, get()).await.unwrap();
     send(&client, get()).await.unwrap_err();
     assert_eq!(*seen.lock().unwrap(), [true, false]);
+}
+
+/// A layer by rules that can be replaced, with its handle.
+fn live(quota: Quota) -> (ClientRateLimitLayer, LiveLimiter, MemoryStore) {
+    let store = store();
+    let limiter = LiveLimiter::new(store.clone(), [Rule::new("provider", quota)]).unwrap();
+    let layer = ClientRateLimitLayer::new().limit(limiter.clone(), |limiter, _| {
+        limiter
+            .check("provider", &Key::shared())
+            .map(|check| [check])
+    });
+    (layer, limiter, store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn replaced_rules_hold_for_requests_that_begin_afterwards_with_what_was_used() {
+    let provider = Provider::new([]);
+    let (layer, handle, _) = live(Quota::gcra(3, MINUTE));
+    let client = client(layer.max_wait(SECOND), &provider);
+    for _ in 0..3 {
+        assert_eq!(send(&client, get()).await.unwrap(), 200);
+    }
+    assert!(send(&client, get()).await.is_err());
+    let more = [Rule::new("provider", Quota::gcra(5, MINUTE))];
+    let changes = handle.replace(more).unwrap();
+    assert_eq!(changes.len(), 1);
+    // Three of the five are used.
+    for _ in 0..2 {
+        assert_eq!(send(&client, get()).await.unwrap(), 200);
+    }
+    assert!(send(&client, get()).await.is_err());
+    // Without the rule, its requests are not sent.
+    handle
+        .replace([Rule::new("other", Quota::gcra(5, MINUTE))])
+        .unwrap();
+    let error = send(&client, get()).await.unwrap_err();
+    let error = error.downcast_ref::<ClientRateLimitError>().unwrap();
+    assert_eq!(error.kind(), ClientRateLimitErrorKind::NoChecks);
+    assert_eq!(provider.calls(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_ends_by_the_rules_with_which_it_began() {
+    let provider = Provider::new([]);
+    let (layer, handle, _) = live(Quota::gcra(1, SECOND));
+    let client = client(layer, &provider);
+    assert_eq!(send(&client, get()).await.unwrap(), 200);
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client, get()).await.unwrap() }
+    });
+    tokio::task::yield_now().await;
+    handle
+        .replace([Rule::new("other", Quota::gcra(1, SECOND))])
+        .unwrap();
+    assert_eq!(waiting.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_in_flight_by_rules_that_can_be_replaced_hold_no_name() {
+    let provider = Provider::new([]);
+    let (layer, handle, store) = live(Quota::gcra(1, SECOND));
+    let mut client = client(layer, &provider);
+    assert_eq!(send(&client, get()).await.unwrap(), 200);
+    let ready = ServiceExt::<Request<Bytes>>::ready(&mut client).await;
+    let waiting = tokio::spawn(ready.unwrap().call(get()));
+    tokio::task::yield_now().await;
+    let other = || {
+        let rule = Rule::new("provider", Quota::gcra(9, SECOND));
+        Limiter::new(store.clone(), [rule])
+    };
+    drop(handle);
+    assert!(other().is_err(), "the client holds it");
+    drop(client);
+    assert!(other().is_ok());
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
 }

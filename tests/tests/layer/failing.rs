@@ -3,11 +3,15 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use axum::{Router, routing};
+use http::Method;
 use tokio::time::{Instant, sleep};
-use tollgate::{Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule};
+use tollgate::{
+    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule,
+    condition::method_in,
+};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{all, per_minute, still, stores},
+    app::{all, behind, get, per_minute, status, still, stores},
     events::Events,
     server::{Answer, Server},
 };
@@ -68,6 +72,56 @@ async fn allow_passes_without_numbers() {
                 assert!(!answer.tells_budget(), "{answer:?}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn reads_fail_open_and_writes_fail_closed_on_one_budget() {
+    let rule = all(per_minute("shared", 3).on_store_error(OnStoreError::Allow))
+        .on_store_error_when(method_in([Method::POST]), OnStoreError::Deny)
+        // A later one that is true as well does not count.
+        .on_store_error_when(|_| true, OnStoreError::Allow);
+    for store in stores() {
+        let layer = RateLimitLayer::new(store.clone(), [rule.clone()]).unwrap();
+        let app = behind(layer);
+        let post = || get("/").method(Method::POST);
+        assert_eq!(status(&app, "/").await, 200);
+        assert_eq!(status(&app, post()).await, 200);
+        store.switch(false);
+        for _ in 0..5 {
+            assert_eq!(status(&app, "/").await, 200);
+            assert_eq!(status(&app, post()).await, 503);
+        }
+        // One of the three units is left.
+        store.switch(true);
+        assert_eq!(status(&app, post()).await, 200);
+        assert_eq!(status(&app, "/").await, 429);
+        assert_eq!(status(&app, post()).await, 429);
+    }
+}
+
+#[test]
+fn an_answer_that_counts_can_only_be_the_rule_s_own() {
+    let store = still().0;
+    let cap = OnStoreError::Cap(Quota::fixed_window(1, MINUTE));
+    let new = |own, other| {
+        let rule = all(per_minute("shared", 3).on_store_error(own));
+        let rule = rule.on_store_error_when(|_| true, other);
+        RateLimitLayer::new(store.clone(), [rule]).map(|_| ())
+    };
+    for own in [OnStoreError::LocalShare, cap] {
+        assert!(new(own, own).is_ok());
+    }
+    for (own, other) in [
+        (OnStoreError::Deny, OnStoreError::LocalShare),
+        (OnStoreError::LocalShare, cap),
+    ] {
+        let text = new(own, other).expect_err("it counts").to_string();
+        assert!(
+            text.contains("rule \"shared\": on_store_error_when: "),
+            "{text}"
+        );
+        assert!(text.contains("one share or one cap"), "{text}");
     }
 }
 

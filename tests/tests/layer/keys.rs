@@ -6,11 +6,12 @@ use std::sync::{
 };
 
 use axum::{Router, body::Body, routing};
-use http::{Request, Response, StatusCode, request};
+use http::{Method, Request, Response, StatusCode, request};
 use tollgate::{
-    Decision, MINUTE, Missing, Quota, RateLimitLayer, Reason, RequestRule, Rule,
-    condition::client_in,
-    key::{KeyExtractor, KeyExtractorExt, client_ip, constant, header, look_up},
+    Decision, KeyBuf, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason, RequestRule,
+    Rule,
+    condition::{client_in, method_in},
+    key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, client_ip, constant, header, look_up},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -537,4 +538,42 @@ fn outside_of_tokio_a_look_up_is_waited_for() {
         }
     }
     panic!("it does not end");
+}
+
+/// A directory that fails at once.
+struct Down;
+
+impl KeyExtractor for Down {
+    fn extract(&self, _: &request::Parts, _: &mut KeyBuf) -> Extracted {
+        Extracted::Nothing(NoKey::LookUpFailed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_look_up_is_answered_as_a_store_failure_of_its_request() {
+    let rule = || per_minute("one-each", 1).on_store_error(OnStoreError::Allow);
+    for rule in [rule().by(lost()), rule().by(Down)] {
+        let posts = method_in([Method::POST]);
+        let app = app([rule.on_store_error_when(posts, OnStoreError::Deny)]);
+        for _ in 0..2 {
+            assert_eq!(status(&app, get("/")).await, 200);
+            assert_eq!(status(&app, get("/").method(Method::POST)).await, 503);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_look_up_that_ends_leaves_a_request_its_answer_to_a_store_failure() {
+    let directory = Directory::default();
+    let store = SwitchedStore::at_once(still().0);
+    let rule = per_minute("one-each", 9).on_store_error(OnStoreError::Allow);
+    let rule = rule.by(directory.tenant());
+    let rule = rule.on_store_error_when(method_in([Method::POST]), OnStoreError::Deny);
+    let app = behind(RateLimitLayer::new(store.clone(), [rule]).unwrap());
+    store.switch(false);
+    assert_eq!(status(&app, with_key("acme.1")).await, 200);
+    assert_eq!(
+        status(&app, with_key("acme.1").method(Method::POST)).await,
+        503
+    );
 }

@@ -3,6 +3,7 @@
 mod aborts;
 mod construction;
 mod contract;
+mod defaults;
 mod failing;
 mod handler;
 mod keys;

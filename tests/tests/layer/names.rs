@@ -167,5 +167,5 @@ fn a_failed_replacement_replaces_nothing() {
         });
     assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
     let own = client.limiter().expect("it has rules");
-    assert!(RateLimitLayer::replacing(&[own], store, [strict()]).is_ok());
+    assert!(RateLimitLayer::replacing(&[&own], store, [strict()]).is_ok());
 }

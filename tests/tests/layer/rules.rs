@@ -4,7 +4,10 @@ use axum::{Router, routing};
 use http::{Method, Request};
 use tollgate::{
     Admission, HeaderStyle, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason,
-    RequestRule, Retry, Rule, condition::route_is, key, key::header,
+    RequestRule, Retry, Rule,
+    condition::{any_of, method_in, path, path_under, route_is},
+    key,
+    key::header,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::app::{
@@ -32,6 +35,96 @@ async fn a_rule_applies_to_the_route_it_names() {
         ("/none", 200),
     ] {
         assert_eq!(status(&app, path).await, expected, "{path}");
+    }
+}
+
+/// The names of the rules that a request counted against, in order.
+async fn counted(app: &Router, request: impl tollgate_tests::app::Sent) -> Vec<String> {
+    let answer = send(app, request).await;
+    let reported = field(&answer, "ratelimit").split(", ");
+    let names = reported.filter_map(|item| Some(item.split('"').nth(1)?.to_owned()));
+    names.collect()
+}
+
+#[tokio::test]
+async fn of_many_rules_on_routes_and_paths_those_of_a_request_apply_in_their_order() {
+    let rule =
+        |name: String| Rule::new(name, Quota::fixed_window(9, MINUTE)).by(key::constant("all"));
+    let mut rules = Vec::new();
+    for n in 0..20 {
+        let route = format!("/r{n}/{{id}}");
+        rules.push(rule(format!("path-{n}")).when(path(&route).expect("a pattern")));
+        rules.push(rule(format!("route-{n}")).when(route_is(route)));
+    }
+    let deletes = rule("deletes".into()).when(method_in([Method::DELETE]));
+    rules.insert(10, deletes);
+    rules.push(rule("nested".into()).when(path("/outer/inner/{*rest}").expect("a pattern")));
+    rules.push(rule("stripped".into()).when(path_under("/inner")));
+    let either = any_of(path_under("/r7"), path_under("/inner/deep"));
+    rules.push(rule("either".into()).when(either));
+    let off = all(per_minute("off", 9).off());
+    rules.push(off.when(path_under("/r3")));
+    rules.push(rule("all".into()));
+    let layer = layer(rules);
+    let handler = || routing::any(|| async {});
+    let inner = Router::new().route("/inner/{*rest}", handler());
+    let routed = Router::new()
+        .route("/r3/{id}", handler())
+        .route("/r7/{id}", handler())
+        .nest("/outer", inner.layer(layer.clone()));
+    let app = routed.route_layer(layer);
+    let delete = get("/r3/1").method(Method::DELETE);
+    assert_eq!(counted(&app, "/r3/1").await, ["path-3", "route-3", "all"]);
+    assert_eq!(
+        counted(&app, delete).await,
+        ["path-3", "route-3", "deletes", "all"]
+    );
+    assert_eq!(
+        counted(&app, "/r7/1").await,
+        ["path-7", "route-7", "either", "all"]
+    );
+    // The inner layer sees the path without its prefix, and the path that the client has sent.
+    let nested = counted(&app, "/outer/inner/deep/x").await;
+    for name in ["nested", "stripped", "either", "all"] {
+        assert!(
+            nested.iter().any(|counted| counted == name),
+            "{name}: {nested:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn replaced_rules_are_found_by_their_own_routes() {
+    let on = |name: String, path: &str| {
+        let rule = Rule::new(name, Quota::fixed_window(9, MINUTE)).by(key::constant("all"));
+        rule.when(path_under(path))
+    };
+    let rules = |moved: &str| {
+        let rules = (0..20).map(|n| on(format!("rule-{n}"), &format!("/r{n}")));
+        rules.chain([on("moved".into(), moved)]).collect::<Vec<_>>()
+    };
+    let layer = layer(rules("/old"));
+    let handle = layer.handle();
+    let app = behind(layer);
+    assert_eq!(counted(&app, "/old").await, ["moved"]);
+    handle.replace(rules("/new")).unwrap();
+    assert_eq!(counted(&app, "/old").await, [""; 0]);
+    assert_eq!(counted(&app, "/new").await, ["moved"]);
+    // Other numbers on the same routes.
+    let mut other = rules("/new");
+    let nine = Quota::fixed_window(5, MINUTE);
+    let numbers = Rule::new("moved", nine).by(key::constant("all"));
+    *other.last_mut().unwrap() = numbers.when(path_under("/new"));
+    handle.replace(other).unwrap();
+    let answer = send(&app, "/new").await;
+    assert_eq!(field(&answer, "ratelimit"), r#""moved";r=2;t=60"#);
+    // In another order.
+    let mut reversed = rules("/new");
+    reversed.reverse();
+    handle.replace(reversed).unwrap();
+    for n in [0, 7, 19] {
+        let expected = [format!("rule-{n}")];
+        assert_eq!(counted(&app, &*format!("/r{n}/x")).await, expected);
     }
 }
 
@@ -433,4 +526,57 @@ async fn a_key_has_a_plan_of_its_own_and_a_rule_applies_to_some_keys() {
     let error = RateLimitLayer::new(still().0, [wrong.plan_for_key(acme, "gold")]);
     let text = error.expect_err("there is no such plan").to_string();
     assert!(text.contains("no plan \"gold\""), "{text}");
+}
+
+#[tokio::test]
+async fn plans_of_keys_follow_a_replacement() {
+    let rule = |plans: &[(&str, &str)]| {
+        let rule = Rule::new("per-client", Quota::fixed_window(2, MINUTE))
+            .plan("more", Quota::fixed_window(5, MINUTE))
+            .plan("most", Quota::fixed_window(9, MINUTE));
+        let rule = rule.by(header("x-client"));
+        plans.iter().fold(rule, |rule, (client, plan)| {
+            let head = get("/").header("x-client", *client).body(());
+            let head = head.expect("a request").into_parts().0;
+            let made = layer([rule.clone()]).key_of("per-client", &head);
+            rule.plan_for_key(made.expect("a key"), *plan)
+        })
+    };
+    let layer = layer([rule(&[("acme", "more")])]);
+    let handle = layer.handle();
+    let app = behind(layer);
+    let limit = async |client: &str| {
+        let answer = send(&app, get("/").header("x-client", client)).await;
+        let policy = field(&answer, "ratelimit-policy");
+        let limit = policy
+            .split("q=")
+            .nth(1)
+            .and_then(|rest| rest.split(';').next());
+        limit.expect("a limit").to_owned()
+    };
+    assert_eq!(
+        (&*limit("acme").await, &*limit("umbrella").await),
+        ("5", "2")
+    );
+    // As they were, made anew; others; none.
+    let other = || all(per_minute("other", 99)).when(|_| false);
+    handle
+        .replace([other(), rule(&[("acme", "more")])])
+        .unwrap();
+    assert_eq!(
+        (&*limit("acme").await, &*limit("umbrella").await),
+        ("5", "2")
+    );
+    handle
+        .replace([rule(&[("acme", "most"), ("umbrella", "more")])])
+        .unwrap();
+    assert_eq!(
+        (&*limit("acme").await, &*limit("umbrella").await),
+        ("9", "5")
+    );
+    handle.replace([rule(&[])]).unwrap();
+    assert_eq!(
+        (&*limit("acme").await, &*limit("umbrella").await),
+        ("2", "2")
+    );
 }

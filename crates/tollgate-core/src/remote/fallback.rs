@@ -53,16 +53,44 @@ impl Shares {
         instances: InstanceCount,
         store: &MemoryStore,
     ) -> Result<Self, RuleError> {
-        let (least, counted) = (instances.least(), instances.counted());
-        let local = rules.given().iter().map(|rule| {
-            let of_least = local_rule(rule, least, None);
-            local_rule(rule, counted, Some(&of_least))
-        });
+        let local = rules.given().iter().map(|rule| cut(rule, &instances));
+        let local = RuleSet::new(local)?;
         Ok(Self {
+            store: store.bind(Arc::new(local))?,
             instances,
-            store: store.bind(Arc::new(RuleSet::new(local)?))?,
         })
     }
+
+    /// For rules that take the place of those of `before`: the share of a rule that has not changed stays bound, so that the
+    /// change of one rule of thousands costs little.
+    fn succeeding(
+        rules: &RuleSet,
+        before: &Self,
+        rules_before: &RuleSet,
+        store: &MemoryStore,
+    ) -> Result<Self, RuleError> {
+        let (instances, shares) = (before.instances.clone(), before.store.rules());
+        let local = rules.given().iter().enumerate().map(|(index, rule)| {
+            let unchanged = rules.unchanged_in(index, rules_before);
+            // Quotas that checks bring along have their numbers from the new rule.
+            let unchanged = unchanged.filter(|_| !rule.has_variable_quota());
+            match unchanged.and_then(|place| shares.given().get(place)) {
+                Some(share) => share.clone(),
+                None => cut(rule, &instances),
+            }
+        });
+        let local = shares.succeeded_by(local)?;
+        Ok(Self {
+            store: store.bind_replacing(Arc::new(local), &*before.store)?,
+            instances,
+        })
+    }
+}
+
+/// The share or cap of a rule, for as many instances as are counted.
+fn cut(rule: &Rule, instances: &InstanceCount) -> Rule {
+    let of_least = local_rule(rule, instances.least(), None);
+    local_rule(rule, instances.counted(), Some(&of_least))
 }
 
 impl Fallback {
@@ -95,7 +123,8 @@ impl Fallback {
     ///
     /// A quota whose share cannot be counted.
     pub(crate) fn succeeding(rules: &Arc<RuleSet>, before: &Self) -> Result<Self, RuleError> {
-        let instances = lock(&before.shares).instances.clone();
+        let shares =
+            Shares::succeeding(rules, &lock(&before.shares), &before.rules, &before.store)?;
         let counter = |rule: &Rule| {
             let index = before.rules.position(rule.name())?;
             before.admitted_in_fallback.get(index).cloned()
@@ -104,7 +133,7 @@ impl Fallback {
         let counters = counters.map(|rule| counter(rule).unwrap_or_default());
         Ok(Self {
             // State is found by the rules' names.
-            shares: Mutex::new(Shares::new(rules, instances, &before.store)?),
+            shares: Mutex::new(shares),
             store: before.store.clone(),
             last_seen: before.last_seen.succeeded_by(rules),
             admitted_in_fallback: counters.collect(),
@@ -206,11 +235,12 @@ impl Fallback {
             if verdict.outcome() != Outcome::Failed || !enforced(verdict.rule()) {
                 continue;
             }
-            match rules
-                .rules()
-                .get(verdict.rule())
-                .map(Rule::store_error_answer)
-            {
+            let rule = rules.rules().get(verdict.rule());
+            let of_check = |rule: &Rule| {
+                let answer = check.policy().store_error_answer();
+                answer.unwrap_or_else(|| rule.store_error_answer())
+            };
+            match rule.map(of_check) {
                 Some(OnStoreError::Allow | OnStoreError::Degraded) => verdict.pass_degraded(),
                 Some(OnStoreError::Deny) => verdict.deny_for_failure(),
                 Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) => {

@@ -4,7 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
-    Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule, Source,
+    CheckPolicy, Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule,
+    RuleErrorKind, Source,
 };
 
 use crate::{LONG, check, left};
@@ -56,6 +57,70 @@ async fn a_rule_that_denies_on_failure_says_so_and_invents_no_numbers() {
     assert_eq!(decision.retry(), Retry::Unknown);
     assert_eq!(decision.retry_after(), None);
     assert!(!decision.verdicts()[0].has_numbers());
+}
+
+/// How checks with these answers and costs, one after the other, are decided while the store is down: whether they pass, and
+/// the units that are left of what is counted here.
+async fn answered(own: OnStoreError, checks: &[(Option<OnStoreError>, u64)]) -> Vec<(bool, u64)> {
+    let limiter = limiter(&down(), [Rule::new("rule", log(9)).on_store_error(own)]);
+    let mut answers = Vec::new();
+    for (answer, cost) in checks {
+        let policy = answer.map_or_else(CheckPolicy::default, |answer| {
+            let policy = CheckPolicy::default().on_store_error(answer);
+            policy.expect("an answer for some checks")
+        });
+        let check = check(&limiter, "rule", "a", 1).with_policy(policy);
+        // The policy stays whatever the cost becomes.
+        let decision = limiter.acquire(&[check.with_cost(*cost)]).await;
+        let verdict = decision.verdicts()[0];
+        answers.push((decision.is_allowed(), verdict.remaining()));
+    }
+    answers
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_checks_of_a_rule_have_another_answer_to_a_store_failure_on_one_budget() {
+    use OnStoreError::{Allow, Cap, Degraded, Deny, LocalShare};
+    let reads = (None, 4);
+    let (open, closed) = ((Some(Allow), 4), (Some(Deny), 4));
+    // What passes uncounted, or is denied, takes nothing from the share.
+    let answers = answered(LocalShare, &[reads, open, closed, reads, reads, open]).await;
+    let passed = [
+        (true, 5),
+        (true, 0),
+        (false, 0),
+        (true, 1),
+        (false, 1),
+        (true, 0),
+    ];
+    assert_eq!(answers, passed);
+    let answers = answered(Cap(log(4)), &[reads, closed, reads, (Some(Degraded), 4)]).await;
+    assert_eq!(answers, [(true, 0), (false, 0), (false, 0), (true, 0)]);
+    for own in [Allow, Degraded] {
+        let answers = answered(own, &[reads, closed]).await;
+        assert_eq!(answers, [(true, 0), (false, 0)]);
+    }
+    assert_eq!(
+        answered(Deny, &[reads, open]).await,
+        [(false, 0), (true, 0)]
+    );
+}
+
+#[test]
+fn an_answer_that_counts_is_a_rule_s_own() {
+    for answer in [OnStoreError::LocalShare, OnStoreError::Cap(log(4))] {
+        let error = CheckPolicy::default().on_store_error(answer);
+        let error = error.expect_err("it counts");
+        assert_eq!(error.kind(), RuleErrorKind::Mode);
+        let text = error.to_string();
+        for words in [
+            "one share or one cap",
+            "own on_store_error",
+            "Allow, Deny or Degraded",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

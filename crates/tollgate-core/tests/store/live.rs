@@ -517,6 +517,33 @@ fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along() {
 }
 
 #[test]
+fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along_after_a_replacement() {
+    let store = SwitchedStore::at_once(still());
+    let rules = |other| {
+        let other = Rule::new("other", Quota::gcra(other, MINUTE));
+        let rule = Rule::new("rule", Quota::gcra(10, MINUTE)).variable_quota();
+        [other, rule]
+    };
+    let two = NonZeroU32::new(2).expect("two");
+    let limiter = LiveLimiter::with_instances(store.clone(), rules(4), two).expect("valid");
+    limiter.replace(rules(8)).expect("valid");
+    store.switch(false);
+    let now = limiter.limiter();
+    let brought = now.quota_for("rule", Quota::gcra(30, MINUTE));
+    let check = now.check("rule", &Key::of(["ann"])).expect("a rule");
+    let check = check.with_quota(brought.expect("valid"));
+    let passes = |cost| {
+        let decision = now.acquire(&[check.with_cost(cost)]).ready();
+        decision.expect("it answers at once").is_allowed()
+    };
+    assert!(!passes(16));
+    assert!(passes(15));
+    // The share of the one that has changed is cut anew.
+    assert!(take(&limiter, "other", "ann", 4));
+    assert!(!take(&limiter, "other", "ann", 1));
+}
+
+#[test]
 fn a_limiter_that_was_replaced_vouches_for_no_rule() {
     let store = still();
     let rule = |limit| [Rule::new("rule", Quota::gcra(limit, MINUTE))];

@@ -86,8 +86,8 @@ impl Binding {
     #[inline]
     pub(crate) fn spend(&self, check: &Check, now: Tick) -> Result<Verdict, Miss> {
         match self.limit(check) {
-            Some(limit) => self.local().spend(limit, check, now),
-            None => Err(Miss { is_new: true }),
+            Some(limit) if !check.policy().is_exact() => self.local().spend(limit, check, now),
+            _ => Err(Miss { is_new: true }),
         }
     }
 

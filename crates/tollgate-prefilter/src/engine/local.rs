@@ -122,6 +122,7 @@ impl Local {
         let (mut denied, knows_left) = deny.deny(&limit.denials, slot, now, check.cost())?;
         if let Effective::Leased(terms) = &limit.effective
             && terms.schedule().is_some()
+            && !check.policy().is_exact()
         {
             denied = self.unless_due(limit, check, now, denied);
         }

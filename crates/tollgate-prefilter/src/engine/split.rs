@@ -107,7 +107,10 @@ fn deny(binding: &Binding, checks: &[Check], now: Tick) -> Option<Decision> {
         let limit = binding.limit(check)?;
         let denied = binding.local().deny(limit, check, now)?;
         // What this process may spend is taken already.
-        let leased = binding.local().leased(limit, check.key(), now);
+        let leased = match check.policy().is_exact() {
+            true => 0,
+            false => binding.local().leased(limit, check.key(), now),
+        };
         (leased < check.cost()).then_some(denied)
     });
     let answers: SmallVec<[_; 4]> = answers.collect();

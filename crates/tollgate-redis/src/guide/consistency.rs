@@ -86,6 +86,15 @@
 //! [converted](tollgate_core::algorithm::Algorithm::refund_converted) as the state was. Several limiters of one store with the
 //! same rule share its leases.
 //!
+//! A rule with [`OnChange::Reset`](tollgate_core::OnChange::Reset) has other states with each quota, so that clients begin anew;
+//! `OnChange::Scale` is for the memory store.
+//!
+//! # Some requests of a rule exactly
+//!
+//! Requests for which `RequestRule::exact_when` is true are decided by Redis, whatever the consistency of
+//! their rule: writes are deducted from the shared pool, while reads are served from leases. They take no lease and spend none. Units
+//! on lease are missing from the pool meanwhile, and unreported units of other processes are not seen.
+//!
 //! # Which quotas can have what
 //!
 //! | quota | leased | eventual |

@@ -183,6 +183,9 @@
 //! | cheap public reads | [`Allow`](crate::OnStoreError::Allow) | being up matters more than being exact |
 //! | where the handler can save effort | [`Degraded`](crate::OnStoreError::Degraded) | passes, and the [`Admission`](crate::Admission) says so |
 //!
+//! The answer may depend on the request: reads fail open and writes fail closed on one budget, with
+//! [`on_store_error_when`](crate::RequestRule::on_store_error_when).
+//!
 //! A denial for this reason is a 503, not a 429: the client did nothing wrong.
 //!
 //! # What to tell whom

@@ -10,8 +10,8 @@ use crate::{
     message::{call::MaxWait, service::MessageLimit},
     protocol::Protocol,
     rate_limit::{
-        config::Config, live_config::LiveConfig, request_rules::refuse_all_off,
-        rules_handle::RulesHandle,
+        config::Config, layer_defaults::LayerDefaults, live_config::LiveConfig,
+        request_rules::refuse_all_off, rules_handle::RulesHandle,
     },
     rule::{KeyedRule, RequestRule},
 };
@@ -161,6 +161,25 @@ impl MessageLimitLayer {
     #[must_use]
     pub fn limiter(&self) -> Limiter {
         self.config.limiter()
+    }
+}
+
+impl LayerDefaults {
+    /// A layer for messages with those of these settings that it has: the store, [`headers`](MessageLimitLayer::headers),
+    /// [`hide_quota`](MessageLimitLayer::hide_quota), [`retry_after_jitter`](MessageLimitLayer::retry_after_jitter),
+    /// [`look_up_deadline`](MessageLimitLayer::look_up_deadline) and [`instances`](MessageLimitLayer::instances). See
+    /// [`MessageLimitLayer::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageLimitLayer::new`] and [`MessageLimitLayer::instances`].
+    pub fn message_layer(
+        &self,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<MessageLimitLayer, RuleError> {
+        let layer = MessageLimitLayer::new(Arc::clone(&self.store), rules)?;
+        let config = self.of_messages(&layer.config)?;
+        Ok(MessageLimitLayer { config, ..layer })
     }
 }
 

@@ -3,12 +3,12 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::StatusCode;
-use tollgate_core::{Key, KeyBuf, Limiter, RuleError, Store};
+use tollgate_core::{Key, KeyBuf, Limiter, MemoryStore, Quota, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
     header::HeaderStyle,
-    key::Extracted,
+    key::{Extracted, client_ip},
     protocol::Protocol,
     rate_limit::{
         config::Config,
@@ -18,7 +18,7 @@ use crate::{
         service::RateLimit,
     },
     rejection::Rejection,
-    rule::{KeyedRule, RequestRule},
+    rule::{KeyedRule, RequestRule, Rule},
 };
 
 /// Limits the requests to a service.
@@ -95,6 +95,38 @@ impl RateLimitLayer {
         refuse_all_off(&rules)?;
         Ok(Self {
             config: LiveConfig::new(replaced, store, |_| Ok(()), rules)?,
+        })
+    }
+
+    /// Limits each client address to this many requests per period: the shortest way to a limit. All of them may come at once.
+    ///
+    /// It is `new` with one rule `per-ip`, a [`Quota::gcra`] by [`client_ip()`], on a [`MemoryStore`] of its own. So the address is
+    /// the socket's peer: behind a proxy, that is the proxy, and all clients together would have one limit. Then use
+    /// [`new`](Self::new) with the [settings](crate::key::ClientIp) of `client_ip()`.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, RateLimitLayer};
+    ///
+    /// let limits = RateLimitLayer::per_ip(60, MINUTE)?;
+    /// assert_eq!(limits.limiter().rules().rules()[0].quota().to_string(), "gcra 60/min");
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A limit of 0, or a period that cannot be counted.
+    pub fn per_ip(limit: u64, period: Duration) -> Result<Self, RuleError> {
+        let rule = Rule::new("per-ip", Quota::gcra(limit, period)).by(client_ip());
+        Self::new(MemoryStore::new(), [rule])
+    }
+
+    /// The same rules with another configuration.
+    pub(crate) fn configured(
+        self,
+        configure: impl FnOnce(&LiveConfig) -> Result<Arc<LiveConfig>, RuleError>,
+    ) -> Result<Self, RuleError> {
+        Ok(Self {
+            config: configure(&self.config)?,
         })
     }
 

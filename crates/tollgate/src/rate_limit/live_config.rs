@@ -7,14 +7,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store, striped::PerStripe};
+use tollgate_core::{Limiter, RuleError, Store, striped::PerStripe};
 
 use crate::{
     header::HeaderStyle,
     rate_limit::{
         config::Config,
         layer_rules::{Accepts, FollowRules, LayerRules, State},
-        request_rules::{RequestRules, refuse_much_jitter},
+        request_rules::{RequestRules, refuse_much_jitter, refuse_style},
     },
     rule::RequestRule,
 };
@@ -102,9 +102,7 @@ impl LiveConfig {
     }
 
     pub(crate) fn with_headers(&self, style: HeaderStyle) -> Result<Arc<Self>, RuleError> {
-        style
-            .validate()
-            .map_err(|wrong| RuleError::general(RuleErrorKind::RuleSet, wrong))?;
+        refuse_style(style)?;
         Ok(self.with(|config| config.set_headers(style)))
     }
 

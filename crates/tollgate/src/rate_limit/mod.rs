@@ -10,12 +10,14 @@ pub(crate) mod deny;
 mod duplicate_detector;
 mod future;
 mod layer;
+pub(crate) mod layer_defaults;
 mod layer_rules;
 mod limits_endpoint;
 pub(crate) mod live_config;
 mod look_ups;
 mod refund;
 pub(crate) mod request_rules;
+mod route_index;
 pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
@@ -26,6 +28,7 @@ pub use self::{
     body::ResponseBody,
     future::ResponseFuture,
     layer::RateLimitLayer,
+    layer_defaults::LayerDefaults,
     limits_endpoint::LimitsEndpoint,
     refund::Refund,
     rules_handle::RulesHandle,

@@ -5,15 +5,19 @@ use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration}
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, CheckQuota, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode, OnStoreError,
-    Outcome, PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
+    Check, CheckPolicy, CheckQuota, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode,
+    OnStoreError, Outcome, PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
 };
 
 use crate::{
+    header::HeaderStyle,
     inner_response::InnerResponse,
     key::{Extracted, KeyExtractor, NoKey},
     observe::Observer,
-    rate_limit::look_ups::{self, LookUps},
+    rate_limit::{
+        look_ups::{self, LookUps},
+        route_index::RouteIndex,
+    },
     rule::{KeyPlanFn, Missing, RequestRule},
 };
 
@@ -24,6 +28,8 @@ pub(crate) struct RequestRules {
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
+    /// Of many rules on paths: finds those of a request.
+    index: Option<Arc<RouteIndex>>,
     /// By rule, the plans of single keys; empty if no rule has any.
     plans_by_key: Arc<[PlansByKey]>,
     /// The deadline for all look-ups of a request together.
@@ -39,7 +45,7 @@ pub(crate) struct RequestRules {
 /// The plans of single keys of a rule.
 struct PlansByKey {
     /// By what stands for a key in the store.
-    by_fingerprint: HashMap<u128, u16>,
+    by_fingerprint: Arc<HashMap<u128, u16>>,
     /// Of the others, by name.
     of_key: Option<Arc<KeyPlanFn>>,
 }
@@ -77,7 +83,7 @@ impl RequestRules {
         let set = Self::rule_set(&list)?;
         let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
         let observer = Observer::new(&limiter);
-        Ok(Self::on(list, limiter, observer))
+        Ok(Self::on(list, limiter, observer, None))
     }
 
     /// The rule set of valid rules.
@@ -102,12 +108,19 @@ impl RequestRules {
     /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
     pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
         let observer = Observer::succeeding(&limiter, &self.observer, self.set());
-        Self::on(list, limiter, observer)
+        Self::on(list, limiter, observer, Some(self))
     }
 
-    fn on(list: Vec<RequestRule>, limiter: Limiter, observer: Observer) -> Self {
+    /// `before`: the rules whose place they take.
+    fn on(
+        list: Vec<RequestRule>,
+        limiter: Limiter,
+        observer: Observer,
+        before: Option<&Self>,
+    ) -> Self {
         Self {
-            plans_by_key: plans_by_key(&list, &limiter),
+            index: route_index(&list, before),
+            plans_by_key: plans_by_key(&list, &limiter, before),
             holds_slots: limiter.rules().has_slots(),
             limiter,
             observer: Arc::new(observer),
@@ -169,66 +182,98 @@ impl RequestRules {
         request_checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
         let mut key = KeyBuf::new();
+        if let Some(index) = &self.index {
+            return self.collect_found(index, head, &mut key, request_checks);
+        }
         for (place, request_rule) in self.list.iter().enumerate() {
-            let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
-                continue;
-            };
             // A rule set has fewer than 65 536 rules.
-            let number = place as u16;
-            if *rule.mode() == Mode::Off || request_rule.applies.as_ref().is_some_and(|f| !f(head))
-            {
-                continue;
-            }
-            if request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
-                self.observer.skipped(number);
-                continue;
-            }
-            let quota = match &request_rule.quota {
-                None => self.planned(number, request_rule, head),
-                Some(_) => self.quota_by(number, request_rule, head),
-            };
-            let Some(limit) = rule.limit_under(usize::from(quota.plan())) else {
-                self.observer.skipped(number);
-                continue;
-            };
-            let cost = match &request_rule.cost {
-                None => rule.fixed_cost(),
-                Some(f) => {
-                    let cost = f(head);
-                    if cost > limit {
-                        self.observer.cost_above_limit(number, cost, limit);
-                    }
-                    cost
+            self.collect_of(place as u16, request_rule, head, &mut key, request_checks)?;
+        }
+        Ok(())
+    }
+
+    /// The same of many rules, of which the index finds those whose conditions can be true.
+    #[inline(never)]
+    fn collect_found(
+        &self,
+        index: &RouteIndex,
+        head: &Parts,
+        key: &mut KeyBuf,
+        checks: &mut RequestChecks,
+    ) -> Result<(), Box<Refusal>> {
+        index.each(head, |number| {
+            let request_rule = &self.list[usize::from(number)];
+            self.collect_of(number, request_rule, head, key, checks)
+        })
+    }
+
+    /// Adds the check of a rule, if the rule applies.
+    #[inline(always)]
+    fn collect_of(
+        &self,
+        number: u16,
+        request_rule: &RequestRule,
+        head: &Parts,
+        key: &mut KeyBuf,
+        checks: &mut RequestChecks,
+    ) -> Result<(), Box<Refusal>> {
+        let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
+            return Ok(());
+        };
+        if *rule.mode() == Mode::Off || request_rule.applies.as_ref().is_some_and(|f| !f(head)) {
+            return Ok(());
+        }
+        if request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
+            self.observer.skipped(number);
+            return Ok(());
+        }
+        let quota = match &request_rule.quota {
+            None => self.planned(number, request_rule, head),
+            Some(_) => self.quota_by(number, request_rule, head),
+        };
+        let Some(limit) = rule.limit_under(usize::from(quota.plan())) else {
+            self.observer.skipped(number);
+            return Ok(());
+        };
+        let cost = match &request_rule.cost {
+            None => rule.fixed_cost(),
+            Some(f) => {
+                let cost = f(head);
+                if cost > limit {
+                    self.observer.cost_above_limit(number, cost, limit);
                 }
-            };
-            key.clear();
-            match extractor.extract(head, &mut key) {
-                Extracted::Key => self.observer.keyed(number),
-                Extracted::Nothing(why) => {
-                    if !self.resolve_missing(number, why, &mut key)? {
-                        continue;
-                    }
-                }
-                Extracted::Later(answer) => {
-                    request_checks
-                        .look_ups
-                        .push(request_checks.checks.len(), answer);
-                    let placeholder = Fingerprint::from_bits(0);
-                    request_checks
-                        .checks
-                        .push(Check::new(number, placeholder, cost).with_quota(quota));
-                    continue;
+                cost
+            }
+        };
+        let policy = match &request_rule.policies {
+            None => CheckPolicy::default(),
+            Some(policies) => policies.of(head),
+        };
+        key.clear();
+        match extractor.extract(head, key) {
+            Extracted::Key => self.observer.keyed(number),
+            Extracted::Nothing(why) => {
+                if !self.resolve_missing(number, why, policy, key)? {
+                    return Ok(());
                 }
             }
-            if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
-                let check = self.limiter.check_at(number, &key, cost);
-                request_checks.checks.push(check.with_quota(quota));
-                continue;
+            Extracted::Later(answer) => {
+                checks.look_ups.push(checks.checks.len(), answer);
+                let placeholder = Fingerprint::from_bits(0);
+                let check = Check::new(number, placeholder, cost).with_quota(quota);
+                checks.checks.push(check.with_policy(policy));
+                return Ok(());
             }
-            match self.check(number, &key, cost, quota) {
-                Some(check) => request_checks.checks.push(check),
-                None => self.observer.skipped(number),
-            }
+        }
+        if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
+            let check = self.limiter.check_at(number, key, cost);
+            let check = check.with_quota(quota).with_policy(policy);
+            checks.checks.push(check);
+            return Ok(());
+        }
+        match self.check(number, key, cost, quota) {
+            Some(check) => checks.checks.push(check.with_policy(policy)),
+            None => self.observer.skipped(number),
         }
         Ok(())
     }
@@ -320,9 +365,10 @@ impl RequestRules {
         &self,
         rule: u16,
         why: NoKey,
+        policy: CheckPolicy,
         key: &mut KeyBuf,
     ) -> Result<bool, Box<Refusal>> {
-        let then = self.without_key(rule, &why);
+        let then = self.without_key(rule, &why, policy);
         match &why {
             NoKey::Misconfigured(what) => self.observer.misconfigured(rule, what),
             NoKey::LookUpFailed => self.observer.look_up_failed(rule, then.describe()),
@@ -346,10 +392,11 @@ impl RequestRules {
     }
 
     /// What a rule does with a request that has no key for this reason.
-    fn without_key(&self, rule: u16, why: &NoKey) -> WithoutKey {
+    fn without_key(&self, rule: u16, why: &NoKey, policy: CheckPolicy) -> WithoutKey {
         let RequestRule { rule, missing, .. } = &self.list[usize::from(rule)];
         if *why == NoKey::LookUpFailed {
-            return match (rule.store_error_answer(), missing) {
+            let answer = policy.store_error_answer();
+            return match (answer.unwrap_or(rule.store_error_answer()), missing) {
                 // A shadow denies nothing, and its key is unknown.
                 _ if !rule.is_enforced() => WithoutKey::Skip,
                 (OnStoreError::Allow | OnStoreError::Degraded, _) => WithoutKey::Skip,
@@ -446,7 +493,8 @@ impl RequestRules {
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
         // In the order of the rules, so that the first rule that rejects the request is the one reported.
         for (place, found) in request_checks.look_ups.within(self.look_up_deadline).await {
-            let number = request_checks.checks[place].rule();
+            let placeholder = request_checks.checks[place];
+            let (number, policy) = (placeholder.rule(), placeholder.policy());
             let mut key = KeyBuf::new();
             match found {
                 Ok(found) => {
@@ -454,15 +502,14 @@ impl RequestRules {
                     key = found;
                 }
                 Err(why) => {
-                    if !self.resolve_missing(number, why, &mut key)? {
+                    if !self.resolve_missing(number, why, policy, &mut key)? {
                         skipped.push(place);
                         continue;
                     }
                 }
             }
-            let placeholder = request_checks.checks[place];
             match self.check(number, &key, placeholder.cost(), placeholder.quota()) {
-                Some(check) => request_checks.checks[place] = check,
+                Some(check) => request_checks.checks[place] = check.with_policy(policy),
                 None => {
                     self.observer.skipped(number);
                     skipped.push(place);
@@ -515,8 +562,26 @@ impl PlansByKey {
     }
 }
 
-/// What stands for the keys with plans of their own. Their plans are there: the rules were validated.
-fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
+/// The index over the routes of rules; that of the rules before, if no route has changed.
+fn route_index(list: &[RequestRule], before: Option<&RequestRules>) -> Option<Arc<RouteIndex>> {
+    let has_routes = |before: &&RequestRules| {
+        let mut pairs = before.list.iter().zip(list);
+        before.list.len() == list.len()
+            && pairs.all(|(before, rule)| before.routes.is_same(&rule.routes))
+    };
+    match before.filter(has_routes) {
+        Some(before) => before.index.clone(),
+        None => RouteIndex::new(list.iter().map(|rule| &rule.routes)).map(Arc::new),
+    }
+}
+
+/// What stands for the keys with plans of their own; for a rule that has not changed, as it was. Their plans are there: the rules
+/// were validated.
+fn plans_by_key(
+    list: &[RequestRule],
+    limiter: &Limiter,
+    before: Option<&RequestRules>,
+) -> Arc<[PlansByKey]> {
     if list
         .iter()
         .all(|rule| rule.plans_by_key.is_empty() && rule.plan_of_key.is_none())
@@ -524,17 +589,26 @@ fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
         return Arc::default();
     }
     let store = limiter.rule_store();
-    let of_rule = |(index, rule): (usize, &RequestRule)| {
+    let unchanged = |index: usize, rule: &RequestRule| {
+        let before = before?;
+        let place = limiter.rules().unchanged_in(index, before.set())?;
+        let same = &before.list.get(place)?.plans_by_key;
+        let is_same = Arc::ptr_eq(same, &rule.plans_by_key) || *same == rule.plans_by_key;
+        let plans = before.plans_by_key.get(place).filter(|_| is_same)?;
+        Some(Arc::clone(&plans.by_fingerprint))
+    };
+    let anew = |index: usize, rule: &RequestRule| {
         let plans = rule.plans_by_key.iter();
         let by_fingerprint = plans.filter_map(|(key, plan)| {
             // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
             let key = store.fingerprint(index as u16, key.as_ref());
             Some((key.bits(), rule.rule.plan_number(plan)? as u16))
         });
-        PlansByKey {
-            by_fingerprint: by_fingerprint.collect(),
-            of_key: rule.plan_of_key.clone(),
-        }
+        Arc::new(by_fingerprint.collect())
+    };
+    let of_rule = |(index, rule): (usize, &RequestRule)| PlansByKey {
+        by_fingerprint: unchanged(index, rule).unwrap_or_else(|| anew(index, rule)),
+        of_key: rule.plan_of_key.clone(),
     };
     list.iter().enumerate().map(of_rule).collect()
 }
@@ -582,6 +656,9 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
             "plan_by selects a plan, and the rule has none; add plans with plan(name, quota), or remove plan_by",
         ));
     }
+    if let Some(policies) = &request_rule.policies {
+        policies.validate(rule)?;
+    }
     let unknown = |(_, plan): &&(Key, Arc<str>)| rule.plan_number(plan).is_none();
     if let Some((_, plan)) = request_rule.plans_by_key.iter().find(unknown) {
         let unknown = UnknownName::new("plan", plan, rule.plan_names());
@@ -596,6 +673,13 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
             .map_err(|wrong| RuleError::new(RuleErrorKind::Key, rule.name(), wrong.to_string()))?;
     }
     Ok(())
+}
+
+/// Styles that write one field in two ways.
+pub(crate) fn refuse_style(style: HeaderStyle) -> Result<(), RuleError> {
+    style
+        .validate()
+        .map_err(|wrong| RuleError::general(RuleErrorKind::RuleSet, wrong))
 }
 
 /// A jitter above 100 % is probably in another unit.

@@ -1,10 +1,15 @@
 //! Leases.
 
-use tollgate_core::{Consistency, LeaseShare, MINUTE, Outcome, Quota, Retry};
+use tollgate_core::{
+    Check, CheckPolicy, Consistency, LeaseShare, MINUTE, Outcome, Quota, Retry, Rule, Source,
+    store::Settlement,
+};
 
 use crate::{
     Grant, NoReply,
-    engine::tests::subject::{AHEAD, Subject, done, fits, leased_bucket, one, tracked},
+    engine::tests::subject::{
+        AHEAD, LEASED, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
+    },
 };
 
 #[test]
@@ -60,4 +65,69 @@ fn a_lease_whose_query_certainly_did_not_run_is_here_again() {
         drop(subject.query(&[one().with_cost(20)]));
         assert_eq!(held(), 0);
     }
+}
+
+/// A check that the store decides, whatever the rule's consistency.
+fn exact() -> Check {
+    one().with_policy(CheckPolicy::default().exact())
+}
+
+#[test]
+fn an_exact_check_of_a_leased_rule_is_decided_by_the_store_and_leaves_the_lease_alone() {
+    let subject = leased_bucket(tracked(10, 7));
+    let held = || subject.engine.units_on_lease(subject.now());
+    for _ in 0..3 {
+        let query = subject.query(&[exact()]);
+        assert!(query.leases().is_empty());
+        let decision = subject.finish(query, fits(4_000, 500_000), None).decision;
+        assert_eq!(decision.verdicts()[0].source(), Source::Store);
+        assert_eq!(held(), 10);
+        // And what a ticket gives back or takes on top goes to the store.
+        let taken = receipt(exact(), &decision);
+        for how in [Settlement::Cancel, Settlement::Charge(2)] {
+            assert_eq!(subject.settle(taken, how).len(), 1);
+        }
+        assert_eq!(held(), 10);
+    }
+    assert_eq!(
+        subject.decide(&[one()]).verdicts()[0].source(),
+        Source::Lease
+    );
+}
+
+#[test]
+fn an_exact_check_among_others_leaves_the_lease_alone() {
+    let rule = |name| Rule::new(name, Quota::gcra(6_000, MINUTE)).consistency(LEASED);
+    let subject = Subject::of([rule("rule"), rule("other")]);
+    subject.known(fits(5_000, 500_000), tracked(10, 7));
+    let other = Check::new(1, key(8), 1);
+    let query = subject.query(&[exact(), other]);
+    assert_eq!(query.checks(), [exact(), other]);
+    drop(subject.finish(query, fits(4_000, 500_000), None));
+    assert_eq!(subject.query(&[one(), other]).checks(), [other]);
+}
+
+#[test]
+fn a_denied_exact_check_is_denied_again_without_a_query_although_there_is_a_lease() {
+    let subject = leased_bucket(tracked(10, 7));
+    assert!(
+        !subject
+            .decided(&[exact()], denied(60_000_000, 10_000))
+            .is_allowed()
+    );
+    let other = Check::new(0, key(8), 1);
+    for checks in [&[exact()][..], &[exact(), other]] {
+        let decision = subject.decide(checks);
+        assert_eq!(decision.verdicts()[0].source(), Source::DenyCache);
+        assert!(!decision.is_allowed());
+    }
+    assert!(subject.decide(&[one()]).is_allowed());
+    // The units of a scheduled lease are not for it, and it does not wait for them.
+    let scheduled = Grant::Scheduled {
+        units: 8,
+        after: 500_000,
+    };
+    let subject = leased_bucket(Some(scheduled));
+    let retry = |check| subject.decide(&[check]).retry();
+    assert_ne!(retry(exact()), retry(one()));
 }

@@ -1,6 +1,8 @@
 //! Local usage, and reporting it.
 
-use tollgate_core::{Check, MINUTE, Quota, Retry, Rule, SECOND, Tick, store::Settlement};
+use tollgate_core::{
+    Check, CheckPolicy, MINUTE, Quota, Retry, Rule, SECOND, Tick, store::Settlement,
+};
 
 use crate::engine::tests::subject::{
     AHEAD, EVENTUAL, LEASED, Subject, WAY, fits, key, one, receipt, tracked,
@@ -110,4 +112,19 @@ fn units_that_were_reported_long_ago_are_not_taken_off_later_local_usage() {
     let settled = subject.settle(spent, Settlement::Cancel);
     assert!(matches!(settled[..], [(_, Settlement::Refund(1))]));
     assert_eq!(subject.engine.units_unreported(), 1);
+}
+
+#[test]
+fn an_exact_check_of_an_eventual_rule_is_decided_by_the_store_with_what_is_unreported() {
+    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
+    subject.known(fits(900, 1_000_000), None);
+    for _ in 0..3 {
+        assert!(subject.is_local(&[one()]));
+    }
+    let exact = one().with_policy(CheckPolicy::default().exact());
+    let query = subject.query(&[exact]);
+    let reports: Vec<_> = query.reports().iter().map(Check::cost).collect();
+    assert_eq!(reports, [3]);
+    drop(subject.finish(query, fits(890, 1_000_000), None));
+    assert!(subject.is_local(&[one()]));
 }

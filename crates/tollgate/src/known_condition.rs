@@ -1,0 +1,129 @@
+//! Conditions of which more is known than that they are closures.
+
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use http::request::Parts;
+
+use crate::routes::Routes;
+
+pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+
+/// A condition, and the routes outside of which it is false.
+///
+/// Users see conditions as closures, so that [`when`](crate::RequestRule::when) takes theirs as well. One of ours
+/// [becomes](Self::into_fn) a closure of a type that only this file has, and by that [`of`](Self::of) finds it again.
+#[derive(Clone)]
+pub(crate) struct KnownCondition {
+    pub(crate) routes: Routes,
+    pub(crate) holds: Arc<Predicate>,
+}
+
+/// The closure of a condition of ours. It answers a [`Question`] in a head with the condition.
+type KnownFn = Box<dyn Known>;
+
+trait Known: Fn(&Parts) -> bool + Send + Sync {}
+
+impl<F: Fn(&Parts) -> bool + Send + Sync> Known for F {}
+
+/// Asks a closure for its condition.
+#[derive(Clone, Default)]
+struct Question(Arc<Mutex<Option<KnownCondition>>>);
+
+impl KnownCondition {
+    pub(crate) fn new(
+        routes: Routes,
+        holds: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            routes,
+            holds: Arc::new(holds),
+        }
+    }
+
+    /// The condition of a closure: of one of ours, what is known; any other may be true anywhere.
+    pub(crate) fn of<F>(condition: F) -> Self
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        let known = (&condition as &dyn Any).downcast_ref::<KnownFn>();
+        match known.and_then(Question::ask) {
+            Some(known) => known,
+            None => Self::new(Routes::any(), condition),
+        }
+    }
+
+    /// The condition as a closure.
+    pub(crate) fn into_fn(self) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+        let known: KnownFn = Box::new(move |head: &Parts| match head.extensions.get() {
+            None => (self.holds)(head),
+            Some(Question(answer)) => {
+                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+                false
+            }
+        });
+        known
+    }
+
+    /// Both are true.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let (one, two) = (self.holds, other.holds);
+        Self::new(self.routes.and(&other.routes), move |head| {
+            one(head) && two(head)
+        })
+    }
+
+    /// Either is true.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let (one, two) = (self.holds, other.holds);
+        Self::new(self.routes.or(&other.routes), move |head| {
+            one(head) || two(head)
+        })
+    }
+}
+
+impl Question {
+    fn ask(known: &KnownFn) -> Option<KnownCondition> {
+        let question = Self::default();
+        let (mut head, ()) = http::Request::new(()).into_parts();
+        head.extensions.insert(question.clone());
+        known(&head);
+        let mut answer = question.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::routes::Methods;
+
+    #[test]
+    fn a_condition_is_found_again_in_its_closure_and_no_other_closure_is_called_for_it() {
+        let methods = Methods::any_of(&[Method::GET]);
+        let ours = KnownCondition::new(Routes::of_methods(methods), |_| true).into_fn();
+        let found = KnownCondition::of(ours);
+        assert!(found.routes.methods() == methods);
+        // Through a clone and again.
+        let again = KnownCondition::of(found.clone().into_fn());
+        assert!(again.routes.is_same(&found.routes));
+        let (head, ()) = http::Request::new(()).into_parts();
+        assert!((again.holds)(&head));
+        assert!(again.into_fn()(&head));
+
+        let called = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&called);
+        let theirs = KnownCondition::of(move |_| {
+            *count.lock().expect("no panic") += 1;
+            true
+        });
+        assert!(theirs.routes.is_same(&Routes::any()));
+        assert_eq!(*called.lock().expect("no panic"), 0);
+        assert!((theirs.holds)(&head));
+        assert_eq!(*called.lock().expect("no panic"), 1);
+    }
+}

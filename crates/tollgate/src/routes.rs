@@ -1,0 +1,206 @@
+//! Where a condition can be true.
+
+use std::{fmt, sync::Arc};
+
+use http::{Method, request::Parts};
+
+/// The paths and methods outside of which a condition is false: what an [index](crate::rate_limit) over the rules of a layer goes
+/// by. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Routes {
+    /// `None`: any path.
+    paths: Option<Arc<[PathShape]>>,
+    methods: Methods,
+}
+
+/// A set of methods. Those that are not of HTTP itself are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Methods(u16);
+
+/// Which path of a request is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathOf {
+    /// That of the URI, from which routers have stripped prefixes.
+    Uri,
+    /// The one that the client has sent.
+    Original,
+    /// The route that has matched.
+    #[cfg(feature = "axum")]
+    Route,
+}
+
+/// The paths that have these segments.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct PathShape {
+    pub(crate) of: PathOf,
+    pub(crate) segments: Box<[Segment]>,
+    /// Whether any more segments may follow.
+    pub(crate) is_open: bool,
+}
+
+/// A part of a path between slashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    Literal(Box<str>),
+    Any,
+}
+
+impl Routes {
+    /// Any request.
+    pub(crate) const fn any() -> Self {
+        Self {
+            paths: None,
+            methods: Methods::ALL,
+        }
+    }
+
+    pub(crate) fn of_methods(methods: Methods) -> Self {
+        Self {
+            methods,
+            ..Self::any()
+        }
+    }
+
+    pub(crate) fn of_path(path: PathShape) -> Self {
+        Self {
+            paths: Some([path].into()),
+            ..Self::any()
+        }
+    }
+
+    /// Where both conditions can be true.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let paths = match (&self.paths, &other.paths) {
+            (None, paths) | (paths, None) => paths,
+            // Either is where both can be true.
+            (Some(one), Some(two)) if two.len() < one.len() => &other.paths,
+            _ => &self.paths,
+        };
+        Self {
+            paths: paths.clone(),
+            methods: Methods(self.methods.0 & other.methods.0),
+        }
+    }
+
+    /// Where either condition can be true.
+    pub(crate) fn or(&self, other: &Self) -> Self {
+        let paths = self.paths.as_ref().zip(other.paths.as_ref());
+        Self {
+            paths: paths.map(|(one, two)| one.iter().chain(&**two).cloned().collect()),
+            methods: Methods(self.methods.0 | other.methods.0),
+        }
+    }
+
+    /// `None`: any path.
+    pub(crate) fn paths(&self) -> Option<&[PathShape]> {
+        self.paths.as_deref()
+    }
+
+    pub(crate) fn methods(&self) -> Methods {
+        self.methods
+    }
+
+    /// Whether they are the same, seen at once where both are copies of one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let same_paths = match (&self.paths, &other.paths) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two) || one == two,
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        same_paths && self.methods == other.methods
+    }
+}
+
+impl Methods {
+    pub(crate) const ALL: Self = Self(u16::MAX);
+
+    pub(crate) fn of(method: &Method) -> Self {
+        Self(
+            1 << match *method {
+                Method::GET => 0,
+                Method::HEAD => 1,
+                Method::POST => 2,
+                Method::PUT => 3,
+                Method::DELETE => 4,
+                Method::PATCH => 5,
+                Method::OPTIONS => 6,
+                Method::CONNECT => 7,
+                Method::TRACE => 8,
+                _ => 9,
+            },
+        )
+    }
+
+    pub(crate) fn any_of<'a>(methods: impl IntoIterator<Item = &'a Method>) -> Self {
+        let methods = methods.into_iter().map(Self::of);
+        methods.fold(Self(0), |all, one| Self(all.0 | one.0))
+    }
+
+    /// Whether the sets meet.
+    #[inline]
+    pub(crate) fn meet(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl PathShape {
+    /// The path with exactly these segments, behind its first slash.
+    pub(crate) fn exactly(of: PathOf, path: &str) -> Self {
+        Self {
+            of,
+            segments: literals(path),
+            is_open: false,
+        }
+    }
+
+    /// It, and all below it.
+    pub(crate) fn under(of: PathOf, path: &str) -> Self {
+        Self {
+            is_open: true,
+            ..Self::exactly(of, path)
+        }
+    }
+}
+
+fn literals(path: &str) -> Box<[Segment]> {
+    let segments = path.split('/');
+    segments
+        .map(|segment| Segment::Literal(segment.into()))
+        .collect()
+}
+
+impl PathOf {
+    pub(crate) fn path(self, head: &Parts) -> Option<&str> {
+        match self {
+            Self::Uri => Some(head.uri.path()),
+            Self::Original => Some(original_path(head)),
+            #[cfg(feature = "axum")]
+            Self::Route => {
+                let route = head.extensions.get::<axum::extract::MatchedPath>();
+                route.map(axum::extract::MatchedPath::as_str)
+            }
+        }
+    }
+}
+
+/// The path that the client has sent: routers strip prefixes from nested ones.
+pub(crate) fn original_path(head: &Parts) -> &str {
+    #[cfg(feature = "axum")]
+    if let Some(original) = head.extensions.get::<axum::extract::OriginalUri>() {
+        return original.0.path();
+    }
+    head.uri.path()
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Routes")
+            .field("paths", &self.paths)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PathShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}{:?}", self.of, self.segments)
+    }
+}

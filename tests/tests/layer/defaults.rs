@@ -1,0 +1,205 @@
+//! Settings that are made once for all layers of a service.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use axum::{Router, body::Body, routing::any};
+use http::{Method, Request, Response, StatusCode, request};
+use tokio::time::Instant;
+use tollgate::{
+    Decision, HeaderStyle, LayerDefaults, MINUTE, MessageBody, MessageLimitLayer, Protocol,
+    RateLimitLayer, Rejection, RequestRule, RuleErrorKind,
+    key::{PeerAddr, header, look_up},
+};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::app::{all, behind, get, per_minute, send, status, still, text};
+use tower::{Layer, ServiceExt, service_fn};
+
+fn rules() -> [RequestRule; 1] {
+    [per_minute("one-each", 1).by(header("x-api-key"))]
+}
+
+/// Requests of several clients, a call of gRPC, and a preflight.
+fn requests() -> Vec<request::Builder> {
+    let mut requests: Vec<_> = (0..8)
+        .map(|n| get("/").header("x-api-key", format!("k{n}")))
+        .collect();
+    let grpc = get("/a.B/C").method(Method::POST);
+    requests.push(grpc.header("content-type", "application/grpc"));
+    let preflight = get("/").method(Method::OPTIONS);
+    let preflight = preflight.header("origin", "https://a.example");
+    requests.push(preflight.header("access-control-request-method", "PUT"));
+    requests
+}
+
+/// What each of the requests gets.
+async fn answers(layer: RateLimitLayer) -> Vec<String> {
+    let app = Router::new().fallback(any(|| async {})).layer(layer);
+    let mut answers = Vec::new();
+    for request in requests() {
+        let answer = send(&app, request).await;
+        let decision = answer.extensions().get::<Decision>().is_some();
+        let head = format!("{} {:?} {decision}", answer.status(), answer.headers());
+        answers.push(format!("{head} {}", text(answer).await));
+    }
+    answers
+}
+
+type OfLayer = fn(RateLimitLayer) -> RateLimitLayer;
+type OfDefaults = fn(LayerDefaults) -> LayerDefaults;
+
+const FIELDS: HeaderStyle = HeaderStyle::X_RATELIMIT_DELTA;
+
+#[tokio::test]
+async fn a_layer_has_the_settings_of_its_defaults_as_if_they_were_its_own() {
+    let store = still().0;
+    let layer = || RateLimitLayer::new(store.clone(), rules()).unwrap();
+    // All clients have used their unit.
+    answers(layer()).await;
+    let plain = answers(layer()).await;
+    assert!(plain[0].starts_with("429"), "{plain:?}");
+    let settings: [(OfLayer, OfDefaults); 8] = [
+        (
+            |layer| layer.headers(FIELDS).unwrap(),
+            |defaults| defaults.headers(FIELDS).unwrap(),
+        ),
+        (RateLimitLayer::hide_quota, LayerDefaults::hide_quota),
+        (
+            |layer| layer.rejection(Rejection::text()),
+            |defaults| defaults.rejection(Rejection::text()),
+        ),
+        (
+            |layer| layer.denied_status(StatusCode::FORBIDDEN).unwrap(),
+            |defaults| defaults.denied_status(StatusCode::FORBIDDEN).unwrap(),
+        ),
+        (
+            |layer| layer.protocol(Protocol::Http),
+            |defaults| defaults.protocol(Protocol::Http),
+        ),
+        (
+            |layer| layer.retry_after_jitter(100).unwrap(),
+            |defaults| defaults.retry_after_jitter(100).unwrap(),
+        ),
+        (
+            RateLimitLayer::attach_decision,
+            LayerDefaults::attach_decision,
+        ),
+        (
+            RateLimitLayer::count_preflight,
+            LayerDefaults::count_preflight,
+        ),
+    ];
+    for (index, (of_layer, of_defaults)) in settings.into_iter().enumerate() {
+        let expected = answers(of_layer(layer())).await;
+        assert_ne!(expected, plain, "setting {index} is seen");
+        let defaults = of_defaults(LayerDefaults::new(store.clone()));
+        for layer in [defaults.layer(rules()), defaults.switchable_layer(rules())] {
+            assert_eq!(answers(layer.unwrap()).await, expected, "setting {index}");
+        }
+    }
+    let defaults = LayerDefaults::new(store.clone()).hide_quota();
+    let changed = defaults.layer(rules()).unwrap().headers(FIELDS).unwrap();
+    let expected = layer().hide_quota().headers(FIELDS).unwrap();
+    assert_eq!(answers(changed).await, answers(expected).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_ups_of_all_layers_have_the_deadline_of_the_defaults() {
+    let deadline = Duration::from_millis(30);
+    let defaults = LayerDefaults::new(still().0).look_up_deadline(deadline);
+    let lost = look_up(|_| std::future::pending::<Option<String>>());
+    let app = behind(defaults.layer([per_minute("lost", 9).by(lost)]).unwrap());
+    let before = Instant::now();
+    assert_eq!(status(&app, "/").await, 200);
+    assert_eq!(before.elapsed(), deadline);
+}
+
+#[tokio::test]
+async fn layers_of_one_store_apply_the_share_of_the_instances() {
+    let store = SwitchedStore::at_once(still().0);
+    store.switch(false);
+    let defaults = LayerDefaults::new(store).instances(NonZeroU32::new(3).unwrap());
+    let app = behind(defaults.layer([all(per_minute("six", 6))]).unwrap());
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "/").await, expected);
+    }
+}
+
+#[tokio::test]
+async fn layers_with_the_same_defaults_share_the_store() {
+    let defaults = LayerDefaults::new(still().0);
+    let [one, other] = [(); 2].map(|()| behind(defaults.layer(rules()).unwrap()));
+    assert_eq!(status(&one, "/").await, 200);
+    assert_eq!(status(&other, "/").await, 429);
+}
+
+#[tokio::test]
+async fn a_layer_for_messages_has_the_settings_that_it_knows() {
+    let store = still().0;
+    let rules = || [all(per_minute("messages", 1))];
+    let denied = async |layer: MessageLimitLayer| {
+        let read = |request: Request<MessageBody<Body>>| async move {
+            let body = axum::body::to_bytes(Body::new(request.into_body()), 64).await;
+            body.map(|_| Response::new(Body::empty()))
+        };
+        let service = layer.layer(service_fn(read));
+        let request = Request::post("/a.B/C").header("content-type", "application/grpc");
+        let request = request.body(Body::from([0; 10].to_vec())).unwrap();
+        let answer = service.oneshot(request).await.unwrap();
+        format!("{:?}", answer.headers())
+    };
+    let layer = || MessageLimitLayer::new(store.clone(), rules()).unwrap();
+    let plain = denied(layer()).await;
+    let own = layer()
+        .headers(FIELDS)
+        .unwrap()
+        .retry_after_jitter(100)
+        .unwrap();
+    let defaults = LayerDefaults::new(store.clone()).headers(FIELDS).unwrap();
+    // Of requests alone.
+    let defaults = defaults.protocol(Protocol::Http).count_preflight();
+    let defaults = defaults.retry_after_jitter(100).unwrap();
+    let expected = denied(own).await;
+    assert_ne!(expected, plain);
+    assert_eq!(
+        denied(defaults.message_layer(rules()).unwrap()).await,
+        expected
+    );
+    let hidden = defaults.hide_quota().message_layer(rules()).unwrap();
+    assert!(!denied(hidden).await.contains("messages"));
+}
+
+#[test]
+fn a_default_that_cannot_be_is_refused_where_it_is_set() {
+    let defaults = || LayerDefaults::new(still().0);
+    let both = HeaderStyle::DRAFT_11 | HeaderStyle::DRAFT_7;
+    for (error, word) in [
+        (defaults().headers(both), "DRAFT_7"),
+        (defaults().denied_status(StatusCode::OK), "200"),
+        (defaults().retry_after_jitter(101), "101 %"),
+    ] {
+        let error = error.expect_err("it cannot be");
+        assert_eq!(error.kind(), RuleErrorKind::RuleSet);
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    assert!(defaults().layer([all(per_minute("off", 1).off())]).is_err());
+    let off = defaults().switchable_layer([all(per_minute("off", 1).off())]);
+    assert!(off.is_ok());
+}
+
+#[tokio::test]
+async fn one_call_limits_each_address() {
+    let app = behind(RateLimitLayer::per_ip(2, MINUTE).unwrap());
+    let other = || {
+        let peer = PeerAddr(([198, 51, 100, 7], 40_000).into());
+        Request::get("/").extension(peer)
+    };
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "/").await, expected);
+        assert_eq!(status(&app, other()).await, expected);
+    }
+    // Another such layer counts apart.
+    let again = behind(RateLimitLayer::per_ip(2, MINUTE).unwrap());
+    assert_eq!(status(&again, "/").await, 200);
+    let error = RateLimitLayer::per_ip(0, MINUTE).expect_err("it never lets anything pass");
+    assert!(error.to_string().contains("limit of 0"), "{error}");
+}
