@@ -41,7 +41,7 @@ pub(crate) struct Fallback {
 }
 
 /// The shares and caps, and for how many instances they are cut.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Shares {
     instances: InstanceCount,
     store: Arc<dyn RuleStore>,
@@ -123,8 +123,9 @@ impl Fallback {
     ///
     /// A quota whose share cannot be counted.
     pub(crate) fn succeeding(rules: &Arc<RuleSet>, before: &Self) -> Result<Self, RuleError> {
-        let shares =
-            Shares::succeeding(rules, &lock(&before.shares), &before.rules, &before.store)?;
+        // Requests do not wait for what follows.
+        let shares = lock(&before.shares).clone();
+        let shares = Shares::succeeding(rules, &shares, &before.rules, &before.store)?;
         let counter = |rule: &Rule| {
             let index = before.rules.position(rule.name())?;
             before.admitted_in_fallback.get(index).cloned()

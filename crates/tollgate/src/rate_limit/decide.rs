@@ -121,7 +121,9 @@ fn conclude(
 #[inline(always)]
 pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     let is_complete = !config.shows_quota() && !config.rules.refunds;
-    !config.attach_decision && (is_complete || decision.verdicts().is_empty())
+    let is_complete = is_complete && !config.rules.settles_by_response;
+    let holds_nothing = !config.attach_decision && !config.rules.holds_slots;
+    holds_nothing && (is_complete || decision.verdicts().is_empty())
 }
 
 /// Tells operators of a decision that was there at once.

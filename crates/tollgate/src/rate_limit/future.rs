@@ -154,15 +154,16 @@ fn settle<K: Kept, B, E>(
     admitted: &mut Option<Admitted<K>>,
     mut result: Result<Response<B>, E>,
 ) -> Result<Response<ResponseBody<B>>, E> {
+    let mut at_end = None;
     if let Some(settled) = admitted {
         match &mut result {
-            Ok(response) => settled.on_response(response),
+            Ok(response) => at_end = settled.on_response(response),
             Err(_) => settled.on_error(),
         }
         // It holds the configuration no longer.
         *admitted = None;
     }
-    result.map(|response| response.map(ResponseBody::inner))
+    result.map(|response| response.map(|body| ResponseBody::inner(body, at_end)))
 }
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
