@@ -328,8 +328,8 @@ impl Verdict {
         self.outcome == Outcome::Allow
             && self.source == Source::Store
             && self.plan == 0
-            && !self.degraded
-            && !self.remaining_unknown
+            && !self.is_degraded()
+            && self.knows_remaining()
     }
 
     /// The same verdict, answered by `source`.
