@@ -256,6 +256,7 @@ impl Observer {
                 let request = counting::Request {
                     is_enforced,
                     is_allowed: decision.is_allowed(),
+                    reason: decision.reason(),
                     cost,
                 };
                 counting::count(rule, used, stripe, verdict, request)
@@ -368,7 +369,7 @@ fn hot_key(_: &Rule, _: &Arc<RuleObserver>, hot: &Hot) {
 mod counting {
     use super::{ONE_IN, Observer, Rule, RuleStore, Timer};
     use crate::{
-        decision::{Decision, Outcome, Source, Verdict},
+        decision::{Decision, Outcome, Reason, Source, Verdict},
         observe::{
             counts::{COMPUTED, Event, OTHER, PLANS},
             names::CHECK_DURATION,
@@ -385,6 +386,7 @@ mod counting {
     pub(super) struct Request {
         pub(super) is_enforced: bool,
         pub(super) is_allowed: bool,
+        pub(super) reason: Option<Reason>,
         pub(super) cost: u64,
     }
 
@@ -403,7 +405,7 @@ mod counting {
             counts.event(Event::StoreFailure, 1);
         }
         let kind = match request.is_enforced {
-            true => Kind::enforced(verdict, request.is_allowed),
+            true => Kind::enforced(verdict, request.is_allowed, request.reason),
             false => Kind::reported(verdict),
         };
         let Some(kind) = kind else { return false };
@@ -430,7 +432,12 @@ mod counting {
                     }
                 }
             }
-            Kind::DeniedQuota | Kind::DeniedNever | Kind::DeniedStoreFailed => {
+            Kind::DeniedQuota
+            | Kind::DeniedNever
+            | Kind::DeniedStoreFailed
+            | Kind::DeniedSlots
+            | Kind::DeniedQueueFull
+            | Kind::DeniedWaitExpired => {
                 counts.units(plan, request.cost, false);
                 if let Some(delay) = verdict.retry().delay() {
                     if stripe.denials.is_multiple_of(ONE_IN) {

@@ -49,6 +49,9 @@
 //! | `never` | its cost is above what ever fits |
 //! | `store_failed` | the store failed, or the look-up of its key |
 //! | `no_key` | it has no key |
+//! | `slots` | too many requests run at once |
+//! | `queue_full` | as many wait already as may |
+//! | `wait_expired` | its time to wait was over |
 //! | `none` | it was not denied |
 //!
 //! `source` is who answered: `store`, `deny_cache`, `lease`, `local`, `fallback`, or `none` where nobody was asked. `plan` is
