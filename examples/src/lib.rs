@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 pub mod flag_source;
+pub mod metrics;
 pub mod polite;
 pub mod redis_server;
 pub mod rules;

@@ -9,7 +9,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tollgate::{RateLimitLayer, RuleError, Store};
-use tollgate_redis::{Keys, RedisStore, Secret};
+use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 use tollgate_rules::{
     Author, Bindings, FileSource, LiveRules, RuleText, Source,
     redis::{PushErrorKind, RedisRules},
@@ -18,7 +18,8 @@ use tonic::service::Routes;
 
 use crate::weather::{Mild, report, v1::weather_server::WeatherServer};
 
-/// The service with its rules and its state in Redis. A change of the file is pushed, and is in force in all processes.
+/// The service with its rules and its state in Redis. A change of the file is pushed, and is in force in all processes. A request
+/// waits for Redis as long as the deadline says, or else the library's default.
 ///
 /// # Errors
 ///
@@ -28,6 +29,7 @@ pub async fn shared(
     namespace: &str,
     secret: &Secret,
     file: &str,
+    deadline: Option<Duration>,
 ) -> Result<Router, Box<dyn Error>> {
     let redis = RedisRules::new(address, namespace, secret)?;
     let mut source = FileSource::new(file)?;
@@ -39,7 +41,13 @@ pub async fn shared(
         .follow(redis.source())
         .await?;
     let keys = Keys::hashed(secret.clone());
-    let store = RedisStore::builder(address, namespace, keys).connect()?;
+    let mut store = RedisStore::builder(address, namespace, keys)
+        // Only a cluster asks for it: a request's rules have several keys, and are decided in one step.
+        .partition(Partition::One);
+    if let Some(deadline) = deadline {
+        store = store.deadline(deadline);
+    }
+    let store = store.connect()?;
     // A service need not wait: until there is a connection each rule answers as it does when Redis is down.
     let _ = tokio::time::timeout(Duration::from_secs(5), store.connected()).await;
     Ok(app(&rules, store)?)

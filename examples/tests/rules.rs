@@ -1,8 +1,13 @@
 //! The service whose limits are in a file, over a socket: what the README shows of it.
 
+mod process;
+#[path = "rules/prometheus.rs"]
+mod prometheus;
+
 use std::{
     fs,
     path::PathBuf,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -11,6 +16,8 @@ use tollgate_examples::{redis_server::RedisServer, rules};
 use tollgate_redis::Secret;
 use tollgate_rules::{Author, Bindings, LiveRules, RuleSwitch, redis::RedisRules};
 use tollgate_tests::server::Server;
+
+use process::Process;
 
 const LIMITS: &str = include_str!("../limits.toml");
 
@@ -160,71 +167,137 @@ async fn the_file_limits_rest_and_grpc() {
     assert_eq!(service.items("acme").await.0, 200);
 }
 
-/// Waits until the service says these words about its rules.
-async fn until_rules_say(server: &Server, words: &str) {
+/// Waits until the process says so about its rules.
+fn until_rules_say(process: &Process, holds: impl Fn(&str) -> bool) {
     #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
     let begin = Instant::now();
     loop {
-        let status = server.get("/rules").await.body;
-        if status.contains(words) {
+        let (_, status) = process.request("GET", "/rules", "");
+        if holds(&status) {
             return;
         }
         assert!(begin.elapsed() < Duration::from_secs(60), "{status}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_rules_and_limits_through_redis() {
     let redis = RedisServer::start().expect("there is a redis-server");
-    let secret = Secret::from_bytes([7; 32]).expect("32 bytes");
+    let secret = "07".repeat(32);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("limits.toml");
     // A window that does not end in between.
     let limits = LIMITS.replace("fixed_window 5/min", "fixed_window 5/d");
     fs::write(&path, &limits).expect("written");
-    let file = path.to_str().expect("a path");
-    let start = async || {
-        #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-        let begin = Instant::now();
-        // The server answers some milliseconds after its start.
-        loop {
-            match rules::shared(&redis.url(), "shop", &secret, file).await {
-                Ok(app) => return Server::start(app).await,
-                Err(wrong) => assert!(begin.elapsed() < Duration::from_secs(60), "{wrong}"),
-            }
-        }
-    };
-    let (one, other) = (start().await, start().await);
-    let items = async |server: &Server| {
-        let answer = server.send("GET", "/items", &[("x-api-key", "acme")]).await;
-        answer.status
-    };
-    for server in [&one, &other, &one, &other, &one] {
-        assert_eq!(items(server).await, 200);
+    let address = redis.url();
+    let settings = [
+        ("REDIS_URL", &*address),
+        ("TOLLGATE_SECRET", &secret),
+        ("LIMITS", path.to_str().expect("a path")),
+    ];
+    let [one, other] = [(); 2].map(|()| Process::start("rules", folder.path(), &settings));
+    let items = |process: &Process| process.request("GET", "/items", "x-api-key: acme\r\n").0;
+    for process in [&one, &other, &one, &other, &one] {
+        assert_eq!(items(process), 200);
     }
-    assert_eq!((items(&one).await, items(&other).await), (429, 429));
+    assert_eq!((items(&one), items(&other)), (429, 429));
 
     // The file is edited once.
     let raised = limits.replace("fixed_window 5/d", "fixed_window 7/d");
     fs::write(&path, &raised).expect("written");
-    for server in [&one, &other] {
-        until_rules_say(server, "revision 2").await;
+    for process in [&one, &other] {
+        until_rules_say(process, |status| status.contains("revision 2"));
     }
-    assert_eq!((items(&one).await, items(&other).await), (200, 200));
-    assert_eq!((items(&one).await, items(&other).await), (429, 429));
+    assert_eq!((items(&one), items(&other)), (200, 200));
+    assert_eq!((items(&one), items(&other)), (429, 429));
 
     // A mistake is not pushed, and an operator's switch reaches both.
     fs::write(&path, raised.replace("7/d", "7/dd")).expect("written");
-    let operator = RedisRules::new(&redis.url(), "shop", &secret).expect("an address");
+    let secret = Secret::from_bytes([7; 32]).expect("32 bytes");
+    let operator = RedisRules::new(&address, "shop", &secret).expect("an address");
     let alice = Author::new("alice");
     let off = RuleSwitch::rule("items-per-key", "off");
     operator
         .switch(off, &Bindings::new(), &alice)
         .await
         .expect("pushed");
-    for server in [&one, &other] {
-        until_rules_say(server, "revision 3").await;
+    for process in [&one, &other] {
+        until_rules_say(process, |status| status.contains("revision 3"));
     }
-    assert_eq!((items(&one).await, items(&other).await), (200, 200));
+    assert_eq!((items(&one), items(&other)), (200, 200));
+}
+
+/// What commands of the README print, without what differs from one time to another.
+fn shape(output: &str) -> String {
+    let mut shape = output.trim().to_owned();
+    for before in [";t=", "in force for "] {
+        let parts: Vec<_> = shape.split(before).map(str::to_owned).collect();
+        let (first, rest) = parts.split_first().expect("at least one");
+        let rest = rest.iter().map(|rest| {
+            let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+            format!("{before}..{rest}")
+        });
+        shape = std::iter::once(first.clone()).chain(rest).collect();
+    }
+    shape
+}
+
+/// The commands of blocks of a console, each with what it prints.
+fn commands(section: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for block in section.split("```console\n").skip(1) {
+        let (block, _) = block.split_once("```").expect("its end");
+        let mut is_document = false;
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                commands.push((format!("{command}\n"), String::new()));
+                is_document = command.contains("<<'END'");
+                continue;
+            }
+            let (command, output) = commands.last_mut().expect("a command comes first");
+            let text = if is_document { command } else { output };
+            text.push_str(&format!("{line}\n"));
+            is_document &= line != "END";
+        }
+    }
+    commands
+}
+
+/// The README's commands, one after the other, in a folder with its file.
+#[test]
+fn what_the_readme_shows_of_a_file_is_what_happens() {
+    let readme = include_str!("../../README.md");
+    let section = readme.split_once("\n## Limits in a file\n");
+    let (_, section) = section.expect("a section");
+    let (section, _) = section.split_once("\nWith Redis,").expect("in memory");
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("examples")).expect("made");
+    // A window that does not end in between.
+    let a_day = |text: &str| text.replace("/min", "/d");
+    let file = folder.path().join("examples/limits.toml");
+    fs::write(file, a_day(LIMITS)).expect("written");
+    let process = Process::start("rules", folder.path(), &[]);
+    let mut edits = 0;
+    for (command, shown) in commands(section) {
+        let command = a_day(&command).replace("127.0.0.1:3000", &process.address);
+        let output = Command::new("sh")
+            .args(["-c", &command])
+            .current_dir(folder.path())
+            .output()
+            .expect("a shell");
+        let printed = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(shape(&printed), shape(&a_day(&shown)), "{command}");
+        if command.contains("limits.toml") {
+            edits += 1;
+            until_rules_say(&process, |status| match edits {
+                1 => status.contains("revision 2,"),
+                2 => status.contains("the latest one is rejected"),
+                3 => !status.contains("the latest one is rejected"),
+                4 => status.contains("revision 3,"),
+                _ => status.contains("revision 4,"),
+            });
+        }
+    }
+    assert_eq!(edits, 5);
 }

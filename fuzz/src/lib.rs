@@ -1,5 +1,10 @@
-//! The parts of tollgate-redis that read and write the protocol of Redis, by their own files: they are private there.
+//! What the fuzz targets call: the parts of tollgate-redis that read and write the protocol of Redis, by their own files, as they
+//! are private there; and the documents of tollgate-rules.
 
 mod connection;
+mod documents;
 
-pub use self::connection::{compare_command, compare_reply};
+pub use self::{
+    connection::{compare_command, compare_reply},
+    documents::read_document,
+};

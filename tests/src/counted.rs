@@ -26,6 +26,13 @@ impl Metrics {
     /// What was recorded so far. Counters begin anew after that.
     #[must_use]
     pub fn counted(&self) -> Counted {
+        tollgate::observe::flush_metrics();
+        self.published()
+    }
+
+    /// The same, without what is counted and not published yet.
+    #[must_use]
+    pub fn published(&self) -> Counted {
         Counted::of(&self.snapshotter)
     }
 }
@@ -101,9 +108,30 @@ impl Counted {
     /// The requests of a rule with this decision.
     #[must_use]
     pub fn requests(&self, rule: &str, decision: &str) -> u64 {
-        self.count(&format!(
-            "tollgate_requests_total{{rule={rule},decision={decision}}}"
-        ))
+        let labels = [("rule", rule), ("decision", decision)];
+        self.sum("tollgate_requests_total", &labels)
+    }
+
+    /// All counters of this name that have these labels, together.
+    ///
+    /// # Panics
+    ///
+    /// If one is no counter.
+    #[must_use]
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        let has = |series: &str, (label, value): &(&str, &str)| {
+            let labels = series.trim_end_matches('}').split(['{', ',']);
+            labels.skip(1).any(|one| one == format!("{label}={value}"))
+        };
+        let is_it = |series: &&String| {
+            let rest = series.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with('{'))
+                && labels.iter().all(|label| has(series, label))
+        };
+        self.names()
+            .filter(is_it)
+            .map(|series| self.count(series))
+            .sum()
     }
 
     /// Everything that was counted.

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use tokio::time::Instant;
-use tollgate_core::{Checks, Ticket};
+use tollgate_core::{Checks, Ticket, observe::Timer};
 
 use crate::{
     client_limit::ClientLimit,
@@ -91,13 +91,16 @@ async fn take_at_head<'a>(
     deadline: Instant,
 ) -> Result<Option<Permit<'a>>, ClientRateLimitError> {
     loop {
-        let decision = limit.limiter.acquire(checks).await;
+        // The denial is reported by the queue where it waits next.
+        let started = Timer::start();
+        let decision = limit.limiter.acquire_unreported(checks).await;
         if !decision.is_allowed() {
             return Ok(None);
         }
         config.observe(checks, &decision);
         let units = limit.limiter.ticket(checks, &decision).cancel_on_drop();
         if let Some(permit) = take_with(partition, units) {
+            limit.limiter.report(checks, &decision, started, "");
             return Ok(Some(permit));
         }
         head.opened(deadline).await.map_err(server_limit)?;

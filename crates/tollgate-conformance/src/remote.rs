@@ -11,8 +11,8 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, RuleError,
-    RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
+    Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, MemoryStore, Outcome, Pending,
+    RuleError, RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
     store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
@@ -236,7 +236,8 @@ impl BoundRemote {
         let verdicts = decision.verdicts().iter();
         let answered = checks.iter().zip(verdicts).filter(|(check, verdict)| {
             let took = check.cost() > 0 && verdict.outcome() == Outcome::Allow;
-            took && self.rules().enforces(verdict.rule())
+            let is_held = verdict.is_of_slots();
+            took && !is_held && self.rules().enforces(verdict.rule())
         });
         answered
             .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()))
@@ -285,6 +286,15 @@ impl RuleStore for BoundRemote {
                 Err(kind) => Err(StoreError::new(kind, "the network failed on demand")),
             }
         }))
+    }
+
+    fn supports_slots(&self) -> bool {
+        self.memory.supports_slots()
+    }
+
+    /// The slots of a partition whose request was denied by another are returned by the limiter, as any.
+    fn release(&self, slots: &[HeldSlot]) {
+        self.memory.release(slots);
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {

@@ -136,6 +136,28 @@ macro_rules! conformance_suite {
                 a_ticket_of_a_denial_gives_nothing_back;
         }
     };
+    (@slots $make:expr, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            slots:
+                at_most_the_limit_runs_at_once,
+                remaining_is_the_number_of_free_slots,
+                a_typical_hold_time_says_when_to_try_again,
+                a_cost_above_the_slots_never_fits_and_one_of_zero_holds_none,
+                a_denied_request_takes_neither_units_nor_slots,
+                slots_go_back_once_whatever_holds_them,
+                every_end_of_a_ticket_returns_its_slots,
+                slots_are_numbered_in_the_order_of_their_start,
+                a_lowered_number_of_slots_ends_nothing_and_starts_nothing,
+                plans_of_slots_share_those_in_use,
+                checks_on_the_same_slots_are_folded,
+                a_shadow_of_slots_denies_nothing_and_counts_what_runs,
+                a_look_at_slots_takes_none,
+                a_reset_leaves_slots_to_the_requests_that_run,
+                another_quota_under_the_name_of_slots_in_use_frees_none,
+                slots_that_cannot_work_are_refused_with_what_would,
+                among_many_tasks_never_more_than_the_limit_run;
+        }
+    };
     (@ $make:expr, #[$test:meta] $($module:ident: $($case:ident),+;)+) => {
         $($crate::conformance_suite! { @@ $make, #[$test] $module: $($case),+ })+
     };
@@ -149,5 +171,24 @@ macro_rules! conformance_suite {
                 $crate::cases::$module::$case(&subject).await;
             }
         )+
+    };
+}
+
+/// The same for stores that count [slots](tollgate_core::Quota::concurrent), beside [`conformance_suite`]. `own_clock` leaves out
+/// the case that moves the clock.
+#[macro_export]
+macro_rules! slots_suite {
+    ($make:expr) => {
+        $crate::slots_suite!($make, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, own_clock) => {
+        $crate::slots_suite!($make, own_clock, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, own_clock, #[$test:meta]) => {
+        $crate::conformance_suite!(@slots $make, #[$test]);
+    };
+    ($make:expr, #[$test:meta]) => {
+        $crate::conformance_suite!(@slots $make, #[$test]);
+        $crate::conformance_suite! { @ $make, #[$test] slots: time_brings_no_slot_back; }
     };
 }

@@ -10,8 +10,8 @@ use std::{
 
 use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
-    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step,
-    Store, StoreError, StoreErrorKind, Verdict,
+    Check, Decision, Fingerprint, HeldSlot, KeyBuf, MemoryStore, Outcome, Pending, RuleError,
+    RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
     store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
@@ -151,6 +151,14 @@ impl RuleStore for Bound {
             return Step::Ready(Err(StoreError::new(kind, text)));
         }
         self.memory.reset(checks)
+    }
+
+    fn supports_slots(&self) -> bool {
+        self.memory.supports_slots()
+    }
+
+    fn release(&self, slots: &[HeldSlot]) {
+        self.memory.release(slots);
     }
 
     fn instances(&self) -> u32 {

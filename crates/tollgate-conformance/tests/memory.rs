@@ -1,7 +1,7 @@
 //! The conformance suite on the memory store, and on a delayed store in front of it.
 
 mod memory {
-    use tollgate_conformance::conformance_suite;
+    use tollgate_conformance::{conformance_suite, slots_suite};
     use tollgate_core::{Clock, MemoryStore};
 
     async fn store(clock: Clock) -> MemoryStore {
@@ -9,12 +9,13 @@ mod memory {
     }
 
     conformance_suite!(store);
+    slots_suite!(store);
 }
 
 mod remote {
     use std::time::Duration;
 
-    use tollgate_conformance::{RemoteStore, conformance_suite};
+    use tollgate_conformance::{RemoteStore, conformance_suite, slots_suite};
     use tollgate_core::{Clock, MemoryStore};
 
     async fn store(clock: Clock) -> RemoteStore {
@@ -23,12 +24,13 @@ mod remote {
     }
 
     conformance_suite!(store, #[tokio::test(start_paused = true)]);
+    slots_suite!(store, #[tokio::test(start_paused = true)]);
 }
 
 mod remote_on_its_own_clock {
     use std::time::Duration;
 
-    use tollgate_conformance::{RemoteStore, conformance_suite};
+    use tollgate_conformance::{RemoteStore, conformance_suite, slots_suite};
     use tollgate_core::{Clock, MemoryStore};
 
     async fn store(_: Clock) -> RemoteStore {
@@ -36,4 +38,5 @@ mod remote_on_its_own_clock {
     }
 
     conformance_suite!(store, own_clock, #[tokio::test(start_paused = true)]);
+    slots_suite!(store, own_clock, #[tokio::test(start_paused = true)]);
 }

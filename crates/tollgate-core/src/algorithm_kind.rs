@@ -20,6 +20,8 @@ pub enum AlgorithmKind {
     Gcra,
     /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
     LeakyBucket,
+    /// [`concurrent`](crate::algorithm::concurrent)
+    Concurrent,
     /// No limit: no call to the store, no header fields.
     Unlimited,
 }
@@ -36,6 +38,7 @@ impl AlgorithmKind {
             Self::TokenBucket => "token_bucket",
             Self::Gcra => "gcra",
             Self::LeakyBucket => "leaky_bucket",
+            Self::Concurrent => "concurrent",
             Self::Unlimited => "unlimited",
         }
     }

@@ -1,11 +1,13 @@
 //! Decisions: what a limiter answers.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Assessment, Retry},
+    claim::Claim,
+    held_slots::HeldSlots,
     time::{Tick, micros},
 };
 
@@ -65,10 +67,16 @@ pub enum Reason {
     StoreFailed,
     /// There is no key, and a rule says to reject then.
     NoKey,
+    /// Too many requests run at once: no slot is free.
+    Slots,
+    /// Waiting would help, but as many wait already as may.
+    QueueFull,
+    /// What the request waited for was gone when it could have started, and its time to wait was over.
+    WaitExpired,
 }
 
 impl Reason {
-    /// The word for it in logs: `quota`, `never`, `store_failed` or `no_key`.
+    /// The word for it in logs: `quota`, `never`, `store_failed`, `no_key`, `slots`, `queue_full` or `wait_expired`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -76,6 +84,9 @@ impl Reason {
             Self::Never => "never",
             Self::StoreFailed => "store_failed",
             Self::NoKey => "no_key",
+            Self::Slots => "slots",
+            Self::QueueFull => "queue_full",
+            Self::WaitExpired => "wait_expired",
         }
     }
 }
@@ -86,14 +97,47 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     remaining: u64,
+    /// Of slots it is their number: time does not bring them back.
     reset_after: u64,
     retry: CompactRetry,
     rule: u16,
     plan: u16,
     outcome: Outcome,
     source: Source,
-    degraded: bool,
-    remaining_unknown: bool,
+    flags: Flags,
+}
+
+/// What else there is to know of a verdict.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Flags(u8);
+
+impl Flags {
+    const NONE: Self = Self(0);
+    const DEGRADED: Self = Self(1);
+    const REMAINING_UNKNOWN: Self = Self(2);
+    const SLOTS: Self = Self(4);
+
+    #[inline(always)]
+    const fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+
+    #[inline(always)]
+    const fn with(self, flag: Self) -> Self {
+        Self(self.0 | flag.0)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::DEGRADED, "degraded"),
+            (Self::REMAINING_UNKNOWN, "remaining_unknown"),
+            (Self::SLOTS, "slots"),
+        ];
+        let set = names.into_iter().filter(|(flag, _)| self.has(*flag));
+        f.debug_set().entries(set.map(|(_, name)| name)).finish()
+    }
 }
 
 impl Verdict {
@@ -113,8 +157,7 @@ impl Verdict {
                 Outcome::Deny
             },
             source,
-            degraded: false,
-            remaining_unknown: false,
+            flags: Flags::NONE,
         }
     }
 
@@ -129,8 +172,7 @@ impl Verdict {
             plan,
             outcome,
             source: Source::Store,
-            degraded: false,
-            remaining_unknown: false,
+            flags: Flags::NONE,
         }
     }
 
@@ -178,26 +220,63 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn knows_remaining(&self) -> bool {
-        !self.remaining_unknown
+        !self.flags.has(Flags::REMAINING_UNKNOWN)
     }
 
     /// The same verdict of a process that does not [know](Self::knows_remaining) what is left.
     #[must_use]
     pub fn with_remaining_unknown(mut self) -> Self {
-        self.remaining_unknown = true;
+        self.flags = self.flags.with(Flags::REMAINING_UNKNOWN);
         self
     }
 
-    /// The time until the state equals a fresh one, if nothing more is taken.
+    /// The same verdict about slots, which have no reset time.
+    #[inline]
+    #[must_use]
+    pub fn of_slots(mut self) -> Self {
+        self.flags = self.flags.with(Flags::SLOTS);
+        self.reset_after = 0;
+        self
+    }
+
+    /// The same verdict about slots that were taken, with their [number](Self::slot_number).
+    #[inline]
+    #[must_use]
+    pub fn with_slot_number(mut self, number: u64) -> Self {
+        self = self.of_slots();
+        self.reset_after = number;
+        self
+    }
+
+    /// Whether it is about slots: of a rule that limits how many run [at once](crate::Quota::concurrent).
+    #[inline]
+    #[must_use]
+    pub fn is_of_slots(&self) -> bool {
+        self.flags.has(Flags::SLOTS)
+    }
+
+    /// The number of slots that were taken: above that of all slots which the rule and key were given before. `None` if none
+    /// were taken.
+    #[inline]
+    #[must_use]
+    pub fn slot_number(&self) -> Option<u64> {
+        (self.is_of_slots() && self.reset_after > 0).then_some(self.reset_after)
+    }
+
+    /// The time until the state equals a fresh one, if nothing more is taken. Zero for [slots](Self::is_of_slots), which come
+    /// back when requests end.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.reset_after)
+        Duration::from_micros(self.reset_after_ticks())
     }
 
     /// The same in µs.
     #[inline]
     #[must_use]
     pub fn reset_after_ticks(&self) -> u64 {
+        if self.is_of_slots() {
+            return 0;
+        }
         self.reset_after
     }
 
@@ -226,17 +305,17 @@ impl Verdict {
     /// Whether the request passes only because the store failed and the rule says to pass then.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.degraded
+        self.flags.has(Flags::DEGRADED)
     }
 
     /// Whether the numbers are known: the check was answered by counting.
     #[inline]
     #[must_use]
     pub fn has_numbers(&self) -> bool {
-        !self.degraded
+        !self.is_degraded()
             && match self.outcome {
                 Outcome::Allow => true,
-                Outcome::Deny => self.retry != CompactRetry::UNKNOWN,
+                Outcome::Deny => self.retry != CompactRetry::UNKNOWN || self.is_of_slots(),
                 Outcome::Failed | Outcome::NotDecided => false,
             }
     }
@@ -256,7 +335,7 @@ impl Verdict {
     pub(crate) fn pass_degraded(&mut self) {
         self.outcome = Outcome::Allow;
         self.source = Source::Fallback;
-        self.degraded = true;
+        self.flags = self.flags.with(Flags::DEGRADED);
     }
 
     /// A failed check that is denied.
@@ -308,6 +387,8 @@ pub struct Decision {
     outcome: Outcome,
     reason: Option<Reason>,
     retry: CompactRetry,
+    /// What the request waits for and holds. Most requests do neither.
+    claim: Option<Arc<Claim>>,
 }
 
 impl Decision {
@@ -319,6 +400,7 @@ impl Decision {
             outcome: Outcome::Allow,
             reason: None,
             retry: CompactRetry::NOW,
+            claim: None,
         }
     }
 
@@ -355,6 +437,7 @@ impl Decision {
             outcome: Outcome::Allow,
             reason: None,
             retry: CompactRetry::NOW,
+            claim: None,
         };
         decision.conclude(enforced);
         decision
@@ -380,14 +463,14 @@ impl Decision {
         }
         if self.outcome == Outcome::Deny {
             // A rule that denied by counting wins over one that denied because the store failed.
-            let counted = self
-                .verdicts
-                .iter()
-                .filter(|verdict| verdict.outcome == Outcome::Deny && enforced(verdict))
-                .any(Verdict::has_numbers);
+            let denied = || {
+                let verdicts = self.verdicts.iter();
+                verdicts.filter(|verdict| verdict.outcome == Outcome::Deny && enforced(verdict))
+            };
             self.reason = Some(match retry {
-                _ if !counted => Reason::StoreFailed,
+                _ if !denied().any(Verdict::has_numbers) => Reason::StoreFailed,
                 Retry::Never => Reason::Never,
+                _ if denied().all(Verdict::is_of_slots) => Reason::Slots,
                 _ => Reason::Quota,
             });
         } else if failed {
@@ -426,6 +509,7 @@ impl Decision {
             reason: match verdict.retry {
                 _ if !denied => None,
                 CompactRetry::NEVER => Some(Reason::Never),
+                _ if verdict.is_of_slots() => Some(Reason::Slots),
                 _ => Some(Reason::Quota),
             },
             retry: if denied {
@@ -433,6 +517,7 @@ impl Decision {
             } else {
                 CompactRetry::NOW
             },
+            claim: None,
         }
     }
 
@@ -491,6 +576,27 @@ impl Decision {
 
     pub(crate) fn verdicts_mut(&mut self) -> &mut Verdicts {
         &mut self.verdicts
+    }
+
+    /// How long the admitted request has to wait before it starts; zero for all others.
+    ///
+    /// The place in the queue is taken. The time counts from the receipt of the decision, not from the call.
+    #[inline]
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        let claim = self.claim.as_ref();
+        claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.delay()))
+    }
+
+    /// Takes the slots out that the request holds, if it does and they were not taken out before: from this decision, a clone of
+    /// it, or by a [ticket](crate::Limiter::ticket). Otherwise they go back with the last clone of the decision.
+    #[must_use = "slots go back when they are dropped"]
+    pub fn take_slots(&self) -> Option<HeldSlots> {
+        self.claim.as_ref()?.take_slots()
+    }
+
+    pub(crate) fn hold(&mut self, slots: HeldSlots) {
+        self.claim = Some(Arc::new(Claim::of_slots(slots)));
     }
 
     /// Whether a rule passes only because the store failed.

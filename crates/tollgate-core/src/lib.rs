@@ -101,23 +101,28 @@
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
-//! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"` |
+//! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"`; [records](observe::DecisionRecord) of decisions can be serialised |
+//! | `metrics`, `tracing` | a [`Limiter`] reports its decisions: see [`observe`] |
 
 pub mod algorithm;
 mod algorithm_kind;
 mod check;
 mod checks;
+mod claim;
 mod consistency;
 mod decision;
 mod did_you_mean;
 mod error;
+mod held_slots;
 mod interval;
 mod key;
 mod key_part;
+mod key_prefix;
 mod limiter;
 mod live_limiter;
 pub mod memory;
 mod network;
+pub mod observe;
 mod on_change;
 mod on_store_error;
 mod quota;
@@ -131,6 +136,8 @@ mod rule_set;
 mod serial;
 mod step;
 pub mod store;
+#[doc(hidden)]
+pub mod striped;
 mod sync;
 mod ticket;
 mod time;
@@ -147,8 +154,10 @@ pub use self::{
     decision::{Decision, Outcome, Reason, Source, Verdict},
     did_you_mean::did_you_mean,
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
+    held_slots::{HeldSlot, HeldSlots},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
+    key_prefix::KeyPrefix,
     limiter::{Grant, Limiter},
     live_limiter::LiveLimiter,
     memory::{MemoryStore, MemoryStoreBuilder},

@@ -2,15 +2,19 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
+use smallvec::SmallVec;
+
 use crate::{
     check::Check,
     checks::Checks,
-    decision::{Decision, Outcome, Verdict},
+    decision::{Decision, Outcome, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
+    held_slots::{HeldSlot, HeldSlots, SlotOwner},
     key::{Key, KeyBuf},
+    observe::{Observer, Timer, TopKey},
     quota::Quota,
     remote::fallback::Fallback,
-    rule::Rule,
+    rule::{Mode, Rule},
     rule_set::RuleSet,
     step::{Pending, Step},
     store::{
@@ -54,12 +58,14 @@ struct Shared {
     store: Arc<dyn RuleStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
     fallback: Option<Fallback>,
-    has_thresholds: bool,
+    /// Whether what the store decides is all there is to a decision: no threshold is read, and no slot is held.
+    is_plain: bool,
     /// What the checks of this rule set are known by.
     rules_version: u32,
     /// The number of rules.
     rules: u16,
     wait_queues: WaitQueues,
+    observer: Arc<Observer>,
 }
 
 impl Limiter {
@@ -127,9 +133,16 @@ impl Limiter {
             None => store.bind(rules)?,
         };
         refuse_unsupported_changes(&*store)?;
+        refuse_unsupported_slots(&*store)?;
         let mut limiter = match before {
-            Some(before) => before.again_on(Arc::clone(&store))?,
-            None => Self::on(Arc::clone(&store), instances, Clock::system())?,
+            Some(before) => {
+                let observer = Observer::succeeding(store.rules(), before.observer());
+                before.again_on(Arc::clone(&store), Arc::new(observer))?
+            }
+            None => {
+                let observer = Arc::new(Observer::new(store.rules()));
+                Self::on(Arc::clone(&store), instances, Clock::system(), observer)?
+            }
         };
         let registration = registration.on_retire(move || store.retire());
         limiter.registration = Some(Arc::new(registration));
@@ -167,21 +180,26 @@ impl Limiter {
     ///
     /// A quota whose share cannot be counted.
     pub fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
-        let mut limiter = before.again_on(Arc::clone(&self.shared.store))?;
+        let observer = Arc::clone(&self.shared.observer);
+        let mut limiter = before.again_on(Arc::clone(&self.shared.store), observer)?;
         limiter.registration.clone_from(&self.registration);
         Ok(limiter)
     }
 
     /// Other rules, with the instances and the fallback of these.
-    fn again_on(&self, store: Arc<dyn RuleStore>) -> Result<Self, RuleError> {
+    fn again_on(
+        &self,
+        store: Arc<dyn RuleStore>,
+        observer: Arc<Observer>,
+    ) -> Result<Self, RuleError> {
         let Some(before) = &self.shared.fallback else {
-            return Self::on(store, NonZeroU32::MIN, Clock::system());
+            return Self::on(store, NonZeroU32::MIN, Clock::system(), observer);
         };
         let fallback = match store.can_fail() {
             true => Some(Fallback::succeeding(store.rules(), before)?),
             false => None,
         };
-        Ok(Self::with_fallback(store, fallback))
+        Ok(Self::with_fallback(store, fallback, observer))
     }
 
     /// The same limiter, which does not keep its rule names in use: for what outlives its limiter or layer, such as a request
@@ -219,7 +237,8 @@ impl Limiter {
 
     /// The same rules on the same state.
     fn again(&self, instances: NonZeroU32, clock: Clock) -> Result<Self, RuleError> {
-        let mut limiter = Self::on(Arc::clone(&self.shared.store), instances, clock)?;
+        let (store, observer) = (&self.shared.store, &self.shared.observer);
+        let mut limiter = Self::on(Arc::clone(store), instances, clock, Arc::clone(observer))?;
         limiter.registration.clone_from(&self.registration);
         Ok(limiter)
     }
@@ -228,25 +247,31 @@ impl Limiter {
         store: Arc<dyn RuleStore>,
         instances: NonZeroU32,
         clock: Clock,
+        observer: Arc<Observer>,
     ) -> Result<Self, RuleError> {
         let fallback = if store.can_fail() {
             Some(Fallback::new(store.rules(), instances, clock)?)
         } else {
             None
         };
-        Ok(Self::with_fallback(store, fallback))
+        Ok(Self::with_fallback(store, fallback, observer))
     }
 
-    fn with_fallback(store: Arc<dyn RuleStore>, fallback: Option<Fallback>) -> Self {
+    fn with_fallback(
+        store: Arc<dyn RuleStore>,
+        fallback: Option<Fallback>,
+        observer: Arc<Observer>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
-                has_thresholds: store.rules().has_thresholds(),
+                is_plain: !store.rules().has_thresholds() && !store.rules().has_slots(),
                 rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
                 rules: store.rules().rules().len() as u16,
                 store,
                 fallback,
                 wait_queues: WaitQueues::default(),
+                observer,
             }),
             registration: None,
         }
@@ -353,8 +378,12 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
-        Check::new(rule, self.shared.store.fingerprint(rule, key), cost)
-            .of_rules(self.shared.rules_version)
+        let check = Check::new(rule, self.shared.store.fingerprint(rule, key), cost)
+            .of_rules(self.shared.rules_version);
+        if self.shared.observer.has_labels() {
+            self.shared.observer.on_check(&check, key);
+        }
+        check
     }
 
     /// Decides all checks and takes all or nothing. Await the answer, or take it with [`Step::ready`] where the store
@@ -374,13 +403,97 @@ impl Limiter {
     /// [`StoreFailed`](crate::Reason::StoreFailed), and nothing is taken.
     #[inline]
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        if !self.shared.observer.is_on() {
+            return self.acquire_unreported(checks);
+        }
+        let timer = Timer::start();
+        let answer = self.acquire_unreported(checks);
+        if let Step::Ready(decision) = &answer {
+            self.report(checks, decision, timer, "");
+            return answer;
+        }
+        self.report_later(answer, checks, timer)
+    }
+
+    /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it: for layers, which call
+    /// [`report`](Self::report) with what they know of the request.
+    #[inline]
+    pub fn acquire_unreported(&self, checks: &[Check]) -> Step<Decision> {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        if self.shared.has_thresholds {
-            return self.acquire_resolved(&with_thresholds(self.rules(), checks));
+        if self.shared.is_plain {
+            return self.acquire_resolved(checks);
         }
-        self.acquire_resolved(checks)
+        if !self.rules().has_thresholds() {
+            return self.acquire_holding(checks);
+        }
+        let checks = with_thresholds(self.rules(), checks);
+        self.acquire_holding(&checks)
+    }
+
+    /// The same, and the decision holds the slots that the request was given.
+    fn acquire_holding(&self, checks: &[Check]) -> Step<Decision> {
+        let mut answer = self.acquire_resolved(checks);
+        if !self.rules().has_slots() {
+            return answer;
+        }
+        if let Step::Ready(decision) = &mut answer {
+            hold_slots(&self.shared, checks, decision);
+            return answer;
+        }
+        let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
+        Step::Wait(Pending::new(async move {
+            let mut decision = answer.await;
+            hold_slots(&shared, &checks, &mut decision);
+            decision
+        }))
+    }
+
+    /// Tells operators of a decision on these checks. `timer` was started when the work on the request began, and `route` is
+    /// the pattern of its route (`/users/{id}`, never the path itself), or empty.
+    pub fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
+        let observer = &self.shared.observer;
+        if observer.is_on() {
+            observer.decided(&*self.shared.store, checks, decision, timer, route);
+        }
+    }
+
+    #[inline(never)]
+    fn report_later(
+        &self,
+        answer: Step<Decision>,
+        checks: &[Check],
+        timer: Timer,
+    ) -> Step<Decision> {
+        let (limiter, checks) = (self.unregistered(), Checks::from_slice(checks));
+        Step::Wait(Pending::new(async move {
+            let decision = answer.await;
+            limiter.report(&checks, &decision, timer, "");
+            decision
+        }))
+    }
+
+    /// What it tells operators, for layers.
+    #[must_use]
+    pub fn observer(&self) -> &Arc<Observer> {
+        &self.shared.observer
+    }
+
+    /// The keys that came most often under the rule with this name in the last two and a half to five minutes, the heaviest
+    /// first: at most `most`, of about 250. The rule has to [keep them](Rule::top_keys).
+    ///
+    /// # Accuracy
+    ///
+    /// The requests of a key are between [`at_least`](TopKey::at_least) and [`at_most`](TopKey::at_most). They are those of this
+    /// process. Denials and units are counted from when the key came to be among the top keys, so that there may be more.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name.
+    pub fn top_keys(&self, rule: &str, most: usize) -> Result<Vec<TopKey>, UnknownName> {
+        let index = self.index(rule)?;
+        Ok(self.shared.observer.top_keys(index, most))
     }
 
     #[inline(always)]
@@ -452,6 +565,7 @@ impl Limiter {
     /// Never above the quota. While others take units at the same time, the grant may be smaller than what was left for
     /// an instant.
     pub async fn acquire_up_to(&self, checks: &[Check], max: u64) -> Grant {
+        let timer = Timer::start();
         let with_cost =
             |units| -> Checks { checks.iter().map(|check| check.with_cost(units)).collect() };
         let mut units = max;
@@ -472,8 +586,10 @@ impl Limiter {
             }
         }
         loop {
-            let decision = self.acquire(&with_cost(units)).await;
+            let asked = with_cost(units);
+            let decision = self.acquire_unreported(&asked).await;
             if decision.is_allowed() || units == 0 {
+                self.report(&asked, &decision, timer, "");
                 return Grant { units, decision };
             }
             let denied = decision.verdicts().iter().filter(|verdict| {
@@ -488,8 +604,14 @@ impl Limiter {
             });
             match left.min() {
                 // Less does not help where nothing was counted. And one unit is the smallest grant.
-                None | Some(None) => return Grant { units: 0, decision },
-                Some(Some(_)) if units == 1 => return Grant { units: 0, decision },
+                None | Some(None) => {
+                    self.report(&asked, &decision, timer, "");
+                    return Grant { units: 0, decision };
+                }
+                Some(Some(_)) if units == 1 => {
+                    self.report(&asked, &decision, timer, "");
+                    return Grant { units: 0, decision };
+                }
                 // Fewer units are left than were denied. If not, another request gave units back: try one less. If none is
                 // left, the denial of one unit says when it fits.
                 Some(Some(left)) => units = left.min(units - 1).max(1),
@@ -604,6 +726,58 @@ impl Shared {
     fn has_given_out(&self, check: &Check) -> bool {
         let rule = self.store.rules().rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.has_given_out(check.quota()))
+    }
+}
+
+impl SlotOwner for Shared {
+    fn release(&self, slots: &[HeldSlot]) {
+        let is_local = |slot: &HeldSlot| slot.source == Source::Fallback;
+        let Some(fallback) = self
+            .fallback
+            .as_ref()
+            .filter(|_| slots.iter().any(is_local))
+        else {
+            self.store.release(slots);
+            return;
+        };
+        let (local, stored): (SmallVec<[HeldSlot; 2]>, SmallVec<[HeldSlot; 2]>) =
+            slots.iter().copied().partition(is_local);
+        fallback.local().release(&local);
+        if !stored.is_empty() {
+            self.store.release(&stored);
+        }
+    }
+}
+
+/// Puts the slots that a request was given into its decision. A denied one, whose checks failed after a store had given
+/// slots, returns them at once.
+fn hold_slots(shared: &Arc<Shared>, checks: &[Check], decision: &mut Decision) {
+    let slots = checks.iter().zip(decision.verdicts());
+    let mut slots = slots.filter_map(|(check, verdict)| {
+        let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
+        let slot = HeldSlot::new(check.rule(), check.key(), check.cost(), number);
+        Some(slot.from_source(verdict.source()))
+    });
+    let Some(first) = slots.next() else {
+        return;
+    };
+    let owner = Arc::clone(shared) as Arc<dyn SlotOwner>;
+    let held = HeldSlots::new(owner, std::iter::once(first).chain(slots));
+    if decision.is_allowed() {
+        decision.hold(held);
+    }
+}
+
+/// A rule of slots on a store that counts none.
+fn refuse_unsupported_slots(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let has_slots = |rule: &&Rule| rule.has_slots() && *rule.mode() != Mode::Off;
+    match store.rules().given().iter().find(has_slots) {
+        Some(rule) if !store.supports_slots() => Err(rule.error(
+            RuleErrorKind::Store,
+            "this store does not count how many requests run at once; put the rule into a limiter or layer of its own on a \
+             MemoryStore, where each process counts its own requests, or take a rate, such as Quota::gcra",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -46,3 +46,17 @@ pub enum OnStoreError {
     /// Lets the request pass and marks it as degraded, for the handler to see.
     Degraded,
 }
+
+impl OnStoreError {
+    /// The word for it in metrics: `local_share`, `cap`, `allow`, `deny` or `degraded`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::LocalShare => "local_share",
+            Self::Cap(_) => "cap",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Degraded => "degraded",
+        }
+    }
+}

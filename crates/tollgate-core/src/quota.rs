@@ -49,6 +49,8 @@ pub struct Quota {
     burst: u64,
     /// For the sliding window in sub-buckets: their number.
     buckets: u32,
+    /// How long a slot is typically held; zero where it is not known.
+    typical: Duration,
     /// A burst that was set on a bucket that has a capacity instead: refused by `validate`.
     needless_burst: Option<u64>,
 }
@@ -91,6 +93,7 @@ impl Quota {
             period,
             burst: limit,
             buckets: 0,
+            typical: Duration::ZERO,
             needless_burst: None,
         }
     }
@@ -170,6 +173,28 @@ impl Quota {
         LeakyBucketOf { capacity }
     }
 
+    /// At most `limit` at once: each request holds a slot until it ends, and its cost is the number of slots.
+    ///
+    /// ```
+    /// use tollgate_core::Quota;
+    ///
+    /// let exports = Quota::concurrent(3);
+    /// assert_eq!(exports.to_string(), "concurrent 3");
+    /// assert!(Quota::concurrent(0).validate().is_err());
+    /// ```
+    #[must_use]
+    pub const fn concurrent(limit: u64) -> Self {
+        Self::new(AlgorithmKind::Concurrent, limit, Duration::ZERO)
+    }
+
+    /// For [`concurrent`](Self::concurrent): how long a request typically holds its slot. Denials then say when to try again;
+    /// without it nobody knows ([`Retry::Unknown`](crate::Retry::Unknown)).
+    #[must_use]
+    pub const fn typically(mut self, hold_time: Duration) -> Self {
+        self.typical = hold_time;
+        self
+    }
+
     /// No limit: no call to the store, no header fields.
     #[must_use]
     pub const fn unlimited() -> Self {
@@ -214,7 +239,17 @@ impl Quota {
         self.period
     }
 
-    /// What passes at once when nothing was used: the limit of a window, the burst or capacity of a bucket.
+    /// How long a slot is [typically](Self::typically) held; `None` where it is not known.
+    #[must_use]
+    pub const fn typical_hold_time(&self) -> Option<Duration> {
+        if self.typical.is_zero() {
+            None
+        } else {
+            Some(self.typical)
+        }
+    }
+
+    /// What passes at once when nothing was used: the limit of a window, the burst or capacity of a bucket, the slots.
     ///
     /// Header fields show this number as the quota; `remaining` is never above it.
     #[must_use]
@@ -228,7 +263,7 @@ impl Quota {
     }
 
     /// The time in which [`limit`](Self::limit) units come back: the window, or the time from empty to full of a
-    /// bucket, rounded up to microseconds.
+    /// bucket, rounded up to microseconds. Zero for slots, which time does not bring back.
     #[must_use]
     pub fn window(&self) -> Duration {
         match self.algorithm {
@@ -326,6 +361,15 @@ impl Quota {
         if self.algorithm == A::Unlimited {
             return Ok(());
         }
+        if self.algorithm == A::Concurrent {
+            return self.validate_slots();
+        }
+        if !self.typical.is_zero() {
+            return Err(QuotaError(format!(
+                "a typical hold time of {:?} does not apply to {}: nothing is held there; it belongs to Quota::concurrent",
+                self.typical, self.algorithm
+            )));
+        }
         let unit = match self.algorithm {
             A::TokenBucket => "refill",
             A::LeakyBucket => "leak",
@@ -376,6 +420,40 @@ impl Quota {
             ))),
             _ => self.validate_no_buckets(),
         }
+    }
+
+    fn validate_slots(&self) -> Result<(), QuotaError> {
+        if self.limit == 0 {
+            return Err(QuotaError(
+                "a limit of 0 slots would never let anything run; take at least 1, or Rule::off to count nothing".into(),
+            ));
+        }
+        if self.limit > MAX_UNITS {
+            return Err(QuotaError(format!(
+                "a limit of {} slots is above {MAX_UNITS}; take Quota::unlimited",
+                self.limit
+            )));
+        }
+        if self.burst != self.limit {
+            return Err(QuotaError(format!(
+                "a burst of {} does not apply to concurrent: its limit is what may run at once; \
+                 write Quota::concurrent({}) if you mean {}",
+                self.burst, self.burst, self.burst
+            )));
+        }
+        if self.typical > MAX_PERIOD {
+            return Err(QuotaError(format!(
+                "a typical hold time of {:?} is above {MAX_PERIOD:?} (ten years)",
+                self.typical
+            )));
+        }
+        if !self.typical.subsec_nanos().is_multiple_of(1_000) {
+            return Err(QuotaError(format!(
+                "a typical hold time of {:?} is not a whole number of microseconds, in which time is counted",
+                self.typical
+            )));
+        }
+        self.validate_no_buckets()
     }
 
     fn validate_no_buckets(&self) -> Result<(), QuotaError> {
@@ -490,12 +568,19 @@ impl fmt::Debug for Quota {
         if self.is_unlimited() {
             return Ok(());
         }
-        write!(f, "({} per {:?}", self.limit, self.period)?;
+        if self.algorithm == AlgorithmKind::Concurrent {
+            write!(f, "({}", self.limit)?;
+        } else {
+            write!(f, "({} per {:?}", self.limit, self.period)?;
+        }
         if self.burst != self.limit {
             write!(f, ", burst {}", self.burst)?;
         }
         if self.buckets != 0 {
             write!(f, ", {} buckets", self.buckets)?;
+        }
+        if let Some(typical) = self.typical_hold_time() {
+            write!(f, ", typically {typical:?}")?;
         }
         f.write_str(")")
     }

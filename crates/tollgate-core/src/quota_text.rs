@@ -1,7 +1,7 @@
 //! Quotas as text: `gcra 100/min burst 20`.
 //!
 //! ```text
-//! quota     = "unlimited" | [algorithm] units "/" period ["burst" units] ["buckets" number]
+//! quota     = "unlimited" | "concurrent" slots ["typically" period] | [algorithm] units "/" period ["burst" units] ["buckets" number]
 //! algorithm = "gcra" | "token_bucket" | "leaky_bucket" | "fixed_window" | "sliding_window" | "sliding_buckets" | "sliding_log"
 //! period    = unit | (number unit)+                        10s, 1h30min, day
 //! unit      = "us" | "ms" | "s" | "min" | "h" | "d" | "w", and their names
@@ -15,7 +15,7 @@ use crate::{
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
 };
 
-/// Every algorithm that a quota of text can have.
+/// Every algorithm that a quota of text can have with a rate.
 const ALGORITHMS: [AlgorithmKind; 7] = [
     AlgorithmKind::Gcra,
     AlgorithmKind::TokenBucket,
@@ -90,13 +90,23 @@ impl Error for ParseQuotaError {}
 /// assert_eq!(Quota::gcra(100, MINUTE).burst(20).to_string(), "gcra 100/min burst 20");
 /// assert_eq!(Quota::token_bucket(50).refill(10, 30 * SECOND).to_string(), "token_bucket 10/30s burst 50");
 /// assert_eq!(Quota::sliding_buckets(1_000, HOUR).buckets(12).to_string(), "sliding_buckets 1000/h buckets 12");
+/// assert_eq!(Quota::concurrent(3).to_string(), "concurrent 3");
+/// assert_eq!(Quota::concurrent(3).typically(30 * SECOND).to_string(), "concurrent 3 typically 30s");
 /// assert_eq!(Quota::unlimited().to_string(), "unlimited");
 /// ```
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.algorithm().name())?;
-        if self.is_unlimited() {
-            return Ok(());
+        match self.algorithm() {
+            AlgorithmKind::Unlimited => return Ok(()),
+            AlgorithmKind::Concurrent => {
+                write!(f, " {}", self.limit())?;
+                return match self.typical_hold_time() {
+                    Some(typical) => write!(f, " typically {}", PeriodText(typical)),
+                    None => Ok(()),
+                };
+            }
+            _ => {}
         }
         write!(f, " {}/{}", self.rate(), PeriodText(self.period()))?;
         if is_bucket(self.algorithm()) && self.limit() != self.rate() {
@@ -114,12 +124,13 @@ impl fmt::Display for Quota {
 /// The sub-buckets of [`Quota::sliding_buckets`].
 const DEFAULT_BUCKETS: u32 = 60;
 
-/// `[algorithm] n/period [burst n]`, or `unlimited`. Default: `gcra`, with a burst of `n`.
+/// `[algorithm] n/period [burst n]`, `concurrent n [typically period]`, or `unlimited`. Default: `gcra`, with a burst of `n`.
 ///
 /// - The algorithm is named as by [`AlgorithmKind::name`].
 /// - The period is a unit of time (`us`, `ms`, `s`, `min`, `h`, `d`, `w`, or its name) or several of them: `30s`, `1h30min`.
 /// - `burst` is that of `gcra`, and the capacity of `token_bucket` and `leaky_bucket`.
 /// - `sliding_buckets` takes `buckets n` as well. Default: 60.
+/// - `typically` is how long a slot of `concurrent` is usually held.
 /// - Digits of a number may be grouped: `1_000_000/day`.
 ///
 /// The quota is [validated](Quota::validate).
@@ -249,6 +260,9 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
             )),
         };
     }
+    if algorithm == AlgorithmKind::Concurrent {
+        return concurrent(rest, text);
+    }
     let Some((rate, settings)) = rest.split_first() else {
         let message =
             format!("the units and the period are missing; write \"{algorithm} 100/min\"");
@@ -269,8 +283,47 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
     Ok(quota)
 }
 
+/// `3`, or `3 typically 30s`: the words after `concurrent`.
+fn concurrent(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
+    let end = text.trim_end().len();
+    let Some((slots, settings)) = words.split_first() else {
+        let message = "the number of slots is missing; write \"concurrent 3\"";
+        return Err(Wrong::new(text.len()..text.len(), message));
+    };
+    if let Some(slash) = slots.text.find('/') {
+        let (number, period) = slots.split_at(slash);
+        let message = format!(
+            "slots are held and have no period; write \"concurrent {}\", or take gcra",
+            number.text.trim()
+        );
+        return Err(Wrong::new(period.span(), message));
+    }
+    let mut quota = Quota::concurrent(units(slots)?);
+    match settings {
+        [] => {}
+        [name, time] if name.text == "typically" => quota = quota.typically(period(time)?),
+        [name] if name.text == "typically" => {
+            let message = "the time after \"typically\" is missing; write it as 30s";
+            return Err(Wrong::new(text.len()..text.len(), message));
+        }
+        [_, _, more, ..] if settings[0].text == "typically" => {
+            let message = "is too much; concurrent takes \"typically 30s\" and nothing else";
+            return Err(Wrong::unknown(more, message, []));
+        }
+        [name, ..] => {
+            let message = "is not a setting; concurrent takes \"typically 30s\"";
+            return Err(Wrong::unknown(name, message, ["typically"]));
+        }
+    }
+    quota
+        .validate()
+        .map_err(|error| Wrong::new(slots.start..end, error.to_string()))?;
+    Ok(quota)
+}
+
 fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, Wrong> {
-    let all = || ALGORITHMS.into_iter().chain([AlgorithmKind::Unlimited]);
+    let without_rate = [AlgorithmKind::Concurrent, AlgorithmKind::Unlimited];
+    let all = || ALGORITHMS.into_iter().chain(without_rate);
     if let Some(algorithm) = all().find(|algorithm| algorithm.name() == word.text) {
         return Ok(algorithm);
     }
@@ -499,6 +552,7 @@ fn make(algorithm: AlgorithmKind, limit: u64, period: Duration, settings: &Setti
             Quota::sliding_buckets(limit, period).buckets(buckets)
         }
         AlgorithmKind::SlidingLog => Quota::sliding_log(limit, period),
+        AlgorithmKind::Concurrent => Quota::concurrent(limit),
         AlgorithmKind::Unlimited => Quota::unlimited(),
     }
 }

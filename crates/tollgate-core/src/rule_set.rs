@@ -21,6 +21,7 @@ pub struct RuleSet {
     /// For a threshold, the index of its rule; for a shadow with `instead_of`, the index of the rule it replaces.
     refers_to: Box<[Option<u16>]>,
     all_enforced: bool,
+    has_slots: bool,
     /// Shared with the rule sets before that have the same names in the same order.
     names: Arc<Names>,
     /// The version of the rule set before, and which rules are as they were there at the same index.
@@ -121,6 +122,7 @@ impl RuleSet {
         Ok(Self {
             version: next_serial(),
             all_enforced: rules.iter().all(Rule::is_enforced),
+            has_slots: rules.iter().any(Rule::has_slots),
             rules: rules.into(),
             given,
             refers_to,
@@ -207,6 +209,13 @@ impl RuleSet {
     #[must_use]
     pub fn refers_to(&self, rule: usize) -> Option<usize> {
         self.refers_to.get(rule).copied().flatten().map(usize::from)
+    }
+
+    /// Whether requests hold slots of any rule.
+    #[inline]
+    #[must_use]
+    pub fn has_slots(&self) -> bool {
+        self.has_slots
     }
 
     /// Whether every rule is enforced: there is no shadow and no threshold.

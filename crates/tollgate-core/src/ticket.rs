@@ -8,6 +8,7 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome, Source},
     error::UnknownName,
+    held_slots::HeldSlots,
     rule::Rule,
     rule_set::RuleSet,
     store::{
@@ -16,7 +17,9 @@ use crate::{
     },
 };
 
-/// The units that an allowed request took: settle to the real cost, refund, or keep.
+/// The units that an allowed request took: settle to the real cost, refund, or keep. And the slots that it holds.
+///
+/// Slots go back when the ticket is settled or dropped, exactly once. A second ticket of the same decision has none.
 ///
 /// A ticket knows when its units were taken, but not what happened to the state since: one that outlives a
 /// [reset](crate::Limiter::reset) of its key may refund units that were taken after the reset.
@@ -50,12 +53,13 @@ use crate::{
 /// assert_eq!(left.verdicts()[0].remaining(), 8_500 - 4_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a ticket that is dropped settles nothing; call `cancel_on_drop` if it should"]
+#[must_use = "a ticket that is dropped returns its slots and settles no units; call `cancel_on_drop` if it should"]
 #[derive(Debug)]
 pub struct Ticket {
     store: Arc<dyn RuleStore>,
     receipts: SmallVec<[Receipt; 4]>,
     on_drop: Option<OnDrop>,
+    slots: Option<HeldSlots>,
 }
 
 /// What becomes of the units.
@@ -81,11 +85,24 @@ impl Ticket {
             store,
             receipts,
             on_drop: None,
+            slots: decision.take_slots(),
         }
     }
 
+    /// The number of the slots that it holds of the rule with this name: above that of all slots which the rule and key were
+    /// given before, so that a protected resource can refuse a request that is overtaken (a fencing token). `None` if it
+    /// holds none.
+    #[must_use]
+    pub fn slot_number(&self, rule: &str) -> Option<u64> {
+        let index = self.store.rules().position(rule)?;
+        let slots = self.slots.as_ref()?.slots().iter();
+        let mut of_rule = slots.filter(|slot| usize::from(slot.rule) == index);
+        of_rule.next().map(|slot| slot.number)
+    }
+
     /// The part of the ticket that belongs to one rule, if several rules admitted the request in units of their own, such as
-    /// requests and bytes. The rest of the ticket is dropped: its units stay taken.
+    /// requests and bytes. The rest of the ticket is dropped: its units stay taken. Slots stay with the ticket, whatever their
+    /// rule.
     ///
     /// # Errors
     ///
@@ -191,6 +208,7 @@ pub(crate) fn receipts(
         .zip(decision.verdicts())
         .filter(|(check, verdict)| {
             check.cost() > 0
+                && !verdict.is_of_slots()
                 && verdict.outcome() == Outcome::Allow
                 && matches!(
                     verdict.source(),

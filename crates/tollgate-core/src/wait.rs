@@ -16,6 +16,7 @@ use crate::{
     decision::Decision,
     key::Key,
     limiter::Limiter,
+    observe,
     wait_queue::{Kind, Permit, WaitError},
 };
 
@@ -88,6 +89,30 @@ impl Limiter {
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
+        let started = observe::Timer::start();
+        let decision = self.acquire_within_unreported(checks, patience).await?;
+        self.report(checks, &decision, started, "");
+        Ok(decision)
+    }
+
+    /// The same, and tells operators nothing of it: see [`acquire_unreported`](Self::acquire_unreported).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    pub async fn acquire_within_unreported(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+    ) -> Result<Decision, WaitError> {
         let timer = TaskTimer(tokio::time::Instant::now());
         acquire_in_queue(self, checks, patience, &timer).await
     }
@@ -110,8 +135,10 @@ impl Limiter {
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
-        let timer = ThreadTimer::new();
-        timer.block_on(acquire_in_queue(self, checks, patience, &timer))
+        let (started, timer) = (observe::Timer::start(), ThreadTimer::new());
+        let decision = timer.block_on(acquire_in_queue(self, checks, patience, &timer))?;
+        self.report(checks, &decision, started, "");
+        Ok(decision)
     }
 
     /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost, and
@@ -164,7 +191,7 @@ async fn acquire_in_queue(
         Ok(permit) => permit,
         // Others fill the queues. An acquire with no other in front that finds its units needs no permit.
         Err(full) if limiter.wait_queues().is_free(checks) => {
-            let decision = limiter.acquire(checks).await;
+            let decision = limiter.acquire_unreported(checks).await;
             return decision.is_allowed().then_some(decision).ok_or(full);
         }
         Err(full) => return Err(full),
@@ -178,7 +205,7 @@ async fn acquire_in_queue(
         let decision = if peeks {
             limiter.peek(checks).await
         } else {
-            limiter.acquire(checks).await
+            limiter.acquire_unreported(checks).await
         };
         let fits_at = match decision.retry() {
             Retry::After(delay) if !decision.is_allowed() => timer.elapsed().checked_add(delay),

@@ -122,6 +122,8 @@ mod secret;
 mod slot;
 mod store;
 
+#[doc(hidden)]
+pub use self::address::{AddressParts, Place};
 pub use self::{
     address::Address,
     connection::{

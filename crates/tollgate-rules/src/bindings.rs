@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use http::request::Parts;
 use tollgate::{
-    Key, KeyBuf,
+    Key, KeyBuf, Quota,
     key::{ClientIp, KeyExtractor, client_ip},
 };
 
@@ -13,6 +13,7 @@ use crate::denial_audit::DenialAudit;
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
 pub(crate) type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 pub(crate) type PlanFn = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
+pub(crate) type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 /// The keyed hash of a client's key under the rule with this name.
 pub(crate) type HashKey = dyn Fn(&str, &KeyBuf) -> u128 + Send + Sync;
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
@@ -64,6 +65,7 @@ pub struct Bindings {
     pub(crate) keys: BTreeMap<String, BoundKey>,
     pub(crate) costs: BTreeMap<String, Arc<CostFn>>,
     pub(crate) plans: BTreeMap<String, Arc<PlanFn>>,
+    pub(crate) quotas: BTreeMap<String, Arc<QuotaFn>>,
     pub(crate) conditions: BTreeMap<String, Arc<Predicate>>,
     client_ip: Option<ClientIp>,
     /// For overrides that name the hash of a key.
@@ -136,6 +138,45 @@ impl Bindings {
         self
     }
 
+    /// Binds the quota of a request, for `quota_by = "tenant-quota"`: a number that a tenant has in a database or in a token.
+    /// `None` is the rule's plan or its own limit. See [`RequestRule::quota_by`](tollgate::RequestRule::quota_by) for the quotas
+    /// that a rule takes.
+    ///
+    /// An override takes precedence, and a switch of `50%` halves it like every other limit.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota};
+    /// use tollgate_rules::{Bindings, Format, RuleDocument};
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant {
+    ///     calls_per_minute: u64,
+    /// }
+    ///
+    /// let bindings = Bindings::new().quota("tenant-quota", |head| {
+    ///     let tenant = head.extensions.get::<Tenant>()?;
+    ///     Some(Quota::gcra(tenant.calls_per_minute, MINUTE))
+    /// });
+    /// let text = r#"
+    ///     version = 1
+    ///     [[rules]]
+    ///     name = "per-tenant"
+    ///     limit = "60/min"
+    ///     by = "header:x-tenant"
+    ///     quota_by = "tenant-quota"
+    /// "#;
+    /// assert_eq!(RuleDocument::parse(text, Format::Toml, &bindings)?.rules().len(), 1);
+    /// # Ok::<(), tollgate_rules::DocumentError>(())
+    /// ```
+    pub fn quota(
+        mut self,
+        name: impl Into<String>,
+        quota: impl Fn(&Parts) -> Option<Quota> + Send + Sync + 'static,
+    ) -> Self {
+        self.quotas.insert(name.into(), Arc::new(quota));
+        self
+    }
+
     /// Binds a condition, for `when = "beta"`.
     pub fn condition(
         mut self,
@@ -174,6 +215,7 @@ impl fmt::Debug for Bindings {
             .field("keys", &self.keys.keys())
             .field("costs", &self.costs.keys())
             .field("plans", &self.plans.keys())
+            .field("quotas", &self.quotas.keys())
             .field("conditions", &self.conditions.keys())
             .finish()
     }

@@ -126,7 +126,8 @@ impl Entries {
                 })
             });
             let applies = self.group_condition(index, now);
-            let made = rule.request_rules(&numbers, mode, applies.as_ref());
+            let scaled = move |quota| scaled(quota, permille);
+            let made = rule.request_rules(&numbers, scaled, mode, applies.as_ref());
             made.into_iter().map(move |rule| {
                 let keys = keys.iter().cloned();
                 let rule = keys.fold(rule, |rule, (key, plan)| rule.plan_for_key(key, plan));

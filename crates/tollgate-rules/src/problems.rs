@@ -2,6 +2,9 @@
 
 use std::{cell::RefCell, ops::Range};
 
+/// The most bytes of a message: parsers repeat what they have read, and that may be megabytes.
+const LONGEST: usize = 1_000;
+
 /// A wrong part of a document, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Problem {
@@ -16,7 +19,7 @@ pub(crate) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
     pub(crate) fn add(&self, span: Range<usize>, message: impl Into<String>) {
-        let message = message.into();
+        let message = shortened(message.into());
         self.0.borrow_mut().push(Problem { span, message });
     }
 
@@ -30,5 +33,33 @@ impl Problems {
         problems.sort_by_key(|problem| (problem.span.start, problem.span.end));
         problems.dedup();
         problems
+    }
+}
+
+fn shortened(mut message: String) -> String {
+    if message.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at));
+        message.truncate(end.unwrap_or(0));
+        message.push('…');
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_at_a_character() {
+        let problems = Problems::default();
+        problems.add(0..1, format!("x{}", "ü".repeat(LONGEST)));
+        problems.add(1..2, "x".repeat(LONGEST));
+        let messages: Vec<String> = problems
+            .into_sorted()
+            .into_iter()
+            .map(|problem| problem.message)
+            .collect();
+        assert_eq!(messages[0], format!("x{}…", "ü".repeat(LONGEST / 2 - 1)));
+        assert_eq!(messages[1].len(), LONGEST);
     }
 }

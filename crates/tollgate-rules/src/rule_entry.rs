@@ -7,7 +7,7 @@ use tollgate::{Missing, RequestRule, Rule};
 use tollgate_core::{Consistency, OnChange, OnStoreError, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
-    bindings::{Bindings, PlanFn},
+    bindings::{Bindings, PlanFn, QuotaFn},
     condition::Condition,
     cost::Cost,
     limit::limit,
@@ -28,6 +28,7 @@ pub(crate) const FIELDS: &[&str] = &[
     "cost",
     "plan",
     "plans",
+    "quota_by",
     "consistency",
     "on_store_error",
     "mode",
@@ -86,6 +87,7 @@ pub(crate) struct RuleEntry {
     pub(crate) cost: Cost,
     pub(crate) plan: Option<Arc<PlanFn>>,
     plans: Vec<(String, At<Quota>)>,
+    quota: Option<Arc<QuotaFn>>,
     consistency: Consistency,
     on_store_error: OnStoreError,
     pub(crate) mode: Mode,
@@ -134,6 +136,8 @@ impl RuleEntry {
             let message = "plan selects one of the rule's plans, and it has none; add plans = { gold = \"200/s\" }";
             reader.wrong(&node.span, message);
         }
+        let quota = fields.get("quota_by");
+        let quota = quota.and_then(|node| read_quota(reader, node, bindings));
         let consistency_node = fields.get("consistency");
         let consistency = consistency_node.and_then(|node| consistency(reader, node));
         let on_store_error = fields.get("on_store_error");
@@ -162,6 +166,7 @@ impl RuleEntry {
             cost: cost?,
             plan,
             plans,
+            quota,
             consistency: consistency.unwrap_or_default(),
             on_store_error: on_store_error.unwrap_or_default(),
             mode: mode.unwrap_or(Mode::Enforce),
@@ -220,16 +225,20 @@ impl RuleEntry {
         for (name, quota) in &self.plans {
             rule = rule.plan(&**name, scaled(quota.value));
         }
+        if self.quota.is_some() {
+            rule = rule.variable_quota();
+        }
         if let Cost::Fixed(units) = &self.cost {
             rule = rule.cost(*units);
         }
         rule
     }
 
-    /// The rules for a layer: one, or two where a rollout leaves others to a shadow.
+    /// The rules for a layer: one, or two where a rollout leaves others to a shadow. `scaled` is what switches make of a quota.
     pub(crate) fn request_rules(
         &self,
         numbers: &tollgate_core::Rule,
+        scaled: impl Fn(Quota) -> Quota + Copy + Send + Sync + 'static,
         mode: Mode,
         applies: Option<&Condition>,
     ) -> Vec<RequestRule> {
@@ -253,6 +262,10 @@ impl RuleEntry {
             if let Some(plan) = &self.plan {
                 let plan = Arc::clone(plan);
                 rule = rule.plan_by::<str>(move |head: &Parts| plan(head));
+            }
+            if let Some(quota) = &self.quota {
+                let quota = Arc::clone(quota);
+                rule = rule.quota_by(move |head: &Parts| quota(head).map(scaled));
             }
             if self.keep_on_error {
                 rule = rule.keep_on_error();
@@ -308,6 +321,16 @@ fn read_plan(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc
     if bound.is_none() {
         let known = bindings.plans.keys().map(String::as_str);
         reader.unknown(&name.span, "bound plan", name.value, known);
+    }
+    bound
+}
+
+fn read_quota(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<QuotaFn>> {
+    let name = reader.text(node, "the name of a bound quota")?;
+    let bound = bindings.quotas.get(name.value).cloned();
+    if bound.is_none() {
+        let known = bindings.quotas.keys().map(String::as_str);
+        reader.unknown(&name.span, "bound quota", name.value, known);
     }
     bound
 }

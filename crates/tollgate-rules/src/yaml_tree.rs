@@ -17,6 +17,8 @@ use crate::{
 const DEPTH: usize = 32;
 /// For a document of a hundred thousand overrides with all their settings.
 const NODES: usize = 5_000_000;
+/// What aliases stand for, all of them together: some lines can stand for gigabytes.
+const REPEATED: usize = 100_000;
 
 /// The tree of a document. An empty table where it cannot be read.
 pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
@@ -33,6 +35,11 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
             max_nodes: NODES,
             max_events: 2 * NODES,
             max_total_scalar_bytes: 64 << 20,
+            // Rules may share a table by many aliases; what they stand for together is bounded.
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: REPEATED,
         },
         with_snippet: false,
         // As in YAML 1.2: `mode: off` is a text.
@@ -49,6 +56,10 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
             let span = at.map_or(0..0, |location| span(&location, text));
             let message = error.without_snippet().to_string();
             let message = message.lines().next().unwrap_or_default();
+            if message.contains("budget breached") || message.contains("alias replay") {
+                problems.add(span, too_much());
+                return nothing;
+            }
             let message = match message.contains("multiple YAML documents") {
                 true => "there are several documents in one text; keep one",
                 false => message,
@@ -57,6 +68,13 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
             nothing
         }
     }
+}
+
+fn too_much() -> String {
+    format!(
+        "this is more than is read: a document has at most {DEPTH} levels and {NODES} values, and its aliases stand for at most \
+         {REPEATED} of them; write less, or several documents"
+    )
 }
 
 /// A value with its place.

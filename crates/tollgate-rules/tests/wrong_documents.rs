@@ -16,6 +16,7 @@ fn bindings() -> Bindings {
         .key("raw", by_path())
         .cost("words", |_| 1)
         .plan("plan", |_| Some("gold"))
+        .quota("tenant-quota", |_| None)
         .condition("beta", |_| true)
 }
 

@@ -195,19 +195,18 @@ pub mod guide;
 pub mod header;
 pub mod key;
 pub mod message;
-mod observe;
+pub mod observe;
 mod protocol;
 mod rate_limit;
 pub mod rejection;
 mod rule;
-mod striped;
 
 pub use tollgate_core::{
     AlgorithmKind, Check, CheckQuota, Checks, Clock, Consistency, DAY, Decision, Fingerprint,
-    Grant, HOUR, Key, KeyBuf, KeyPart, LeakyBucketOf, LeaseShare, Limiter, LiveLimiter, MAX_PERIOD,
-    MAX_UNITS, MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnChange,
-    OnStoreError, Outcome, ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry,
-    RuleChange, RuleError, RuleErrorKind, RuleSet, SECOND, Source, Step, Store, StoreError,
+    Grant, HOUR, Key, KeyBuf, KeyPart, KeyPrefix, LeakyBucketOf, LeaseShare, Limiter, LiveLimiter,
+    MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network,
+    OnChange, OnStoreError, Outcome, ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason,
+    Retry, RuleChange, RuleError, RuleErrorKind, RuleSet, SECOND, Source, Step, Store, StoreError,
     StoreErrorKind, Tick, Ticket, TokenBucketOf, TryAcquireError, UnknownName, Verdict, WaitError,
     WaitErrorKind, algorithm, memory,
 };
@@ -217,8 +216,8 @@ pub use self::{
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{
-        Admission, Denied, RateLimit, RateLimitLayer, Refund, ResponseBody, ResponseFuture,
-        RuleVerdict, RulesHandle,
+        Admission, Denied, LimitsEndpoint, RateLimit, RateLimitLayer, Refund, ResponseBody,
+        ResponseFuture, RuleVerdict, RulesHandle,
     },
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},

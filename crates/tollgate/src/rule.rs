@@ -112,6 +112,19 @@ impl Rule {
         Self(self.0.on_change(answer))
     }
 
+    /// Keeps the keys that come most often, with their requests, denials and units of the last minutes: see
+    /// [`Limiter::top_keys`](crate::Limiter::top_keys), which [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) has.
+    pub fn top_keys(self) -> Self {
+        Self(self.0.top_keys())
+    }
+
+    /// Keeps the [top keys](Self::top_keys), and shows each by what `label` calls it: an account's number, an address with its
+    /// end masked. It goes to whoever sees top keys and warnings of hot keys, so that it should not be a secret. It is called for
+    /// keys that come often, not for each request.
+    pub fn label(self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
+        Self(self.0.label(label))
+    }
+
     /// How to decide while the store fails.
     pub fn on_store_error(self, answer: OnStoreError) -> Self {
         Self(self.0.on_store_error(answer))

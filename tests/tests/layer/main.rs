@@ -5,6 +5,8 @@ mod contract;
 mod failing;
 mod handler;
 mod keys;
+mod limiters;
+mod limits_endpoint;
 mod live;
 mod messages;
 mod names;

@@ -4,6 +4,7 @@ pub mod counting;
 pub mod names;
 pub mod requests;
 pub mod shadows;
+pub mod slots;
 pub mod tasks;
 pub mod tickets;
 pub mod time;

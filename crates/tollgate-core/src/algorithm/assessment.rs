@@ -14,6 +14,9 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// Whether states hold memory on the heap.
     const HAS_HEAP: bool = false;
 
+    /// Whether a request holds what it takes until it ends: such a state is not evicted, and time gives nothing back.
+    const HOLDS_SLOTS: bool = false;
+
     /// Makes a [validated](Quota::validate) quota ready. `None` if it is of another algorithm or not valid.
     fn new(quota: &Quota) -> Option<Self>;
 

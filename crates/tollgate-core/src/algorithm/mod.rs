@@ -13,6 +13,8 @@
 //! | [`sliding_buckets`] | `L` in any `W` | `L`; a unit may count for `W·(1 + 1/n)` | units come back in steps of `W/n` | 53 to 80, and `4·(n + 1)` | a hard limit in any window, too large for a log |
 //! | [`sliding_log`] | `L` in any `W` | `L` | each unit comes back exactly `W` after it was taken | 32 to 48, and 32 + 16 an instant | small, hard limits: log-ins, one-time codes, payments |
 //!
+//! [`concurrent`] is not a rate: it limits how many run at once. A rule of it goes well together with one of a rate.
+//!
 //! The bytes are those of the [memory store](crate::memory): an entry of 32 bytes (40 for sub-buckets, 24 for a log) in a
 //! table that is half to three quarters full.
 //!
@@ -83,6 +85,8 @@
 //!
 //! # What holds for all of them
 //!
+//! (Slots differ where [`concurrent`] says so.)
+//!
 //! - **A cost of 0** always fits, takes nothing, creates no state, and reports what is left.
 //! - **A cost above the limit** never fits, whatever the time: [`Retry::Never`].
 //! - **A denial takes nothing.** Its retry is exact for one client alone on the key: at that tick the same cost fits, one
@@ -99,6 +103,7 @@
 //! [`Quota::gcra`]: crate::Quota::gcra
 
 mod assessment;
+pub mod concurrent;
 pub mod fixed_window;
 pub mod gcra;
 pub mod leaky_bucket;
@@ -109,6 +114,7 @@ pub mod token_bucket;
 
 pub use self::{
     assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+    concurrent::{Concurrent, ConcurrentState},
     fixed_window::{FixedWindow, FixedWindowState},
     gcra::{Gcra, GcraState},
     sliding_buckets::{SlidingBuckets, SlidingBucketsState},

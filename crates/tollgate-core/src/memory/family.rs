@@ -12,6 +12,7 @@ pub(super) enum Family {
     SlidingWindow,
     SlidingBuckets,
     SlidingLog,
+    Concurrent,
 }
 
 /// By what a table is found.
@@ -35,6 +36,7 @@ impl Family {
             AlgorithmKind::SlidingWindow => Some(Self::SlidingWindow),
             AlgorithmKind::SlidingBuckets => Some(Self::SlidingBuckets),
             AlgorithmKind::SlidingLog => Some(Self::SlidingLog),
+            AlgorithmKind::Concurrent => Some(Self::Concurrent),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A locked shard: the step that decides about one key.
 
 use crate::{
-    algorithm::{Algorithm, Assessment, DenyBound, Taken},
+    algorithm::{Algorithm, Assessment, Concurrent, DenyBound, Taken},
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slots::Entry, table::Table},
     store::receipt::Settlement,
@@ -14,6 +14,16 @@ pub(super) struct Locked<'a, A: Algorithm> {
     table: &'a Table<A>,
     shard: MutexGuard<'a, Shard<A>>,
     index: usize,
+}
+
+impl Locked<'_, Concurrent> {
+    /// Returns slots of a request that has ended.
+    #[inline]
+    pub(super) fn release(&mut self, key: Fingerprint, slots: u64) {
+        if let Some(entry) = self.shard.find_mut(key) {
+            entry.state.release(slots);
+        }
+    }
 }
 
 impl<'a, A: Algorithm> Locked<'a, A> {
@@ -182,6 +192,10 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         taken: (Taken, u64),
         how: Settlement,
     ) {
+        if A::HOLDS_SLOTS {
+            // They are released, once.
+            return;
+        }
         self.table.deny_cache.remove(self.index, key);
         let (taken, cost) = taken;
         match how {
@@ -220,6 +234,10 @@ impl<'a, A: Algorithm> Locked<'a, A> {
 
     /// Whether there was a live state.
     pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
+        if A::HOLDS_SLOTS {
+            // They belong to requests that run.
+            return false;
+        }
         self.table.deny_cache.remove(self.index, key);
         let was_live = self
             .shard

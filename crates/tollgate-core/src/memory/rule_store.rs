@@ -9,6 +9,7 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome, Source, Verdict, Verdicts},
     error::StoreError,
+    held_slots::HeldSlot,
     key::{Fingerprint, KeyBuf},
     memory::{
         bound_rule::BoundRule,
@@ -48,6 +49,8 @@ struct Slot {
     /// The first check on the same state; it stands for all of them.
     leader: usize,
     answer: Option<Assessment>,
+    /// The number of the slots that it took.
+    slot_number: Option<u64>,
 }
 
 impl MemoryRuleStore {
@@ -133,13 +136,29 @@ impl MemoryRuleStore {
         }
         let mut locked = Locked::new(&rule.table, shard);
         if let Some((answer, _)) = locked.try_acquire(key, plan, now, cost) {
+            let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+            if A::HOLDS_SLOTS {
+                verdict = self.with_slots(verdict, cost);
+            }
             drop(locked);
-            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
             return Step::Ready(Decision::single(now, verdict, true));
         }
         let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
-        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        if A::HOLDS_SLOTS {
+            verdict = self.with_slots(verdict, cost);
+        }
         Step::Ready(Decision::single(now, verdict, true))
+    }
+
+    /// A verdict about slots, with their number if it took some. The lock is held, so that numbers are in the order of the
+    /// takes.
+    #[inline]
+    fn with_slots(&self, verdict: Verdict, cost: u64) -> Verdict {
+        match verdict.outcome() {
+            Outcome::Allow if cost > 0 => verdict.with_slot_number(self.shared.next_slot_number()),
+            _ => verdict.of_slots(),
+        }
     }
 
     /// A few enforced checks that all fit, on states that are there: one look at each, under locks that are taken in one
@@ -208,6 +227,9 @@ impl MemoryRuleStore {
             Some(AnyRuleTable::SlidingWindow(rule)) => {
                 self.take_in(rule, index, rest, checks, decision)
             }
+            Some(AnyRuleTable::Concurrent(rule)) => {
+                self.take_in(rule, index, rest, checks, decision)
+            }
             // What is on the heap is not put back.
             _ => false,
         }
@@ -231,7 +253,10 @@ impl MemoryRuleStore {
         else {
             return false;
         };
-        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        if A::HOLDS_SLOTS {
+            verdict = self.with_slots(verdict, check.cost());
+        }
         decision.verdicts_mut().push(verdict);
         let all = self.take_next(rest, checks, decision);
         if !all {
@@ -276,6 +301,7 @@ impl MemoryRuleStore {
                 lock,
                 leader,
                 answer: None,
+                slot_number: None,
             });
         }
         for index in 0..slots.len() {
@@ -338,7 +364,7 @@ impl MemoryRuleStore {
             }
         }
         if take {
-            for slot in &slots {
+            for slot in &mut slots {
                 self.write(slot, &mut locks, &denied, now);
             }
         }
@@ -347,9 +373,17 @@ impl MemoryRuleStore {
             .iter()
             .map(|slot| {
                 let (rule, plan) = (slot.check.rule(), slot.check.plan());
-                match slots[slot.leader].answer {
-                    Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
-                    None => Verdict::unanswered(rule, plan, Outcome::NotDecided),
+                let leader = &slots[slot.leader];
+                let Some(answer) = leader.answer else {
+                    return Verdict::unanswered(rule, plan, Outcome::NotDecided);
+                };
+                let verdict = Verdict::new(rule, plan, answer, Source::Store);
+                match (self.rule(&slot.check), leader.slot_number) {
+                    (Some(AnyRuleTable::Concurrent(_)), Some(number)) => {
+                        verdict.with_slot_number(number)
+                    }
+                    (Some(AnyRuleTable::Concurrent(_)), None) => verdict.of_slots(),
+                    _ => verdict,
                 }
             })
             .collect();
@@ -375,7 +409,7 @@ impl MemoryRuleStore {
     }
 
     /// Takes the units of a check, or what a denial leaves to be done.
-    fn write(&self, slot: &Slot, locks: &mut [AnyLocked<'_>], denied: &[u16], now: Tick) {
+    fn write(&self, slot: &mut Slot, locks: &mut [AnyLocked<'_>], denied: &[u16], now: Tick) {
         let (Some(lock), Some(answer)) = (slot.lock, slot.answer) else {
             return;
         };
@@ -384,6 +418,10 @@ impl MemoryRuleStore {
         let index = usize::from(check.rule());
         let takes = match self.rules.rules()[index].mode() {
             Mode::Threshold { .. } | Mode::Off => return,
+            // Only what runs holds slots, and a denied request does not.
+            Mode::Shadow { .. } if matches!(rule, AnyRuleTable::Concurrent(_)) => {
+                answer.fits && denied.is_empty()
+            }
             // As if it were alone, or in the place of the rule it refers to.
             Mode::Shadow { instead_of } => {
                 let replaced = self.rules.refers_to(index);
@@ -395,6 +433,10 @@ impl MemoryRuleStore {
             }
             Mode::Enforce => denied.is_empty(),
         };
+        if takes && check.cost() > 0 && matches!(rule, AnyRuleTable::Concurrent(_)) {
+            slot.slot_number = Some(self.shared.next_slot_number());
+        }
+        let check = &slot.check;
         with_locked!(rule, &mut locks[lock], (rule, locked) => {
             if let Some(plan) = rule.plan_of(check, &self.quotas()) {
                 if takes {
@@ -500,6 +542,19 @@ impl RuleStore for MemoryRuleStore {
 
     fn supports_on_change(&self, _: OnChange) -> bool {
         true
+    }
+
+    fn supports_slots(&self) -> bool {
+        true
+    }
+
+    fn release(&self, slots: &[HeldSlot]) {
+        for slot in slots {
+            if let Some(AnyRuleTable::Concurrent(rule)) = self.table(usize::from(slot.rule)) {
+                let table = &rule.table;
+                Locked::new(table, table.shard_of(slot.key)).release(slot.key, slot.slots);
+            }
+        }
     }
 
     fn carry_over(&self, replaced: &RuleSet) {

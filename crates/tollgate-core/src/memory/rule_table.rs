@@ -3,7 +3,9 @@
 use std::{ops::Deref, sync::Arc};
 
 use crate::{
-    algorithm::{Algorithm, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow},
+    algorithm::{
+        Algorithm, Concurrent, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow,
+    },
     check::Check,
     memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
     rule_set::RuleSet,
@@ -77,6 +79,7 @@ pub(super) enum AnyRuleTable {
     SlidingWindow(RuleTable<SlidingWindow>),
     SlidingBuckets(RuleTable<SlidingBuckets>),
     SlidingLog(RuleTable<SlidingLog>),
+    Concurrent(RuleTable<Concurrent>),
     /// A rule whose every quota is unlimited.
     Unlimited,
 }
@@ -88,6 +91,7 @@ pub(super) enum AnyLocked<'a> {
     SlidingWindow(Locked<'a, SlidingWindow>),
     SlidingBuckets(Locked<'a, SlidingBuckets>),
     SlidingLog(Locked<'a, SlidingLog>),
+    Concurrent(Locked<'a, Concurrent>),
 }
 
 /// Runs `$body` with the rule's table and plans, whatever their algorithm.
@@ -99,6 +103,7 @@ macro_rules! with_table {
             AnyRuleTable::SlidingWindow($rule_table) => $body,
             AnyRuleTable::SlidingBuckets($rule_table) => $body,
             AnyRuleTable::SlidingLog($rule_table) => $body,
+            AnyRuleTable::Concurrent($rule_table) => $body,
             AnyRuleTable::Unlimited => $other,
         }
     };
@@ -115,6 +120,7 @@ macro_rules! with_locked {
                 $body
             }
             (AnyRuleTable::SlidingLog($rule_table), AnyLocked::SlidingLog($locked)) => $body,
+            (AnyRuleTable::Concurrent($rule_table), AnyLocked::Concurrent($locked)) => $body,
             _ => $other,
         }
     };
@@ -154,6 +160,7 @@ impl AnyRuleTable {
                 AnyLocked::SlidingBuckets(Locked::new(&rule.table, shard))
             }
             Self::SlidingLog(rule) => AnyLocked::SlidingLog(Locked::new(&rule.table, shard)),
+            Self::Concurrent(rule) => AnyLocked::Concurrent(Locked::new(&rule.table, shard)),
             Self::Unlimited => return None,
         })
     }

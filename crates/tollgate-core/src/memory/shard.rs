@@ -30,6 +30,8 @@ pub(super) struct Shard<A: Algorithm> {
     /// Where the next look for states to evict begins.
     cursor: usize,
     pub(super) evicted_live: u64,
+    /// Entries that were added.
+    pub(super) created: u64,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
@@ -61,6 +63,7 @@ impl<A: Algorithm> Shard<A> {
             budget,
             cursor: 0,
             evicted_live: 0,
+            created: 0,
         }
     }
 
@@ -163,11 +166,14 @@ impl<A: Algorithm> Shard<A> {
         while self.entries.is_full() {
             match self.larger() {
                 Some(len) => self.entries.resize(len),
-                None => self.evict(None, now),
+                None if self.evict(None, now) => {}
+                // All are in use by requests that run: they stay, whatever the bound.
+                None => self.entries.resize(self.entries.len() * 2),
             }
         }
         let number = self.add_writer(plan, key, now);
         self.heap += A::heap_bytes(&state);
+        self.created += 1;
         self.entries.insert(Entry::new(key, number, state));
         self.keep_to_bound(key, now);
     }
@@ -179,7 +185,12 @@ impl<A: Algorithm> Shard<A> {
                 return number;
             }
             // As many entries as there are numbers are of other quotas: one of those numbers gets free in the end.
-            self.evict(Some(keep), now);
+            if !self.evict(Some(keep), now)
+                && let Some(number) = self.writers.add_first()
+            {
+                // All hold slots, which count alike under any quota.
+                return number;
+            }
         }
     }
 
@@ -205,7 +216,9 @@ impl<A: Algorithm> Shard<A> {
             self.make_room_for_quotas(keep, now);
         }
         while self.heap > 0 && self.bytes() > self.budget && self.entries.used() > 1 {
-            self.evict(Some(keep), now);
+            if !self.evict(Some(keep), now) {
+                return;
+            }
         }
     }
 
@@ -216,7 +229,9 @@ impl<A: Algorithm> Shard<A> {
             let slots = self.entries.len();
             let slots = (slots - slots.div_ceil(16)).max(LEAST);
             while self.entries.used() > 1 && (self.entries.used() + 1) * 4 > slots * 3 {
-                self.evict(Some(keep), now);
+                if !self.evict(Some(keep), now) {
+                    return;
+                }
             }
             self.entries.resize(slots);
         }
@@ -283,8 +298,9 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Evicts one entry, never `keep`: an expired one, or else the first of a sample in [`EvictionOrder`].
-    fn evict(&mut self, keep: Option<Fingerprint>, now: Tick) {
+    /// Evicts one entry, never `keep`: an expired one, or else the first of a sample in [`EvictionOrder`]. False: all others
+    /// have slots in use.
+    fn evict(&mut self, keep: Option<Fingerprint>, now: Tick) -> bool {
         let mut first: Option<(EvictionOrder, usize)> = None;
         let mut seen = 0;
         for _ in 0..self.entries.len() {
@@ -297,7 +313,10 @@ impl<A: Algorithm> Shard<A> {
             }
             if self.fresh_at(entry) <= now {
                 self.remove_at(self.cursor);
-                return;
+                return true;
+            }
+            if A::HOLDS_SLOTS {
+                continue;
             }
             let order = self.eviction_order(entry, now);
             if first.is_none_or(|(least, _)| order < least) {
@@ -308,10 +327,12 @@ impl<A: Algorithm> Shard<A> {
                 break;
             }
         }
-        if let Some((_, slot)) = first {
-            self.evicted_live += 1;
-            self.remove_at(slot);
-        }
+        let Some((_, slot)) = first else {
+            return false;
+        };
+        self.evicted_live += 1;
+        self.remove_at(slot);
+        true
     }
 }
 

@@ -130,6 +130,7 @@ impl<A: Algorithm> Table<A> {
             parts += (entries * live).checked_div(seen).unwrap_or(entries);
             usage.bytes += shard.bytes() as u64;
             usage.evicted_live += shard.evicted_live;
+            usage.new_keys += shard.created;
         }
         usage.keys = parts / PARTS;
         usage

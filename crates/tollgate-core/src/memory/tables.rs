@@ -18,7 +18,7 @@ use crate::{
     rule::{Mode, Rule},
     rule_set::RuleSet,
     store::rule_store::Usage,
-    sync::{Mutex, lock},
+    sync::{AtomicU64, Mutex, Ordering, lock},
     time::Clock,
 };
 
@@ -32,6 +32,8 @@ pub(super) struct Tables {
     pub(super) clock: Clock,
     pub(super) hasher: Hasher,
     pub(super) bytes_per_rule: usize,
+    /// The number that the last slots were given.
+    slot_number: AtomicU64,
 }
 
 struct ByName {
@@ -46,10 +48,18 @@ impl Tables {
                 bound: HashMap::new(),
                 unbound: UnboundTables::new(bytes_per_rule),
             }),
+            // In µs, so that a process which starts anew goes on above the numbers that it has given before.
+            slot_number: AtomicU64::new(clock.now()),
             clock,
             hasher: Hasher::default(),
             bytes_per_rule,
         }
+    }
+
+    /// A number for slots that are taken: above all that were given before.
+    #[inline]
+    pub(super) fn next_slot_number(&self) -> u64 {
+        self.slot_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// What is kept of names that no rule set uses.
@@ -161,6 +171,10 @@ impl Tables {
         if !carry_over.has_changes() || (from == to && after.change_answer() == OnChange::Keep) {
             return;
         }
+        // Slots in use belong to requests that run: nothing else becomes a slot, and no slot becomes anything else.
+        if to == Family::Concurrent {
+            return;
+        }
         let table = |family| {
             let name = (Arc::clone(after.shared_name()), family);
             lock(&self.by_name).bound.get(&name).map(Arc::clone)
@@ -173,6 +187,7 @@ impl Tables {
             new.rewrite(&carry_over, &self.hasher, now);
         } else {
             // Without a table nothing was used; what the new one has of earlier times does not count.
+            let old = old.filter(|_| from != Family::Concurrent);
             let used = old.map_or_else(Vec::new, |old| old.used_units(&carry_over, now));
             new.begin_with(&used, &self.hasher, now);
         }
@@ -201,6 +216,9 @@ impl Tables {
             }
             Some(family @ Family::SlidingLog) => {
                 AnyRuleTable::SlidingLog(self.rule_table(rule, of, family))
+            }
+            Some(family @ Family::Concurrent) => {
+                AnyRuleTable::Concurrent(self.rule_table(rule, of, family))
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::{
     check::Check,
     decision::Decision,
     error::{RuleError, StoreError},
+    held_slots::HeldSlot,
     key::{Fingerprint, KeyBuf},
     on_change::OnChange,
     rule_set::RuleSet,
@@ -28,6 +29,8 @@ pub struct Usage {
     /// Evictions of live states because of the bound. Each of them let a client start anew: the bound is too small, or a
     /// flood is under way.
     pub evicted_live: u64,
+    /// States that were created: how often a key came of which nothing was kept.
+    pub new_keys: u64,
 }
 
 /// Where state lives.
@@ -112,6 +115,17 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// The checks are those of one request, for stores where one of them says where the states of the others lie. One with a
     /// cost of 0 does only that: its own state stays. Other costs do not matter, nor do plans.
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>>;
+
+    /// Whether it counts [slots](crate::Quota::concurrent). A store that does says the [number](crate::Verdict::with_slot_number)
+    /// of slots with the verdict that gives them, and [releases](Self::release) them.
+    fn supports_slots(&self) -> bool {
+        false
+    }
+
+    /// Returns slots of a request that has ended. Called once for each that was given, also from `Drop`: it never blocks.
+    fn release(&self, slots: &[HeldSlot]) {
+        let _ = slots;
+    }
 
     /// Called after the [`Limiter`](crate::Limiter) has decided checks that this store failed, by their rules' answers to a
     /// store failure: the verdicts whose source is [`Source::Fallback`](crate::Source::Fallback). For stores that audit decisions.

@@ -322,6 +322,51 @@ fn no_request_fails_and_no_unit_is_lost_or_won_while_rules_are_swapped() {
 }
 
 #[test]
+fn another_algorithm_in_between_forgets_no_more_than_what_was_in_flight() {
+    const LARGER: u64 = 20_000;
+    const SWAPS: usize = 600;
+    let rule = |algorithm: usize, limit| [Rule::new("rule", every_algorithm(limit)[algorithm])];
+    let [first, last] = [0, 0].map(|algorithm| rule(algorithm, LARGER));
+    let limiter = LiveLimiter::new(still(), first).expect("valid");
+    let counted = AtomicU64::new(0);
+    let variants = [
+        rule(4, LARGER),
+        rule(4, LARGER / 2),
+        // Another algorithm takes over as many as the limit holds, so that it is the larger one.
+        rule(4, LARGER),
+        [rule(1, LARGER)[0].clone().shadow()],
+        rule(2, LARGER),
+        rule(0, LARGER),
+        [rule(0, LARGER / 2)[0].clone().off()],
+        rule(0, LARGER),
+    ];
+    under_load(&limiter, &variants, SWAPS, |key| {
+        let decision = limiter.try_acquire("rule", key);
+        let decision = decision.expect("the rule is always there");
+        let verdict = &decision.verdicts()[0];
+        assert_ne!(verdict.outcome(), Outcome::Failed);
+        let has_counted = verdict.outcome() == Outcome::Allow && verdict.has_numbers();
+        counted.fetch_add(u64::from(has_counted), SeqCst);
+    });
+    // Each of three threads may have a request in flight that is decided by the rules before.
+    let in_flight = 3 * SWAPS as u64;
+    let counted = counted.into_inner();
+    assert!(counted <= LARGER + in_flight, "{counted}");
+    limiter.replace(last).expect("valid");
+    let mut key = KeyBuf::new();
+    key.push(PartKind::CONSTANT, "all");
+    let check = limiter.check("rule", &key.into()).expect("a rule");
+    let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
+    let left = looked.expect("memory answers at once").verdicts()[0].remaining();
+    // Nobody is charged for more than was admitted, and what was admitted is charged.
+    let least = LARGER.saturating_sub(counted);
+    assert!(
+        (least..=least + in_flight).contains(&left),
+        "{counted}: {left}"
+    );
+}
+
+#[test]
 fn a_call_is_decided_by_one_set_of_rules() {
     // Two rules that always have one limit, which alternates.
     let rules =

@@ -79,8 +79,9 @@ pub(crate) struct Sentinels {
 }
 
 /// Where one server listens.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub enum Place {
     /// A host, by name or number, and a port.
     Tcp(String, u16),
     /// A socket in the file system.

@@ -5,14 +5,18 @@ mod access;
 mod address;
 mod error;
 mod parse;
+mod parts;
 #[cfg(test)]
 mod tests;
 
-pub use self::address::Address;
 #[cfg(feature = "redis-1")]
 pub(crate) use self::{access::Library, parse::ONLY_DATABASE_0};
 pub(crate) use self::{
     access::{Access, Login, Protocol, TcpOptions},
-    address::{ForeignTls, Place, Sentinels, Target},
+    address::{ForeignTls, Sentinels, Target},
     error::AddressError,
+};
+pub use self::{
+    address::{Address, Place},
+    parts::AddressParts,
 };

@@ -7,7 +7,7 @@
 //! | `tollgate_store_failures_total` | any increase | Redis did not decide |
 //! | `tollgate_fallback_decisions_total` | any increase, by `answer` | what the rules answered instead |
 //! | `tollgate_units_admitted_in_fallback_total` | by its sum after an outage | what the outage has let through |
-//! | `tollgate_requests_total` with `decision` `degraded` or `error_denied` | any increase | clients notice |
+//! | `tollgate_requests_total` with `reason="store_failed"` | any increase | clients notice |
 //! | `tollgate_check_duration_seconds` | a high quantile near the deadline | Redis or the way to it is slow |
 //! | `used_memory` / `maxmemory` of Redis | 70 % | at 100 % takes are refused |
 //! | `evicted_keys` of Redis | any increase | limits are forgotten; the policy is wrong |

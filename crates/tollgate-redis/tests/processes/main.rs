@@ -6,6 +6,7 @@ mod support;
 mod crash_loop;
 mod fleet;
 mod killed;
+mod swapped;
 mod together;
 mod versions;
 
@@ -14,4 +15,5 @@ mod versions;
 fn a_process_plays_its_role() {
     support::child::play();
     crash_loop::play();
+    swapped::play();
 }

@@ -1,43 +1,50 @@
 //! A connection to Redis that is made anew when it breaks.
 
-use std::{future::poll_fn, pin::Pin, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult,
-    ScriptInvocation,
+    Cmd, FromRedisValue, RedisResult, ScriptInvocation,
     aio::{MultiplexedConnection, PubSub},
 };
 use futures_core::Stream;
 use tokio::time::timeout;
 
-use crate::redis::push_error::{PushError, PushErrorKind};
+use crate::redis::{
+    dial::PATIENCE,
+    push_error::{PushError, PushErrorKind},
+    servers::Servers,
+};
 
-/// How long a connection may take, and then each reply.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a call follows servers that send it elsewhere.
+const REDIRECTS: usize = 5;
+
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+enum Call<'a> {
+    Script(&'a ScriptInvocation<'a>),
+    Command(&'a Cmd),
+}
 
 /// A connection for scripts and commands.
 pub(crate) struct Link {
-    client: Client,
+    servers: Arc<Servers>,
     connection: Option<MultiplexedConnection>,
 }
 
 impl Link {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(servers: Arc<Servers>) -> Self {
         let connection = None;
-        Self { client, connection }
+        Self {
+            servers,
+            connection,
+        }
     }
 
     async fn connection(&mut self) -> RedisResult<MultiplexedConnection> {
         if let Some(connection) = &self.connection {
             return Ok(connection.clone());
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
-        let made = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
-        let made = timeout(2 * PATIENCE, made).await.map_err(|_| late())??;
+        let made = self.servers.connect().await?;
         self.connection = Some(made.clone());
         Ok(made)
     }
@@ -47,20 +54,32 @@ impl Link {
         &mut self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, PushError> {
-        let reply = match self.connection().await {
-            Ok(mut connection) => script.invoke_async(&mut connection).await,
-            Err(wrong) => Err(wrong),
-        };
-        self.answered(reply)
+        self.call(Call::Script(script)).await
     }
 
     /// Sends a command.
     pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, PushError> {
-        let reply = match self.connection().await {
-            Ok(mut connection) => command.query_async(&mut connection).await,
-            Err(wrong) => Err(wrong),
-        };
-        self.answered(reply)
+        self.call(Call::Command(command)).await
+    }
+
+    async fn call<T: FromRedisValue>(&mut self, call: Call<'_>) -> Result<T, PushError> {
+        let mut redirects = 0;
+        loop {
+            let reply = match self.connection().await {
+                Ok(mut connection) => match call {
+                    Call::Script(script) => script.invoke_async(&mut connection).await,
+                    Call::Command(command) => command.query_async(&mut connection).await,
+                },
+                Err(wrong) => Err(wrong),
+            };
+            match &reply {
+                Err(wrong) if redirects < REDIRECTS && self.servers.sends_elsewhere(wrong) => {
+                    redirects += 1;
+                    self.connection = None;
+                }
+                _ => return self.answered(reply),
+            }
+        }
     }
 
     fn answered<T>(&mut self, reply: RedisResult<T>) -> Result<T, PushError> {
@@ -71,7 +90,7 @@ impl Link {
             }
             let message = match wrong.redirect_node() {
                 Some((server, slot)) => format!(
-                    "Redis is a cluster, and the rules' slot {slot} is on {server}; give that address"
+                    "Redis is a cluster, and the rules' slot {slot} is on {server}; write the address as redis-cluster://{server}"
                 ),
                 None => format!("Redis: {wrong}"),
             };
@@ -85,9 +104,9 @@ pub(crate) struct Subscription(PubSub);
 
 impl Subscription {
     /// `None`: Redis does not let us, or does not answer. Looking is enough then.
-    pub(crate) async fn new(client: &Client, channel: &str) -> Option<Self> {
+    pub(crate) async fn new(servers: &Servers, channel: &str) -> Option<Self> {
         let subscribing = async {
-            let mut pubsub = client.get_async_pubsub().await.ok()?;
+            let mut pubsub = servers.listen().await.ok()?;
             pubsub.subscribe(channel).await.ok()?;
             Some(Self(pubsub))
         };
@@ -101,8 +120,4 @@ impl Subscription {
             .await
             .map(drop)
     }
-}
-
-fn late() -> RedisError {
-    RedisError::from((ErrorKind::Io, "there is no connection in time"))
 }

@@ -45,12 +45,13 @@
 //!
 //! # Which servers
 //!
-//! **One server**, by a `redis://` or `unix://` address, through the client redis-rs: none of it is on the path of a request.
-//! Encrypted addresses are not served.
+//! One server, the master that Sentinel names, or a cluster, by the [addresses](tollgate_redis::Address) that stores have; with
+//! `rediss` encrypted (feature `tls`, [`RedisRules::with_tls`]). None of it is on the path of a request.
 //!
-//! *Behind Sentinel*, give an address that follows the master: a service name, or a proxy. A connection that breaks is made
-//! anew by that name. *In a cluster*, all names have the namespace as their hash tag and lie in one slot: give the address of the
-//! server that has it; if the slot moves, the error says so, and the last rules stay in force until the address is changed.
+//! *Behind Sentinel*, the sentinels are asked for each new connection. A push after which the master fails may be lost with
+//! what it had not replicated, as every write: processes keep the rules that they have seen, and the next push gets a number above
+//! theirs. *In a cluster*, all names have the namespace as their hash tag and lie in one slot; the server that has it is followed
+//! when the slot moves or a replica takes over.
 //!
 //! # What is kept
 //!
@@ -63,6 +64,7 @@
 //!
 //! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `EVALSHA`, `SUBSCRIBE`.
 
+mod dial;
 mod document_conflicts;
 mod link;
 mod names;
@@ -70,6 +72,7 @@ mod push_error;
 mod redis_audit;
 mod redis_rules;
 mod redis_source;
+mod servers;
 
 pub use self::{
     push_error::{PushError, PushErrorKind},

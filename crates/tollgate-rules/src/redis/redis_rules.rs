@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use ::redis::{Client, Cmd, Script};
+use ::redis::{Cmd, Script};
 use tokio::sync::Mutex;
-use tollgate_redis::Secret;
+use tollgate_redis::{Address, Secret, SetupError};
 
 use crate::{
     audit::{AuditKind, AuditRecord},
@@ -24,9 +24,11 @@ use crate::{
     limit_override::{LimitOverride, RuleSwitch},
     pushed_document::PushedDocument,
     redis::{
+        dial::Dialer,
         link::Link,
         names::Names,
         push_error::{PushError, PushErrorKind},
+        servers::Servers,
     },
     rule_text::RuleText,
     signing_key::SigningKey,
@@ -55,7 +57,7 @@ pub struct RedisRules {
 }
 
 pub(crate) struct Shared {
-    pub(crate) client: Client,
+    pub(crate) servers: Arc<Servers>,
     pub(crate) names: Names,
     pub(crate) key: SigningKey,
     link: Mutex<Link>,
@@ -92,26 +94,67 @@ pub(crate) struct StoredDocument {
 }
 
 impl RedisRules {
-    /// The rules in this namespace of the Redis at this address, `redis://[user:password@]host[:port][/database]` or
-    /// `unix:///path`, signed with the secret of the service. It connects when it is used first.
+    /// The rules in this namespace of the Redis at this [address](Address), signed with the secret of the service. It connects
+    /// when it is used first.
     ///
     /// # Errors
     ///
-    /// An address or a namespace that cannot be used.
-    pub fn new(address: &str, namespace: &str, secret: &Secret) -> Result<Self, PushError> {
+    /// An address or a namespace that cannot be used; an address that asks for encryption, which is for
+    /// [`with_tls`](Self::with_tls).
+    pub fn new(
+        address: impl TryInto<Address, Error: Into<SetupError>>,
+        namespace: &str,
+        secret: &Secret,
+    ) -> Result<Self, PushError> {
+        let address = read_address(address)?;
+        if address.parts().is_encrypted {
+            let message = "the address of Redis asks for encryption; say whom to trust, with RedisRules::with_tls";
+            return Err(PushError::new(PushErrorKind::Setting, message));
+        }
+        Self::of_address(&address, Dialer::default(), namespace, secret)
+    }
+
+    /// The same through encrypted connections, as `rediss://` asks for: whom to trust, by which cryptography, with which
+    /// certificate of one's own.
+    ///
+    /// # Errors
+    ///
+    /// An address or a namespace that cannot be used; an address that does not ask for encryption.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn with_tls(
+        address: impl TryInto<Address, Error: Into<SetupError>>,
+        namespace: &str,
+        secret: &Secret,
+        config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>,
+    ) -> Result<Self, PushError> {
+        let address = read_address(address)?;
+        if !address.parts().is_encrypted {
+            let message =
+                "the address of Redis does not ask for encryption; write it as rediss://host:6379";
+            return Err(PushError::new(PushErrorKind::Setting, message));
+        }
+        Self::of_address(
+            &address,
+            Dialer::encrypted(config.into()),
+            namespace,
+            secret,
+        )
+    }
+
+    fn of_address(
+        address: &Address,
+        dialer: Dialer,
+        namespace: &str,
+        secret: &Secret,
+    ) -> Result<Self, PushError> {
         let names = Names::new(namespace)?;
-        let client = Client::open(address).map_err(|wrong| {
-            // It does not repeat the address, which may have a password in it.
-            let message = format!(
-                "the address of Redis: {wrong}; write it as redis://host:6379 or unix:///path/to/socket"
-            );
-            PushError::new(PushErrorKind::Setting, message)
-        })?;
+        let servers = Arc::new(Servers::new(address.parts(), dialer));
         let key = SigningKey::new(secret);
-        let link = Mutex::new(Link::new(client.clone()));
+        let link = Mutex::new(Link::new(Arc::clone(&servers)));
         Ok(Self {
             shared: Arc::new(Shared {
-                client,
+                servers,
                 names,
                 key,
                 link,
@@ -451,6 +494,16 @@ impl RedisRules {
     fn origin(&self) -> String {
         format!("Redis, namespace {}", self.shared.names.namespace)
     }
+}
+
+/// It does not repeat what may be a password.
+fn read_address(
+    address: impl TryInto<Address, Error: Into<SetupError>>,
+) -> Result<Address, PushError> {
+    address.try_into().map_err(|wrong| {
+        let wrong: SetupError = wrong.into();
+        PushError::new(PushErrorKind::Setting, wrong.to_string())
+    })
 }
 
 /// See `report.lua`.

@@ -97,7 +97,7 @@ impl RedisSource {
     async fn subscribe(&mut self) {
         if self.listens && self.subscription.is_none() {
             let shared = &self.rules.shared;
-            self.subscription = Subscription::new(&shared.client, shared.names.channel()).await;
+            self.subscription = Subscription::new(&shared.servers, shared.names.channel()).await;
         }
     }
 

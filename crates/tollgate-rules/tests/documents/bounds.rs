@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate::RuleSet;
-use tollgate_rules::{Format, RuleDocument};
+use tollgate_rules::{Format, LiveRules, RuleDocument};
 
 use crate::{
     bindings,
@@ -107,40 +107,158 @@ proptest! {
     }
 }
 
+/// What is wrong with a text in this format; the error is short.
+fn wrong(text: &str, format: Format) -> String {
+    let error = RuleDocument::parse(text, format, &bindings()).expect_err("it is no document");
+    let shown = error.to_string();
+    assert!(shown.len() < 100_000, "{format}: {} bytes", shown.len());
+    shown
+}
+
 #[test]
-fn bombs_deep_nesting_and_large_documents_are_refused_or_read_in_bounds() {
-    let laughs = {
+fn deep_nesting_is_refused_in_every_syntax() {
+    const DEEP: usize = 100_000;
+    let nested = |open: &str, close: &str, depth: usize| {
+        format!("{}1{}", open.repeat(depth), close.repeat(depth))
+    };
+    let lists = nested("[", "]", DEEP);
+    let blocks: String = (0..1_000)
+        .map(|depth| format!("{}a:\n", " ".repeat(depth)))
+        .collect();
+    let not = nested("{ not: ", " }", 60).replace('1', "path: /a");
+    let not = format!("version: 1\nrules: [{{ name: a, limit: 1/s, by: constant, when: {not} }}]");
+    for (text, format) in [
+        (format!("rules = {lists}"), Format::Toml),
+        (
+            format!("rules = {}", nested("{a=", "}", DEEP)),
+            Format::Toml,
+        ),
+        (format!("a{} = 1", ".a".repeat(DEEP)), Format::Toml),
+        (format!("[a{}]\nb = 1", ".a".repeat(DEEP)), Format::Toml),
+        (format!("[[a{}]]\nb = 1", ".a".repeat(DEEP)), Format::Toml),
+        (format!("rules: {lists}"), Format::Yaml),
+        (
+            format!("rules: {}", nested("{a: ", "}", DEEP)),
+            Format::Yaml,
+        ),
+        ("- ".repeat(DEEP), Format::Yaml),
+        ("? ".repeat(DEEP), Format::Yaml),
+        (blocks, Format::Yaml),
+        (not, Format::Yaml),
+        (format!("{{\"rules\": {lists}}}"), Format::Json),
+        (nested("{\"a\":", "}", DEEP), Format::Json),
+        ("{\"a\":".repeat(DEEP), Format::Json),
+        ("[".repeat(DEEP), Format::Json),
+    ] {
+        wrong(&text, format);
+    }
+}
+
+#[test]
+fn bombs_are_refused_in_every_syntax() {
+    let laughs = |join: fn(&str) -> String| {
         let mut text = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for (name, before) in ["b", "c", "d", "e", "f", "g", "h", "i"]
             .iter()
             .zip("abcdefgh".chars())
         {
-            let list = vec![format!("*{before}"); 9].join(", ");
-            text.push_str(&format!("{name}: &{name} [{list}]\n"));
+            let value = join(&format!("*{before}"));
+            text.push_str(&format!("{name}: &{name} {value}\n"));
         }
         text
     };
-    let deep_list = format!("rules: {}{}", "[".repeat(100_000), "]".repeat(100_000));
-    let deep_table = format!("rules = {}1{}", "{a=".repeat(100_000), "}".repeat(100_000));
-    let deep_json = "{\"a\":".repeat(100_000);
-    let deep_not = format!(
-        "version: 1\nrules: [{{ name: a, limit: 1/s, by: constant, when: {}path: /a{} }}]",
-        "{ not: ".repeat(60),
-        " }".repeat(60)
-    );
-    let long = format!("version = 1\nrules = \"{}\"", "x".repeat(10 << 20));
-    let many = format!("version = 1\n{}", "[[rules]]\n".repeat(20_000));
+    let lists = laughs(|alias| format!("[{}]", [alias; 9].join(", ")));
+    let tables = laughs(|alias| {
+        let fields: Vec<String> = (0..9).map(|n| format!("f{n}: {alias}")).collect();
+        format!("{{ {} }}", fields.join(", "))
+    });
+    let merges: String = (0..30)
+        .map(|n| format!("m{}: &m{}\n  <<: [*m{n}, *m{n}]\n", n + 1, n + 1))
+        .collect();
+    let digits = "9".repeat(1 << 16);
+    let many = |rule: &str, between: &str| vec![rule; 2_000].join(between);
     for (text, format) in [
-        (laughs, Format::Yaml),
-        (deep_list, Format::Yaml),
-        (deep_table, Format::Toml),
-        (deep_json, Format::Json),
-        (deep_not, Format::Yaml),
-        (long, Format::Toml),
-        (many, Format::Toml),
+        (lists, Format::Yaml),
+        (tables, Format::Yaml),
+        (format!("m0: &m0 {{ a: 1 }}\n{merges}"), Format::Yaml),
+        ("a: &a [*a]\n".to_owned(), Format::Yaml),
+        (format!("version: {digits}"), Format::Yaml),
+        (
+            format!("version: 1\nrules: [{}]", many("{}", ", ")),
+            Format::Yaml,
+        ),
+        (format!("version = {digits}"), Format::Toml),
+        (format!("version = 1e{digits}"), Format::Toml),
+        (
+            format!("version = 1\n{}", many("[[rules]]", "\n")),
+            Format::Toml,
+        ),
+        (format!("{{\"version\": {digits}}}"), Format::Json),
+        (format!("{{\"version\": 1e{digits}}}"), Format::Json),
+        (
+            format!("{{\"version\": 1, \"rules\": [{}]}}", many("{}", ",")),
+            Format::Json,
+        ),
+        (format!("{{{}}}", many("\"version\": 1", ",")), Format::Json),
     ] {
-        let error = RuleDocument::parse(&text, format, &bindings()).expect_err("it is no document");
-        let shown = error.to_string();
-        assert!(shown.len() < 100_000, "{} bytes", shown.len());
+        wrong(&text, format);
+    }
+}
+
+#[test]
+fn an_alias_stands_for_a_table_and_not_for_a_hundred_thousand() {
+    let rules = |rules: usize| {
+        let mut text = "version: 1\nrules:\n".to_owned();
+        for rule in 0..rules {
+            let when = match rule {
+                0 => "&api { path: \"/api/{*rest}\", methods: [GET, POST] }",
+                _ => "*api",
+            };
+            text.push_str(&format!(
+                "  - {{ name: r{rule}, limit: 1/s, by: constant, when: {when} }}\n"
+            ));
+        }
+        RuleDocument::parse(&text, Format::Yaml, &bindings())
+    };
+    assert_eq!(rules(1_000).expect("valid").rules().len(), 1_000);
+    let error = rules(20_000).expect_err("it stands for too much");
+    let words = "its aliases stand for at most 100000";
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn a_text_of_ten_megabytes_is_read_in_every_syntax() {
+    let long = "x".repeat(10 << 20);
+    for (text, format) in [
+        (format!("version = 1\nrules = \"{long}\""), Format::Toml),
+        (format!("version: 1\nrules: {long}"), Format::Yaml),
+        (
+            format!("{{\"version\": 1, \"rules\": \"{long}\"}}"),
+            Format::Json,
+        ),
+    ] {
+        wrong(&text, format);
+    }
+    let rule = "name = \"rule\"\nlimit = \"1/s\"\nby = \"constant\"";
+    let text = format!("# {long}\nversion = 1\n[[rules]]\n{rule}\n");
+    assert!(toml(&text).is_ok());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_utf_8_is_refused_in_every_syntax() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, bytes) in [
+        ("limits.toml", &b"version = 1\n# \xe9t\xe9\n"[..]),
+        ("limits.yaml", b"version: 1\n# \xe9t\xe9\n"),
+        ("limits.yml", b"\xff\xfev\0e\0r\0"),
+        ("limits.json", b"{\"version\":\n \"\xf0\x28\x8c\x28\"}"),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("written");
+        let error = LiveRules::watch(&path, bindings()).expect_err("it is no text");
+        let line = if name == "limits.yml" { 1 } else { 2 };
+        let expected = format!("line {line} is not UTF-8; save the file as UTF-8");
+        assert!(error.to_string().contains(&expected), "{name}: {error}");
+        assert!(error.to_string().contains(name), "{error}");
     }
 }

@@ -5,6 +5,8 @@ mod entries;
 mod explanation;
 mod keys_and_conditions;
 mod model;
+mod quota_by;
+mod rollout;
 
 use std::{convert::Infallible, net::IpAddr};
 
@@ -41,6 +43,9 @@ pub(crate) fn bindings() -> Bindings {
             head.extensions
                 .get::<Caller>()
                 .and_then(|caller| caller.plan)
+        })
+        .quota("token", |head| {
+            head.headers.get("x-limit")?.to_str().ok()?.parse().ok()
         })
         .condition("beta", |head| head.headers.contains_key("x-beta"))
 }

@@ -4,6 +4,8 @@ mod audit;
 mod fleet;
 mod pushes;
 mod redis_server;
+mod servers;
+mod support;
 mod trust;
 
 use std::{convert::Infallible, time::Duration};
@@ -25,7 +27,7 @@ fn secret(byte: u8) -> Secret {
 }
 
 fn redis(server: &RedisServer) -> RedisRules {
-    RedisRules::new(&server.url(), "shop", &secret(7)).expect("an address")
+    RedisRules::new(server.url(), "shop", &secret(7)).expect("an address")
 }
 
 fn alice() -> Author {

@@ -2,26 +2,32 @@
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) facade. Install the recorder before the
-//! first request: a rule that was used before has no metrics for as long as its layer lives.
+//! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) facade. A [`Limiter`](crate::Limiter) reports
+//! its decisions, whoever calls it: a layer, a worker, a client. Install the recorder before the first request: a rule that
+//! was used before has no metrics for as long as its layer lives. Call [`flush_metrics`](crate::observe::flush_metrics) before
+//! you render them: each thread counts for itself, and its counts are published once a second, by a request.
 //!
 //! | name | type | labels | watch it for |
 //! | --- | --- | --- | --- |
-//! | `tollgate_requests_total` | counter | `rule`, `decision` | the share of `denied`; any `error_denied` or `degraded` |
-//! | `tollgate_cost_units_total` | counter | `rule`, `decision`: `allowed`, `denied` | the load in units, where costs differ |
+//! | `tollgate_requests_total` | counter | `rule`, `algorithm`, `plan`, `decision`, `reason`, `source` | the share of `denied`; any `reason="store_failed"` |
+//! | `tollgate_cost_units_total` | counter | `rule`, `algorithm`, `plan`, `decision`: `allowed`, `denied` | the load in units, where costs differ |
 //! | `tollgate_near_limit_total` | counter | `rule` | clients that will soon be denied: allowed requests that left a fifth of the limit or less |
+//! | `tollgate_burst_exhausted_total` | counter | `rule` | allowed requests that left nothing: the next is denied |
+//! | `tollgate_remaining_ratio` | histogram | `rule` | the share of the limit that a request left: how far clients are from their limit |
+//! | `tollgate_hot_keys_total` | counter | `rule` | keys that made up a fifth of their rule's requests: see [top keys](#top-keys) |
 //! | `tollgate_shadow_differences_total` | counter | `rule`, `enforced`: `allowed`, `denied` | what a limit on trial would change |
 //! | `tollgate_retry_after_seconds` | histogram | `rule` | how long denied clients have to wait |
-//! | `tollgate_check_duration_seconds` | histogram | | the time from the head to the decision, look-ups included |
+//! | `tollgate_check_duration_seconds` | histogram | | what the limiter adds to a request: the time from the head to the decision, look-ups included, without your service |
 //! | `tollgate_tracked_keys` | gauge | `rule` | growth: keys with a state |
 //! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, default: 64 MiB |
+//! | `tollgate_new_keys_total` | counter | `rule` | keys that came of which nothing was kept, in memory; far more than new clients: somebody invents keys |
 //! | `tollgate_evicted_live_total` | counter | `rule` | **alert on any increase**: the bound is too small, or a flood is under way |
 //! | `tollgate_misconfigured_total` | counter | `rule` | **alert on any increase**: the key cannot be found the way the service is set up |
 //! | `tollgate_keyless_requests_total` | counter | `rule` | requests without a key, whatever the rule does with them; as many as there are requests: the layer stands outside of the authentication, or a name is misspelt |
 //! | `tollgate_look_up_failures_total` | counter | `rule` | **alert on any increase**: keys that were not [looked up in time](crate::RateLimitLayer::look_up_deadline) |
 //! | `tollgate_refunded_requests_total` | counter | `rule` | requests that were let through and not served, and were [given back](crate::guide::choosing#load-shedding) |
 //! | `tollgate_store_failures_total` | counter | `rule` | **alert on any increase**: checks that the store could not decide, whatever was answered then |
-//! | `tollgate_fallback_decisions_total` | counter | `rule`, `answer` | what the rules answered in place of their store |
+//! | `tollgate_fallback_decisions_total` | counter | `rule`, `answer`, `policy` | what the rules answered in place of their store |
 //! | `tollgate_units_admitted_in_fallback_total` | counter | `rule` | units let through while the store failed, of which it never learns: what an outage has cost |
 //! | `tollgate_preflights_total` | counter | | preflights that passed uncounted; a sudden rise |
 //!
@@ -30,29 +36,76 @@
 //! | value | a request that |
 //! | --- | --- |
 //! | `allowed` | passed |
-//! | `denied` | was over this rule's limit |
+//! | `denied` | was denied by this rule, for a `reason` |
 //! | `withheld` | fitted, but another rule denied it; nothing was taken |
 //! | `skipped` | did not count: exempt, an unlimited plan, no key with [`Missing::Skip`](crate::Missing::Skip) or under a shadow, a key that was not looked up under a rule that [allows](crate::OnStoreError::Allow) then |
-//! | `no_key` | was rejected because it has no key |
 //! | `degraded` | passed because the store failed |
-//! | `error_denied` | was denied because the store failed, or the look-up of its key |
 //! | `shadow_allowed`, `shadow_denied` | a shadow or a threshold would have let through, or not |
+//!
+//! | `reason` | why |
+//! | --- | --- |
+//! | `quota` | over the limit |
+//! | `never` | its cost is above what ever fits |
+//! | `store_failed` | the store failed, or the look-up of its key |
+//! | `no_key` | it has no key |
+//! | `none` | it was not denied |
+//!
+//! `source` is who answered: `store`, `deny_cache`, `lease`, `local`, `fallback`, or `none` where nobody was asked. `plan` is
+//! the plan's name, `none` for the rule's own quota, `computed` for quotas of requests, and `other` for plans beyond the 63rd.
+//! `policy` is the rule's [`on_store_error`](crate::guide::choosing#when-the-store-fails): `local_share`, `cap`, `allow`, `deny`,
+//! `degraded`.
 //!
 //! The values of `answer`: `allowed` and `denied` by a local share or a cap; `passed` because the rule lets everything pass
 //! then; `refused` because it denies then, or because the cost is above the share and not above the quota.
 //!
-//! Labels are rule names and these words, so their number is fixed by the code. No label holds a key or an address.
+//! Labels are names of rules and plans and these words, so their number is fixed by the code. No label holds a key or an
+//! address.
 //!
-//! The gauges and `tollgate_evicted_live_total` are brought up to date once a second at most, by a request. Without requests
-//! they stand still.
+//! The gauges, `tollgate_evicted_live_total` and `tollgate_new_keys_total` are brought up to date once a second at most, by a
+//! request. Without requests they stand still. Histograms hold samples, the first and each sixteenth of a thread: their
+//! `_count` is no number of requests.
 //!
-//! An exporter for Prometheus turns a histogram into a summary unless it is given buckets. Good ones:
+//! An exporter for Prometheus turns a histogram into a summary unless it is given buckets:
+//! [`BUCKETS`](crate::observe::BUCKETS) has those of all histograms of tollgate, to paste into the set-up of the exporter.
 //!
-//! | histogram | buckets in seconds |
-//! | --- | --- |
-//! | `tollgate_check_duration_seconds`, in memory | 0.000 000 5, 0.000 001, 0.000 002 5, 0.000 005, 0.000 01, 0.000 05, 0.000 1, 0.001 |
-//! | the same, with look-ups | 0.000 1, 0.000 5, 0.001, 0.002 5, 0.005, 0.01, 0.025, 0.05, 0.1, 1 |
-//! | `tollgate_retry_after_seconds` | 0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3 600, 86 400 |
+//! # Top keys
+//!
+//! A rule that is told so keeps the keys that come most often, in fixed memory: about 15 KB for each processor. Their requests,
+//! denials and units of the last two and a half to five minutes are in [`Limiter::top_keys`](crate::Limiter::top_keys), which
+//! [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) has. A key is shown by the first letters of what stands for it in
+//! the store, the same as in the log; on Redis the name of its state contains them. A [label](crate::Rule::label) shows who it
+//! is, where you want that:
+//!
+//! ```
+//! use tollgate::{KeyBuf, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+//!
+//! let account = |key: &KeyBuf| match key.parts().next() {
+//!     // "acme.k1": the account, without its secret.
+//!     Some((_, api_key)) => String::from_utf8_lossy(api_key).split('.').next().unwrap_or("").to_owned(),
+//!     None => String::new(),
+//! };
+//! let rule = Rule::new("per-key", Quota::gcra(600, MINUTE)).label(account);
+//! let limits = RateLimitLayer::new(MemoryStore::new(), [rule.by(header("x-api-key"))])?;
+//! for key in limits.limiter().top_keys("per-key", 10)? {
+//!     println!("{} {:?}: {} requests, {} denied", key.key, key.label, key.at_least, key.denials);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A key's requests are between `at_least` and `at_most`. The table has 32 sets of eight keys: a key with more than an eighth of
+//! the requests of its set is never missing, and so none with more than an eighth of all. A key with at least a fifth of the
+//! requests that a thread sees of a rule, and a thousand of its own, is a *hot key*: there is
+//! one event (warn), and `tollgate_hot_keys_total` counts it.
+//!
+//! # What callers have left
+//!
+//! A [`LimitsEndpoint`](crate::LimitsEndpoint) is a route that tells a caller what it has left under each rule, as JSON like that of
+//! GitHub's `/rate_limit`. It counts nothing, and each caller may ask once a second.
+//!
+//! # Dashboards and alerts
+//!
+//! The folder `ops` of the repository has two dashboards for Grafana, with a row for each failure of this guide, and alerts for
+//! Prometheus, each with its meaning, its remedy and a link to here.
 //!
 //! # Events
 //!
@@ -60,10 +113,11 @@
 //!
 //! | level | what | fields |
 //! | --- | --- | --- |
-//! | debug | a request was denied; one event for each rule that denied | `rule`, `reason` (`quota`, `never`, `store_failed`), `source` (`store`, `deny_cache`, `lease`, `local`, `fallback`), `retry_after_ms` |
-//! | debug | a request was rejected because it has no key | `rule` |
+//! | debug | a request was denied; one event for each rule that denied | `rule`, `reason`, `source`, `retry_after_ms`, `algorithm`, `plan`, `limit`, `remaining`, `cost`, `key`, `at_ms`, `route`, `one_in` |
+//! | debug | a request was rejected because it has no key, or its key was not looked up | `rule`, `one_in` |
+//! | warn | a [hot key](#top-keys); once for each in two and a half minutes | `rule`, `key`, `label`, `percent` |
 //! | warn | the store failed, and the rule's own answer applied; once for each outage | `rule`, `allowed` |
-//! | info | the store responds again to a layer, and has not failed for two seconds | `rules`, those of the layer |
+//! | info | the store responds again to a limiter, and has not failed for two seconds | `rules`, those of the limiter |
 //! | warn | none of the first hundred requests of a rule had a key; once for each rule | |
 //! | warn | a key was not looked up in time; once for each rule | |
 //! | warn | a request names a plan that its rule does not have, or has a computed cost that never fits; once for each rule | |
@@ -72,7 +126,10 @@
 //! | error | a rule finds no key the way the service is set up; once for each rule | |
 //! | error | a handler asked for a rule that there is not | |
 //!
-//! Denials are at debug level because under attack they are many. Count them by the metrics. What is told once goes to the
+//! Of a denial, `key` is the first letters of what stands for the client's key in the store, `at_ms` the time of the decision by
+//! the store's clock, in ms since the Unix epoch, and `route` the pattern of the route, as axum has it. Denials are at debug level
+//! because under attack they are many, and then one of many is logged: of each rule and thread the first ten in a second, then
+//! one in ten, in a hundred, and so on. `one_in` is how many denials the line stands for; its sum is the number of denials. What is told once goes to the
 //! standard error where nobody listens to events: without the feature, or without a subscriber. The rest goes nowhere then. No
 //! event holds a key; the one about a peer that is not trusted holds its address.
 //!

@@ -4,14 +4,14 @@ use std::sync::Arc;
 #[cfg(feature = "tokio")]
 use std::time::Duration;
 
-use tollgate_core::{Checks, Decision, Outcome, Pending, Reason, Step};
+use tollgate_core::{Checks, Decision, Outcome, Pending, Reason, Step, observe::Timer};
 #[cfg(feature = "tokio")]
 use tollgate_core::{
     Verdict,
     algorithm::{Assessment, Retry},
 };
 
-use crate::{message::call::Call, observe::Timer};
+use crate::message::call::Call;
 
 /// The result of a request for messages.
 #[derive(Debug)]
@@ -84,7 +84,10 @@ async fn queue(call: &Call, mut messages: u64, max_wait: Duration, timer: Timer)
         } else {
             max_wait
         };
-        match limiter.acquire_within(&costs(call, messages), wait).await {
+        match limiter
+            .acquire_within_unreported(&costs(call, messages), wait)
+            .await
+        {
             Ok(decision) => match fewer(call, &decision, messages) {
                 Some(fewer) => messages = fewer,
                 None => return conclude(call, messages, decision, timer),
@@ -139,7 +142,8 @@ async fn peek(call: &Call, messages: u64) -> u64 {
 }
 
 fn acquire(call: &Call, messages: u64) -> Step<Decision> {
-    call.config.rules.limiter.acquire(&costs(call, messages))
+    let limiter = &call.config.rules.limiter;
+    limiter.acquire_unreported(&costs(call, messages))
 }
 
 /// The checks of this many messages.
@@ -175,11 +179,8 @@ fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
 
 /// Reports the decision, and turns it into a grant.
 fn conclude(call: &Call, messages: u64, decision: Decision, timer: Timer) -> Grant {
-    let rules = &call.config.rules;
-    let store = rules.limiter.rule_store().as_ref();
-    rules
-        .observer
-        .decided(store, &costs(call, messages), &decision, timer);
+    let limiter = &call.config.rules.limiter;
+    limiter.report(&costs(call, messages), &decision, timer, "");
     if decision.is_allowed() {
         Grant::Granted(messages)
     } else {

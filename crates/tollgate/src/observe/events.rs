@@ -1,13 +1,11 @@
-//! Events: denials at debug level, the begin and end of store outages, set-up mistakes once. Never a key.
+//! Events of set-up mistakes, once each. Never a key.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-use tollgate_core::{Decision, Rule, RuleError, RuleErrorKind, RuleSet, UnknownName};
-#[cfg(feature = "tracing")]
-use tollgate_core::{Reason, Verdict};
+use tollgate_core::{Rule, RuleError, RuleErrorKind, RuleSet, UnknownName};
 
 use crate::{diagnostics, observe::reported_names::ReportedNames};
 
@@ -20,16 +18,12 @@ pub(crate) struct Events {
     wrong_name: AtomicBool,
     applied_twice: AtomicBool,
     untranslated_grpc_web: AtomicBool,
-    #[cfg(feature = "tracing")]
-    outage: outage::Outage,
 }
 
 /// A rule's name, and which of its mistakes were reported.
 #[derive(Debug)]
 struct RuleEvents {
     name: Arc<str>,
-    #[cfg(feature = "tracing")]
-    enforced: bool,
     misconfigured: AtomicBool,
     unknown_plans: ReportedNames,
     quota_refused: AtomicBool,
@@ -46,8 +40,6 @@ impl RuleEvents {
     fn new(rule: &Rule) -> Self {
         Self {
             name: Arc::clone(rule.shared_name()),
-            #[cfg(feature = "tracing")]
-            enforced: rule.is_enforced(),
             misconfigured: AtomicBool::new(false),
             unknown_plans: ReportedNames::default(),
             quota_refused: AtomicBool::new(false),
@@ -80,8 +72,6 @@ impl Events {
             wrong_name: AtomicBool::new(false),
             applied_twice: AtomicBool::new(false),
             untranslated_grpc_web: AtomicBool::new(false),
-            #[cfg(feature = "tracing")]
-            outage: outage::Outage::default(),
         }
     }
 
@@ -97,97 +87,7 @@ impl Events {
             wrong_name: again(&before.wrong_name),
             applied_twice: again(&before.applied_twice),
             untranslated_grpc_web: again(&before.untranslated_grpc_web),
-            #[cfg(feature = "tracing")]
-            outage: before.outage.again(),
         }
-    }
-
-    #[cfg(feature = "tracing")]
-    fn name(&self, rule: usize) -> &str {
-        self.rules.get(rule).map_or("", |rule| &rule.name)
-    }
-
-    #[cfg(not(feature = "tracing"))]
-    #[inline]
-    pub(crate) fn decided(&self, _decision: &Decision) {}
-
-    /// Reports denials, and the begin and the end of a store outage.
-    #[cfg(feature = "tracing")]
-    #[inline]
-    pub(crate) fn decided(&self, decision: &Decision) {
-        use tollgate_core::Source;
-        let failed = |verdict: &Verdict| verdict.source() == Source::Fallback;
-        if !decision.is_allowed() {
-            self.denied(decision);
-        }
-        if let Some(verdict) = decision.verdicts().iter().find(|verdict| failed(verdict)) {
-            self.store_failed(decision, verdict);
-        } else if self.outage.is_on() && decision.verdicts().iter().any(Verdict::has_numbers) {
-            self.store_recovered();
-        }
-    }
-
-    #[cfg(feature = "tracing")]
-    fn denied(&self, decision: &Decision) {
-        use tollgate_core::Outcome;
-        if !tracing::enabled!(target: "tollgate", tracing::Level::DEBUG) {
-            return;
-        }
-        let retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64);
-        for verdict in decision.verdicts() {
-            // A shadow or a threshold denies nothing.
-            let enforced = self
-                .rules
-                .get(verdict.rule())
-                .is_some_and(|rule| rule.enforced);
-            if enforced && verdict.outcome() == Outcome::Deny {
-                tracing::debug!(
-                    target: "tollgate",
-                    rule = self.name(verdict.rule()),
-                    reason = decision.reason().map(Reason::as_str),
-                    source = verdict.source().as_str(),
-                    retry_after_ms,
-                    "request denied"
-                );
-            }
-        }
-    }
-
-    #[cfg(feature = "tracing")]
-    #[cold]
-    fn store_failed(&self, decision: &Decision, verdict: &Verdict) {
-        if self.outage.failed(second()) {
-            tracing::warn!(
-                target: "tollgate",
-                rule = self.name(verdict.rule()),
-                allowed = decision.is_allowed(),
-                "the store failed; each rule applies its on_store_error until the store responds again"
-            );
-        }
-    }
-
-    #[cfg(feature = "tracing")]
-    #[cold]
-    fn store_recovered(&self) {
-        if self.outage.succeeded(second()) {
-            let rules: Vec<&str> = self.rules.iter().map(|rule| &*rule.name).collect();
-            tracing::info!(
-                target: "tollgate",
-                rules = rules.join(", "),
-                "the store responds again to the layer with these rules"
-            );
-        }
-    }
-
-    pub(crate) fn no_key(&self, rule: u16) {
-        #[cfg(feature = "tracing")]
-        tracing::debug!(
-            target: "tollgate",
-            rule = self.name(usize::from(rule)),
-            "request rejected: it has no key"
-        );
-        #[cfg(not(feature = "tracing"))]
-        let _ = rule;
     }
 
     fn once(
@@ -332,77 +232,6 @@ impl Events {
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
         if is_first(&self.wrong_name) {
             diagnostics::error(&unknown.to_string());
-        }
-    }
-}
-
-#[cfg(feature = "tracing")]
-fn second() -> u64 {
-    use std::time::{SystemTime, UNIX_EPOCH};
-    #[expect(clippy::disallowed_methods, reason = "it only times events")]
-    let now = SystemTime::now();
-    now.duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-/// Reports each outage of the store once when it begins and once when it ends.
-#[cfg(feature = "tracing")]
-mod outage {
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-    /// An outage ends after this time without a failure.
-    const RECOVERY_SECONDS: u64 = 2;
-
-    #[derive(Debug, Default)]
-    pub(super) struct Outage {
-        is_on: AtomicBool,
-        last_failure: AtomicU64,
-    }
-
-    impl Outage {
-        /// The same outage, of other rules on the store.
-        pub(super) fn again(&self) -> Self {
-            Self {
-                is_on: AtomicBool::new(self.is_on.load(Ordering::Relaxed)),
-                last_failure: AtomicU64::new(self.last_failure.load(Ordering::Relaxed)),
-            }
-        }
-
-        #[inline]
-        pub(super) fn is_on(&self) -> bool {
-            self.is_on.load(Ordering::Relaxed)
-        }
-
-        /// Whether the outage begins with this failure.
-        pub(super) fn failed(&self, second: u64) -> bool {
-            self.last_failure.store(second, Ordering::Relaxed);
-            !self.is_on.swap(true, Ordering::Relaxed)
-        }
-
-        /// Whether the outage ends with this success.
-        pub(super) fn succeeded(&self, second: u64) -> bool {
-            let last = self.last_failure.load(Ordering::Relaxed);
-            second.abs_diff(last) >= RECOVERY_SECONDS && self.is_on.swap(false, Ordering::Relaxed)
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn an_outage_is_reported_once_when_it_begins_and_once_when_it_ends() {
-            let outage = Outage::default();
-            assert_eq!(
-                [outage.failed(10), outage.failed(10), outage.failed(11)],
-                [true, false, false]
-            );
-            // Some requests succeed while others still fail.
-            assert_eq!([outage.succeeded(11), outage.succeeded(12)], [false, false]);
-            assert!(!outage.failed(12));
-            assert_eq!([outage.succeeded(14), outage.succeeded(14)], [true, false]);
-            assert!(!outage.is_on());
-            assert!(outage.failed(15));
         }
     }
 }

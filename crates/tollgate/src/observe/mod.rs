@@ -1,10 +1,47 @@
-//! Counters and histograms with the feature `metrics`, events with the feature `tracing`.
+//! What operators see: metrics with the feature `metrics`, events with the feature `tracing`, top keys, and records of
+//! decisions. [Operating](crate::guide::operating) lists the metrics and events.
+//!
+//! A [`Limiter`](crate::Limiter) reports its decisions, in a layer or without one. A layer reports, beside that, requests without
+//! a key and mistakes of the set-up.
+//!
+//! ```
+//! use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+//!
+//! let rule = Rule::new("mails", Quota::gcra(60, MINUTE)).top_keys();
+//! let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+//! for account in ["ada", "bob", "ada", "ada"] {
+//!     let _ = limiter.try_acquire("mails", &Key::of(account))?;
+//! }
+//! let top = limiter.top_keys("mails", 10)?;
+//! let ada = limiter.check("mails", &Key::of("ada"))?.key().prefix();
+//! assert_eq!((top[0].key, top[0].at_least, top[0].at_most), (ada, 3, 3));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A decision in words and numbers, for an access log of your own:
+//!
+//! ```
+//! # use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+//! let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mails", Quota::gcra(1, MINUTE))])?;
+//! let checks = [limiter.check("mails", &Key::of("ada"))?];
+//! let _ = limiter.acquire(&checks);
+//! let denied = limiter.acquire(&checks).ready().expect("memory answers at once");
+//! let record = denied.records(limiter.rules(), &checks).next().expect("one rule");
+//! assert_eq!((record.decision, record.reason, record.limit), ("denied", Some("quota"), Some(1)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod events;
 #[cfg(feature = "metrics")]
 mod meters;
 mod observer;
 mod reported_names;
-mod timer;
+mod route;
 
-pub(crate) use self::{observer::Observer, timer::Timer};
+pub(crate) use self::{observer::Observer, route::Route};
+#[cfg(feature = "metrics")]
+pub use tollgate_core::observe::flush_metrics;
+pub use tollgate_core::observe::{
+    BUCKETS, CHECK_DURATION_BUCKETS, DecisionRecord, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, Timer,
+    TopKey, shown,
+};

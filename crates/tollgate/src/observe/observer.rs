@@ -1,60 +1,48 @@
-//! The observer: metrics and events.
+//! What a layer tells operators beside what its limiter does.
 
-use tollgate_core::{Check, Decision, RuleError, RuleSet, UnknownName, store::RuleStore};
+use std::sync::Arc;
 
+use tollgate_core::{Limiter, RuleError, RuleSet, UnknownName, observe};
+
+use crate::observe::events::Events;
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;
-use crate::observe::{events::Events, timer::Timer};
 
-/// Reports to metrics and events. Without their features it is empty, and so are its methods.
+/// Reports what only the layer knows: requests that no rule checks, and mistakes of the set-up. Decisions are reported by the
+/// limiter.
 #[derive(Debug)]
 pub(crate) struct Observer {
+    of_limiter: Arc<observe::Observer>,
     events: Events,
     #[cfg(feature = "metrics")]
     meters: Meters,
 }
 
 impl Observer {
-    pub(crate) fn new(rules: &RuleSet) -> Self {
+    pub(crate) fn new(limiter: &Limiter) -> Self {
         Self {
-            events: Events::new(rules),
+            of_limiter: Arc::clone(limiter.observer()),
+            events: Events::new(limiter.rules()),
             #[cfg(feature = "metrics")]
-            meters: Meters::new(rules),
+            meters: Meters::new(limiter.rules()),
         }
     }
 
     /// Of rules that take the place of `replaced`: what was reported once of an unchanged rule is not reported again.
-    pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
+    pub(crate) fn succeeding(limiter: &Limiter, before: &Self, replaced: &RuleSet) -> Self {
+        let rules = limiter.rules();
         Self {
+            of_limiter: Arc::clone(limiter.observer()),
             events: Events::succeeding(rules, &before.events, replaced),
             #[cfg(feature = "metrics")]
             meters: Meters::succeeding(rules, &before.meters, replaced),
         }
     }
 
-    /// A request was decided.
-    #[inline]
-    pub(crate) fn decided(
-        &self,
-        store: &dyn RuleStore,
-        checks: &[Check],
-        decision: &Decision,
-        timer: Timer,
-    ) {
-        #[cfg(feature = "metrics")]
-        self.meters.decided(store, checks, decision, timer);
-        #[cfg(not(feature = "metrics"))]
-        let _ = (store, checks, timer);
-        self.events.decided(decision);
-    }
-
     /// A rule did not apply to a request: exempt, unlimited, or without a key.
     #[inline]
     pub(crate) fn skipped(&self, rule: u16) {
-        #[cfg(feature = "metrics")]
-        self.meters.skipped(rule);
-        #[cfg(not(feature = "metrics"))]
-        let _ = rule;
+        self.of_limiter.skipped(rule);
     }
 
     /// A CORS preflight passed uncounted.
@@ -66,9 +54,7 @@ impl Observer {
 
     /// A rule rejected a request that has no key.
     pub(crate) fn no_key(&self, rule: u16) {
-        #[cfg(feature = "metrics")]
-        self.meters.no_key(rule);
-        self.events.no_key(rule);
+        self.of_limiter.no_key(rule);
     }
 
     /// A rule's extractor cannot work the way the service is set up.
@@ -81,6 +67,8 @@ impl Observer {
     /// A rule has found the key of a request.
     #[inline]
     pub(crate) fn keyed(&self, rule: u16) {
+        #[cfg(feature = "metrics")]
+        self.meters.begin(rule);
         self.events.keyed(rule);
     }
 
@@ -100,9 +88,7 @@ impl Observer {
 
     /// A rule rejected a request whose look-up failed.
     pub(crate) fn look_up_rejected(&self, rule: u16) {
-        #[cfg(feature = "metrics")]
-        self.meters.error_denied(rule);
-        self.events.no_key(rule);
+        self.of_limiter.look_up_failed(rule);
     }
 
     /// A request names a plan that its rule does not have.

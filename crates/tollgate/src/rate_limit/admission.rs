@@ -14,10 +14,7 @@ use tollgate_core::{
     AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, Ticket, UnknownName, Verdict,
 };
 
-use crate::{
-    observe::Timer,
-    rate_limit::{config::Config, deny::deny_without_quota},
-};
+use crate::rate_limit::{config::Config, deny::deny_without_quota};
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
 /// with [`RateLimitLayer::attach_decision`](crate::RateLimitLayer::attach_decision), or if the layer has a rule
@@ -220,15 +217,7 @@ impl Admission {
         };
         let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
         let check = config.rules.limiter.check_at(number, key.as_ref(), cost);
-        let timer = Timer::start();
         let decision = config.rules.limiter.acquire(&[check]).await;
-        let asked = Checks::from_slice(&[check]);
-        config.rules.observer.decided(
-            config.rules.limiter.rule_store().as_ref(),
-            &asked,
-            &decision,
-            timer,
-        );
         shared.remember(&decision);
         if decision.is_allowed() {
             return Ok((check, decision));

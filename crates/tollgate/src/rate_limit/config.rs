@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::StatusCode;
-use tollgate_core::{Limiter, RuleError, Store};
+use tollgate_core::{Limiter, RuleError, Store, striped};
 
 use crate::{
     header::{HeaderStyle, Headers},
@@ -17,7 +17,6 @@ use crate::{
     rate_limit::{duplicate_detector::DuplicateDetector, request_rules::RequestRules},
     rejection::{Rejection, Responses},
     rule::RequestRule,
-    striped,
 };
 
 /// The rules of a layer on their store, and how it responds.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Response, header, request};
-use tollgate_core::{Check, Checks, Decision, Pending};
+use tollgate_core::{Check, Checks, Decision, Pending, observe::Timer};
 
 use crate::{
-    observe::Timer,
+    observe::Route,
     rate_limit::{
         config::Config,
         deny::reject,
@@ -75,14 +75,15 @@ pub(crate) async fn look_up(
     config: Arc<Config>,
     checks: RequestChecks,
     timer: Timer,
+    route: Route,
 ) -> (Decided, Checks) {
     let checks = match config.rules.look_up(checks).await {
         Ok(checks) if checks.is_empty() => return (Decided::Pass, checks),
         Ok(checks) => checks,
         Err(refusal) => return (Decided::Refuse(refusal), Checks::new()),
     };
-    let decision = config.rules.limiter.acquire(&checks).await;
-    (conclude(&config, &checks, decision, timer), checks)
+    let decision = config.rules.limiter.acquire_unreported(&checks).await;
+    (conclude(&config, &checks, decision, timer, &route), checks)
 }
 
 /// Waits for the decision about a request.
@@ -91,13 +92,22 @@ pub(crate) async fn wait(
     checks: Checks,
     reply: Pending<Decision>,
     timer: Timer,
+    route: Route,
 ) -> (Decided, Checks) {
-    (conclude(&config, &checks, reply.await, timer), checks)
+    let decision = reply.await;
+    (conclude(&config, &checks, decision, timer, &route), checks)
 }
 
 /// What follows from a decision for a request whose head is not at hand.
-fn conclude(config: &Config, checks: &Checks, decision: Decision, timer: Timer) -> Decided {
-    observe(config, checks, &decision, timer);
+fn conclude(
+    config: &Config,
+    checks: &Checks,
+    decision: Decision,
+    timer: Timer,
+    route: &Route,
+) -> Decided {
+    let limiter = &config.rules.limiter;
+    limiter.report(checks, &decision, timer, route.as_str());
     if !decision.is_allowed() {
         Decided::Deny(Box::new((decision, jitter_seed(checks))))
     } else if is_done(config, &decision) {
@@ -114,11 +124,21 @@ pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     !config.attach_decision && (is_complete || decision.verdicts().is_empty())
 }
 
+/// Tells operators of a decision that was there at once.
 #[inline]
-pub(crate) fn observe(config: &Config, checks: &Checks, decision: &Decision, timer: Timer) {
-    let rules = &config.rules;
-    let store = rules.limiter.rule_store().as_ref();
-    rules.observer.decided(store, checks, decision, timer);
+pub(crate) fn report(
+    config: &Config,
+    head: &request::Parts,
+    checks: &Checks,
+    decision: &Decision,
+    timer: Timer,
+) {
+    let route = match decision.is_allowed() {
+        true => Route::default(),
+        false => Route::of(head),
+    };
+    let limiter = &config.rules.limiter;
+    limiter.report(checks, decision, timer, route.as_str());
 }
 
 /// The same for the same client, and another for each: from all keys, since some may be shared by all clients.

@@ -280,6 +280,11 @@ impl RateLimitLayer {
         }
     }
 
+    /// The configuration that its services share.
+    pub(crate) fn live(&self) -> Arc<LiveConfig> {
+        Arc::clone(&self.config)
+    }
+
     /// The handle that replaces the rules while requests are served.
     #[must_use]
     pub fn handle(&self) -> RulesHandle {

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
+use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store, striped::PerStripe};
 
 use crate::{
     header::HeaderStyle,
@@ -17,7 +17,6 @@ use crate::{
         request_rules::{RequestRules, refuse_much_jitter},
     },
     rule::RequestRule,
-    striped::PerStripe,
 };
 
 /// What a layer and its services share: the configuration in force, and the limiter that keeps its rule names in use.
@@ -168,7 +167,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use http::HeaderMap;
-    use tollgate_core::{MINUTE, MemoryStore, Quota};
+    use tollgate_core::{MINUTE, MemoryStore, Quota, striped};
 
     use super::*;
     use crate::{
@@ -176,7 +175,6 @@ mod tests {
         key::constant,
         rate_limit::{rules_handle::RulesHandle, service_config::ServiceConfig},
         rule::Rule,
-        striped,
     };
 
     fn rule(limit: u64) -> RequestRule {

@@ -10,6 +10,7 @@ mod duplicate_detector;
 mod future;
 mod layer;
 mod layer_rules;
+mod limits_endpoint;
 pub(crate) mod live_config;
 mod look_ups;
 mod refund;
@@ -23,6 +24,7 @@ pub use self::{
     body::ResponseBody,
     future::ResponseFuture,
     layer::RateLimitLayer,
+    limits_endpoint::LimitsEndpoint,
     refund::Refund,
     rules_handle::RulesHandle,
     service::RateLimit,

@@ -70,8 +70,8 @@ impl RequestRules {
         list: Vec<RequestRule>,
     ) -> Result<Self, RuleError> {
         let set = Self::rule_set(&list)?;
-        let observer = Observer::new(&set);
         let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
+        let observer = Observer::new(&limiter);
         Ok(Self::on(list, limiter, observer))
     }
 
@@ -96,7 +96,7 @@ impl RequestRules {
 
     /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
     pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
-        let observer = Observer::succeeding(limiter.rules(), &self.observer, self.set());
+        let observer = Observer::succeeding(&limiter, &self.observer, self.set());
         Self::on(list, limiter, observer)
     }
 
@@ -222,6 +222,46 @@ impl RequestRules {
             }
         }
         Ok(())
+    }
+
+    /// Checks that cost nothing, of the enforced rules that apply to who sent this head, whatever it is for. Nothing is reported.
+    pub(crate) async fn checks_of_caller(&self, head: &Parts) -> Checks {
+        let (mut checks, mut later) = (Checks::new(), RequestChecks::default());
+        let mut key = KeyBuf::new();
+        for (place, request_rule) in self.list.iter().enumerate() {
+            let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
+                continue;
+            };
+            // A rule set has fewer than 65 536 rules.
+            let number = place as u16;
+            if !rule.is_enforced() || request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
+                continue;
+            }
+            let quota = match &request_rule.quota {
+                None => self.planned(number, request_rule, head),
+                Some(_) => self.quota_by(number, request_rule, head),
+            };
+            if rule.limit_under(usize::from(quota.plan())).is_none() {
+                continue;
+            }
+            key.clear();
+            match extractor.extract(head, &mut key) {
+                Extracted::Key => checks.extend(self.check(number, &key, 0, quota)),
+                Extracted::Nothing(_) => {}
+                Extracted::Later(answer) => {
+                    later.look_ups.push(later.checks.len(), answer);
+                    let placeholder = Check::new(number, Fingerprint::from_bits(0), 0);
+                    later.checks.push(placeholder.with_quota(quota));
+                }
+            }
+        }
+        for (place, found) in later.look_ups.within(self.look_up_deadline).await {
+            if let Ok(key) = found {
+                let of_rule = later.checks[place];
+                checks.extend(self.check(of_rule.rule(), &key, 0, of_rule.quota()));
+            }
+        }
+        checks
     }
 
     /// The plan of a request.

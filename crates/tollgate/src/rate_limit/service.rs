@@ -9,16 +9,16 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate_core::{Checks, Pending, Step};
+use tollgate_core::{Checks, Pending, Step, observe::Timer};
 use tower_service::Service;
 
 use crate::{
-    observe::Timer,
+    observe::Route,
     rate_limit::{
         admit::{Admitted, pass},
         body::ResponseBody,
         config::Config,
-        decide::{Asked, Decided, ask, is_done, jitter_seed, look_up, observe, wait},
+        decide::{Asked, Decided, ask, is_done, jitter_seed, look_up, report, wait},
         deny::deny,
         future::ResponseFuture,
         live_config::LiveConfig,
@@ -90,11 +90,11 @@ where
         let config = self.config.load();
         let admitted = match ask(&config, &head, !body.is_end_stream(), &mut checks) {
             Asked::Nothing => pass(config, &mut head),
-            Asked::Checks => match config.rules.limiter.acquire(&checks.checks) {
+            Asked::Checks => match config.rules.limiter.acquire_unreported(&checks.checks) {
                 // By reference: a decision and its checks are large to move.
                 Step::Ready(ref decision) => {
                     let checks = &checks.checks;
-                    observe(&config, checks, decision, timer);
+                    report(&config, &head, checks, decision, timer);
                     if !decision.is_allowed() {
                         let seed = jitter_seed(checks);
                         return self.reject(Box::new(deny(&config, &head, decision, seed)));
@@ -114,12 +114,14 @@ where
                     }
                 }
                 Step::Wait(reply) => {
-                    let decided = wait(Arc::clone(&config), checks.checks, reply, timer);
+                    let route = Route::of(&head);
+                    let decided = wait(Arc::clone(&config), checks.checks, reply, timer, route);
                     return self.decide_later(Pending::new(decided), head, body, config);
                 }
             },
             Asked::LookUps => {
-                let decided = look_up(Arc::clone(&config), checks, timer);
+                let route = Route::of(&head);
+                let decided = look_up(Arc::clone(&config), checks, timer, route);
                 return self.decide_later(Pending::new(decided), head, body, config);
             }
             Asked::Rejected(response) => return self.reject(response),

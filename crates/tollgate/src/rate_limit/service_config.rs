@@ -5,10 +5,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use crate::{
-    rate_limit::{config::Config, live_config::LiveConfig},
-    striped::Handle,
-};
+use tollgate_core::striped::Handle;
+
+use crate::rate_limit::{config::Config, live_config::LiveConfig};
 
 /// The configuration of a service, which remembers the one of its last request. It does not keep it: one that was replaced is
 /// gone with its last request.

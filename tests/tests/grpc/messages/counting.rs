@@ -95,8 +95,8 @@ async fn decisions_are_counted_with_the_units_of_their_messages() {
         (units, "messages", "denied", 1),
         (requests, "stricter", "shadow_allowed", 2),
     ] {
-        let name = format!("{metric}{{rule={rule},decision={decision}}}");
-        assert_eq!(counted.count(&name), expected, "{name}");
+        let count = counted.sum(metric, &[("rule", rule), ("decision", decision)]);
+        assert_eq!(count, expected, "{metric} {rule} {decision}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::striped::{per_stripe::PerStripe, stripe};
 ///
 /// The first handle of a value is kept as it is (in a router, say) and owns a node for each stripe on which it is cloned. So
 /// does a clone that is itself cloned on another stripe.
-pub(crate) struct Handle<T>(Arc<Node<T>>);
+pub struct Handle<T>(Arc<Node<T>>);
 
 /// The count of handles lies before it, on other lines than what their clones read.
 #[repr(align(128))]
@@ -25,7 +25,9 @@ struct Node<T> {
 }
 
 impl<T> Handle<T> {
-    pub(crate) fn new(value: Arc<T>) -> Self {
+    /// The first handle of a value.
+    #[must_use]
+    pub fn new(value: Arc<T>) -> Self {
         Self(Arc::new(Node::new(value, None)))
     }
 }

@@ -29,7 +29,8 @@ thread_local! {
 /// The stripe of the current thread, below [`count`]. Threads get them by turns, in the order of their first call: the workers
 /// of a runtime have one each.
 #[inline]
-pub(crate) fn current() -> usize {
+#[must_use]
+pub fn current() -> usize {
     let stripe = STRIPE.get();
     if stripe != usize::MAX {
         return stripe;
@@ -45,9 +46,12 @@ fn next() -> usize {
     THREADS.fetch_add(1, Ordering::Relaxed) & (count() - 1)
 }
 
-/// Runs `then` on a new thread of each stripe, one after the other.
-#[cfg(test)]
-pub(crate) fn on_each(then: impl Fn() + Sync) {
+/// Runs `then` on a new thread of each stripe, one after the other: for tests.
+///
+/// # Panics
+///
+/// If `then` does.
+pub fn on_each(then: impl Fn() + Sync) {
     for stripe in 0..count() {
         let on_it = || {
             STRIPE.set(stripe);

@@ -4,7 +4,7 @@ use crate::striped::stripe;
 
 /// A value for each stripe of threads, on cache lines of its own.
 #[derive(Debug)]
-pub(crate) struct PerStripe<T>(Box<[Line<T>]>);
+pub struct PerStripe<T>(Box<[Line<T>]>);
 
 /// Two lines, because processors fetch them in pairs.
 #[derive(Debug)]
@@ -13,18 +13,21 @@ struct Line<T>(T);
 
 impl<T> PerStripe<T> {
     /// `make` gets the stripe.
-    pub(crate) fn new(make: impl FnMut(usize) -> T) -> Self {
+    #[must_use]
+    pub fn new(make: impl FnMut(usize) -> T) -> Self {
         Self((0..stripe::count()).map(make).map(Line).collect())
     }
 
     /// The value of the current thread's stripe.
     #[inline]
-    pub(crate) fn here(&self) -> &T {
+    #[must_use]
+    pub fn here(&self) -> &T {
         &self.0[stripe::current()].0
     }
 
     /// The values of all stripes, in one order.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+    #[must_use]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         self.0.iter().map(|line| &line.0)
     }
 }

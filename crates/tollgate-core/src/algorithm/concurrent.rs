@@ -1,0 +1,227 @@
+//! Slots: at most N at once.
+//!
+//! # Promise
+//!
+//! At no time do more than `limit` slots of a key belong to running requests. A request takes its slots when it is admitted and
+//! holds them until it ends: time alone brings nothing back. Its cost is the number of slots.
+//!
+//! # Worst case
+//!
+//! A request that never ends holds its slot for ever. Give what holds slots a timeout.
+//!
+//! # What differs from a rate
+//!
+//! - **The [ticket](crate::Ticket) holds the slots**, and returns them exactly once: when it is dropped, at the latest. A
+//!   decision that no ticket was made of returns them when its last clone is dropped.
+//! - **`remaining` is the number of free slots.** A reset time does not exist.
+//! - **`retry` is an estimate** where the quota says how long a slot is [typically](crate::Quota::typically) held: slots are taken
+//!   to come back evenly, so that `n` missing ones of `limit` take `n / limit` of that time. Otherwise it is
+//!   [`Retry::Unknown`].
+//! - **A lowered limit ends nothing.** From 20 to 10, nothing starts until fewer than 10 run.
+//! - **A state with slots in use is never evicted**, and a [reset](crate::Limiter::reset) leaves it as it is: its slots belong to
+//!   requests that run.
+//!
+//! # State
+//!
+//! 8 bytes; 32 to 48 bytes a key in the memory store.
+//!
+//! # When to take it, and when not
+//!
+//! Take it for what is expensive while it runs: exports, uploads, streams, model calls. It does not limit how often short
+//! requests come: take a rate as well, and both are decided together. A request that finds no free slot takes no unit of its
+//! rate.
+//!
+//! # Examples
+//!
+//! ```
+//! use tollgate_core::{
+//!     Quota, SECOND,
+//!     algorithm::{Algorithm, Concurrent, Retry},
+//! };
+//!
+//! let quota = Concurrent::new(&Quota::concurrent(2).typically(30 * SECOND)).expect("a valid quota");
+//! let mut state = Default::default();
+//! let now = 1_700_000_000_000_000;
+//! quota.take(&mut state, now, 2);
+//! let answer = quota.assess(&state, now, 1);
+//! assert!(!answer.fits);
+//! assert_eq!(answer.retry, Retry::After(15 * SECOND));
+//! // Time brings nothing back: the end of a request does.
+//! assert!(!quota.assess(&state, now + 1_000_000_000, 1).fits);
+//! state.release(1);
+//! assert!(quota.assess(&state, now, 1).fits);
+//! ```
+
+use crate::{
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
+    time::{Tick, micros},
+};
+
+/// A number of slots, made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Concurrent {
+    limit: u64,
+    /// How long a slot is typically held, in µs; 0 where it is not known.
+    typical: u64,
+}
+
+/// 8 bytes: how many slots are in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConcurrentState {
+    in_use: u64,
+}
+
+impl ConcurrentState {
+    /// How many slots are in use: more than the limit where that was lowered.
+    #[must_use]
+    pub const fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Returns slots of a request that has ended.
+    pub const fn release(&mut self, slots: u64) {
+        self.in_use = self.in_use.saturating_sub(slots);
+    }
+}
+
+impl Concurrent {
+    /// When `slots` fit, if `free` are: as if slots came back evenly.
+    fn retry(&self, slots: u64, free: u64) -> Retry {
+        let lacks = slots.saturating_sub(free);
+        match (lacks, self.typical) {
+            (0, _) => Retry::Now,
+            (_, 0) => Retry::Unknown,
+            (lacks, typical) => {
+                let time = u128::from(lacks) * u128::from(typical);
+                let time = time.div_ceil(u128::from(self.limit.max(1)));
+                Retry::after_micros(u64::try_from(time).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+impl Algorithm for Concurrent {
+    type State = ConcurrentState;
+
+    const HOLDS_SLOTS: bool = true;
+
+    fn new(quota: &Quota) -> Option<Self> {
+        if quota.algorithm() != AlgorithmKind::Concurrent || quota.validate().is_err() {
+            return None;
+        }
+        Some(Self {
+            limit: quota.limit(),
+            typical: quota.typical_hold_time().map_or(0, micros),
+        })
+    }
+
+    #[inline]
+    fn assess(&self, state: &ConcurrentState, _now: Tick, cost: u64) -> Assessment {
+        let free = self.limit.saturating_sub(state.in_use);
+        let fits = cost <= free;
+        let remaining = if fits { free - cost } else { free };
+        Assessment {
+            fits,
+            remaining,
+            reset_after: 0,
+            retry: if cost > self.limit {
+                Retry::Never
+            } else {
+                self.retry(cost.max(1), remaining)
+            },
+        }
+    }
+
+    #[inline]
+    fn take(&self, state: &mut ConcurrentState, _now: Tick, cost: u64) {
+        state.in_use = state.in_use.saturating_add(cost);
+    }
+
+    /// Slots in use belong to requests that run, whatever the clock says.
+    fn repair(&self, _state: &mut ConcurrentState, _now: Tick) {}
+
+    /// Nothing: slots are [released](ConcurrentState::release), and a refund beside that would return them twice.
+    fn refund(&self, _state: &mut ConcurrentState, _now: Tick, _taken: Taken, _cost: u64) {}
+
+    /// Nothing, as [`refund`](Self::refund).
+    fn refund_converted(
+        &self,
+        _before: &Self,
+        _state: &mut ConcurrentState,
+        _now: Tick,
+        _taken: Taken,
+        _cost: u64,
+    ) {
+    }
+
+    /// Never while slots are in use.
+    #[inline]
+    fn fresh_at(&self, state: &ConcurrentState) -> Tick {
+        match state.in_use {
+            0 => 0,
+            _ => Tick::MAX,
+        }
+    }
+
+    /// The same slots in use.
+    fn convert(&self, _before: &Self, state: &ConcurrentState, _now: Tick) -> ConcurrentState {
+        *state
+    }
+
+    fn defers_to(&self, _writer: &Self, _state: &ConcurrentState, _now: Tick) -> bool {
+        false
+    }
+
+    /// `None`: a slot may come back at any time.
+    fn deny_bound(&self, _state: &ConcurrentState, _now: Tick) -> Option<DenyBound> {
+        None
+    }
+
+    fn deny_by(&self, _bound: DenyBound, _now: Tick, _cost: u64) -> Option<Assessment> {
+        None
+    }
+
+    fn weight(state: &ConcurrentState) -> u64 {
+        state.in_use
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SECOND;
+
+    fn ready(quota: Quota) -> Concurrent {
+        Concurrent::new(&quota).expect("a valid quota")
+    }
+
+    #[test]
+    fn a_lowered_limit_starts_nothing_until_fewer_run() {
+        let (twenty, ten) = (ready(Quota::concurrent(20)), ready(Quota::concurrent(10)));
+        let mut state = ConcurrentState::default();
+        twenty.take(&mut state, 0, 20);
+        let mut state = ten.convert(&twenty, &state, 0);
+        for ended in 0..20 {
+            let answer = ten.assess(&state, 0, 1);
+            assert_eq!(answer.fits, ended > 10, "after {ended} ended");
+            state.release(1);
+        }
+        assert_eq!(ten.fresh_at(&state), 0);
+    }
+
+    #[test]
+    fn a_retry_is_an_estimate_from_the_typical_hold_time_or_unknown() {
+        let typical = ready(Quota::concurrent(4).typically(SECOND));
+        let mut state = ConcurrentState::default();
+        typical.take(&mut state, 0, 3);
+        let retry = |cost| typical.assess(&state, 0, cost).retry;
+        assert_eq!(retry(2), Retry::after_micros(250_000));
+        assert_eq!(retry(4), Retry::after_micros(750_000));
+        assert_eq!(retry(5), Retry::Never);
+        let unknown = ready(Quota::concurrent(4));
+        assert_eq!(unknown.assess(&state, 0, 2).retry, Retry::Unknown);
+        assert_eq!(unknown.assess(&state, 0, 5).retry, Retry::Never);
+    }
+}

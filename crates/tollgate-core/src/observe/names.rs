@@ -1,0 +1,96 @@
+//! The names of the metrics, and what they are.
+
+use metrics::Unit;
+
+pub(super) const REQUESTS: &str = "tollgate_requests_total";
+pub(super) const UNITS: &str = "tollgate_cost_units_total";
+pub(super) const NEAR_LIMIT: &str = "tollgate_near_limit_total";
+pub(super) const BURST_EXHAUSTED: &str = "tollgate_burst_exhausted_total";
+pub(super) const HOT_KEYS: &str = "tollgate_hot_keys_total";
+pub(super) const DIFFERENCES: &str = "tollgate_shadow_differences_total";
+pub(super) const RETRY_AFTER: &str = "tollgate_retry_after_seconds";
+pub(super) const REMAINING: &str = "tollgate_remaining_ratio";
+pub(super) const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
+pub(super) const TRACKED_KEYS: &str = "tollgate_tracked_keys";
+pub(super) const TRACKED_BYTES: &str = "tollgate_tracked_bytes";
+pub(super) const EVICTED_LIVE: &str = "tollgate_evicted_live_total";
+pub(super) const NEW_KEYS: &str = "tollgate_new_keys_total";
+pub(super) const STORE_FAILURES: &str = "tollgate_store_failures_total";
+pub(super) const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
+pub(super) const ADMITTED_IN_FALLBACK: &str = "tollgate_units_admitted_in_fallback_total";
+
+/// Describes them, once in a process.
+pub(super) fn describe() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        for (name, unit, text) in COUNTERS {
+            metrics::describe_counter!(name, unit, text);
+        }
+        metrics::describe_histogram!(
+            RETRY_AFTER,
+            Unit::Seconds,
+            "Retry time of denied requests, of one denial in 16."
+        );
+        metrics::describe_histogram!(
+            REMAINING,
+            "The share of the limit that a request left, of one request in 16."
+        );
+        metrics::describe_histogram!(
+            CHECK_DURATION,
+            Unit::Seconds,
+            "Time from the start of a decision to its end, of one decision in 16."
+        );
+        metrics::describe_gauge!(TRACKED_KEYS, Unit::Count, "Keys with a state.");
+        metrics::describe_gauge!(TRACKED_BYTES, Unit::Bytes, "Memory held for states.");
+    });
+}
+
+const COUNTERS: [(&str, Unit, &str); 11] = [
+    (
+        REQUESTS,
+        Unit::Count,
+        "Requests by rule, decision, reason and source.",
+    ),
+    (UNITS, Unit::Count, "Requested units, by rule and decision."),
+    (
+        NEAR_LIMIT,
+        Unit::Count,
+        "Allowed requests that left a fifth of the limit or less.",
+    ),
+    (
+        BURST_EXHAUSTED,
+        Unit::Count,
+        "Allowed requests that left nothing.",
+    ),
+    (
+        HOT_KEYS,
+        Unit::Count,
+        "Keys that made up a fifth of their rule's requests or more.",
+    ),
+    (
+        DIFFERENCES,
+        Unit::Count,
+        "Requests that a shadow rule or a threshold would have decided differently, by the enforced decision.",
+    ),
+    (
+        EVICTED_LIVE,
+        Unit::Count,
+        "Live states evicted because of the memory limit.",
+    ),
+    (NEW_KEYS, Unit::Count, "States that were created."),
+    (
+        STORE_FAILURES,
+        Unit::Count,
+        "Checks that the store could not decide.",
+    ),
+    (
+        FALLBACK_DECISIONS,
+        Unit::Count,
+        "Checks decided by a rule's fallback, by answer and policy.",
+    ),
+    (
+        ADMITTED_IN_FALLBACK,
+        Unit::Count,
+        "Units admitted while the store failed, which the store does not count.",
+    ),
+];

@@ -1,0 +1,559 @@
+//! What a limiter tells operators.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    check::Check,
+    decision::{Decision, Outcome},
+    key::KeyBuf,
+    observe::{
+        rule_observer::RuleObserver,
+        timer::Timer,
+        top_keys::{Hot, TopKey},
+    },
+    rule::Rule,
+    rule_set::RuleSet,
+    store::rule_store::RuleStore,
+};
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+use crate::{decision::Verdict, rule::Mode};
+
+/// What a limiter tells operators: metrics with the feature `metrics`, events with `tracing`, and the top keys of the rules
+/// that [keep them](Rule::top_keys). Without any of these it does nothing.
+///
+/// A [`Limiter`](crate::Limiter) reports its own decisions. This is for those who make a layer of it, and know more about a
+/// request: see [`Limiter::acquire_unreported`](crate::Limiter::acquire_unreported).
+pub struct Observer {
+    set: Arc<RuleSet>,
+    rules: Box<[Arc<RuleObserver>]>,
+    has_labels: bool,
+    #[cfg(feature = "tracing")]
+    outage: crate::observe::outage::Outage,
+    #[cfg(feature = "metrics")]
+    check_duration: std::sync::OnceLock<metrics::Histogram>,
+    /// The second in which the metrics were last brought up to date.
+    #[cfg(feature = "metrics")]
+    flushed_at: std::sync::atomic::AtomicU64,
+}
+
+/// One in so many requests of a rule is a sample.
+#[cfg(feature = "metrics")]
+const ONE_IN: u32 = 16;
+
+impl Observer {
+    pub(crate) fn new(set: &Arc<RuleSet>) -> Self {
+        Self::of(set, None)
+    }
+
+    /// Of rules that take the place of others: those that are the same go on.
+    pub(crate) fn succeeding(set: &Arc<RuleSet>, before: &Self) -> Self {
+        Self::of(set, Some(before))
+    }
+
+    fn of(set: &Arc<RuleSet>, before: Option<&Self>) -> Self {
+        let observer = |(index, rule): (usize, &Rule)| {
+            let before = before.filter(|before| !before.rules.is_empty());
+            let Some(before) = before else {
+                return Arc::default();
+            };
+            if let Some(there) = set.unchanged_in(index, &before.set) {
+                return Arc::clone(&before.rules[there]);
+            }
+            match set.position_in(index, &before.set) {
+                Some(there) => Arc::new(RuleObserver::succeeding(rule, &before.rules[there])),
+                None => Arc::default(),
+            }
+        };
+        let rules = set.rules();
+        let has_top_keys = rules.iter().any(|rule| rule.top_keys_setting().is_some());
+        let is_on = cfg!(any(feature = "metrics", feature = "tracing")) || has_top_keys;
+        let observed = rules.iter().enumerate().map(observer);
+        Self {
+            set: Arc::clone(set),
+            rules: match is_on {
+                true => observed.collect(),
+                false => Box::default(),
+            },
+            has_labels: has_top_keys && rules.iter().any(Rule::has_label),
+            #[cfg(feature = "tracing")]
+            outage: before.map_or_else(Default::default, |before| before.outage.again()),
+            #[cfg(feature = "metrics")]
+            check_duration: before.map_or_else(Default::default, |b| b.check_duration.clone()),
+            #[cfg(feature = "metrics")]
+            flushed_at: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it does anything.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Whether it wants to know the keys of checks.
+    #[inline]
+    pub(crate) fn has_labels(&self) -> bool {
+        self.has_labels
+    }
+
+    /// A check was made.
+    #[cold]
+    pub(crate) fn on_check(&self, check: &Check, key: &KeyBuf) {
+        let index = usize::from(check.rule());
+        if let Some((rule, observer)) = self.rule(index)
+            && rule.has_label()
+            && let Some(top_keys) = observer.top_keys(rule)
+        {
+            top_keys.on_check(check, key);
+        }
+    }
+
+    #[inline]
+    fn rule(&self, index: usize) -> Option<(&Rule, &Arc<RuleObserver>)> {
+        Some((self.set.rules().get(index)?, self.rules.get(index)?))
+    }
+
+    /// The top keys of the rule at this index.
+    pub(crate) fn top_keys(&self, rule: usize, most: usize) -> Vec<TopKey> {
+        let observer = self.rules.get(rule);
+        observer.map_or_else(Vec::new, |observer| observer.top(most))
+    }
+
+    /// A request was decided. `route` is the pattern of its route, never its path; empty where there is none.
+    pub(crate) fn decided(
+        &self,
+        store: &dyn RuleStore,
+        checks: &[Check],
+        decision: &Decision,
+        timer: Timer,
+        route: &str,
+    ) {
+        #[cfg(feature = "metrics")]
+        self.time(timer);
+        #[cfg(not(feature = "metrics"))]
+        let _ = (store, timer);
+        #[cfg(not(feature = "tracing"))]
+        let _ = route;
+        for (index, verdict) in decision.verdicts().iter().enumerate() {
+            let Some((rule, observer)) = self.rule(verdict.rule()) else {
+                continue;
+            };
+            let check = checks.get(index);
+            #[cfg(any(feature = "metrics", feature = "tracing"))]
+            let log = self.count(rule, observer, check, verdict, decision);
+            #[cfg(feature = "tracing")]
+            if let Some(one_in) = log {
+                denied(rule, check, verdict, decision, route, one_in);
+            }
+            #[cfg(all(feature = "metrics", not(feature = "tracing")))]
+            let _ = log;
+            let is_answer = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+            if is_answer
+                && let Some(check) = check
+                && let Some(top_keys) = observer.top_keys(rule)
+            {
+                let is_denied = verdict.outcome() == Outcome::Deny;
+                if let Some(hot) = top_keys.record(check, is_denied, decision.at()) {
+                    hot_key(rule, observer, &hot);
+                }
+            }
+        }
+        #[cfg(feature = "tracing")]
+        self.outage(decision);
+        #[cfg(feature = "metrics")]
+        self.flush_once_a_second(store, decision);
+    }
+
+    /// Counts a verdict. `Some`: it is a denial to be logged, which stands for so many.
+    #[cfg(any(feature = "metrics", feature = "tracing"))]
+    #[inline]
+    fn count(
+        &self,
+        rule: &Rule,
+        observer: &Arc<RuleObserver>,
+        check: Option<&Check>,
+        verdict: &Verdict,
+        decision: &Decision,
+    ) -> Option<u64> {
+        let is_enforced = *rule.mode() == Mode::Enforce;
+        #[cfg(feature = "tracing")]
+        let is_logged = is_enforced && verdict.outcome() == Outcome::Deny && is_denial_logged();
+        #[cfg(not(feature = "metrics"))]
+        {
+            let _ = check;
+            #[cfg(feature = "tracing")]
+            if !is_logged {
+                return None;
+            }
+        }
+        let used = observer.used(rule);
+        used.count(|stripe| {
+            #[cfg(feature = "metrics")]
+            let at_once = {
+                let cost = check.map_or(0, Check::cost);
+                let request = counting::Request {
+                    is_enforced,
+                    is_allowed: decision.is_allowed(),
+                    cost,
+                };
+                counting::count(rule, used, stripe, verdict, request)
+            };
+            #[cfg(not(feature = "metrics"))]
+            let at_once = false;
+            #[cfg(feature = "tracing")]
+            let log = match is_logged {
+                true => stripe.logged.log(decision.at() / 1_000_000),
+                false => None,
+            };
+            #[cfg(not(feature = "tracing"))]
+            let log = None;
+            #[cfg(not(feature = "metrics"))]
+            let _ = is_enforced;
+            (at_once, log)
+        })
+    }
+
+    /// A rule did not apply to a request: exempt, unlimited, or without a key.
+    pub fn skipped(&self, rule: u16) {
+        self.unchecked(rule, Unchecked::Skipped);
+    }
+
+    /// A rule rejected a request that has no key.
+    pub fn no_key(&self, rule: u16) {
+        self.unchecked(rule, Unchecked::NoKey);
+    }
+
+    /// A rule rejected a request whose key could not be looked up.
+    pub fn look_up_failed(&self, rule: u16) {
+        self.unchecked(rule, Unchecked::LookUpFailed);
+    }
+
+    fn unchecked(&self, rule: u16, what: Unchecked) {
+        #[cfg(feature = "metrics")]
+        if let Some((rule, observer)) = self.rule(usize::from(rule)) {
+            use crate::observe::series::{Kind, Series};
+            let kind = match what {
+                Unchecked::Skipped => Kind::Skipped,
+                Unchecked::NoKey => Kind::NoKey,
+                Unchecked::LookUpFailed => Kind::DeniedStoreFailed,
+            };
+            let series = Series::without_source(kind);
+            let used = observer.used(rule);
+            used.count(|stripe| (stripe.counts.request(0, series), ()));
+        }
+        #[cfg(feature = "tracing")]
+        if what != Unchecked::Skipped
+            && is_denial_logged()
+            && let Some((rule, observer)) = self.rule(usize::from(rule))
+        {
+            let second = crate::observe::outage::second();
+            let used = observer.used(rule);
+            if let Some(one_in) = used.count(|stripe| (false, stripe.logged.log(second))) {
+                tracing::debug!(
+                    target: "tollgate",
+                    rule = rule.name(),
+                    one_in,
+                    "request rejected: it has no key"
+                );
+            }
+        }
+        #[cfg(not(any(feature = "metrics", feature = "tracing")))]
+        let _ = (rule, what);
+    }
+}
+
+/// What became of a request that a rule did not check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unchecked {
+    Skipped,
+    NoKey,
+    LookUpFailed,
+}
+
+/// A key makes up much of its rule's traffic.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cold]
+fn hot_key(rule: &Rule, observer: &Arc<RuleObserver>, hot: &Hot) {
+    #[cfg(feature = "metrics")]
+    observer.used(rule).count(|stripe| {
+        stripe
+            .counts
+            .event(crate::observe::counts::Event::HotKey, 1);
+        (true, ())
+    });
+    #[cfg(not(feature = "metrics"))]
+    let _ = observer;
+    #[cfg(feature = "tracing")]
+    tracing::warn!(
+        target: "tollgate",
+        rule = rule.name(),
+        key = %hot.key,
+        label = hot.label.as_deref(),
+        percent = hot.percent,
+        "hot key: one key makes up much of the requests of this rule"
+    );
+    #[cfg(not(feature = "tracing"))]
+    let _ = hot;
+}
+
+#[cfg(not(any(feature = "metrics", feature = "tracing")))]
+fn hot_key(_: &Rule, _: &Arc<RuleObserver>, hot: &Hot) {
+    match *hot {}
+}
+
+/// Counting for metrics.
+#[cfg(feature = "metrics")]
+mod counting {
+    use super::{ONE_IN, Observer, Rule, RuleStore, Timer};
+    use crate::{
+        decision::{Decision, Outcome, Source, Verdict},
+        observe::{
+            counts::{COMPUTED, Event, OTHER, PLANS},
+            names::CHECK_DURATION,
+            rule_observer::{Stripe, Used},
+            series::{Kind, Series},
+        },
+        rule::Mode,
+        store::rule_store::Usage,
+        sync::lock,
+    };
+
+    /// The request of a verdict.
+    #[derive(Clone, Copy)]
+    pub(super) struct Request {
+        pub(super) is_enforced: bool,
+        pub(super) is_allowed: bool,
+        pub(super) cost: u64,
+    }
+
+    /// Counts a verdict, and says whether to publish it at once.
+    #[inline]
+    pub(super) fn count(
+        rule: &Rule,
+        used: &Used,
+        stripe: &mut Stripe,
+        verdict: &Verdict,
+        request: Request,
+    ) -> bool {
+        let counts = &mut stripe.counts;
+        let (source, outcome) = (verdict.source(), verdict.outcome());
+        if source == Source::Fallback || outcome == Outcome::Failed {
+            counts.event(Event::StoreFailure, 1);
+        }
+        let kind = match request.is_enforced {
+            true => Kind::enforced(verdict, request.is_allowed),
+            false => Kind::reported(verdict),
+        };
+        let Some(kind) = kind else { return false };
+        let plan = place_of(rule, verdict.plan());
+        let at_once = counts.request(plan, Series::of(kind, source));
+        if !request.is_enforced {
+            match (request.is_allowed, kind) {
+                (true, Kind::ShadowDeniedQuota | Kind::ShadowDeniedNever) => {
+                    counts.event(Event::DiffersAllowed, 1);
+                }
+                (false, Kind::ShadowAllowed) => counts.event(Event::DiffersDenied, 1),
+                _ => {}
+            }
+            return at_once;
+        }
+        match kind {
+            Kind::Allowed => {
+                counts.units(plan, request.cost, true);
+                let limit = rule.limit_under(verdict.plan()).unwrap_or(0);
+                if verdict.remaining() <= limit / 5 {
+                    counts.event(Event::NearLimit, 1);
+                    if verdict.remaining() == 0 && request.cost > 0 {
+                        counts.event(Event::BurstExhausted, 1);
+                    }
+                }
+            }
+            Kind::DeniedQuota | Kind::DeniedNever | Kind::DeniedStoreFailed => {
+                counts.units(plan, request.cost, false);
+                if let Some(delay) = verdict.retry().delay() {
+                    if stripe.denials.is_multiple_of(ONE_IN) {
+                        lock(&used.handles).retry_after.record(delay.as_secs_f64());
+                    }
+                    stripe.denials = stripe.denials.wrapping_add(1);
+                }
+            }
+            _ => {}
+        }
+        if source == Source::Fallback {
+            fallback(stripe, verdict, request);
+        }
+        if verdict.has_numbers() && verdict.knows_remaining() {
+            if stripe.requests.is_multiple_of(ONE_IN) {
+                sample_remaining(rule, used, verdict);
+            }
+            stripe.requests = stripe.requests.wrapping_add(1);
+        }
+        at_once
+    }
+
+    /// A rule's answer while its store fails.
+    #[cold]
+    fn fallback(stripe: &mut Stripe, verdict: &Verdict, request: Request) {
+        let event = match verdict.outcome() {
+            Outcome::Allow if verdict.is_degraded() => Event::FallbackPassed,
+            Outcome::Allow => Event::FallbackAllowed,
+            Outcome::Deny if verdict.has_numbers() => Event::FallbackDenied,
+            Outcome::Deny => Event::FallbackRefused,
+            _ => return,
+        };
+        stripe.counts.event(event, 1);
+        if request.is_allowed && verdict.outcome() == Outcome::Allow {
+            stripe.counts.event(Event::FallbackUnits, request.cost);
+        }
+    }
+
+    #[cold]
+    fn sample_remaining(rule: &Rule, used: &Used, verdict: &Verdict) {
+        if let Some(limit) = rule.limit_under(verdict.plan()).filter(|limit| *limit > 0) {
+            let share = verdict.remaining() as f64 / limit as f64;
+            lock(&used.handles).remaining.record(share);
+        }
+    }
+
+    /// Where the requests of a plan are counted.
+    #[inline]
+    fn place_of(rule: &Rule, plan: usize) -> usize {
+        match plan {
+            0 => 0,
+            _ if plan >= rule.quotas() => COMPUTED,
+            _ if plan >= PLANS => OTHER,
+            _ => plan,
+        }
+    }
+
+    impl Observer {
+        #[inline]
+        pub(super) fn time(&self, timer: Timer) {
+            if let Some(elapsed) = timer.elapsed() {
+                self.check_duration
+                    .get_or_init(|| metrics::histogram!(CHECK_DURATION))
+                    .record(elapsed.as_secs_f64());
+            }
+        }
+
+        /// Brings the metrics up to date once in a second.
+        #[inline]
+        pub(super) fn flush_once_a_second(&self, store: &dyn RuleStore, decision: &Decision) {
+            use std::sync::atomic::Ordering;
+            let second = decision.at() / 1_000_000;
+            if self.flushed_at.load(Ordering::Relaxed) != second
+                && self.flushed_at.swap(second, Ordering::Relaxed) != second
+            {
+                self.flush(store);
+            }
+        }
+
+        /// The store's usage takes the locks of a rule's shards one after another.
+        #[cold]
+        fn flush(&self, store: &dyn RuleStore) {
+            for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
+                observer.flush();
+                if matches!(rule.mode(), Mode::Threshold { .. }) {
+                    continue;
+                }
+                // A rule set has fewer than 65 536 rules.
+                let Some(usage) = store.usage(index as u16) else {
+                    continue;
+                };
+                // The series of a rule begin with its first key.
+                if usage != Usage::default() || observer.used_before().is_some() {
+                    lock(&observer.used(rule).handles).usage(&usage);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn is_denial_logged() -> bool {
+    tracing::enabled!(target: "tollgate", tracing::Level::DEBUG)
+}
+
+/// Logs a denial, with what support needs.
+#[cfg(feature = "tracing")]
+#[cold]
+fn denied(
+    rule: &Rule,
+    check: Option<&Check>,
+    verdict: &Verdict,
+    decision: &Decision,
+    route: &str,
+    one_in: u64,
+) {
+    use crate::{decision::Reason, observe::shown::shown};
+    let plan = rule.plan_name(verdict.plan()).map(shown);
+    let route = (!route.is_empty()).then(|| shown(route));
+    tracing::debug!(
+        target: "tollgate",
+        rule = rule.name(),
+        reason = decision.reason().map(Reason::as_str),
+        source = verdict.source().as_str(),
+        retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64),
+        algorithm = rule.quota().algorithm().name(),
+        plan = plan.as_deref(),
+        limit = rule.limit_under(verdict.plan()),
+        remaining = verdict.knows_remaining().then(|| verdict.remaining()),
+        cost = check.map(Check::cost),
+        key = check.map(|check| tracing::field::display(check.key().prefix())),
+        at_ms = decision.at() / 1_000,
+        route = route.as_deref(),
+        one_in,
+        "request denied"
+    );
+}
+
+/// The begin and the end of store outages.
+#[cfg(feature = "tracing")]
+mod outages {
+    use super::{Decision, Observer, Rule, Verdict};
+    use crate::{decision::Source, observe::outage::second};
+
+    impl Observer {
+        #[inline]
+        pub(super) fn outage(&self, decision: &Decision) {
+            let verdicts = decision.verdicts();
+            let failed = |verdict: &&Verdict| verdict.source() == Source::Fallback;
+            if let Some(verdict) = verdicts.iter().find(failed) {
+                self.store_failed(decision, verdict);
+            } else if self.outage.is_on() && verdicts.iter().any(Verdict::has_numbers) {
+                self.store_recovered();
+            }
+        }
+
+        #[cold]
+        fn store_failed(&self, decision: &Decision, verdict: &Verdict) {
+            if self.outage.failed(second()) {
+                let rule = self.set.rules().get(verdict.rule());
+                tracing::warn!(
+                    target: "tollgate",
+                    rule = rule.map_or("", Rule::name),
+                    allowed = decision.is_allowed(),
+                    "the store failed; each rule applies its on_store_error until the store responds again"
+                );
+            }
+        }
+
+        #[cold]
+        fn store_recovered(&self) {
+            if self.outage.succeeded(second()) {
+                let rules: Vec<&str> = self.set.rules().iter().map(Rule::name).collect();
+                tracing::info!(
+                    target: "tollgate",
+                    rules = rules.join(", "),
+                    "the store responds again to the limiter with these rules"
+                );
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}

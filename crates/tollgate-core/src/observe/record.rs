@@ -1,0 +1,104 @@
+//! A decision as records.
+
+use std::time::Duration;
+
+use crate::{
+    check::Check,
+    decision::{Decision, Outcome, Reason, Verdict},
+    key_prefix::KeyPrefix,
+    observe::shown::shown,
+    rule::Rule,
+    rule_set::RuleSet,
+};
+
+/// One rule's part of a decision, in words and numbers: for an access log, an audit, an event on a queue. With the feature
+/// `serde` it can be serialised. It holds no key.
+///
+/// ```
+/// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+///
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("api", Quota::gcra(60, MINUTE))])?;
+/// let checks = [limiter.check("api", &Key::of("account-7"))?];
+/// let decision = limiter.acquire(&checks).ready().expect("memory answers at once");
+/// let record = decision.records(limiter.rules(), &checks).next().expect("one rule");
+/// assert_eq!((record.rule.as_str(), record.algorithm, record.decision), ("api", "gcra", "allowed"));
+/// assert_eq!((record.limit, record.remaining), (Some(60), Some(59)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct DecisionRecord {
+    /// The time of the decision by the store's clock, in ms since the Unix epoch; 0 if no store decided.
+    pub at_ms: u64,
+    /// The name of the rule.
+    pub rule: String,
+    /// The first letters of what stands for the key in the store.
+    pub key: Option<KeyPrefix>,
+    /// The algorithm: `gcra`, `fixed_window`, …
+    pub algorithm: &'static str,
+    /// The plan of the request; `None` for the rule's own quota.
+    pub plan: Option<String>,
+    /// `allowed` or `denied` of an enforced rule, `shadow_allowed` or `shadow_denied` of another; `degraded` if it passed because
+    /// the store failed, and `undecided` if another rule had denied the request before.
+    pub decision: &'static str,
+    /// Why the request was denied: `quota`, `never`, `store_failed`, `no_key`.
+    pub reason: Option<&'static str>,
+    /// Who answered: `store`, `deny_cache`, `lease`, `local` or `fallback`.
+    pub source: &'static str,
+    /// The units that the request costs.
+    pub cost: Option<u64>,
+    /// The limit in units; `None` if there is none.
+    pub limit: Option<u64>,
+    /// The units left; `None` if it is not known.
+    pub remaining: Option<u64>,
+    /// The time until the state equals a fresh one, in ms.
+    pub reset_after_ms: Option<u64>,
+    /// When the same cost fits, in ms; `None` if it fits now, never, or if it is not known.
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Decision {
+    /// A record for each verdict, in their order. `rules` are those of the limiter that has decided, and `checks` what it was
+    /// asked.
+    pub fn records<'a>(
+        &'a self,
+        rules: &'a RuleSet,
+        checks: &'a [Check],
+    ) -> impl Iterator<Item = DecisionRecord> + 'a {
+        let record = move |(index, verdict): (usize, &Verdict)| {
+            let rule = rules.rules().get(verdict.rule())?;
+            Some(self.record(rule, verdict, checks.get(index)))
+        };
+        self.verdicts().iter().enumerate().filter_map(record)
+    }
+
+    fn record(&self, rule: &Rule, verdict: &Verdict, check: Option<&Check>) -> DecisionRecord {
+        let is_enforced = rule.is_enforced();
+        let numbers = verdict.has_numbers();
+        let millis = |delay: Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let is_denied = is_enforced && verdict.outcome() == Outcome::Deny;
+        DecisionRecord {
+            at_ms: self.at() / 1_000,
+            rule: rule.name().to_owned(),
+            key: check.map(|check| check.key().prefix()),
+            algorithm: rule.quota().algorithm().name(),
+            plan: rule.plan_name(verdict.plan()).map(shown),
+            decision: match verdict.outcome() {
+                Outcome::Allow if verdict.is_degraded() => "degraded",
+                Outcome::Allow if is_enforced => "allowed",
+                Outcome::Allow => "shadow_allowed",
+                Outcome::Deny if is_enforced => "denied",
+                Outcome::Deny => "shadow_denied",
+                Outcome::Failed | Outcome::NotDecided => "undecided",
+            },
+            reason: self.reason().filter(|_| is_denied).map(Reason::as_str),
+            source: verdict.source().as_str(),
+            cost: check.map(Check::cost),
+            limit: rule.limit_under(verdict.plan()),
+            remaining: (numbers && verdict.knows_remaining()).then(|| verdict.remaining()),
+            reset_after_ms: numbers.then(|| millis(verdict.reset_after())),
+            retry_after_ms: verdict.retry().delay().map(millis),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Rules behind Sentinel, in a cluster, and through encrypted connections.
+
+use std::{fs, sync::Arc};
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore, crypto::ring::default_provider, pki_types::CertificateDer,
+};
+use tollgate_rules::redis::{PushErrorKind, RedisRules};
+
+use crate::{
+    follow, limit_of, limits, push, secret,
+    support::{
+        eventually::eventually,
+        redis_cluster::RedisCluster,
+        redis_server::{RedisServer, free_port},
+        sentinels::Group,
+    },
+    until,
+};
+
+fn rules_at(address: &str) -> RedisRules {
+    RedisRules::new(address, "shop", &secret(7)).expect("an address")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_follow_the_master_that_sentinels_name() {
+    let mut group = Group::start().await;
+    let redis = rules_at(&group.url());
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+    push(&redis, limits("4/h")).await;
+    until("a push arrives", || limit_of(&rules) == 4).await;
+    group.is_replicated().await;
+    group.master.kill();
+    group.is_promoted().await;
+    // It knows what the old one knew.
+    let author = crate::alice();
+    let bindings = tollgate_rules::Bindings::new();
+    let revision = eventually("the new master takes a push", async || {
+        redis.push(limits("5/h"), &bindings, &author).await.ok()
+    })
+    .await;
+    assert_eq!(revision, 3);
+    until("it arrives through the new master", || {
+        limit_of(&rules) == 5
+    })
+    .await;
+    assert_eq!(rules.status().revision(), 3);
+    assert_eq!(rules.status().rejected(), 0);
+}
+
+#[tokio::test]
+async fn sentinels_that_do_not_know_the_master_say_so() {
+    let group = Group::start().await;
+    let address = group.url().replace("/mymaster", "/shops");
+    let wrong = rules_at(&address).fleet().await.expect_err("no master");
+    assert_eq!(wrong.kind(), PushErrorKind::Unavailable);
+    let wrong = wrong.to_string();
+    assert!(wrong.contains("know no master of this name"), "{wrong}");
+    assert!(wrong.contains("shops"), "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_are_found_in_a_cluster_by_any_of_its_servers_and_again_where_they_move_to() {
+    let cluster = RedisCluster::start().await;
+    let (_, owner) = cluster.slot("{shop}:rules").await;
+    let other = (owner + 1) % 3;
+    let redis = rules_at(&cluster.url_of([other]));
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+    push(&redis, limits("4/h")).await;
+    until("a push arrives", || limit_of(&rules) == 4).await;
+    cluster.is_replicated(owner).await;
+    // Its replica takes over, and the server itself becomes the replica.
+    cluster.say(owner + 3, &["CLUSTER", "FAILOVER"]).await;
+    eventually("the replica takes over", async || {
+        let taken = cluster.server(owner + 3).is_in_role("master").await;
+        let given = cluster.server(owner).is_in_role("slave").await;
+        (taken && given).then_some(())
+    })
+    .await;
+    push(&redis, limits("5/h")).await;
+    until("it arrives from the new server", || limit_of(&rules) == 5).await;
+    assert_eq!(rules.status().revision(), 3);
+    assert_eq!(rules.status().rejected(), 0);
+    // By the address of one server alone they are not found.
+    let alone = format!("redis://127.0.0.1:{}", cluster.server(other).port());
+    let wrong = rules_at(&alone).fleet().await.expect_err("another server");
+    let wrong = wrong.to_string();
+    assert!(
+        wrong.contains("write the address as redis-cluster://127.0.0.1:"),
+        "{wrong}"
+    );
+}
+
+struct Encrypted {
+    _server: RedisServer,
+    port: u16,
+    certificate: CertificateDer<'static>,
+    _files: TempDir,
+}
+
+impl Encrypted {
+    /// A server with a certificate for 127.0.0.1.
+    async fn start() -> Self {
+        let names = vec!["127.0.0.1".to_owned()];
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(names).expect("a certificate");
+        let files = TempDir::new().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = files.path().join(name);
+            fs::write(&path, text).expect("it is written");
+            path.to_str().expect("a plain name").to_owned()
+        };
+        let certificate = file("certificate.pem", &cert.pem());
+        let key = file("key.pem", &signing_key.serialize_pem());
+        let port = free_port();
+        let port_text = port.to_string();
+        let server = RedisServer::start(&[
+            "--tls-port",
+            &port_text,
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &certificate,
+        ])
+        .await;
+        Self {
+            _server: server,
+            port,
+            certificate: cert.der().clone(),
+            _files: files,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.port)
+    }
+}
+
+fn trusting(certificates: &[&CertificateDer<'static>]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add((*certificate).clone()).expect("a certificate");
+    }
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+#[tokio::test]
+async fn rules_travel_encrypted() {
+    let server = Encrypted::start().await;
+    let config = trusting(&[&server.certificate]);
+    let redis = RedisRules::with_tls(server.url(), "shop", &secret(7), config);
+    let redis = redis.expect("an address");
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+    push(&redis, limits("4/h")).await;
+    until("a push arrives", || limit_of(&rules) == 4).await;
+
+    let distrusting = RedisRules::with_tls(server.url(), "shop", &secret(7), trusting(&[]));
+    let wrong = distrusting.expect("an address").fleet().await;
+    let wrong = wrong.expect_err("nobody trusts it");
+    assert_eq!(wrong.kind(), PushErrorKind::Unavailable);
+    assert!(wrong.to_string().contains("certificate"), "{wrong}");
+}
+
+#[test]
+fn encryption_is_asked_for_and_configured_together() {
+    let wrong = RedisRules::new("rediss://localhost", "shop", &secret(7));
+    let wrong = wrong.expect_err("nobody is trusted");
+    assert_eq!(wrong.kind(), PushErrorKind::Setting);
+    assert!(
+        wrong.to_string().contains("RedisRules::with_tls"),
+        "{wrong}"
+    );
+    let wrong = RedisRules::with_tls("redis://localhost", "shop", &secret(7), trusting(&[]));
+    let wrong = wrong.expect_err("it would travel in clear text");
+    assert_eq!(wrong.kind(), PushErrorKind::Setting);
+    assert!(wrong.to_string().contains("rediss://host:6379"), "{wrong}");
+}

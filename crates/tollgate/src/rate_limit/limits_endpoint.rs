@@ -1,0 +1,192 @@
+//! What a caller has left, as JSON.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use serde::Serialize;
+use tollgate_core::{Decision, MemoryStore, Quota, RuleError, RuleSet, SECOND, Verdict};
+
+use crate::{
+    key::KeyExtractor,
+    rate_limit::{layer::RateLimitLayer, live_config::LiveConfig},
+    rejection::Rejection,
+    rule::Rule,
+};
+
+/// The name of the endpoint's own rule, in metrics and denials.
+const RULE: &str = "limits-endpoint";
+
+/// Tells callers what they have left under the rules of layers, as JSON like that of GitHub's `/rate_limit`. It counts nothing.
+///
+/// ```
+/// # #[cfg(not(feature = "axum"))] fn main() {}
+/// # #[cfg(feature = "axum")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use axum::{Router, body::{Body, to_bytes}, routing::get};
+/// use http::Request;
+/// use tollgate::{LimitsEndpoint, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+/// use tower::ServiceExt;
+///
+/// let per_key = Rule::new("per-key", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
+/// let limits = RateLimitLayer::new(MemoryStore::new(), [per_key])?;
+/// let left = LimitsEndpoint::new([&limits], header("x-api-key"))?;
+/// let app = Router::new()
+///     .route("/items", get(|| async { "one, two" }))
+///     .layer(limits)
+///     .route("/limits", left.route());
+///
+/// let ask = |path| Request::get(path).header("x-api-key", "acme.k1").body(Body::empty());
+/// app.clone().oneshot(ask("/items")?).await?;
+/// let response = app.clone().oneshot(ask("/limits")?).await?;
+/// let body = to_bytes(response.into_body(), 1_000).await?;
+/// let body: serde_json::Value = serde_json::from_slice(&body)?;
+/// assert_eq!(body["resources"]["per-key"]["remaining"], 59);
+/// // Once a second is enough.
+/// assert_eq!(app.oneshot(ask("/limits")?).await?.status(), 429);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Each rule of the layers that applies to the caller is a member of `resources`:
+///
+/// | member | is |
+/// | --- | --- |
+/// | `limit` | the limit of the caller's plan, in units |
+/// | `used`, `remaining` | units; `null` while the store fails |
+/// | `reset` | when all units are back, in seconds since the Unix epoch, rounded up; `null` while the store fails |
+/// | `plan` | the plan, where the caller has one |
+///
+/// Left out are shadows and thresholds, rules of handlers, rules that the caller is exempt from or has no limit under, rules whose
+/// key the request does not have, and all rules of a layer that [hides its quota](RateLimitLayer::hide_quota). A rule's
+/// [`when`](crate::RequestRule::when) does not matter, since it is about other routes. A rule by route or by method has the
+/// numbers of this route.
+///
+/// A caller may ask once a second, by a rule of its own (`limits-endpoint`) in memory, and gets a 429 otherwise. An answer costs
+/// at most one store call for each layer.
+#[derive(Clone)]
+pub struct LimitsEndpoint {
+    layers: Vec<Arc<LiveConfig>>,
+    own: RateLimitLayer,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    resources: BTreeMap<&'a str, Resource<'a>>,
+}
+
+#[derive(Serialize)]
+struct Resource<'a> {
+    limit: u64,
+    used: Option<u64>,
+    remaining: Option<u64>,
+    reset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<&'a str>,
+}
+
+impl LimitsEndpoint {
+    /// Shows the rules of these layers. `caller` is who may ask once a second: take something that clients cannot invent, such as
+    /// [`client_ip`](crate::key::client_ip()).
+    ///
+    /// # Errors
+    ///
+    /// A `caller` that cannot be used as a key.
+    pub fn new<'a>(
+        layers: impl IntoIterator<Item = &'a RateLimitLayer>,
+        caller: impl KeyExtractor,
+    ) -> Result<Self, RuleError> {
+        let rule = Rule::new(RULE, Quota::gcra(1, SECOND)).by(caller);
+        let own = RateLimitLayer::new(MemoryStore::new(), [rule])?
+            .hide_quota()
+            .rejection(Rejection::problem());
+        let layers = layers.into_iter();
+        Ok(Self {
+            layers: layers.map(RateLimitLayer::live).collect(),
+            own,
+        })
+    }
+
+    /// The rule of its own, for other routers than axum's: put it around what calls [`respond`](Self::respond).
+    pub fn own_layer(&self) -> RateLimitLayer {
+        self.own.clone()
+    }
+
+    /// The endpoint with its own rule, for a route of axum's router.
+    #[cfg(feature = "axum")]
+    pub fn route<S: Clone + Send + Sync + 'static>(self) -> axum::routing::MethodRouter<S> {
+        let own = self.own_layer();
+        let answer = move |request: axum::extract::Request| {
+            let endpoint = self.clone();
+            async move {
+                let (head, _) = request.into_parts();
+                endpoint.respond(&head).await.map(axum::body::Body::from)
+            }
+        };
+        axum::routing::get(answer).layer(own)
+    }
+
+    /// The answer to a request with this head, whatever its path.
+    pub async fn respond(&self, head: &Parts) -> Response<Bytes> {
+        let mut answers = Vec::new();
+        for layer in &self.layers {
+            let config = layer.load();
+            if config.hide_quota {
+                continue;
+            }
+            let checks = config.rules.checks_of_caller(head).await;
+            if checks.is_empty() {
+                continue;
+            }
+            let decision = config.rules.limiter.peek(&checks).await;
+            answers.push((config, decision));
+        }
+        let mut resources = BTreeMap::new();
+        for (config, decision) in &answers {
+            let rules = config.rules.set();
+            let shown = decision.verdicts().iter();
+            resources.extend(shown.filter_map(|verdict| resource(rules, decision, verdict)));
+        }
+        // Numbers and texts can be written.
+        let body = serde_json::to_vec(&Body { resources }).unwrap_or_default();
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = StatusCode::OK;
+        let fields = response.headers_mut();
+        let json = HeaderValue::from_static("application/json");
+        fields.insert(header::CONTENT_TYPE, json);
+        let no_store = HeaderValue::from_static("no-store");
+        fields.insert(header::CACHE_CONTROL, no_store);
+        response
+    }
+}
+
+/// What a rule shows. `None`: it is not enforced, or has no limit.
+fn resource<'a>(
+    rules: &'a RuleSet,
+    decision: &Decision,
+    verdict: &Verdict,
+) -> Option<(&'a str, Resource<'a>)> {
+    let rule = rules.rules().get(verdict.rule())?;
+    if !rule.is_enforced() {
+        return None;
+    }
+    let limit = rule.limit_under(verdict.plan())?;
+    let is_known = verdict.has_numbers() && verdict.knows_remaining();
+    let remaining = is_known.then(|| verdict.remaining().min(limit));
+    let at = decision.at().saturating_add(verdict.reset_after_ticks());
+    let resource = Resource {
+        limit,
+        used: remaining.map(|remaining| limit - remaining),
+        remaining,
+        reset: is_known.then(|| at.div_ceil(1_000_000)),
+        plan: rule.plan_name(verdict.plan()),
+    };
+    Some((rule.name(), resource))
+}
+
+impl fmt::Debug for LimitsEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitsEndpoint").finish_non_exhaustive()
+    }
+}

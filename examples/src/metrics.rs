@@ -1,0 +1,30 @@
+//! Metrics for Prometheus, on a route of the service.
+
+use axum::{Router, routing::get};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tollgate::observe::{BUCKETS, flush_metrics};
+
+/// Installs the recorder of this process. Call it before anything is limited: what was used before is not recorded.
+///
+/// # Errors
+///
+/// There is a recorder already.
+pub fn install() -> Result<PrometheusHandle, BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    for (metric, buckets) in BUCKETS {
+        builder = builder.set_buckets_for_metric(Matcher::Full(metric.to_owned()), buckets)?;
+    }
+    builder.install_recorder()
+}
+
+/// The route `/metrics`. Merge it outside of the limits, and keep clients away from it.
+pub fn route(recorder: PrometheusHandle) -> Router {
+    let render = move || {
+        // What threads have counted since the last second.
+        flush_metrics();
+        recorder.run_upkeep();
+        let text = recorder.render();
+        async move { text }
+    };
+    Router::new().route("/metrics", get(render))
+}

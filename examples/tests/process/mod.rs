@@ -1,0 +1,92 @@
+//! A process of an example, over sockets.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+/// A process of an example on a port of its own, killed on drop.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) out: BufReader<ChildStdout>,
+    pub(crate) output: String,
+    pub(crate) address: String,
+}
+
+impl Process {
+    /// Starts an example in a folder with these settings in its environment, and waits until it listens.
+    pub(crate) fn start(example: &str, folder: &Path, settings: &[(&str, &str)]) -> Self {
+        let program = program(example);
+        let mut child = Command::new(&program)
+            .current_dir(folder)
+            .env("PORT", "0")
+            .env_remove("REDIS_URL")
+            // A machine that runs all tests is busy, and these are about what Redis decides.
+            .env("REDIS_DEADLINE_MS", "30000")
+            .envs(settings.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!(
+                    "{} does not start ({error}): `cargo build -p tollgate-examples --examples` makes it",
+                    program.display()
+                )
+            });
+        let mut process = Self {
+            out: BufReader::new(child.stdout.take().expect("it is piped")),
+            child,
+            output: String::new(),
+            address: String::new(),
+        };
+        while process.address.is_empty() {
+            let start = process.output.len();
+            let read = process.out.read_line(&mut process.output).expect("text");
+            assert!(read > 0, "it ended before it listened: {}", process.output);
+            let line = process.output[start..].trim_end();
+            if let Some(address) = line.strip_prefix("listening on http://") {
+                process.address = address.to_owned();
+            }
+        }
+        process
+    }
+
+    /// The status of the answer to a request without a body.
+    pub(crate) fn send(&self, method: &str, path: &str) -> u16 {
+        self.request(method, path, "").0
+    }
+
+    /// The status and the body of the answer to a request with these lines in its head, each with its end.
+    pub(crate) fn request(&self, method: &str, path: &str, lines: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{lines}content-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let status = answer.split(' ').nth(1).and_then(|text| text.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no status in {answer:?}"));
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        (status, body.to_owned())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where cargo puts an example: next to the folder of this test.
+pub(crate) fn program(example: &str) -> PathBuf {
+    let test = env::current_exe().expect("a test is a program");
+    let profile = test.parent().and_then(|deps| deps.parent());
+    let examples = profile.expect("target/debug/deps").join("examples");
+    examples.join(format!("{example}{}", env::consts::EXE_SUFFIX))
+}

@@ -1,0 +1,426 @@
+//! The dashboards and alerts of `ops/`, against the example under load and a real Prometheus that scrapes it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use axum::{Router, body::Body, routing::get};
+use http::Request;
+use serde_json::Value;
+use tollgate::{
+    Check, Consistency, HOUR, Key, LeaseShare, Limiter, MemoryStore, Quota, RateLimitLayer, Rule,
+    key::constant,
+};
+use tollgate_examples::{metrics, redis_server::RedisServer, rules};
+use tollgate_redis::{Keys, RedisStore, Secret};
+use tollgate_rules::{Bindings, LiveRules};
+use tollgate_tests::server::Server;
+use tower::ServiceExt;
+
+/// A wait that no test comes near: it turns a hang into a failure.
+const HANGS: Duration = Duration::from_secs(240);
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn dashboards() -> [Value; 2] {
+    ["tollgate", "tollgate-redis"].map(|name| {
+        let text = read(&format!("ops/grafana/{name}.json"));
+        serde_json::from_str(&text).expect("it is JSON")
+    })
+}
+
+/// The queries of a dashboard, for a Prometheus that scrapes often, with the titles of their panels.
+fn queries(dashboard: &Value) -> Vec<(String, String)> {
+    let panels = dashboard["panels"].as_array().expect("panels").iter();
+    let of_panel = |panel: &Value| -> Vec<(String, String)> {
+        let title = panel["title"].as_str().expect("a title").to_owned();
+        let targets = panel["targets"].as_array().cloned().unwrap_or_default();
+        let query = |target: &Value| target["expr"].as_str().expect("a query").to_owned();
+        let queries = targets.iter().map(query);
+        queries
+            .map(|query| (title.clone(), filled_in(&query)))
+            .collect()
+    };
+    panels.flat_map(of_panel).collect()
+}
+
+/// What Grafana does with its variables.
+fn filled_in(query: &str) -> String {
+    query
+        .replace("$__rate_interval", "5s")
+        .replace("$rule", ".*")
+}
+
+/// The metrics that a query selects, with the labels that it asks for.
+fn selected(query: &str) -> Vec<(String, Vec<String>)> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    let starts = query.match_indices("tollgate_").map(|(at, _)| at);
+    starts
+        .map(|at| {
+            let rest = &query[at..];
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            let (name, rest) = rest.split_at(end);
+            let selector = rest
+                .strip_prefix('{')
+                .and_then(|rest| rest.split('}').next());
+            let matchers = selector.unwrap_or("").split(',').filter(|m| !m.is_empty());
+            let label = |matcher: &str| matcher.split(['=', '!']).next().unwrap_or("").to_owned();
+            (name.to_owned(), matchers.map(label).collect())
+        })
+        .collect()
+}
+
+/// The labels that a query groups by.
+fn groups(query: &str) -> Vec<String> {
+    let lists = query.split("by (").skip(1);
+    let lists = lists.filter_map(|rest| rest.split(')').next());
+    lists
+        .flat_map(|list| list.split(',').map(|label| label.trim().to_owned()))
+        .collect()
+}
+
+/// The label names of each metric that a service exposes.
+fn exposed(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut metrics: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
+        let name_end = line.find(['{', ' ']).expect("a name and a value");
+        let labels = metrics.entry(line[..name_end].to_owned()).or_default();
+        let Some(list) = line[name_end..].strip_prefix('{') else {
+            continue;
+        };
+        // Labels are `name="value"`, and no value here has a quote.
+        for label in list
+            .split("\",")
+            .filter_map(|label| label.split("=\"").next())
+        {
+            labels.insert(label.trim().to_owned());
+        }
+    }
+    metrics
+}
+
+/// The alerts of `ops/prometheus/alerts.yml`: their queries.
+fn alert_queries() -> Vec<String> {
+    let text = read("ops/prometheus/alerts.yml");
+    let lines = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("expr: '"));
+    lines
+        .map(|line| line.trim_end_matches('\'').to_owned())
+        .collect()
+}
+
+/// A Prometheus that scrapes a service, and evaluates the alerts.
+struct Prometheus {
+    child: Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn start(service: &Server) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let alerts = repository().join("ops/prometheus/alerts.yml");
+        let config = format!(
+            "global: {{ scrape_interval: 250ms, evaluation_interval: 250ms }}\n\
+             rule_files: [{:?}]\n\
+             scrape_configs:\n  - job_name: example\n    static_configs: [{{ targets: [{:?}] }}]\n",
+            fs::canonicalize(alerts).expect("it is there"),
+            service.address().to_string(),
+        );
+        let file = folder.path().join("prometheus.yml");
+        fs::write(&file, config).expect("written");
+        // Free now.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        drop(listener);
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.path().display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("prometheus: {error}; ./test.sh installs it"));
+        Self {
+            child,
+            port,
+            _folder: folder,
+        }
+    }
+
+    /// What it answers; `None` before it listens.
+    fn ask(&self, path: &str, query: &str) -> Option<Value> {
+        let output = Command::new("curl")
+            .args(["--silent", "--get", "--data-urlencode"])
+            .arg(format!("query={query}"))
+            .arg(format!("http://127.0.0.1:{}/api/v1/{path}", self.port))
+            .output()
+            .expect("curl runs; ./test.sh installs it");
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    /// Whether a query has a result.
+    fn has_data(&self, query: &str) -> bool {
+        let Some(answer) = self.ask("query", query) else {
+            return false;
+        };
+        assert_eq!(answer["status"], "success", "{query}: {answer}");
+        answer["data"]["result"]
+            .as_array()
+            .is_some_and(|result| !result.is_empty())
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Rules of each consistency on Redis, and a check of each.
+fn on_redis(store: &RedisStore) -> (Limiter, Vec<Check>) {
+    let quota = Quota::fixed_window(1_000_000, HOUR);
+    let leased = Consistency::Leased {
+        share: LeaseShare::percent(10),
+    };
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(50),
+        max_unreported: 40,
+    };
+    let rules = [
+        Rule::new("exact", Quota::gcra(100, HOUR)),
+        Rule::new("leased", quota).consistency(leased),
+        Rule::new("eventual", quota).consistency(eventual),
+        Rule::new("capped", quota),
+    ];
+    let names = rules.each_ref().map(|rule| rule.name().to_owned());
+    let limiter = Limiter::new(store.clone(), rules).expect("valid rules");
+    let check = |name: &String| limiter.check(name, &Key::shared()).expect("it is there");
+    let checks = names.iter().map(check).collect();
+    (limiter, checks)
+}
+
+fn redis_store(redis: &RedisServer) -> RedisStore {
+    let secret = Secret::from_bytes([7_u8; 32]).expect("32 bytes");
+    RedisStore::builder(redis.url(), "shop", Keys::hashed(secret))
+        .meter(1)
+        .cap_new_keys("capped", 1)
+        .connect()
+        .expect("valid settings")
+}
+
+/// A service whose rules skip, and would deny.
+fn skipping() -> Router {
+    let rule = |name| Rule::new(name, Quota::gcra(1, HOUR));
+    let rules = [
+        rule("exempt").by(constant("all")).exempt(|_| true),
+        rule("trial").shadow().by(constant("all")),
+    ];
+    let layer = RateLimitLayer::new(MemoryStore::new(), rules).expect("valid rules");
+    Router::new().route("/", get(|| async { "" })).layer(layer)
+}
+
+async fn preflight(server: &Server) {
+    let headers = [
+        ("origin", "https://example.org"),
+        ("access-control-request-method", "POST"),
+    ];
+    let _ = server.send("OPTIONS", "/items", &headers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_query_of_dashboards_and_alerts_finds_what_the_example_exposes() {
+    let recorder = metrics::install().expect("the only recorder of this process");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("limits.toml");
+    let live = LiveRules::watch(file, Bindings::new()).expect("the file is valid");
+    let app = rules::app(&live, MemoryStore::new()).expect("valid rules");
+    let service = Server::start(app.merge(metrics::route(recorder))).await;
+    let mut redis = RedisServer::start().expect("it starts");
+    let store = redis_store(&redis);
+    store.connected().await;
+    let (limiter, checks) = on_redis(&store);
+    // Another version of the service, with another quota.
+    let other_store = redis_store(&redis);
+    let _other = Limiter::new(other_store, [Rule::new("exact", Quota::gcra(99, HOUR))]);
+    let skipping = skipping();
+    let prometheus = Prometheus::start(&service);
+
+    let mut open: Vec<(String, String)> = dashboards().iter().flat_map(queries).collect();
+    let number = open.len();
+    assert!(number > 60, "{number}");
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+    let begin = Instant::now();
+    let mut is_redis_up = true;
+    for round in 0_u64.. {
+        for _ in 0..20 {
+            let _ = service
+                .send("GET", "/items", &[("x-api-key", "acme")])
+                .await;
+            let _ = service.get("/weather/Oslo").await;
+            let request = Request::get("/").body(Body::empty()).expect("valid");
+            let _ = skipping.clone().oneshot(request).await;
+            for check in &checks {
+                let _ = limiter.acquire(&[*check]).await;
+            }
+            let new = limiter
+                .check("capped", &Key::of(round))
+                .expect("it is there");
+            let _ = limiter.acquire(&[new]).await;
+        }
+        preflight(&service).await;
+        open.retain(|(_, query)| !prometheus.has_data(query));
+        if open.is_empty() {
+            break;
+        }
+        // What is still open, an outage shows.
+        let conflicts = |(_, query): &(String, String)| query.contains("quota_conflicts");
+        if is_redis_up && round >= 10 && !open.iter().any(conflicts) {
+            redis.kill().expect("it can be killed");
+            is_redis_up = false;
+        }
+        assert!(begin.elapsed() < HANGS, "no data: {open:#?}");
+    }
+
+    // The names and labels of all queries are exposed, and those that the guide names.
+    let exposed = exposed(&service.get("/metrics").await.body);
+    let from_prometheus = ["instance", "job", "le"];
+    let mut everything = alert_queries();
+    let dashboards = dashboards();
+    let of_dashboards = dashboards.iter().flat_map(queries);
+    everything.extend(of_dashboards.map(|(_, query)| query));
+    for query in &everything {
+        for (metric, labels) in selected(query) {
+            let there = exposed.get(&metric);
+            let there = there.unwrap_or_else(|| panic!("{metric} is not exposed: {query}"));
+            for label in labels {
+                assert!(
+                    there.contains(&label),
+                    "{metric} has no label {label}: {query}"
+                );
+            }
+        }
+        for label in groups(query) {
+            let has = |labels: &BTreeSet<String>| labels.contains(&label);
+            let is_known = from_prometheus.contains(&&*label) || exposed.values().any(has);
+            assert!(is_known, "nothing has the label {label}: {query}");
+        }
+    }
+    let known: BTreeSet<&str> = exposed
+        .keys()
+        .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
+        .collect();
+    for page in [
+        "tollgate/src/guide/operating",
+        "tollgate-redis/src/guide/watching",
+    ] {
+        let text = read(&format!("crates/{page}.rs"));
+        let named = text.split('`').filter_map(|code| code.split('{').next());
+        let is_metric = |name: &&str| {
+            let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+            name.starts_with("tollgate_") && name.chars().all(is_part)
+        };
+        // Log-ins anew are of credentials that change.
+        let is_there = |name: &&str| *name != "tollgate_redis_log_ins_anew_total";
+        for metric in named.filter(is_metric).filter(is_there) {
+            assert!(
+                known.contains(metric),
+                "{metric}, which {page} names, is not exposed"
+            );
+        }
+    }
+
+    // Prometheus evaluates each alert without an error.
+    let answer = prometheus.ask("rules", "").expect("it answers");
+    let groups = answer["data"]["groups"].as_array().expect("groups");
+    let alerts: Vec<&Value> = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().expect("rules"))
+        .collect();
+    assert_eq!(alerts.len(), alert_queries().len());
+    for alert in alerts {
+        assert_eq!(alert["health"], "ok", "{alert}");
+    }
+}
+
+#[test]
+fn each_alert_is_valid_fires_and_clears() {
+    for arguments in [
+        ["check", "rules", "alerts.yml"],
+        ["test", "rules", "alerts_test.yml"],
+    ] {
+        let output = Command::new("promtool")
+            .args(arguments)
+            .current_dir(repository().join("ops/prometheus"))
+            .output()
+            .unwrap_or_else(|error| panic!("promtool: {error}; ./test.sh installs it"));
+        let printed =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{printed}");
+    }
+    let tests = read("ops/prometheus/alerts_test.yml");
+    for alert in alerts() {
+        let fires = format!(
+            "alertname: {alert}\n        eval_time: 39m\n        exp_alerts:\n          - exp_labels"
+        );
+        assert!(tests.contains(&fires), "no test fires {alert}");
+        for quiet in ["9m", "119m"] {
+            let quiet =
+                format!("alertname: {alert}\n        eval_time: {quiet}\n        exp_alerts: []");
+            assert!(tests.contains(&quiet), "no test clears {alert}");
+        }
+    }
+}
+
+fn alerts() -> Vec<String> {
+    let text = read("ops/prometheus/alerts.yml");
+    let lines = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn each_alert_says_what_it_means_and_what_to_do_and_its_link_leads_to_a_heading() {
+    let text = read("ops/prometheus/alerts.yml");
+    for field in ["summary: '", "meaning: '", "remedy: '", "severity: "] {
+        assert_eq!(text.matches(field).count(), alerts().len(), "{field}");
+    }
+    let links = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("runbook_url: "));
+    let links: Vec<&str> = links.collect();
+    assert_eq!(links.len(), alerts().len());
+    for link in links {
+        let path = link
+            .strip_prefix("https://docs.rs/")
+            .expect("a page of docs.rs");
+        let (path, heading) = path.split_once('#').unwrap_or((path, ""));
+        let parts: Vec<&str> = path.split('/').collect();
+        let [package, "latest", _, "guide", rest @ ..] = &parts[..] else {
+            panic!("{link} is no page of a guide");
+        };
+        if let [page, "index.html"] = rest {
+            let page = read(&format!("crates/{package}/src/guide/{page}.rs"));
+            let headings = page.lines().filter_map(|line| line.strip_prefix("//! # "));
+            let slug = |heading: &str| heading.to_lowercase().replace(' ', "-");
+            assert!(headings.map(slug).any(|slug| slug == heading), "{link}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What operators see of a limiter without a layer, and that nothing is counted twice with one.
+
+use std::time::Duration;
+
+use tollgate::{
+    Key, Limiter, LiveLimiter, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule,
+    SECOND, observe::flush_metrics,
+};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::{
+    app::{all, behind, get, per_minute, send, still},
+    counted::{Counted, Metrics},
+    events::Events,
+};
+use tracing::Level;
+
+fn limiter(rule: Rule) -> Limiter {
+    Limiter::new(still().0, [rule]).expect("a valid rule")
+}
+
+/// The requests with these labels.
+fn requests(counted: &Counted, labels: &[(&str, &str)]) -> u64 {
+    counted.sum("tollgate_requests_total", labels)
+}
+
+#[test]
+fn a_bare_limiter_counts_with_all_labels() {
+    let metrics = Metrics::record();
+    let rule = per_minute("mails", 2).plan("gold", Quota::fixed_window(9, MINUTE));
+    let limiter = limiter(rule);
+    let key = Key::of("ada");
+    for _ in 0..3 {
+        let _ = limiter.try_acquire("mails", &key);
+    }
+    let gold = limiter.check_with_plan("mails", "gold", &key).unwrap();
+    let _ = limiter.acquire(&[gold.with_cost(2)]);
+    let _ = limiter.acquire(&[gold.with_cost(90)]);
+    let counted = metrics.counted();
+    for (labels, expected) in [
+        (
+            &[
+                ("plan", "none"),
+                ("decision", "allowed"),
+                ("reason", "none"),
+                ("source", "store"),
+            ][..],
+            2,
+        ),
+        (
+            &[
+                ("plan", "none"),
+                ("decision", "denied"),
+                ("reason", "quota"),
+            ],
+            1,
+        ),
+        (&[("plan", "gold"), ("decision", "allowed")], 1),
+        (
+            &[
+                ("plan", "gold"),
+                ("decision", "denied"),
+                ("reason", "never"),
+            ],
+            1,
+        ),
+        (&[("rule", "mails"), ("algorithm", "fixed_window")], 5),
+    ] {
+        assert_eq!(requests(&counted, labels), expected, "{labels:?}");
+    }
+    let units = |plan, decision| {
+        let labels = [("plan", plan), ("decision", decision)];
+        counted.sum("tollgate_cost_units_total", &labels)
+    };
+    assert_eq!((units("gold", "allowed"), units("gold", "denied")), (2, 90));
+    // The second request took the last unit.
+    assert_eq!(
+        counted.count("tollgate_burst_exhausted_total{rule=mails}"),
+        1
+    );
+    let left = counted.recorded("tollgate_remaining_ratio{rule=mails}");
+    assert_eq!(left, [0.5], "the first of 16 left half of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_one_decision_however_often_it_was_tried() {
+    let metrics = Metrics::record();
+    let store = MemoryStore::builder()
+        .clock(tollgate::Clock::tokio())
+        .build();
+    let limiter = Limiter::new(store, [Rule::new("mails", Quota::per_second(1).burst(1))]).unwrap();
+    for _ in 0..3 {
+        let (key, patience) = (Key::shared(), Duration::from_secs(9));
+        let waited = limiter.wait("mails", &key, patience).await;
+        assert!(waited.unwrap().is_allowed());
+    }
+    let checks = [limiter.check("mails", &Key::of("b")).unwrap()];
+    assert_eq!(limiter.acquire_up_to(&checks, 7).await.units, 1);
+    let counted = metrics.counted();
+    assert_eq!(requests(&counted, &[("decision", "allowed")]), 4);
+    assert_eq!(requests(&counted, &[("decision", "denied")]), 0);
+}
+
+#[tokio::test]
+async fn a_remote_store_is_reported_once_it_has_answered() {
+    let metrics = Metrics::record();
+    let store = SwitchedStore::after(Duration::ZERO, still().0);
+    let rule = Rule::new("mails", Quota::fixed_window(1, MINUTE));
+    let limiter =
+        Limiter::new(store.clone(), [rule.on_store_error(OnStoreError::Degraded)]).unwrap();
+    let checks = [limiter.check("mails", &Key::shared()).unwrap()];
+    for works in [true, false] {
+        store.switch(works);
+        let answer = limiter.acquire(&checks);
+        assert_eq!(
+            requests(&metrics.counted(), &[]),
+            0,
+            "nothing is decided yet"
+        );
+        assert!(answer.await.is_allowed());
+        let decision = if works { "allowed" } else { "degraded" };
+        assert_eq!(requests(&metrics.counted(), &[("decision", decision)]), 1);
+    }
+}
+
+#[test]
+fn counts_go_on_when_rules_are_replaced() {
+    let metrics = Metrics::record();
+    let rule = |limit| [Rule::new("mails", Quota::fixed_window(limit, MINUTE)).top_keys()];
+    let limiter = LiveLimiter::new(still().0, rule(9)).unwrap();
+    let key = Key::of("ada");
+    for limit in [8, 8, 7] {
+        let _ = limiter.try_acquire("mails", &key);
+        limiter.replace(rule(limit)).unwrap();
+    }
+    let _ = limiter.try_acquire("mails", &key);
+    assert_eq!(requests(&metrics.counted(), &[("decision", "allowed")]), 4);
+    let top = limiter.limiter().top_keys("mails", 9).unwrap();
+    assert_eq!((top.len(), top[0].at_least, top[0].at_most), (1, 4, 4));
+}
+
+#[tokio::test]
+async fn a_layer_counts_a_request_once() {
+    let metrics = Metrics::record();
+    let (store, _) = still();
+    let layer = RateLimitLayer::new(store, [all(per_minute("one", 2).top_keys())]).unwrap();
+    let limiter = layer.limiter();
+    let app = behind(layer);
+    for _ in 0..3 {
+        send(&app, get("/")).await;
+    }
+    let top = limiter.top_keys("one", 9).unwrap();
+    assert_eq!((top[0].at_least, top[0].denials, top[0].cost), (3, 1, 3));
+    let counted = metrics.counted();
+    assert_eq!(requests(&counted, &[]), 3);
+    assert_eq!(
+        counted.recorded("tollgate_check_duration_seconds{}").len(),
+        1
+    );
+}
+
+#[test]
+fn a_series_is_published_at_once_and_the_rest_once_a_second() {
+    let metrics = Metrics::record();
+    let (store, clock) = still();
+    let limiter =
+        Limiter::new(store, [Rule::new("mails", Quota::fixed_window(2, MINUTE))]).unwrap();
+    // Of this limiter. Another test may publish it as well, at any time.
+    let mut published = 0;
+    let mut all_published = || {
+        published += metrics.published().sum("tollgate_requests_total", &[]);
+        published
+    };
+    let acquire = || limiter.try_acquire("mails", &Key::shared()).unwrap();
+    let _ = acquire();
+    assert_eq!(all_published(), 1, "the first of its series");
+    let _ = acquire();
+    let _ = acquire();
+    assert_eq!(
+        all_published(),
+        3,
+        "the first denial, with what came before"
+    );
+    let _ = acquire();
+    clock.advance(SECOND);
+    let _ = acquire();
+    assert_eq!(all_published(), 5, "in the next second");
+    let _ = acquire();
+    flush_metrics();
+    assert_eq!(all_published(), 6);
+    let _ = acquire();
+    drop(limiter);
+    assert_eq!(all_published(), 7, "the last of a limiter that is gone");
+}
+
+#[test]
+fn many_threads_lose_no_count() {
+    let metrics = Metrics::record();
+    let limiter = limiter(Rule::new("mails", Quota::fixed_window(1_000_000, MINUTE)).top_keys());
+    // The series begins with a recorder of this thread.
+    let _ = limiter.try_acquire("mails", &Key::of("ada"));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..1_000 {
+                    let _ = limiter.try_acquire("mails", &Key::of("ada"));
+                    flush_metrics();
+                }
+            });
+        }
+    });
+    assert_eq!(requests(&metrics.counted(), &[]), 8_001);
+    let top = limiter.top_keys("mails", 1).unwrap();
+    assert_eq!((top[0].at_least, top[0].at_most), (8_001, 8_001));
+}
+
+#[test]
+fn a_denial_in_the_log_has_what_support_needs() {
+    let events = Events::listen();
+    let plan = Quota::fixed_window(2, MINUTE);
+    let limiter = limiter(per_minute("mails", 1).plan("two\n\u{202e}", plan));
+    let key = Key::of("ada");
+    let check = limiter
+        .check_with_plan("mails", "two\n\u{202e}", &key)
+        .unwrap();
+    for _ in 0..2 {
+        let _ = limiter.acquire(&[check.with_cost(2)]);
+    }
+    let prefix = format!("key={}", check.key().prefix());
+    events.one(
+        Level::DEBUG,
+        &[
+            "rule=\"mails\"",
+            "algorithm=\"fixed_window\"",
+            "plan=\"two\u{fffd}\u{fffd}\"",
+            "limit=2",
+            "remaining=0",
+            "cost=2",
+            "source=\"store\"",
+            "reason=\"quota\"",
+            "at_ms=",
+            "one_in=1",
+            &prefix,
+        ],
+    );
+    assert!(!events.recorded()[0].fields.contains("ada"));
+}
+
+#[test]
+fn a_hostile_name_of_a_plan_breaks_no_label() {
+    let metrics = Metrics::record();
+    let hostile = format!("\"}} 1\n# \u{202e}{}", "x".repeat(65_536));
+    let rule = per_minute("mails", 1).plan(hostile.as_str(), Quota::fixed_window(2, MINUTE));
+    let limiter = limiter(rule);
+    let check = limiter.check_with_plan("mails", &hostile, &Key::of("ada"));
+    let _ = limiter.acquire(&[check.unwrap()]);
+    let counted = metrics.counted();
+    let series = counted.names().find(|name| name.contains("xxx")).unwrap();
+    assert!(
+        series.contains("plan=\"} 1\u{fffd}# \u{fffd}xx"),
+        "{series}"
+    );
+    assert!(series.chars().count() < 200, "{series}");
+}
+
+#[test]
+fn many_denials_are_few_lines_which_say_how_many_they_stand_for() {
+    let events = Events::listen();
+    let limiter = limiter(per_minute("mails", 1));
+    for _ in 0..1_001 {
+        let _ = limiter.try_acquire("mails", &Key::of("ada"));
+    }
+    let lines = events.at(Level::DEBUG);
+    assert_eq!(lines.len(), 10 + 9 + 9);
+    assert!(lines[27].contains("one_in=100"), "{}", lines[27]);
+}
+
+#[test]
+fn a_hot_key_is_reported_once_by_its_label() {
+    let metrics = Metrics::record();
+    let events = Events::listen();
+    let label = |key: &tollgate::KeyBuf| {
+        let part = key.parts().next().map(|(_, part)| part.to_vec());
+        format!(
+            "account {}\n",
+            String::from_utf8_lossy(&part.unwrap_or_default())
+        )
+    };
+    let limiter = limiter(Rule::new("mails", Quota::fixed_window(1_000_000, MINUTE)).label(label));
+    for n in 0..10_000 {
+        let key = if n % 3 == 0 {
+            Key::of("ada")
+        } else {
+            Key::of(n)
+        };
+        let _ = limiter.try_acquire("mails", &key);
+    }
+    events.one(
+        Level::WARN,
+        &[
+            "hot key",
+            "rule=\"mails\"",
+            "label=\"account ada\u{fffd}\"",
+            "percent=3",
+        ],
+    );
+    assert_eq!(
+        metrics
+            .counted()
+            .count("tollgate_hot_keys_total{rule=mails}"),
+        1
+    );
+}

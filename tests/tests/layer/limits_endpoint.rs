@@ -1,0 +1,142 @@
+//! What callers are told about what they have left.
+
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use serde_json::{Value, json};
+use tollgate::{
+    HOUR, LimitsEndpoint, MINUTE, Missing, Quota, RateLimitLayer, Rule,
+    key::{client_ip, constant, header, look_up},
+};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::{
+    app::{behind, field, get, per_minute, send, still, text},
+    counted::Metrics,
+};
+
+/// The app behind the layer, with the endpoint outside of it.
+fn with_endpoint(layer: &RateLimitLayer) -> Router {
+    let endpoint = LimitsEndpoint::new([layer], header("x-caller")).unwrap();
+    behind(layer.clone()).route("/limits", endpoint.route())
+}
+
+/// Each call is of another caller, so that none waits.
+async fn ask(app: &Router, request: http::request::Builder) -> Response<Body> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static CALLERS: AtomicU64 = AtomicU64::new(0);
+    let caller = CALLERS.fetch_add(1, Ordering::Relaxed);
+    send(app, request.header("x-caller", caller)).await
+}
+
+async fn resources(app: &Router, request: http::request::Builder) -> Value {
+    let response = ask(app, request).await;
+    assert_eq!(response.status(), 200);
+    let body: Value = serde_json::from_str(&text(response).await).unwrap();
+    body["resources"].clone()
+}
+
+fn of_key(path: &str) -> http::request::Builder {
+    get(path).header("x-api-key", "acme")
+}
+
+#[tokio::test]
+async fn each_rule_of_the_caller_is_shown_and_nothing_is_counted() {
+    let metrics = Metrics::record();
+    let by_key = || header("x-api-key");
+    let gold = per_minute("planned", 3).plan("gold", Quota::fixed_window(90, MINUTE));
+    let rules = [
+        per_minute("per-key", 5)
+            .by(by_key())
+            .when(|head| head.uri.path() == "/"),
+        gold.by(by_key()).plan_by(|_| Some("gold")),
+        per_minute("per-ip", 7).by(client_ip()),
+        per_minute("tenant", 9).by(look_up(|_| async { Some("t") })),
+        per_minute("trial", 1).off().by(by_key()),
+        per_minute("shadow", 1).shadow().by(by_key()),
+        per_minute("exempt", 1).by(by_key()).exempt(|_| true),
+        Rule::new("free", Quota::unlimited()).by(by_key()),
+        per_minute("other-key", 1)
+            .by(header("x-other"))
+            .when_missing(Missing::Skip),
+    ];
+    let (store, _) = still();
+    let app = with_endpoint(&RateLimitLayer::new(store, rules).unwrap());
+    send(&app, of_key("/")).await;
+    let before = metrics.counted();
+    for _ in 0..3 {
+        let shown = resources(&app, of_key("/limits")).await;
+        let mut numbers = serde_json::Map::new();
+        for (rule, numbers_of) in shown.as_object().unwrap() {
+            let reset = numbers_of["reset"].as_u64().unwrap();
+            assert!(reset.is_multiple_of(60), "the end of a window: {reset}");
+            let kept = ["limit", "used", "remaining", "plan"].map(|name| numbers_of[name].clone());
+            numbers.insert(rule.clone(), json!(kept));
+        }
+        let expected = json!({
+            "per-key": [5, 1, 4, null],
+            "planned": [90, 1, 89, "gold"],
+            "per-ip": [7, 1, 6, null],
+            "tenant": [9, 1, 8, null],
+        });
+        assert_eq!(Value::Object(numbers), expected);
+    }
+    assert_eq!(before.requests("per-key", "allowed"), 1);
+    let after = metrics.counted();
+    for rule in ["per-key", "planned", "per-ip", "tenant", "exempt", "free"] {
+        assert_eq!(
+            after.sum("tollgate_requests_total", &[("rule", rule)]),
+            0,
+            "{rule}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_caller_may_ask_once_a_second_and_another_is_not_held_up() {
+    let layer = RateLimitLayer::new(still().0, [per_minute("all", 9).by(constant("all"))]).unwrap();
+    let app = with_endpoint(&layer);
+    let ask = async |caller: &str| {
+        let response = send(&app, Request::get("/limits").header("x-caller", caller)).await;
+        (response.status().as_u16(), response)
+    };
+    let (status, response) = ask("ada").await;
+    assert_eq!(
+        (status, field(&response, "cache-control")),
+        (200, "no-store")
+    );
+    assert_eq!(field(&response, "content-type"), "application/json");
+    let (status, response) = ask("ada").await;
+    assert_eq!((status, field(&response, "retry-after")), (429, "1"));
+    assert_eq!(ask("bob").await.0, 200);
+}
+
+#[tokio::test]
+async fn an_answer_says_what_it_does_not_know() {
+    let store = SwitchedStore::at_once(still().0);
+    let rule = |name| per_minute(name, 9).by(header("x-api-key"));
+    let layer = RateLimitLayer::new(store.clone(), [rule("one"), rule("two")]).unwrap();
+    let app = with_endpoint(&layer);
+    store.switch(false);
+    let shown = resources(&app, of_key("/limits")).await;
+    let unknown = json!({ "limit": 9, "used": null, "remaining": null, "reset": null });
+    assert_eq!(shown, json!({ "one": unknown, "two": unknown }));
+}
+
+#[tokio::test]
+async fn rules_of_a_layer_that_hides_its_quota_are_not_shown() {
+    let rule = Rule::new("secret", Quota::gcra(9, HOUR)).by(header("x-api-key"));
+    let layer = RateLimitLayer::new(still().0, [rule]).unwrap().hide_quota();
+    let app = with_endpoint(&layer);
+    assert_eq!(resources(&app, of_key("/limits")).await, json!({}));
+}
+
+#[tokio::test]
+async fn rules_that_were_replaced_are_shown_as_they_are_now() {
+    let rule = |limit| [per_minute("per-key", limit).by(header("x-api-key"))];
+    let layer = RateLimitLayer::new(still().0, rule(5)).unwrap();
+    let app = with_endpoint(&layer);
+    layer.handle().replace(rule(8)).unwrap();
+    assert_eq!(
+        resources(&app, of_key("/limits")).await["per-key"]["limit"],
+        8
+    );
+}
