@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use clap::Args;
-use tollgate::{Key, key::computed};
+use tollgate::{Key, Quota, key::computed};
 use tollgate_redis::Secret;
 use tollgate_rules::Bindings;
 
@@ -24,6 +24,10 @@ pub(crate) struct BoundNames {
     /// A plan, `plan = "NAME"`, and the plan of this request.
     #[arg(long, value_name = "NAME[=PLAN]")]
     bind_plan: Vec<String>,
+
+    /// A quota, `quota_by = "NAME"`, and that of this request, as 100/min.
+    #[arg(long, value_name = "NAME[=LIMIT]")]
+    bind_quota: Vec<String>,
 
     /// A condition, `when = "NAME"`, and whether it holds; default: false.
     #[arg(long, value_name = "NAME[=BOOLEAN]")]
@@ -60,6 +64,16 @@ impl BoundNames {
             bindings = bindings.plan(name, move |head| {
                 head.extensions.get::<PlansOfRequest>()?.0.get(&bound)
             });
+        }
+        for (name, value) in pairs(&self.bind_quota) {
+            let quota = value.map(str::parse::<Quota>).transpose();
+            let quota = quota.map_err(|wrong| {
+                Failure::usage(format!(
+                    "--bind-quota {name}={}: {wrong}",
+                    value.unwrap_or_default()
+                ))
+            })?;
+            bindings = bindings.quota(name, move |_| quota);
         }
         for (name, value) in pairs(&self.bind_condition) {
             let holds = match value.unwrap_or("false") {

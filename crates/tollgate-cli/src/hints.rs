@@ -16,6 +16,10 @@ const HINTS: &[(&str, &str)] = &[
         "a plan that the code binds is named by --bind-plan NAME",
     ),
     (
+        "there is no bound quota",
+        "a quota that the code binds is named by --bind-quota NAME",
+    ),
+    (
         "there is no bound condition",
         "a condition that the code binds is named by --bind-condition NAME",
     ),

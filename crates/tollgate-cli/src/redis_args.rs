@@ -78,7 +78,7 @@ impl RedisArgs {
 
     /// The rules in Redis.
     pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
-        Ok(RedisRules::new(&self.redis, &self.namespace, secret)?)
+        Ok(RedisRules::new(&*self.redis, &self.namespace, secret)?)
     }
 
     /// The states in Redis, by one partition.

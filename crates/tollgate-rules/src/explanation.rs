@@ -73,6 +73,8 @@ pub enum QuotaOrigin {
     Rule,
     /// One of the rule's `plans`, with this name.
     Plan(String),
+    /// What `quota_by` has computed.
+    Computed,
     /// The `[[overrides]]` entry of the key.
     Override {
         /// Until when it is in force; `None`: for ever.
@@ -186,6 +188,7 @@ impl fmt::Display for QuotaOrigin {
         match self {
             Self::Rule => f.write_str("the rule's limit"),
             Self::Plan(plan) => write!(f, "plan {plan:?}"),
+            Self::Computed => f.write_str("computed by the service"),
             Self::Override { until, reason } => {
                 let until = until.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
                 let term = Term {
@@ -230,6 +233,9 @@ impl Entries {
         }
         if let Some(plan) = rule.plan.as_ref().and_then(|plan| plan(head)) {
             explaining.plan(plan);
+        }
+        if let Some(quota) = rule.quota.as_ref().and_then(|quota| quota(head)) {
+            explaining.compute(quota);
         }
         if explaining.explanation.quota.is_unlimited() {
             return explaining.skipped(Explained::Unlimited);
@@ -339,6 +345,34 @@ impl<'a> Explaining<'a> {
         }
     }
 
+    /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.
+    fn compute(&mut self, quota: Quota) {
+        let own = &self.explanation.numbers;
+        let quota = scaled(quota, self.permille);
+        if own.quota_for(quota).is_err() {
+            self.explanation.quota = *own.quota();
+            self.explanation.plan = None;
+            self.explanation.origin = QuotaOrigin::Rule;
+            return;
+        }
+        self.count_by("computed", quota);
+        self.explanation.origin = QuotaOrigin::Computed;
+    }
+
+    /// Counts by a quota that gets a plan of its own.
+    fn count_by(&mut self, name: &str, quota: Quota) {
+        let explanation = &mut self.explanation;
+        let free = (1_u32..).find_map(|number| {
+            let plan = format!("{name} {number}");
+            let is_taken = explanation.numbers.plan_number(&plan).is_some();
+            (!is_taken).then_some(plan)
+        });
+        let plan = free.unwrap_or_default();
+        explanation.numbers = explanation.numbers.clone().plan(&*plan, quota);
+        explanation.plan = Some(plan);
+        explanation.quota = quota;
+    }
+
     fn counted(mut self, key: &KeyBuf) -> Explanation {
         let rule = self.rule();
         let hash_key = self.entries.hash_key.as_ref();
@@ -383,19 +417,9 @@ impl<'a> Explaining<'a> {
         let Some(entry) = by_key.or(by_hash) else {
             return;
         };
-        let explanation = &mut self.explanation;
-        let quota = scaled(entry.quota, self.permille);
-        let free = (1_u32..).find_map(|number| {
-            let name = format!("override {number}");
-            let is_taken = explanation.numbers.plan_number(&name).is_some();
-            (!is_taken).then_some(name)
-        });
-        let plan = free.unwrap_or_default();
-        explanation.numbers = explanation.numbers.clone().plan(&*plan, quota);
-        explanation.plan = Some(plan);
-        explanation.quota = quota;
+        self.count_by("override", scaled(entry.quota, self.permille));
         let until = entry.term.until;
-        explanation.origin = QuotaOrigin::Override {
+        self.explanation.origin = QuotaOrigin::Override {
             until: (until < Tick::MAX)
                 .then(|| SystemTime::UNIX_EPOCH + Duration::from_micros(until)),
             reason: entry.term.reason.as_deref().map(str::to_owned),

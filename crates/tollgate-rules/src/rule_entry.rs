@@ -87,7 +87,7 @@ pub(crate) struct RuleEntry {
     pub(crate) cost: Cost,
     pub(crate) plan: Option<Arc<PlanFn>>,
     plans: Vec<(String, At<Quota>)>,
-    quota: Option<Arc<QuotaFn>>,
+    pub(crate) quota: Option<Arc<QuotaFn>>,
     consistency: Consistency,
     on_store_error: OnStoreError,
     pub(crate) mode: Mode,

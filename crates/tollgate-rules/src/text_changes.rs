@@ -19,6 +19,7 @@ const WRITTEN: &[&str] = &[
     "unless",
     "cost",
     "plan",
+    "quota_by",
     "rollout",
     "missing",
     "keep_on_error",

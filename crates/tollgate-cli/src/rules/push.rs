@@ -17,8 +17,7 @@ Examples:
   tollgate rules push limits/ --redis redis://cache.internal --namespace shop --dry-run
 
 The document is signed with the service's secret. It takes the place of the whole one that is there, with overrides
-and switches that operators have added since. --bind-… must name what the service's code binds. One server, without
-encryption.";
+and switches that operators have added since. --bind-… must name what the service's code binds.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tollgate::{Consistency, Mode};
+use tollgate::{AlgorithmKind, Consistency, Mode};
 
 use crate::{
     bound_names::SecretArgs,
@@ -88,7 +88,17 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
             continue;
         }
         let process = memory_size::bytes(rule, clients)?;
+        let is_slots = quota.algorithm() == AlgorithmKind::Concurrent;
+        if is_slots {
+            notes.push_str(&format!(
+                "\n{}: slots, whose states in Redis are not sized here",
+                rule.name()
+            ));
+        }
         let of_redis = |used| {
+            if is_slots {
+                return 0;
+            }
             let each = redis_size::bytes_per_client(&args.namespace, rule.name(), quota, used);
             each.saturating_mul(clients)
         };

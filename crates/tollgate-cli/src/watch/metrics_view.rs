@@ -13,6 +13,8 @@ const REQUESTS: &str = "tollgate_requests_total";
 struct Decided {
     /// By decision, per second.
     rates: BTreeMap<String, f64>,
+    /// Of those that were denied, by reason.
+    reasons: BTreeMap<String, f64>,
 }
 
 impl Decided {
@@ -24,9 +26,16 @@ impl Decided {
         self.rates.values().sum()
     }
 
-    /// Decided otherwise than the rule says: without the store, without a key.
-    fn others(&self) -> f64 {
-        self.all() - self.of("allowed") - self.of("denied")
+    /// The reasons of denials, the commonest first.
+    fn why(&self) -> String {
+        let mut reasons: Vec<_> = self
+            .reasons
+            .iter()
+            .filter(|(_, rate)| **rate > 0.0)
+            .collect();
+        reasons.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let names: Vec<_> = reasons.iter().map(|(reason, _)| reason.as_str()).collect();
+        names.join(", ")
     }
 }
 
@@ -49,7 +58,15 @@ pub(crate) fn view(
             .then(one_name.cmp(other_name))
     });
     sorted.truncate(most);
-    let mut table = Table::new(["rule", "#requests/s", "#denied/s", "#denied", "#others/s"]);
+    let mut table = Table::new([
+        "rule",
+        "#requests/s",
+        "#denied/s",
+        "#denied",
+        "#degraded/s",
+        "#shadow denied/s",
+        "why",
+    ]);
     let mut json = Vec::new();
     for (name, decided) in &sorted {
         let (all, denied) = (decided.all(), decided.of("denied"));
@@ -59,9 +76,15 @@ pub(crate) fn view(
             format!("{all:.1}"),
             format!("{denied:.1}"),
             format!("{:.1} %", share * 100.0),
-            format!("{:.1}", decided.others()),
+            format!("{:.1}", decided.of("degraded")),
+            format!("{:.1}", decided.of("shadow_denied")),
+            decided.why(),
         ]);
-        json.push(json!({ "rule": name, "per_second": decided.rates }));
+        json.push(json!({
+            "rule": name,
+            "per_second": decided.rates,
+            "denied_per_second_by_reason": decided.reasons,
+        }));
     }
     let text = match rules.is_empty() {
         true => format!(
@@ -78,11 +101,9 @@ pub(crate) fn view(
 fn decided(before: &[Sample], after: &[Sample], over: Duration) -> BTreeMap<String, Decided> {
     let mut rules: BTreeMap<String, Decided> = BTreeMap::new();
     let (before, after) = (counts(before), counts(after));
-    for ((rule, decision), count) in after {
-        let earlier = before
-            .get(&(rule.clone(), decision.clone()))
-            .copied()
-            .unwrap_or(0.0);
+    for ((rule, decision, reason), count) in after {
+        let key = (rule.clone(), decision.clone(), reason.clone());
+        let earlier = before.get(&key).copied().unwrap_or(0.0);
         // A process that was started anew counts from 0.
         let grown = if count >= earlier {
             count - earlier
@@ -90,20 +111,23 @@ fn decided(before: &[Sample], after: &[Sample], over: Duration) -> BTreeMap<Stri
             count
         };
         let rate = grown / over.as_secs_f64().max(f64::MIN_POSITIVE);
-        rules.entry(rule).or_default().rates.insert(decision, rate);
+        let decided = rules.entry(rule).or_default();
+        if decision == "denied" && !reason.is_empty() {
+            *decided.reasons.entry(reason).or_insert(0.0) += rate;
+        }
+        *decided.rates.entry(decision).or_insert(0.0) += rate;
     }
     rules
 }
 
-/// Requests by rule and decision, whatever other labels there are.
-fn counts(samples: &[Sample]) -> BTreeMap<(String, String), f64> {
+/// Requests by rule, decision and reason, whatever other labels there are.
+fn counts(samples: &[Sample]) -> BTreeMap<(String, String, String), f64> {
     let mut counts = BTreeMap::new();
     for sample in samples.iter().filter(|sample| sample.name == REQUESTS) {
         let label = |name: &str| sample.labels.get(name).cloned().unwrap_or_default();
         if sample.value.is_finite() {
-            *counts
-                .entry((label("rule"), label("decision")))
-                .or_insert(0.0) += sample.value;
+            let key = (label("rule"), label("decision"), label("reason"));
+            *counts.entry(key).or_insert(0.0) += sample.value;
         }
     }
     counts
@@ -119,8 +143,8 @@ mod tests {
         let page = |denied: u32| {
             samples(&format!(
                 "tollgate_requests_total{{rule=\"a\",decision=\"allowed\"}} 100\n\
-                 tollgate_requests_total{{rule=\"b\",decision=\"denied\",plan=\"x\"}} {denied}\n\
-                 tollgate_requests_total{{rule=\"b\",decision=\"denied\",plan=\"y\"}} {denied}\n\
+                 tollgate_requests_total{{rule=\"b\",decision=\"denied\",plan=\"x\",reason=\"quota\"}} {denied}\n\
+                 tollgate_requests_total{{rule=\"b\",decision=\"denied\",plan=\"y\",reason=\"never\"}} {denied}\n\
                  tollgate_requests_total{{rule=\"b\",decision=\"degraded\"}} 4\n\
                  other_total{{rule=\"c\"}} 7\n"
             ))

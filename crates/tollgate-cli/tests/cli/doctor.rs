@@ -337,6 +337,37 @@ fn a_cluster_is_examined_server_by_server() {
 }
 
 #[test]
+fn sentinels_are_asked_for_the_master_and_counted() {
+    let master = RedisServer::start(WELL);
+    let sentinel = RedisServer::start_sentinel(&master);
+    let place = format!("127.0.0.1:{}", sentinel.port());
+    let address = format!("redis-sentinel://{place}/limits");
+    let program = Program::on(&master, RULES).set("REDIS_URL", &address);
+    let (_, findings) = examined(&program, &[]);
+    let named = format!("1 of 1 say that 127.0.0.1:{} is the master", master.port());
+    says(finding(&findings, "sentinels", "ok"), &[&named]);
+    finding(&findings, "role", "ok");
+    finding(&findings, "access", "ok");
+    // One of two is no majority.
+    let two = format!("redis-sentinel://{place},127.0.0.1:1/limits");
+    let (code, findings) = examined(&program.set("REDIS_URL", &two), &[]);
+    assert_eq!(code, 1);
+    says(
+        finding(&findings, "sentinels", "error"),
+        &["only 1 of 2", "majority"],
+    );
+    says(
+        finding(&findings, "sentinels", "warning"),
+        &["127.0.0.1:1 does not say"],
+    );
+    let other = format!("redis-sentinel://{place}/others");
+    let program = Program::on(&master, RULES).set("REDIS_URL", &other);
+    program
+        .run(&["doctor"])
+        .assert(3, &["no sentinel says who the master \"others\" is"]);
+}
+
+#[test]
 fn a_server_that_is_not_there_is_no_finding() {
     let program = Program::new()
         .set("REDIS_URL", "redis://127.0.0.1:1")

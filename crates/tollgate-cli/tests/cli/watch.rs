@@ -64,7 +64,7 @@ fn watch_prints_a_table_for_each_look_and_a_document_for_programs() {
     let args = ["watch", "--every", "0.1", "--times", "3"];
     let ran = program.run(&args);
     ran.assert(0, &[]);
-    assert_eq!(ran.out.matches("denied/s").count(), 3);
+    assert_eq!(ran.out.matches("requests/s").count(), 3);
     assert!(!ran.out.contains('\u{1b}'), "no terminal reads this");
     let ran = program.run(&[&args[..], &["--json"]].concat());
     let documents = serde_json::Deserializer::from_str(&ran.out).into_iter::<serde_json::Value>();

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{Admission, MemoryStore, RateLimitLayer};
 use tollgate_rules::{Explained, QuotaOrigin};
 use tower::{Layer, ServiceExt, service_fn};
@@ -24,6 +24,13 @@ const RULES: &str = r#"
     unless = { header = { name = "x-probe" } }
     plan = "plan"
     plans = { gold = "200/s", internal = "unlimited" }
+
+    [[rules]]
+    name = "contract"
+    limit = "60/min"
+    by = "header:x-api-key"
+    quota_by = "token"
+    when = { methods = ["POST"] }
 
     [[rules]]
     name = "words"
@@ -108,6 +115,11 @@ fn requests() -> Vec<Request<String>> {
                 }
                 if key % 2 == 1 {
                     headers.insert("x-beta", "1".parse().expect("a value"));
+                }
+                // Computed limits: one that the rule takes, one of another algorithm, none at all.
+                let limits = [(2, "600/min"), (4, "fixed_window 6/min"), (7, "unlimited")];
+                if let Some((_, limit)) = limits.iter().find(|(of, _)| *of == key) {
+                    headers.insert("x-limit", HeaderValue::from_static(limit));
                 }
                 if key == 6 {
                     headers.insert("x-probe", "1".parse().expect("a value"));

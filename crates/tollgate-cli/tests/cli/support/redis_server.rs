@@ -1,6 +1,7 @@
 //! A server of the test's own: on a free port of the loopback, in a folder of its own, killed on drop.
 
 use std::{
+    fs,
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
@@ -32,8 +33,51 @@ impl RedisServer {
 
     /// Another server than the one on the path.
     pub(crate) fn start_program(program: &str, args: &[&str]) -> Self {
+        Self::start_by(program, |port, dir| {
+            let mut command = Command::new(program);
+            command
+                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+                .args(["--save", "", "--appendonly", "no", "--dir"])
+                .arg(dir)
+                .args(args);
+            command
+        })
+    }
+
+    /// A sentinel that watches a master, which it calls `limits`.
+    pub(crate) fn start_sentinel(master: &Self) -> Self {
+        Self::start_by("redis-server", |port, dir| {
+            let settings = format!(
+                "port {port}\nbind 127.0.0.1\nsentinel monitor limits 127.0.0.1 {} 1\n",
+                master.port
+            );
+            let file = dir.join("sentinel.conf");
+            fs::write(&file, settings).expect("a file");
+            let mut command = Command::new("redis-server");
+            command.arg(file).arg("--sentinel");
+            command
+        })
+    }
+
+    fn start_by(program: &str, command: impl Fn(u16, &Path) -> Command) -> Self {
         for _ in 0..PORTS {
-            let mut server = Self::launch(program, free_port(), args);
+            let (port, dir) = (free_port(), tempfile::tempdir().expect("a folder"));
+            let child = command(port, dir.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            let child = child.unwrap_or_else(|wrong| {
+                panic!(
+                    "{program} could not be started ({wrong}): on Debian or Ubuntu `apt-get install redis-server`; the servers in \
+                     target/servers come with ./test.sh"
+                )
+            });
+            let mut server = Self {
+                child,
+                port,
+                _dir: dir,
+            };
             for _ in 0..POLLS {
                 if server.child.try_wait().is_ok_and(|ended| ended.is_some()) {
                     break;
@@ -44,30 +88,7 @@ impl RedisServer {
                 thread::park_timeout(PAUSE);
             }
         }
-        panic!("{program} {args:?} does not start");
-    }
-
-    fn launch(program: &str, port: u16, args: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
-        let child = Command::new(program)
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no", "--dir"])
-            .arg(dir.path())
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self {
-            child: child.unwrap_or_else(|wrong| {
-                panic!(
-                    "{program} could not be started ({wrong}): on Debian or Ubuntu `apt-get install redis-server`; the servers in \
-                     target/servers come with ./test.sh"
-                )
-            }),
-            port,
-            _dir: dir,
-        }
+        panic!("{program} does not start");
     }
 
     fn is_up(&self) -> bool {
