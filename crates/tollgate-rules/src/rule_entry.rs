@@ -87,18 +87,18 @@ pub(crate) struct RuleEntry {
     pub(crate) limit: At<Quota>,
     pub(crate) key: RuleKey,
     pub(crate) condition: Condition,
-    unless: Option<Condition>,
-    cost: Cost,
-    plan: Option<Arc<PlanFn>>,
+    pub(crate) unless: Option<Condition>,
+    pub(crate) cost: Cost,
+    pub(crate) plan: Option<Arc<PlanFn>>,
     plans: Vec<(String, At<Quota>)>,
-    quota: Option<Arc<QuotaFn>>,
+    pub(crate) quota: Option<Arc<QuotaFn>>,
     consistency: Consistency,
     exact_when: Option<Condition>,
     on_store_error: StoreErrorAnswers,
     pub(crate) mode: Mode,
-    rollout: Option<(Rollout, Mode)>,
+    pub(crate) rollout: Option<(Rollout, Mode)>,
     on_change: OnChange,
-    missing: Missing,
+    pub(crate) missing: Missing,
     keep_on_error: bool,
     /// Whether denials are recorded.
     pub(crate) audit: bool,
@@ -318,12 +318,12 @@ impl RuleEntry {
 }
 
 /// The name of the shadow for clients that are not in yet.
-fn shadow_name(name: &str) -> String {
+pub(crate) fn shadow_name(name: &str) -> String {
     format!("{name}:shadow")
 }
 
 /// The same numbers under another name, on a state of its own.
-fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::Rule {
+pub(crate) fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::Rule {
     let mut named = tollgate_core::Rule::new(name, *rule.quota())
         .cost(rule.fixed_cost())
         .consistency(rule.consistency_of())
