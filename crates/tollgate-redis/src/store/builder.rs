@@ -1,6 +1,6 @@
 //! Setting up a store.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
@@ -14,7 +14,7 @@ use crate::{
     address::{Address, Target},
     connection::{
         address_map::AddressMap, breaker::BreakerOptions, connection_options::ConnectionOptions,
-        log_in::CredentialsSource, options::NodeOptions,
+        host_resolver::HostResolver, log_in::CredentialsSource, options::NodeOptions,
     },
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
@@ -181,6 +181,37 @@ impl RedisStoreBuilder {
         map: impl Fn(&str, u16) -> Option<(String, u16)> + Send + Sync + 'static,
     ) -> Self {
         self.options.address_map = AddressMap::new(map);
+        self
+    }
+
+    /// Asks this for the addresses of a host, instead of the system: for a resolver of the application's own, such as one that
+    /// redis-rs was given. They are tried as they are given, as RFC 8305 says; a second one is not kept waiting by the first.
+    /// It is called for each connection, also to servers that sentinels or a cluster name, after the
+    /// [map](Self::address_map); and it takes part in the [connect timeout](ConnectionOptions::connect_timeout).
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use tollgate_redis::{Keys, RedisStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::builder("redis://cache.internal", "shop", Keys::plain())
+    ///     .dns_resolver(|host, port| async move {
+    ///         println!("who is {host}?");
+    ///         Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+    ///     })
+    ///     .connect()?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dns_resolver<F, L>(mut self, resolver: F) -> Self
+    where
+        F: Fn(String, u16) -> L + Send + Sync + 'static,
+        L: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        self.options.resolver = HostResolver::new(resolver);
         self
     }
 
