@@ -305,7 +305,7 @@ impl RedisStoreBuilder {
     }
 
     /// Encrypts connections, as `rediss://` asks for: whom to trust, by which cryptography, with which certificate of one's
-    /// own.
+    /// own. It encrypts nothing by itself: connections to an address with `redis://` stay as they are.
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
@@ -377,7 +377,8 @@ impl RedisStoreBuilder {
     }
 
     /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
-    /// rather than begin on the rules' answers to a store failure.
+    /// rather than begin on the rules' answers to a store failure. The server is not only connected to: it has taken a script
+    /// that writes, which one that is full, a replica, and one on which the user lacks rights refuse.
     ///
     /// # Errors
     ///
@@ -403,10 +404,15 @@ impl RedisStoreBuilder {
     /// Dropping the future drops the store.
     pub async fn connect_within(self, within: Duration) -> Result<RedisStore, SetupError> {
         let store = self.connect()?;
-        match timeout(within, store.connected()).await {
+        let mut refusal = None;
+        let decides = async {
+            store.connected().await;
+            store.writes(&mut refusal).await;
+        };
+        match timeout(within, decides).await {
             Ok(()) => Ok(store),
             Err(_) => {
-                let why = store.connection_error();
+                let why = refusal.or_else(|| store.connection_error());
                 let why = why.unwrap_or_else(|| "it is still being tried".to_owned());
                 Err(SetupError::new(
                     SetupErrorKind::NotConnected,
