@@ -17,7 +17,7 @@ use tollgate_core::{
 
 use crate::{
     observe::Timer,
-    rate_limit::{config::Config, deny::deny_without_quota},
+    rate_limit::{config::Config, decide::acquire, deny::deny_without_quota},
 };
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
@@ -220,7 +220,7 @@ impl Admission {
         let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
         let check = config.rules.limiter.check_at(number, key.as_ref(), cost);
         let timer = Timer::start();
-        let decision = config.rules.limiter.acquire(&[check]).await;
+        let decision = acquire(config, &[check]).await;
         let asked = Checks::from_slice(&[check]);
         config.rules.observer.decided(
             config.rules.limiter.rule_store().as_ref(),
