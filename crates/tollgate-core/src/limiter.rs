@@ -520,6 +520,32 @@ impl Limiter {
         self.finish(answer, &checks)
     }
 
+    /// The same as [`acquire_unreported`](Self::acquire_unreported), but `None` if others stand in line for slots of these checks, in
+    /// [`acquire_within`](Self::acquire_within): a slot that becomes free is theirs. Always `Some` where no rule with slots
+    /// [waits](Rule::wait).
+    #[inline]
+    #[must_use]
+    pub fn acquire_unless_queued(&self, checks: &[Check]) -> Option<Step<Decision>> {
+        if self.rules().has_waits()
+            && self.waits_for_slots(checks)
+            && !self.wait_queues().is_free(checks)
+        {
+            return None;
+        }
+        Some(self.acquire_unreported(checks))
+    }
+
+    /// Whether a request with these checks waits for slots.
+    #[must_use]
+    pub fn waits_for_slots(&self, checks: &[Check]) -> bool {
+        let rules = self.rules().rules();
+        self.rules().has_waits()
+            && checks.iter().any(|check| {
+                let rule = rules.get(usize::from(check.rule()));
+                rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
+            })
+    }
+
     /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the
     /// decision. What the wait was not for is charged now: rules that do not wait, and slots. The answer is the final decision.
     ///
@@ -596,7 +622,8 @@ impl Limiter {
     }
 
     /// How long a request waits at most by the rules of these checks; `None` if it does not wait.
-    pub(crate) fn at_most_wait(&self, checks: &[Check]) -> Option<Duration> {
+    #[must_use]
+    pub fn at_most_wait(&self, checks: &[Check]) -> Option<Duration> {
         if !self.rules().has_waits() {
             return None;
         }

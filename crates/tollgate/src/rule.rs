@@ -1,6 +1,6 @@
 //! Rules with extractors: the key, the cost, the plan, and when a rule applies.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use tollgate_core::{Consistency, Key, KeyBuf, OnChange, OnStoreError, Quota};
@@ -112,6 +112,18 @@ impl Rule {
     /// How exactly processes count together on a shared store.
     pub fn consistency(self, consistency: Consistency) -> Self {
         Self(self.0.consistency(consistency))
+    }
+
+    /// Delays a request that does not fit now and will within `at_most`, instead of denying it: see
+    /// [Delay instead of deny](crate::guide::delay). For buckets and [slots](Quota::concurrent).
+    ///
+    /// It has to be below the timeout of your clients: what starts after a client has given up is wasted.
+    ///
+    /// # Panics
+    ///
+    /// The future of a response panics outside of a tokio runtime with its timer enabled, when its request has to wait.
+    pub fn wait(self, at_most: Duration) -> Self {
+        Self(self.0.wait(at_most))
     }
 
     /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].

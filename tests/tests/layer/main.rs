@@ -19,4 +19,5 @@ mod settled;
 mod shed;
 mod slots;
 mod stacks;
+mod waits;
 mod wire;

@@ -96,7 +96,7 @@
 //! The fields have the free slots and no time: `"exports-at-once";r=0`, with `q=3;qu="concurrent-requests"` as the policy. A denial
 //! is a 429 with `"reason":"slots"` in its problem details, in gRPC `RESOURCE_EXHAUSTED` with `CONCURRENCY_LIMIT_EXCEEDED`.
 //! When a slot will be free is not known, so there is no `Retry-After`. Where exports take about as long, say so:
-//! `Quota::concurrent(3).typically(20 * SECOND)` is the retry time.
+//! `Quota::concurrent(3).typically(20 * SECOND)` is the retry time. Or let the request [wait](crate::guide::delay).
 //!
 //! # Several costs
 //!

@@ -132,6 +132,7 @@ mod per_quota;
 mod quota_status;
 pub(crate) mod retry_after;
 mod seconds;
+pub(crate) mod server_timing;
 mod structured;
 mod style;
 #[cfg(test)]

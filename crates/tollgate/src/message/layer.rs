@@ -192,6 +192,9 @@ fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {
             format!(
                 "{call} is about responses, and a message has none; put the rule into a RateLimitLayer, which counts calls"
             )
+        } else if rule.rule.at_most_wait().is_some() {
+            "messages wait by MessageLimitLayer::wait_up_to, for all of its rules; leave wait() out"
+                .to_owned()
         } else if rule.rule.has_slots() {
             "a slot is held until a response ends, and a message has none; put the rule into a RateLimitLayer, which counts calls"
                 .to_owned()

@@ -12,10 +12,10 @@ use bytes::Bytes;
 use http::{Response, request};
 use tollgate_core::{
     AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, RuleSet, Ticket, UnknownName,
-    Verdict,
+    Verdict, observe::Timer,
 };
 
-use crate::rate_limit::{config::Config, deny::deny_without_quota};
+use crate::rate_limit::{config::Config, decide::acquire, deny::deny_without_quota};
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
 /// with [`RateLimitLayer::attach_decision`](crate::RateLimitLayer::attach_decision), or if the layer has a rule
@@ -216,7 +216,9 @@ impl Admission {
         };
         let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
         let check = config.rules.limiter.check_at(number, key.as_ref(), cost);
-        let decision = config.rules.limiter.acquire(&[check]).await;
+        let timer = Timer::start();
+        let decision = acquire(config, &[check]).await;
+        config.rules.limiter.report(&[check], &decision, timer, "");
         shared.remember(&decision);
         if decision.is_allowed() {
             return Ok((check, decision));

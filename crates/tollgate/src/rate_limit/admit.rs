@@ -1,6 +1,6 @@
 //! Admitting an allowed request, and what follows when its response comes.
 
-use std::{slice, sync::Arc};
+use std::{slice, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Extensions, Response, request};
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Checks, Decision, HeldSlots, RuleSet, Tick, Verdict};
 
 use crate::{
-    header::applies,
+    header::{applies, server_timing},
     inner_response::InnerResponse,
     rate_limit::{
         admission::{Admission, strictness},
@@ -42,6 +42,8 @@ pub(crate) struct Several {
     checks: Checks,
     decision: Decision,
     admission: Option<Admission>,
+    /// How long it has waited, if clients are told.
+    waited: Option<Duration>,
 }
 
 /// What is kept of a decision until the response comes.
@@ -58,6 +60,9 @@ pub(crate) trait Kept {
 
     /// The slots that the request holds, unless its ticket was taken; once.
     fn take_slots(&self) -> Option<HeldSlots>;
+
+    /// How long it has waited, if clients are told.
+    fn waited(&self) -> Option<Duration>;
 }
 
 /// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns the rejection.
@@ -124,12 +129,21 @@ impl Admitted<Several> {
             admission: config.attach_decision.then(attach),
             checks: checks.clone(),
             decision: decision.clone(),
+            waited: None,
         };
         Self {
             marked: config.duplicates.mark(head, decision.at()),
             config,
             kept,
         }
+    }
+}
+
+impl Admitted<Several> {
+    /// The same after a wait that clients are told of.
+    pub(crate) fn after(mut self, waited: Option<Duration>) -> Self {
+        self.kept.waited = waited;
+        self
     }
 }
 
@@ -140,6 +154,9 @@ impl<K: Kept> Admitted<K> {
     pub(crate) fn on_response<B>(&self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
         if self.marked {
             self.config.duplicates.on_response();
+        }
+        if let Some(waited) = self.kept.waited() {
+            server_timing::write(response.headers_mut(), waited);
         }
         // First: a settlement would return them with its ticket.
         let slots = self.kept.take_slots();
@@ -264,6 +281,11 @@ impl Kept for One {
     fn take_slots(&self) -> Option<HeldSlots> {
         None
     }
+
+    #[inline]
+    fn waited(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl Kept for Several {
@@ -292,6 +314,11 @@ impl Kept for Several {
     #[inline]
     fn take_slots(&self) -> Option<HeldSlots> {
         self.decision.take_slots()
+    }
+
+    #[inline]
+    fn waited(&self) -> Option<Duration> {
+        self.waited
     }
 }
 

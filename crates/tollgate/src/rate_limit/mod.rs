@@ -22,6 +22,7 @@ pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
 mod settlement;
+mod wait_room;
 
 pub use self::{
     admission::{Admission, Denied, RuleVerdict},
