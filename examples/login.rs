@@ -1,5 +1,5 @@
-//! A log-in that is limited by address before the body is read, and by account once the body has named it:
-//! `cargo run --example login`.
+//! A log-in that is limited by address before the body is read, and by account once the body has named it. Of an address only
+//! failures count: `cargo run --example login`.
 
 use std::error::Error;
 
@@ -35,7 +35,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limits = RateLimitLayer::new(
         MemoryStore::new(),
         [
-            Rule::new("login-per-ip", Quota::sliding_log(20, MINUTE)).by(client_ip()),
+            Rule::new("failures-per-ip", Quota::sliding_log(20, MINUTE))
+                .by(client_ip())
+                .count_if(|response| response.is_failure()),
             Rule::new("login-per-account", Quota::sliding_log(5, MINUTE)).by_handler(),
         ],
     )?

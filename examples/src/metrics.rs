@@ -20,7 +20,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
 /// The route `/metrics`. Merge it outside of the limits, and keep clients away from it.
 pub fn route(recorder: PrometheusHandle) -> Router {
     let render = move || {
-        // What threads have counted since the last second.
+        // What threads have counted in the last 50 ms.
         flush_metrics();
         recorder.run_upkeep();
         let text = recorder.render();

@@ -106,7 +106,7 @@ fn routes() -> Result<(), Box<dyn Error>> {
         for (service, took) in [&mut one, &mut many].into_iter().zip(&mut took) {
             let start = processor_time();
             for _ in 0..REQUESTS {
-                let Ok(answer) = send(service, request_on_route::<()>());
+                let Ok(answer) = send(service, request_on_route::<String>());
                 black_box(answer);
             }
             *took += processor_time() - start;

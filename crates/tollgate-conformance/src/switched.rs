@@ -10,8 +10,8 @@ use std::{
 
 use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
-    Check, Decision, Fingerprint, HeldSlot, KeyBuf, MemoryStore, Outcome, Pending, RuleError,
-    RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
+    Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, MemoryStore, Outcome, Pending,
+    RuleError, RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
     store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
@@ -110,6 +110,37 @@ impl Bound {
     }
 }
 
+/// A reply that its caller has not got yet.
+struct Undelivered {
+    memory: Arc<dyn RuleStore>,
+    checks: Checks,
+    decision: Option<Decision>,
+}
+
+/// The caller has gone: nobody will return the slots that he was given.
+impl Drop for Undelivered {
+    fn drop(&mut self) {
+        let Some(decision) = &self.decision else {
+            return;
+        };
+        let decided = self.checks.iter().zip(decision.verdicts());
+        let given: Vec<_> = decided
+            .filter_map(|(check, verdict)| {
+                let number = verdict.slot_number()?;
+                Some(HeldSlot::new(
+                    check.rule(),
+                    check.key(),
+                    check.cost(),
+                    number,
+                ))
+            })
+            .collect();
+        if !given.is_empty() {
+            self.memory.release(&given);
+        }
+    }
+}
+
 impl RuleStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         self.memory.rules()
@@ -125,13 +156,19 @@ impl RuleStore for Bound {
         let Some(delay) = self.store.delay else {
             return decision;
         };
+        let mut reply = Undelivered {
+            memory: Arc::clone(&self.memory),
+            checks: Checks::from_slice(checks),
+            decision: decision.ready(),
+        };
         Step::Wait(Pending::new(async move {
             if delay.is_zero() {
                 yield_now().await;
             } else {
                 sleep(delay).await;
             }
-            decision.await
+            // The memory store and the switch answer at once, and it is taken once.
+            reply.decision.take().expect("a decision")
         }))
     }
 

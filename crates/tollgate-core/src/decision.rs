@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Assessment, Retry},
-    claim::Claim,
+    claim::{Claim, Places, QueuePlace},
     held_slots::HeldSlots,
+    sync::Mutex,
     time::{Tick, micros},
 };
 
@@ -320,6 +321,17 @@ impl Verdict {
             }
     }
 
+    /// Whether the store has let it pass, by the rule's own quota.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(crate) fn is_plain_allow(&self) -> bool {
+        self.outcome == Outcome::Allow
+            && self.source == Source::Store
+            && self.plan == 0
+            && !self.is_degraded()
+            && self.knows_remaining()
+    }
+
     /// The same verdict, answered by `source`.
     #[must_use]
     pub fn from_source(mut self, source: Source) -> Self {
@@ -585,7 +597,69 @@ impl Decision {
     #[must_use]
     pub fn delay(&self) -> Duration {
         let claim = self.claim.as_ref();
-        claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.delay()))
+        claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.delay))
+    }
+
+    /// How long the request has waited before it [started](crate::Limiter::start); zero for all others.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        let claim = self.claim.as_ref();
+        claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.waited))
+    }
+
+    /// The same decision of a request that has to wait for so long, with its places in the queues: for stores.
+    pub fn delayed(
+        mut self,
+        delay: Duration,
+        places: impl IntoIterator<Item = QueuePlace>,
+    ) -> Self {
+        self.claim = Some(Arc::new(Claim {
+            delay: micros(delay),
+            places: places.into_iter().collect(),
+            ..Claim::default()
+        }));
+        self
+    }
+
+    /// The same decision after the wait, with what was decided at its end about the checks at these indices.
+    pub(crate) fn started(
+        mut self,
+        then: &Self,
+        indices: &[usize],
+        enforced: impl Fn(&Verdict) -> bool,
+    ) -> Self {
+        for (index, verdict) in indices.iter().zip(&then.verdicts) {
+            if let Some(before) = self.verdicts.get_mut(*index) {
+                *before = *verdict;
+            }
+        }
+        self.at = then.at;
+        self.conclude(enforced);
+        let (waited, places) = (micros(self.delay()), self.places());
+        self.claim = Some(Arc::new(Claim {
+            waited,
+            places: if self.is_allowed() {
+                places
+            } else {
+                Places::new()
+            },
+            slots: Mutex::new(then.take_slots()),
+            ..Claim::default()
+        }));
+        self
+    }
+
+    pub(crate) fn places(&self) -> Places {
+        let claim = self.claim.as_ref();
+        claim.map_or_else(Places::new, |claim| claim.places.clone())
+    }
+
+    /// The same decision as a denial for this reason.
+    pub fn denied_for(mut self, reason: Reason) -> Self {
+        self.outcome = Outcome::Deny;
+        self.reason = Some(reason);
+        self.claim = None;
+        self
     }
 
     /// Takes the slots out that the request holds, if it does and they were not taken out before: from this decision, a clone of
@@ -596,7 +670,10 @@ impl Decision {
     }
 
     pub(crate) fn hold(&mut self, slots: HeldSlots) {
-        self.claim = Some(Arc::new(Claim::of_slots(slots)));
+        self.claim = Some(Arc::new(Claim {
+            slots: Mutex::new(Some(slots)),
+            ..Claim::default()
+        }));
     }
 
     /// Whether a rule passes only because the store failed.

@@ -31,6 +31,8 @@ pub enum RuleErrorKind {
     Mode,
     /// A plan.
     Plan,
+    /// A wait that the rule's quota cannot have.
+    Wait,
     /// Whom the rule counts: its extractor.
     Key,
     /// The rules do not fit together.

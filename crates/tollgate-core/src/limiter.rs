@@ -1,6 +1,6 @@
 //! The limiter: rules on a store, and what happens when the store fails.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -18,10 +18,11 @@ use crate::{
     rule_set::RuleSet,
     step::{Pending, Step},
     store::{
+        receipt::Settlement,
         registry::Registration,
         rule_store::{RuleStore, Store},
     },
-    ticket::Ticket,
+    ticket::{Ticket, receipts},
     time::Clock,
     variable_quota::CheckQuota,
     wait_queue::WaitQueues,
@@ -134,6 +135,7 @@ impl Limiter {
         };
         refuse_unsupported_changes(&*store)?;
         refuse_unsupported_slots(&*store)?;
+        refuse_unsupported_wait(&*store)?;
         let mut limiter = match before {
             Some(before) => {
                 let observer = Observer::succeeding(store.rules(), before.observer());
@@ -434,7 +436,10 @@ impl Limiter {
 
     /// The same, and the decision holds the slots that the request was given.
     fn acquire_holding(&self, checks: &[Check]) -> Step<Decision> {
-        let mut answer = self.acquire_resolved(checks);
+        self.hold(self.acquire_resolved(checks), checks)
+    }
+
+    fn hold(&self, mut answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
         if !self.rules().has_slots() {
             return answer;
         }
@@ -496,13 +501,165 @@ impl Limiter {
         Ok(self.shared.observer.top_keys(index, most))
     }
 
+    /// [`acquire_unreported`](Self::acquire_unreported) for a request that waits for no longer than `patience`, also where its
+    /// rules would let it [wait](Rule::wait) longer.
+    ///
+    /// # Cancel safety and accuracy
+    ///
+    /// As for [`acquire`](Self::acquire).
+    pub fn acquire_with_patience(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        if !self.rules().has_waits() {
+            return self.acquire_unreported(checks);
+        }
+        if !checks.iter().all(|check| self.shared.knows(check)) {
+            return Step::Ready(Check::deny_mistake(checks));
+        }
+        let checks = with_thresholds(self.rules(), checks);
+        let answer = self.shared.store.acquire_within(&checks, patience);
+        self.finish(answer, &checks)
+    }
+
+    /// The same as [`acquire_unreported`](Self::acquire_unreported), but `None` if others stand in line for slots of these checks, in
+    /// [`acquire_within`](Self::acquire_within): a slot that becomes free is theirs. Always `Some` where no rule with slots
+    /// [waits](Rule::wait).
+    #[inline]
+    #[must_use]
+    pub fn acquire_unless_queued(&self, checks: &[Check]) -> Option<Step<Decision>> {
+        if self.rules().has_waits()
+            && self.waits_for_slots(checks)
+            && !self.wait_queues().is_free(checks)
+        {
+            return None;
+        }
+        Some(self.acquire_unreported(checks))
+    }
+
+    /// Whether a request with these checks waits for slots.
+    #[must_use]
+    pub fn waits_for_slots(&self, checks: &[Check]) -> bool {
+        let rules = self.rules().rules();
+        self.rules().has_waits()
+            && checks.iter().any(|check| {
+                let rule = rules.get(usize::from(check.rule()));
+                rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
+            })
+    }
+
+    /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the
+    /// decision. What the wait was not for is charged now: rules that do not wait, and slots. The answer is the final decision.
+    ///
+    /// It is a denial where these no longer fit. The units that were waited for have then gone back, as far as nobody is
+    /// behind them; the request may ask again. A decision without a delay is the answer at once.
+    ///
+    /// A request that gives up before it starts cancels its [ticket](Self::ticket) instead.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND};
+    ///
+    /// let clock = ManualClock::new(1_700_000_000_000_000);
+    /// let store = MemoryStore::builder().clock(&clock).build();
+    /// let rule = Rule::new("provider", Quota::per_second(10).burst(1)).wait(SECOND);
+    /// let limiter = Limiter::new(store, [rule])?;
+    /// let checks = [limiter.check("provider", &Key::shared())?];
+    /// for n in 0..3 {
+    ///     let decision = limiter.acquire(&checks).ready().expect("memory answers at once");
+    ///     // A tenth of a second after the one before. A task sleeps meanwhile.
+    ///     assert_eq!(decision.delay(), n * SECOND / 10);
+    ///     let started = limiter.start(&checks, decision).ready().expect("memory answers at once");
+    ///     assert!(started.is_allowed() && started.delay().is_zero());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the answer does not give back what was taken.
+    pub fn start(&self, checks: &[Check], decision: Decision) -> Step<Decision> {
+        if decision.delay().is_zero() {
+            return Step::Ready(decision);
+        }
+        let is_left = |(_, check): &(usize, &Check)| !self.waits_in_store(check);
+        let left = checks.iter().enumerate().filter(is_left);
+        let indices: SmallVec<[usize; 4]> = left.map(|(index, _)| index).collect();
+        if indices.is_empty() {
+            let then = Decision::unlimited(decision.at());
+            return Step::Ready(self.started(checks, decision, &then, &indices));
+        }
+        let left: Checks = indices.iter().map(|index| checks[*index]).collect();
+        // Operators were told of these checks with the decision.
+        match self.acquire_unreported(&left) {
+            Step::Ready(then) => Step::Ready(self.started(checks, decision, &then, &indices)),
+            Step::Wait(then) => {
+                let (limiter, checks) = (self.unregistered(), Checks::from_slice(checks));
+                Step::Wait(Pending::new(async move {
+                    let then = then.await;
+                    limiter.started(&checks, decision, &then, &indices)
+                }))
+            }
+        }
+    }
+
+    fn started(
+        &self,
+        checks: &[Check],
+        decision: Decision,
+        then: &Decision,
+        indices: &[usize],
+    ) -> Decision {
+        if !then.is_allowed() {
+            let places = receipts(&*self.shared.store, checks, &decision);
+            self.shared.store.settle(&places, Settlement::Cancel);
+        }
+        let rules = self.rules();
+        decision.started(then, indices, |verdict| rules.enforces(verdict.rule()))
+    }
+
+    /// Whether a request waits for the units of this check in the store's queue.
+    pub(crate) fn waits_in_store(&self, check: &Check) -> bool {
+        let rule = self.rules().rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.at_most_wait().is_some() && !rule.has_slots())
+    }
+
+    /// How long a request waits at most by the rules of these checks; `None` if it does not wait.
+    #[must_use]
+    pub fn at_most_wait(&self, checks: &[Check]) -> Option<Duration> {
+        if !self.rules().has_waits() {
+            return None;
+        }
+        let rules = self.rules().rules();
+        let waits = |check: &Check| {
+            let rule = rules.get(usize::from(check.rule()))?;
+            rule.at_most_wait()
+                .filter(|_| check.cost() > 0 && rule.is_enforced())
+        };
+        checks.iter().filter_map(waits).min()
+    }
+
     #[inline(always)]
     fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
         // A store that cannot fail has nothing to resolve, and its answer is handed on where it lies.
         let Some(fallback) = &self.shared.fallback else {
             return self.shared.store.acquire(checks);
         };
-        let mut answer = self.shared.store.acquire(checks);
+        self.resolve(fallback, self.shared.store.acquire(checks), checks)
+    }
+
+    /// What a store has answered, resolved, with the slots that it gave.
+    fn finish(&self, answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
+        let answer = match &self.shared.fallback {
+            Some(fallback) => self.resolve(fallback, answer, checks),
+            None => answer,
+        };
+        self.hold(answer, checks)
+    }
+
+    #[inline(always)]
+    fn resolve(
+        &self,
+        fallback: &Fallback,
+        mut answer: Step<Decision>,
+        checks: &[Check],
+    ) -> Step<Decision> {
         if let Step::Ready(decision) = &mut answer {
             fallback.resolve(&*self.shared.store, checks, decision);
             return answer;
@@ -622,6 +779,11 @@ impl Limiter {
     /// What `decision` on `checks` holds, to be settled later.
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
         Ticket::new(Arc::clone(&self.shared.store), checks, decision)
+    }
+
+    /// The same with the units that shadows took: for what settles them as if they were enforced.
+    pub fn ticket_with_shadows(&self, checks: &[Check], decision: &Decision) -> Ticket {
+        Ticket::with_shadows(Arc::clone(&self.shared.store), checks, decision)
     }
 
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a
@@ -765,6 +927,21 @@ fn hold_slots(shared: &Arc<Shared>, checks: &[Check], decision: &mut Decision) {
     let held = HeldSlots::new(owner, std::iter::once(first).chain(slots));
     if decision.is_allowed() {
         decision.hold(held);
+    }
+}
+
+/// A rule whose requests wait on a store that has no queue.
+fn refuse_unsupported_wait(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let waits = |rule: &&Rule| {
+        rule.at_most_wait().is_some() && !rule.has_slots() && *rule.mode() != Mode::Off
+    };
+    match store.rules().given().iter().find(waits) {
+        Some(rule) if !store.supports_wait() => Err(rule.error(
+            RuleErrorKind::Store,
+            "requests cannot wait for units of this store; leave wait() out to deny them, and have callers wait in their process \
+             with Limiter::acquire_within, or put the rule into a limiter or layer of its own on a MemoryStore",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules: named quotas, and how they are meant.
 
-use std::{fmt, num::NonZeroU32, sync::Arc};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
@@ -10,7 +10,7 @@ use crate::{
     observe::TopKeysSetting,
     on_change::OnChange,
     on_store_error::OnStoreError,
-    quota::{MAX_UNITS, Quota},
+    quota::{MAX_PERIOD, MAX_UNITS, Quota},
     variable_quota::{CheckQuota, VariableQuota},
 };
 
@@ -56,6 +56,7 @@ pub struct Rule {
     consistency: Consistency,
     pub(crate) on_store_error: OnStoreError,
     on_change: OnChange,
+    wait: Option<Duration>,
     variable: Option<VariableQuota>,
     top_keys: Option<TopKeysSetting>,
 }
@@ -78,6 +79,7 @@ impl Rule {
             consistency: Consistency::Exact,
             on_store_error: OnStoreError::LocalShare,
             on_change: OnChange::Keep,
+            wait: None,
             variable: None,
             top_keys: None,
         }
@@ -151,6 +153,25 @@ impl Rule {
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.consistency = consistency;
         self
+    }
+
+    /// Delays a request that does not fit now and will within `at_most`, instead of denying it: see
+    /// [`algorithm::gcra`](crate::algorithm::gcra#waiting).
+    ///
+    /// For [`gcra`](Quota::gcra), [`token_bucket`](Quota::token_bucket), [`leaky_bucket`](Quota::leaky_bucket) and
+    /// [`concurrent`](Quota::concurrent). `at_most` is to be below the timeout of your clients: what starts after a client has
+    /// given up is wasted. Of several rules, only the narrowest should wait: a shared rule that waits delays everybody.
+    #[must_use]
+    pub fn wait(mut self, at_most: Duration) -> Self {
+        self.wait = Some(at_most);
+        self
+    }
+
+    /// How long requests [wait](Self::wait) for this rule at most; `None` if they are denied at once.
+    #[inline]
+    #[must_use]
+    pub fn at_most_wait(&self) -> Option<Duration> {
+        self.wait
     }
 
     /// What to answer when the store fails.
@@ -334,6 +355,9 @@ impl Rule {
         if let Some(difference) = limited.and_then(|limited| plan_conflict(&quota, limited)) {
             return wrong(format!("the quota of a check {difference}"));
         }
+        if let Some(conflict) = self.wait.and_then(|wait| wait_conflict(&quota, wait)) {
+            return wrong(format!("the quota of a check: {conflict}"));
+        }
         let most = usize::from(u16::MAX) - self.quotas();
         variable.add(quota, most).map(numbered).ok_or_else(|| {
             self.error(
@@ -464,7 +488,39 @@ impl Rule {
         }
         self.validate_cost()?;
         self.validate_slots()?;
+        self.validate_wait()?;
         self.validate_consistency()
+    }
+
+    fn validate_wait(&self) -> Result<(), RuleError> {
+        let Some(at_most) = self.wait else {
+            return Ok(());
+        };
+        let wrong = |message| Err(self.error(RuleErrorKind::Wait, message));
+        if at_most.is_zero() || at_most > MAX_PERIOD {
+            return wrong(format!(
+                "a wait of at most {at_most:?} is not between 1 µs and {MAX_PERIOD:?}; take less than the timeout of your clients, \
+                 such as 5 * SECOND, or leave wait() out to deny at once"
+            ));
+        }
+        if !at_most.subsec_nanos().is_multiple_of(1_000) {
+            return wrong(format!(
+                "a wait of at most {at_most:?} is not a whole number of microseconds, in which time is counted"
+            ));
+        }
+        for plan in 0..self.quotas() {
+            if let Some(conflict) = wait_conflict(self.quota_of(plan), at_most) {
+                return wrong(conflict);
+            }
+        }
+        if matches!(self.consistency, Consistency::Eventual { .. }) {
+            return wrong(
+                "requests wait in the order of the store, and under Consistency::Eventual each process decides by itself; take \
+                 Consistency::Exact"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     fn validate_slots(&self) -> Result<(), RuleError> {
@@ -581,6 +637,35 @@ fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
             "counts in {:?}, and the rule in {:?}: what is charged to the longer would be forgotten by the shorter; {remedy}",
             plan.period(),
             other.period()
+        )
+    })
+}
+
+/// Why requests cannot wait for a quota.
+fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> {
+    use AlgorithmKind as A;
+    match quota.algorithm() {
+        A::Unlimited | A::Concurrent => return None,
+        A::TokenBucket | A::Gcra | A::LeakyBucket => {}
+        algorithm => {
+            return Some(format!(
+                "{algorithm} has no order in which requests could wait: its units come back many at a time; take \
+                 Quota::leaky_bucket, Quota::gcra or Quota::token_bucket to delay requests, or leave wait() out to deny them"
+            ));
+        }
+    }
+    if u128::from(quota.rate()) > quota.period().as_micros() {
+        return Some(format!(
+            "{quota:?} is faster than a unit each microsecond, in which time is counted, so there is nothing to wait for; leave \
+             wait() out, or count in larger units"
+        ));
+    }
+    let longest = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+    (quota.window().saturating_add(at_most) > longest).then(|| {
+        format!(
+            "filling {quota:?} up takes {:?}, and a wait of {at_most:?} beyond that is more than a state can represent \
+             ({longest:?}); take a smaller burst or a shorter wait",
+            quota.window()
         )
     })
 }

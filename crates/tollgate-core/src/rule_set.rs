@@ -22,6 +22,7 @@ pub struct RuleSet {
     refers_to: Box<[Option<u16>]>,
     all_enforced: bool,
     has_slots: bool,
+    has_waits: bool,
     /// Shared with the rule sets before that have the same names in the same order.
     names: Arc<Names>,
     /// The version of the rule set before, and which rules are as they were there at the same index.
@@ -123,6 +124,7 @@ impl RuleSet {
             version: next_serial(),
             all_enforced: rules.iter().all(Rule::is_enforced),
             has_slots: rules.iter().any(Rule::has_slots),
+            has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
             rules: rules.into(),
             given,
             refers_to,
@@ -216,6 +218,13 @@ impl RuleSet {
     #[must_use]
     pub fn has_slots(&self) -> bool {
         self.has_slots
+    }
+
+    /// Whether requests wait for any rule.
+    #[inline]
+    #[must_use]
+    pub fn has_waits(&self) -> bool {
+        self.has_waits
     }
 
     /// Whether every rule is enforced: there is no shadow and no threshold.

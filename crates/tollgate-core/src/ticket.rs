@@ -72,9 +72,27 @@ enum OnDrop {
 
 impl Ticket {
     pub(crate) fn new(store: Arc<dyn RuleStore>, checks: &[Check], decision: &Decision) -> Self {
+        Self::of(store, checks, decision, RuleSet::enforces)
+    }
+
+    /// The same with the units that shadows took.
+    pub(crate) fn with_shadows(
+        store: Arc<dyn RuleStore>,
+        checks: &[Check],
+        decision: &Decision,
+    ) -> Self {
+        Self::of(store, checks, decision, |_, _| true)
+    }
+
+    fn of(
+        store: Arc<dyn RuleStore>,
+        checks: &[Check],
+        decision: &Decision,
+        takes: fn(&RuleSet, usize) -> bool,
+    ) -> Self {
         // A denied request took nothing, also where some of its rules would have allowed it.
         let mut receipts = if decision.is_allowed() {
-            receipts(&*store, checks, decision)
+            receipts_of(&*store, checks, decision, takes)
         } else {
             SmallVec::new()
         };
@@ -134,6 +152,27 @@ impl Ticket {
         self.on_drop = Some(OnDrop::Cost(cost));
     }
 
+    /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
+    pub fn settle_each(self, mut cost: impl FnMut(&Check) -> Option<u64>) {
+        let costs = self.receipts.iter().map(|receipt| cost(&receipt.check));
+        let costs: SmallVec<[Option<u64>; 4]> = costs.collect();
+        if costs.contains(&Some(0)) {
+            let mut returned = self.receipts.clone();
+            for (receipt, cost) in returned.iter_mut().zip(&costs) {
+                if *cost != Some(0) {
+                    // It stays in the list: a store may find the states of the others by it.
+                    receipt.check = receipt.check.with_cost(0);
+                }
+            }
+            self.store.settle(&returned, Settlement::Cancel);
+        }
+        for (index, cost) in costs.into_iter().enumerate() {
+            if let Some(cost) = cost.filter(|cost| *cost > 0) {
+                self.settle_to(&self.receipts[index..=index], cost);
+            }
+        }
+    }
+
     /// Gives everything back.
     pub fn cancel(mut self) {
         self.on_drop = Some(OnDrop::Settle(Settlement::Cancel));
@@ -158,7 +197,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         match self.on_drop {
             Some(OnDrop::Settle(how)) => self.store.settle(&self.receipts, how),
-            Some(OnDrop::Cost(cost)) => self.settle_to(cost),
+            Some(OnDrop::Cost(cost)) => self.settle_to(&self.receipts, cost),
             None => {}
         }
     }
@@ -166,7 +205,7 @@ impl Drop for Ticket {
 
 impl Ticket {
     /// In one settlement where all checks took as much, which is the rule.
-    fn settle_to(&self, cost: u64) {
+    fn settle_to(&self, receipts: &[Receipt], cost: u64) {
         let how = |receipt: &Receipt| {
             let reserved = receipt.check.cost();
             if cost < reserved {
@@ -175,7 +214,7 @@ impl Ticket {
                 Settlement::Charge(cost - reserved)
             }
         };
-        for alike in self.receipts.chunk_by(|one, other| how(one) == how(other)) {
+        for alike in receipts.chunk_by(|one, other| how(one) == how(other)) {
             match alike.first().map(how) {
                 None | Some(Settlement::Charge(0)) => {}
                 Some(how) => self.store.settle(alike, how),
@@ -190,6 +229,10 @@ fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
     let check = &receipt.check;
     let rule = rules.rules().get(usize::from(check.rule()));
     let quota = rule.map(|rule| rule.quota_under(usize::from(check.plan())));
+    if rule.is_some_and(|rule| rule.at_most_wait().is_some()) {
+        // A refund gives these back only as the last ones that were taken.
+        return;
+    }
     if let Some(time) = quota.and_then(|quota| quota.refill_micros(check.cost())) {
         let taken = &mut receipt.taken;
         taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));
@@ -202,8 +245,36 @@ pub(crate) fn receipts(
     checks: &[Check],
     decision: &Decision,
 ) -> SmallVec<[Receipt; 4]> {
+    receipts_of(store, checks, decision, RuleSet::enforces)
+}
+
+/// The same of the rules at the indices for which `takes` is true.
+fn receipts_of(
+    store: &dyn RuleStore,
+    checks: &[Check],
+    decision: &Decision,
+    takes: fn(&RuleSet, usize) -> bool,
+) -> SmallVec<[Receipt; 4]> {
     let rules = store.rules();
-    checks
+    let (places, is_delayed) = (decision.places(), !decision.delay().is_zero());
+    let waits = |check: &Check| {
+        let rule = rules.rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.at_most_wait().is_some())
+    };
+    let queued = places.iter().filter_map(|place| {
+        let check = checks.get(usize::from(place.check))?;
+        let check = check.with_cost(place.cost);
+        let receipt = Receipt::of_store(check, place.taken);
+        rules
+            .enforces(usize::from(check.rule()))
+            .then_some(Receipt {
+                before: Some(place.before),
+                ..receipt
+            })
+    });
+    // Of a request that has yet to wait, only its places are taken. Once it has started, they are those of the rules that wait.
+    let is_taken = |check: &Check| places.is_empty() || !(is_delayed || waits(check));
+    let taken = checks
         .iter()
         .zip(decision.verdicts())
         .filter(|(check, verdict)| {
@@ -214,8 +285,9 @@ pub(crate) fn receipts(
                     verdict.source(),
                     Source::Store | Source::Lease | Source::Local
                 )
-                && rules.enforces(verdict.rule())
+                && takes(rules, verdict.rule())
+                && is_taken(check)
         })
-        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()))
-        .collect()
+        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
+    queued.chain(taken).collect()
 }

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     algorithm::Retry,
     check::Check,
-    decision::Decision,
+    decision::{Decision, Reason},
     key::Key,
     limiter::Limiter,
     observe,
@@ -187,6 +187,9 @@ async fn acquire_in_queue(
     patience: Duration,
     timer: &impl Timer,
 ) -> Result<Decision, WaitError> {
+    if let Some(at_most) = limiter.at_most_wait(checks) {
+        return acquire_by_rules(limiter, checks, patience.min(at_most), timer).await;
+    }
     let permit = match limiter.wait_queues().enter(checks) {
         Ok(permit) => permit,
         // Others fill the queues. An acquire with no other in front that finds its units needs no permit.
@@ -215,6 +218,79 @@ async fn acquire_in_queue(
             Some(at) if at <= patience => timer.sleep_until(at).await,
             _ if peeks => peeks = false,
             _ => return Ok(decision),
+        }
+    }
+}
+
+/// How often slots of a store are asked for that wakes nobody.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Waits where the rules say to: in the store for units, and in this process for slots.
+async fn acquire_by_rules(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+    timer: &impl Timer,
+) -> Result<Decision, WaitError> {
+    let rules = limiter.rules().rules();
+    let has_slots = |check: &&Check| {
+        let rule = rules.get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
+    };
+    let mut permit = None;
+    if checks.iter().any(|check| has_slots(&check)) {
+        // Slots come back in no order, so requests stand in line for them.
+        let entered = permit.insert(limiter.wait_queues().enter(checks)?);
+        if !reaches_front(entered, patience, timer).await {
+            return Err(WaitError(Kind::TimedOut));
+        }
+    }
+    loop {
+        let left = patience.saturating_sub(timer.elapsed());
+        let store = limiter.rule_store();
+        let keys = checks.iter().filter(has_slots).map(Check::key);
+        // Made before the request asks, so that no release is missed.
+        let waiters = store.slot_waiters().filter(|_| permit.is_some());
+        let waiter = waiters.map(|waiters| waiters.wait(keys));
+        let decision = limiter.acquire_with_patience(checks, left).await;
+        let received = timer.elapsed();
+        if decision.is_allowed() && !decision.delay().is_zero() {
+            if permit.is_none() {
+                // Dropped with an error, the ticket gives the place back.
+                let place = limiter.ticket(checks, &decision).cancel_on_drop();
+                permit = Some(limiter.wait_queues().enter(checks)?);
+                place.keep();
+            }
+            let place = limiter.ticket(checks, &decision).cancel_on_drop();
+            let start = received.saturating_add(decision.delay());
+            timer.sleep_until(start).await;
+            place.keep();
+            let started = limiter.start(checks, decision).await;
+            let again = started.retry().delay();
+            let again = again.and_then(|delay| timer.elapsed().checked_add(delay));
+            match again {
+                _ if started.is_allowed() => return Ok(started),
+                Some(again) if again <= patience => timer.sleep_until(again).await,
+                _ if started.reason() == Some(Reason::Slots) && permit.is_some() => {}
+                _ => return Ok(started.denied_for(Reason::WaitExpired)),
+            }
+        } else if decision.reason() == Some(Reason::Slots) && permit.is_some() {
+            let mut released = pin!(async {
+                match &waiter {
+                    Some(waiter) => waiter.released().await,
+                    None => timer.sleep_until(timer.elapsed() + ASK_AGAIN).await,
+                }
+            });
+            let mut timeout = pin!(async { timer.sleep_until(patience).await });
+            let is_over = poll_fn(|cx| match released.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(false),
+                Poll::Pending => timeout.as_mut().poll(cx).map(|()| true),
+            });
+            if is_over.await {
+                return Ok(decision.denied_for(Reason::WaitExpired));
+            }
+        } else {
+            return Ok(decision);
         }
     }
 }
@@ -290,7 +366,9 @@ impl Timer for ThreadTimer {
             if self.elapsed() >= elapsed {
                 return Poll::Ready(());
             }
-            self.wake_at.set(Some(elapsed));
+            // Several may sleep at once: the first to wake is polled with the others.
+            let wake_at = self.wake_at.get().map_or(elapsed, |at| at.min(elapsed));
+            self.wake_at.set(Some(wake_at));
             Poll::Pending
         })
         .await;

@@ -140,6 +140,12 @@ impl Keyspace {
         format!("{{{}}}:instances", self.namespace)
     }
 
+    /// The name of what a start writes, to see that it may. No state has it, as with [`instances`](Self::instances).
+    #[must_use]
+    pub(crate) fn start(&self) -> String {
+        format!("{{{}}}:probe:start", self.namespace)
+    }
+
     /// The name of the set of quotas. No state has it, as with [`instances`](Self::instances).
     #[must_use]
     pub(crate) fn quotas(&self) -> String {

@@ -115,7 +115,8 @@ impl Secret {
     }
 
     /// What tells this secret from others. Nobody finds the secret by it.
-    pub(crate) fn tag(&self) -> String {
+    #[must_use]
+    pub fn tag(&self) -> String {
         let hash = blake3::keyed_hash(self.key(), b"tollgate-redis, tag of a secret");
         hash.to_hex()[..16].to_owned()
     }

@@ -13,6 +13,7 @@ use tollgate_redis::{BreakerState, Keys, RedisStore};
 
 use crate::support::{
     blocking_server::RedisServer,
+    eventually::eventually,
     proxy::{Fault, Proxy},
     redis_client::RedisClient,
 };
@@ -304,6 +305,50 @@ async fn a_report_whose_answer_is_lost_is_counted_once() {
         store.connected().await;
         assert_eq!(store.flush(WITHIN).await, 0);
         assert_eq!(left(&server, &["rule"]).await, [998 - 8 * round]);
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_should_fail_does_so_where_redis_would_refuse_its_requests() {
+    let server = RedisServer::start(&["--maxmemory-policy", "noeviction"]);
+    let mut connection = RedisClient::connect(server.address());
+    let mut says = |command: &str| assert_eq!(connection.say(command), Value::Okay, "{command}");
+    says("ACL SETUSER limiter on >sesame ~* +@all");
+    let address = format!("redis://limiter:sesame@127.0.0.1:{}", server.port());
+    let start = || {
+        let store = RedisStore::builder(&address, "shop", Keys::plain()).without_heartbeats();
+        store.connect_within(Duration::from_millis(300))
+    };
+    for (breaks, mends, words) in [
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"),
+        (
+            "ACL SETUSER limiter -evalsha",
+            "ACL SETUSER limiter +evalsha",
+            "'evalsha'",
+        ),
+        (
+            "ACL SETUSER limiter resetkeys ~other:*",
+            "ACL SETUSER limiter resetkeys ~*",
+            "`access`",
+        ),
+        (
+            "REPLICAOF 127.0.0.1 1",
+            "REPLICAOF NO ONE",
+            "redis-sentinel://",
+        ),
+    ] {
+        says(breaks);
+        // A busy machine may take longer to connect.
+        eventually(&format!("an error has {words}"), || async {
+            let error = start().await.err()?.to_string();
+            error.contains(words).then_some(())
+        })
+        .await;
+        says(mends);
+        eventually(&format!("a start after {mends}"), || async {
+            start().await.ok()
+        })
+        .await;
     }
 }
 

@@ -16,6 +16,17 @@ const MOST: usize = 50;
 
 /// What differs from the document before, a line for each rule, override and switch. No key is part of it.
 pub(crate) fn document_changes(before: &Entries, after: &Entries) -> Vec<String> {
+    let mut lines = all_changes(before, after);
+    if lines.len() > MOST {
+        let more = lines.len() - MOST;
+        lines.truncate(MOST);
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+/// The same, however many lines it takes.
+pub(crate) fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
     let rules = |entries: &Entries| {
         let rules = entries.rules.iter();
         RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(&|quota| quota)))).ok()
@@ -51,11 +62,6 @@ pub(crate) fn document_changes(before: &Entries, after: &Entries) -> Vec<String>
     for (rules, effect, _) in old.difference(&new) {
         lines.push(format!("{rules}: no longer {effect}"));
     }
-    if lines.len() > MOST {
-        let more = lines.len() - MOST;
-        lines.truncate(MOST);
-        lines.push(format!("and {more} more"));
-    }
     lines
 }
 
@@ -71,7 +77,14 @@ type OverrideKey = (String, Vec<u8>, Quota, Term);
 fn overrides(entries: &Entries) -> HashMap<OverrideKey, &Override> {
     let all = entries.overrides.iter().map(|entry| {
         let client = match &entry.client {
-            Client::Key(key) => key.as_ref().as_bytes().to_vec(),
+            // One document may have keys where the other has their hashes.
+            Client::Key(key) => match &entries.hash_key {
+                Some(hash_key) => {
+                    let rule = &entries.rules[entry.rule].name.value;
+                    hash_key(rule, key.as_ref()).to_le_bytes().to_vec()
+                }
+                None => key.as_ref().as_bytes().to_vec(),
+            },
             Client::Hash(hash) => hash.to_le_bytes().to_vec(),
         };
         let rule = entries.rules[entry.rule].name.value.clone();

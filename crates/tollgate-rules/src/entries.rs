@@ -152,7 +152,7 @@ impl Entries {
     }
 
     /// The mode and the part of its limits that a rule has at a time.
-    fn switched(&self, rule: usize, mode: Mode, now: Tick) -> (Mode, u64) {
+    pub(crate) fn switched(&self, rule: usize, mode: Mode, now: Tick) -> (Mode, u64) {
         let (mut mode, mut permille) = (mode, 1_000);
         let in_force = self
             .switches

@@ -15,6 +15,18 @@ use crate::{
     rule_text::{OneText, RuleText},
 };
 
+impl RuleText {
+    /// Reads a file with the files that it includes, or all files of a folder that are called `.toml`, `.yaml` or `.json`: once,
+    /// for programs that do not follow them. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read. What is wrong with the rules is an error of [`parse`](Self::parse).
+    pub fn read_path(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
+        read(path.as_ref())
+    }
+}
+
 /// Reads a file and what it includes, or the files of a folder that are documents, in the order of their names.
 ///
 /// # Errors

@@ -12,6 +12,14 @@ pub(crate) fn json_text(node: &Node) -> String {
     out
 }
 
+/// A value on one line.
+pub(crate) fn one_line(value: &Value) -> String {
+    const DEEPER_THAN_LINES: usize = 4;
+    let mut out = String::new();
+    write(&mut out, value, DEEPER_THAN_LINES);
+    out
+}
+
 fn write(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Null => out.push_str("null"),

@@ -71,6 +71,7 @@ mod document_changes;
 mod document_error;
 mod document_tree;
 mod entries;
+mod explanation;
 mod file_reader;
 mod file_source;
 mod fleet;
@@ -108,6 +109,7 @@ mod signing_key;
 mod source;
 mod store_policy;
 mod switch_entry;
+mod text_changes;
 mod toml_tree;
 mod yaml_tree;
 
@@ -116,6 +118,7 @@ pub use self::{
     author::Author,
     bindings::Bindings,
     document_error::{DocumentError, Mistake},
+    explanation::{Explained, Explanation, QuotaOrigin},
     file_source::FileSource,
     fleet::{Fleet, FleetStatus, LaggingProcess},
     format::Format,

@@ -54,6 +54,11 @@ impl PathPattern {
         })
     }
 
+    /// As it is written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn matches(&self, head: &Parts) -> bool {
         self.router.at(path(head)).is_ok()
     }

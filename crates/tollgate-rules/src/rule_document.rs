@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use http::request::Parts;
 use tollgate::RequestRule;
-use tollgate_core::Tick;
+use tollgate_core::{Tick, UnknownName};
 
 use crate::{
     assembly::{Part, assemble},
@@ -11,8 +12,11 @@ use crate::{
     clock::now,
     document_error::DocumentError,
     entries::Entries,
+    explanation::Explanation,
     format::Format,
-    node::Node,
+    node::{Node, Value},
+    problems::Problems,
+    reader::Reader,
 };
 
 /// The rules of a document, checked as a whole.
@@ -110,6 +114,88 @@ impl RuleDocument {
     #[must_use]
     pub fn expires_after(&self, now: Tick) -> Option<Tick> {
         self.entries.expires_after(now)
+    }
+
+    /// What each rule does with a request as it is now, and why: for operators who ask which limit a client has met. Nothing is
+    /// decided, and nothing is taken.
+    ///
+    /// ```
+    /// use tollgate_rules::{Bindings, Explained, Format, RuleDocument};
+    ///
+    /// let text = r#"
+    ///     version = 1
+    ///     [[rules]]
+    ///     name = "search-per-key"
+    ///     limit = "20/s"
+    ///     by = "header:x-api-key"
+    ///     when = { path = "/search" }
+    /// "#;
+    /// let document = RuleDocument::parse(text, Format::Toml, &Bindings::new())?;
+    /// let request = http::Request::get("/items").body(())?;
+    /// let explained = document.explain(&request.into_parts().0);
+    /// assert_eq!(*explained[0].outcome(), Explained::ConditionFails);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn explain(&self, head: &Parts) -> Vec<Explanation> {
+        self.entries.explain(head, now())
+    }
+
+    /// What the rule with this name does with a client, as it is now: from the texts that an override of it would have, one for
+    /// each part that the rule counts by. Conditions, costs and plans that need a request are left out.
+    ///
+    /// ```
+    /// use tollgate_rules::{Bindings, Format, RuleDocument};
+    ///
+    /// let text = r#"{ "version": 1, "rules": [{ "name": "per-ip", "limit": "20/s", "by": "client_ip" }] }"#;
+    /// let document = RuleDocument::parse(text, Format::Json, &Bindings::new())?;
+    /// assert!(document.explain_key("per-ip", &["192.0.2.7"])?.counts());
+    /// let error = document.explain_key("per-ip", &["acme"]).unwrap_err();
+    /// assert!(error.to_string().contains("write an address"), "{error}");
+    /// # Ok::<(), tollgate_rules::DocumentError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no such rule, or its keys are not of this form.
+    pub fn explain_key(&self, rule: &str, texts: &[&str]) -> Result<Explanation, DocumentError> {
+        let Some(index) = self.names().position(|name| name == rule) else {
+            let unknown = UnknownName::new("rule", rule, self.names());
+            return Err(DocumentError::of_whole(rule, unknown.to_string()));
+        };
+        let nodes = texts.iter().map(|text| Node {
+            span: 0..0,
+            value: Value::Text((*text).to_owned()),
+        });
+        let node = Node {
+            span: 0..0,
+            value: Value::List(nodes.collect()),
+        };
+        let problems = Problems::default();
+        let reader = Reader {
+            text: "",
+            problems: &problems,
+        };
+        match self.entries.rules[index].key.of_text(reader, &node, rule) {
+            Some(key) => Ok(self.entries.explain_key(index, &key, now())),
+            None => {
+                let messages = problems.into_sorted().into_iter();
+                let messages: Vec<_> = messages.map(|problem| problem.message).collect();
+                Err(DocumentError::of_whole(rule, messages.join("; ")))
+            }
+        }
+    }
+
+    /// The rules for a limiter as they are now, one each: as [`limiter_rules`](Self::limiter_rules), with what the document
+    /// counts them by.
+    pub fn keyed_rules(&self) -> impl Iterator<Item = (tollgate_core::Rule, Vec<&str>)> {
+        let rules = self.limiter_rules().into_iter();
+        rules.zip(
+            self.entries
+                .rules
+                .iter()
+                .map(|rule| rule.key.names().collect()),
+        )
     }
 
     /// The names of the rules.

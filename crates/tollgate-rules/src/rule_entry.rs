@@ -3,8 +3,11 @@
 use std::{ops::Range, sync::Arc};
 
 use http::{StatusCode, request::Parts};
-use tollgate::{Missing, RequestRule, Rule};
-use tollgate_core::{Consistency, OnChange, OnStoreError, Quota, RuleErrorKind, RuleSet};
+use tollgate::{
+    Missing, RequestRule, Rule,
+    condition::{method_in, path as path_is},
+};
+use tollgate_core::{Consistency, OnChange, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
     bindings::{Bindings, PlanFn, QuotaFn},
@@ -15,7 +18,7 @@ use crate::{
     reader::{At, Reader},
     rollout::Rollout,
     rule_key::RuleKey,
-    store_policy::{consistency, store_error},
+    store_policy::{StoreErrorAnswers, consistency},
 };
 
 /// The fields of a rule.
@@ -30,6 +33,7 @@ pub(crate) const FIELDS: &[&str] = &[
     "plans",
     "quota_by",
     "consistency",
+    "exact_when",
     "on_store_error",
     "mode",
     "rollout",
@@ -83,17 +87,18 @@ pub(crate) struct RuleEntry {
     pub(crate) limit: At<Quota>,
     pub(crate) key: RuleKey,
     pub(crate) condition: Condition,
-    unless: Option<Condition>,
-    cost: Cost,
-    plan: Option<Arc<PlanFn>>,
+    pub(crate) unless: Option<Condition>,
+    pub(crate) cost: Cost,
+    pub(crate) plan: Option<Arc<PlanFn>>,
     plans: Vec<(String, At<Quota>)>,
-    quota: Option<Arc<QuotaFn>>,
+    pub(crate) quota: Option<Arc<QuotaFn>>,
     consistency: Consistency,
-    on_store_error: OnStoreError,
+    exact_when: Option<Condition>,
+    on_store_error: StoreErrorAnswers,
     pub(crate) mode: Mode,
-    rollout: Option<(Rollout, Mode)>,
+    pub(crate) rollout: Option<(Rollout, Mode)>,
     on_change: OnChange,
-    missing: Missing,
+    pub(crate) missing: Missing,
     keep_on_error: bool,
     /// Whether denials are recorded.
     pub(crate) audit: bool,
@@ -141,7 +146,14 @@ impl RuleEntry {
         let consistency_node = fields.get("consistency");
         let consistency = consistency_node.and_then(|node| consistency(reader, node));
         let on_store_error = fields.get("on_store_error");
-        let on_store_error = on_store_error.and_then(|node| store_error(reader, node));
+        let on_store_error =
+            on_store_error.and_then(|node| StoreErrorAnswers::read(reader, node, bindings));
+        let exact_when = fields.get("exact_when");
+        if let (Some(node), None | Some(Consistency::Exact)) = (exact_when, consistency) {
+            let message = "the rule is exact for all requests; leave this out, or add consistency = { leased = \"10%\" }";
+            reader.wrong(&node.span, message);
+        }
+        let exact_when = exact_when.map(|node| Condition::read(reader, node, bindings));
         let mode = fields.get("mode");
         let mode = mode.and_then(|node| reader.word(node, "mode", MODES));
         let on_change = [OnChange::Keep, OnChange::Scale, OnChange::Reset];
@@ -168,6 +180,7 @@ impl RuleEntry {
             plans,
             quota,
             consistency: consistency.unwrap_or_default(),
+            exact_when,
             on_store_error: on_store_error.unwrap_or_default(),
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
@@ -220,7 +233,7 @@ impl RuleEntry {
     pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
         let mut rule = tollgate_core::Rule::new(&*self.name.value, scaled(self.limit.value))
             .consistency(self.consistency)
-            .on_store_error(self.on_store_error)
+            .on_store_error(self.on_store_error.own)
             .on_change(self.on_change);
         for (name, quota) in &self.plans {
             rule = rule.plan(&**name, scaled(quota.value));
@@ -247,6 +260,17 @@ impl RuleEntry {
                 .by(self.key.extractor())
                 .when_missing(self.missing);
             let condition = applies.unwrap_or(&self.condition);
+            // These two narrow it down for the index over paths and methods; the condition itself has them too.
+            if let Some(Ok(path)) = condition
+                .path
+                .as_ref()
+                .map(|path| path_is(path.value.text()))
+            {
+                rule = rule.when(path);
+            }
+            if !condition.methods.is_empty() {
+                rule = rule.when(method_in(condition.methods.clone()));
+            }
             if !condition.is_always() {
                 let holds = condition.predicate();
                 rule = rule.when(move |head: &Parts| holds(head));
@@ -254,6 +278,14 @@ impl RuleEntry {
             if let Some(unless) = &self.unless {
                 let holds = unless.predicate();
                 rule = rule.exempt(move |head: &Parts| holds(head));
+            }
+            for (holds, answer) in &self.on_store_error.by_condition {
+                let holds = Arc::clone(holds);
+                rule = rule.on_store_error_when(move |head: &Parts| holds(head), *answer);
+            }
+            if let Some(exact) = &self.exact_when {
+                let holds = exact.predicate();
+                rule = rule.exact_when(move |head: &Parts| holds(head));
             }
             if let Cost::Computed(cost) = &self.cost {
                 let cost = Arc::clone(cost);
@@ -286,12 +318,12 @@ impl RuleEntry {
 }
 
 /// The name of the shadow for clients that are not in yet.
-fn shadow_name(name: &str) -> String {
+pub(crate) fn shadow_name(name: &str) -> String {
     format!("{name}:shadow")
 }
 
 /// The same numbers under another name, on a state of its own.
-fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::Rule {
+pub(crate) fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::Rule {
     let mut named = tollgate_core::Rule::new(name, *rule.quota())
         .cost(rule.fixed_cost())
         .consistency(rule.consistency_of())

@@ -99,6 +99,11 @@ impl RuleKey {
         }
     }
 
+    /// The names of its parts, as they are written.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| &*part.name)
+    }
+
     /// The key of a client that is named by text: one for each part, without those of constants.
     pub(crate) fn of_text(&self, reader: Reader<'_>, node: &Node, rule: &str) -> Option<Key> {
         let named: Vec<&Part> = self.parts.iter().filter(|part| part.is_named()).collect();

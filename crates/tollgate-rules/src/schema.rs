@@ -32,7 +32,7 @@ mod tests {
             .filter(|(_, table)| table["properties"].is_object())
             .map(|(name, _)| name.as_str())
             .collect();
-        let known: [(&str, &[&str]); 14] = [
+        let known: [(&str, &[&str]); 15] = [
             ("", assembly::FIELDS),
             ("rule", rule_entry::FIELDS),
             ("limit_table", limit::FIELDS),
@@ -42,6 +42,7 @@ mod tests {
             ("consistency_table", store_policy::CONSISTENCY_FIELDS),
             ("eventual", store_policy::EVENTUAL_FIELDS),
             ("on_store_error_table", store_policy::STORE_ERROR_FIELDS),
+            ("store_error_answer", store_policy::ANSWER_FIELDS),
             ("rollout", rule_entry::ROLLOUT_FIELDS),
             ("group", assembly::GROUP_FIELDS),
             ("override", override_entry::FIELDS),
@@ -96,6 +97,10 @@ mod tests {
             (
                 "/$defs/on_store_error/anyOf/0".to_owned(),
                 names(store_policy::STORE_ERRORS),
+            ),
+            (
+                "/$defs/store_error_answer/then/properties/answer".to_owned(),
+                names(store_policy::ANSWERS),
             ),
         ] {
             let found = schema.pointer(&format!("{path}/enum"));

@@ -1,8 +1,12 @@
 //! How a rule uses a shared store: `consistency` and `on_store_error`.
 
+use std::sync::Arc;
+
 use tollgate_core::{Consistency, LeaseShare, MAX_UNITS, OnStoreError};
 
 use crate::{
+    bindings::{Bindings, Predicate},
+    condition::Condition,
     node::{Node, Value},
     reader::Reader,
 };
@@ -13,6 +17,14 @@ pub(crate) const CONSISTENCY_FIELDS: &[&str] = &["leased", "eventual"];
 pub(crate) const EVENTUAL_FIELDS: &[&str] = &["interval", "max_unreported"];
 /// The fields of an answer to a store failure as a table.
 pub(crate) const STORE_ERROR_FIELDS: &[&str] = &["cap"];
+/// The fields of an answer for a part of the requests.
+pub(crate) const ANSWER_FIELDS: &[&str] = &["when", "answer"];
+/// The words for answers that depend on the request: they count nothing.
+pub(crate) const ANSWERS: &[(&str, OnStoreError)] = &[
+    ("allow", OnStoreError::Allow),
+    ("deny", OnStoreError::Deny),
+    ("degraded", OnStoreError::Degraded),
+];
 /// The words for answers to a store failure.
 pub(crate) const STORE_ERRORS: &[(&str, OnStoreError)] = &[
     ("local_share", OnStoreError::LocalShare),
@@ -43,7 +55,59 @@ pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency
     })
 }
 
-pub(crate) fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
+/// How a rule decides while the store fails: each request by the first of its answers whose condition holds, or else by the
+/// rule's own.
+#[derive(Clone, Default)]
+pub(crate) struct StoreErrorAnswers {
+    pub(crate) own: OnStoreError,
+    pub(crate) by_condition: Vec<(Arc<Predicate>, OnStoreError)>,
+}
+
+impl StoreErrorAnswers {
+    /// Reads one answer for all requests, or a list of answers.
+    pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
+        let Value::List(nodes) = &node.value else {
+            let own = store_error(reader, node)?;
+            return Some(Self {
+                own,
+                ..Self::default()
+            });
+        };
+        if nodes.is_empty() {
+            let message = "there is no answer in the list; write one as \"deny\", or { when = { methods = [\"GET\"] }, answer = \"allow\" }";
+            reader.wrong(&node.span, message);
+        }
+        let mut answers = Self::default();
+        for (index, node) in nodes.iter().enumerate() {
+            let what = "an answer to a store failure";
+            let Some(fields) = reader.fields(node, what, ANSWER_FIELDS) else {
+                continue;
+            };
+            let answer = fields.required(reader, what, "answer", "\"deny\"");
+            match (fields.get("when"), answer) {
+                (Some(when), answer) => {
+                    let condition = Condition::read(reader, when, bindings);
+                    let answer = answer
+                        .and_then(|node| reader.word(node, "answer for some requests", ANSWERS));
+                    answers
+                        .by_condition
+                        .extend(answer.map(|answer| (condition.predicate(), answer)));
+                }
+                (None, Some(answer)) if index + 1 == nodes.len() => {
+                    answers.own = store_error(reader, answer).unwrap_or_default();
+                }
+                (None, Some(_)) => {
+                    let message = "this answer is for all requests, so that none behind it counts; put it last, or add when";
+                    reader.wrong(&node.span, message);
+                }
+                (None, None) => {}
+            }
+        }
+        Some(answers)
+    }
+}
+
+fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
     if matches!(node.value, Value::Table(_)) {
         let (_, cap) =
             reader.only_field(node, "an answer to a store failure", STORE_ERROR_FIELDS)?;

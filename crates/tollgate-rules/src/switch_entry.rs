@@ -110,8 +110,27 @@ pub(crate) fn scaled(quota: Quota, permille: u64) -> Quota {
         A::SlidingWindow => Quota::sliding_window(rate, period),
         A::SlidingBuckets => Quota::sliding_buckets(rate, period).buckets(quota.bucket_count()),
         A::SlidingLog => Quota::sliding_log(rate, period),
+        A::Concurrent => {
+            let made = Quota::concurrent(burst);
+            let typical = quota.typical_hold_time();
+            typical.map_or(made, |hold_time| made.typically(hold_time))
+        }
         _ => quota,
     };
     // A rate that cannot be counted exactly stays what it was.
     if made.validate().is_ok() { made } else { quota }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_scaled_as_units_are() {
+        let slots = |slots| Quota::concurrent(slots).typically(Duration::from_secs(5));
+        assert_eq!(scaled(slots(5), 500), slots(3));
+        assert_eq!(scaled(Quota::concurrent(1), 1), Quota::concurrent(1));
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::{convert::Infallible, net::IpAddr, path::Path};
 
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use tollgate::{
-    Key, ManualClock, MemoryStore, RateLimitLayer,
+    Key, ManualClock, MemoryStore, RateLimitLayer, Store,
     key::{PeerAddr, computed},
 };
+use tollgate_conformance::SwitchedStore;
 use tollgate_rules::{Bindings, LiveRules, RuleDocument};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -36,6 +37,11 @@ struct Service {
 
 impl Service {
     fn of_file(name: &str) -> Self {
+        Self::on(name, |memory| memory)
+    }
+
+    /// The same on a store that has its state in this memory.
+    fn on<S: Store>(name: &str, store: impl FnOnce(MemoryStore) -> S) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/files")
             .join(name);
@@ -43,10 +49,10 @@ impl Service {
         let format = tollgate_rules::Format::of_path(&path).expect(name);
         let document = RuleDocument::named(name, &text, format, &bindings());
         let clock = ManualClock::new(NOON);
-        let store = MemoryStore::builder().clock(&clock).build();
+        let memory = MemoryStore::builder().clock(&clock).build();
         let rules = document.expect("the file is right").rules();
         Self {
-            layer: RateLimitLayer::new(store, rules).expect("valid rules"),
+            layer: RateLimitLayer::new(store(memory), rules).expect("valid rules"),
             clock,
         }
     }
@@ -218,4 +224,59 @@ async fn all_levels_decide_together() {
     // What was denied took nothing from the tenant.
     assert_eq!(service.passing(20, || with("x-tenant", "acme")).await, 18);
     assert_eq!(service.passing(1, || with("x-tenant", "other")).await, 1);
+}
+
+#[tokio::test]
+async fn reads_fail_open_and_writes_fail_closed_on_one_budget() {
+    let mut switch = None;
+    let service = Service::on("reads_and_writes.toml", |memory| {
+        let store = SwitchedStore::at_once(memory);
+        switch.insert(store).clone()
+    });
+    let switch = switch.expect("it was made");
+    let read = || with("x-api-key", "acme");
+    let write = || {
+        let mut made = read();
+        *made.method_mut() = Method::POST;
+        made
+    };
+    assert_eq!(service.passing(5, write).await, 5);
+    assert_eq!(service.passing(10, read).await, 10);
+    switch.switch(false);
+    assert_eq!(service.passing(200, read).await, 200);
+    let denied = service.status(write()).await;
+    assert_eq!(denied, StatusCode::SERVICE_UNAVAILABLE);
+    // What passed meanwhile was not counted.
+    switch.switch(true);
+    assert_eq!(service.passing(2, write).await, 2);
+    assert_eq!(service.passing(60, read).await, 20);
+}
+
+#[tokio::test]
+async fn two_exports_of_a_tenant_run_at_once() {
+    let service = Service::of_file("exports.toml");
+    let export = || {
+        let caller = Caller {
+            name: "acme",
+            plan: None,
+        };
+        let mut made = by(&caller, "/export");
+        *made.method_mut() = Method::POST;
+        made
+    };
+    // Each runs until its request is let go.
+    let running = service.layer.layer(service_fn(|_: Request<String>| async {
+        std::future::pending::<Result<Response<String>, Infallible>>().await
+    }));
+    let mut first = Vec::new();
+    for _ in 0..2 {
+        let mut export = Box::pin(running.clone().oneshot(export()));
+        let begun = std::future::poll_fn(|cx| std::task::Poll::Ready(export.as_mut().poll(cx)));
+        assert!(begun.await.is_pending());
+        first.push(export);
+    }
+    assert_eq!(service.passing(1, export).await, 0);
+    first.pop();
+    // One after the other.
+    assert_eq!(service.passing(5, export).await, 5);
 }

@@ -195,6 +195,7 @@ pub mod condition;
 mod diagnostics;
 pub mod guide;
 pub mod header;
+mod inner_response;
 pub mod key;
 mod known_condition;
 pub mod message;
@@ -208,16 +209,17 @@ mod rule;
 
 pub use tollgate_core::{
     AlgorithmKind, Check, CheckPolicy, CheckQuota, Checks, Clock, Consistency, DAY, Decision,
-    Fingerprint, Grant, HOUR, Key, KeyBuf, KeyPart, KeyPrefix, LeakyBucketOf, LeaseShare, Limiter,
-    LiveLimiter, MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode,
-    Network, OnChange, OnStoreError, Outcome, ParseQuotaError, PartKind, Pending, Quota,
-    QuotaError, Reason, Retry, RuleChange, RuleError, RuleErrorKind, RuleSet, SECOND, Source, Step,
-    Store, StoreError, StoreErrorKind, Tick, Ticket, TokenBucketOf, TryAcquireError, UnknownName,
-    Verdict, WaitError, WaitErrorKind, algorithm, memory,
+    Fingerprint, Grant, HOUR, HeldSlot, HeldSlots, Key, KeyBuf, KeyPart, KeyPrefix, LeakyBucketOf,
+    LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore,
+    MemoryStoreBuilder, Mode, Network, OnChange, OnStoreError, Outcome, ParseQuotaError, PartKind,
+    Pending, Quota, QuotaError, Reason, Retry, RuleChange, RuleError, RuleErrorKind, RuleSet,
+    SECOND, Source, Step, Store, StoreError, StoreErrorKind, Tick, Ticket, TokenBucketOf,
+    TryAcquireError, UnknownName, Verdict, WaitError, WaitErrorKind, algorithm, memory,
 };
 
 pub use self::{
     header::HeaderStyle,
+    inner_response::InnerResponse,
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{

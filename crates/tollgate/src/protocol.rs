@@ -45,6 +45,15 @@ impl Protocol {
             Self::Auto => WireProtocol::Http,
         }
     }
+
+    /// The protocol of a response with these header fields.
+    pub(crate) fn of_response(self, headers: &HeaderMap) -> WireProtocol {
+        match (self, by_content_type(headers)) {
+            (Self::Http, _) => WireProtocol::Http,
+            (Self::Grpc, WireProtocol::Http) => WireProtocol::Grpc,
+            (_, protocol) => protocol,
+        }
+    }
 }
 
 /// By the content type alone. Connect counts as HTTP, because it uses HTTP status codes.

@@ -1,12 +1,13 @@
 //! Rules with extractors: the key, the cost, the plan, and when a rule applies.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use tollgate_core::{Consistency, Key, KeyBuf, OnChange, OnStoreError, Quota};
 
 use crate::{
     check_policies::CheckPolicies,
+    inner_response::InnerResponse,
     key::KeyExtractor,
     known_condition::{KnownCondition, Predicate},
     routes::Routes,
@@ -18,6 +19,8 @@ type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 
 type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
 type DeniedFn = dyn Fn(&Parts) + Send + Sync;
+type CountsFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
+type ResponseCostFn = dyn Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync;
 pub(crate) type KeyPlanFn = dyn Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
@@ -109,6 +112,18 @@ impl Rule {
     /// How exactly processes count together on a shared store.
     pub fn consistency(self, consistency: Consistency) -> Self {
         Self(self.0.consistency(consistency))
+    }
+
+    /// Delays a request that does not fit now and will within `at_most`, instead of denying it: see
+    /// [Delay instead of deny](crate::guide::delay). For buckets and [slots](Quota::concurrent).
+    ///
+    /// It has to be below the timeout of your clients: what starts after a client has given up is wasted.
+    ///
+    /// # Panics
+    ///
+    /// The future of a response panics outside of a tokio runtime with its timer enabled, when its request has to wait.
+    pub fn wait(self, at_most: Duration) -> Self {
+        Self(self.0.wait(at_most))
     }
 
     /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
@@ -214,6 +229,10 @@ pub struct RequestRule {
     pub(crate) missing: Missing,
     /// Whether units are kept if the service fails.
     pub(crate) keeps: bool,
+    /// Which responses count.
+    pub(crate) counts: Option<Arc<CountsFn>>,
+    /// What a request has cost, by its response.
+    pub(crate) response_cost: Option<Arc<ResponseCostFn>>,
 }
 
 /// A rule with a key, which layers accept: a [`RequestRule`].
@@ -254,6 +273,8 @@ impl RequestRule {
             on_denied: None,
             missing: Missing::default(),
             keeps: false,
+            counts: None,
+            response_cost: None,
         }
     }
 
@@ -279,6 +300,88 @@ impl RequestRule {
     /// before it fails, as with a timeout inside of the layer.
     pub fn keep_on_error(mut self) -> Self {
         self.keeps = true;
+        self
+    }
+
+    /// Counts only the requests for whose response this is `true`: failed log-ins, say, or what a cache did not answer. Called
+    /// twice, both must be.
+    ///
+    /// A request takes its units before the inner service is called, and gets them back if its response does not count. Requests
+    /// that run at the same time therefore never get past the limit: if it is 5, at most 5 requests of a client have no response yet,
+    /// and a sixth is denied, whatever their responses will be.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, key::client_ip};
+    ///
+    /// // Five failures in ten minutes lock an address out.
+    /// let rule = Rule::new("failures-per-ip", Quota::sliding_log(5, 10 * MINUTE))
+    ///     .by(client_ip())
+    ///     .count_if(|response| matches!(response.status().as_u16(), 401 | 403));
+    /// # let _ = rule;
+    /// ```
+    ///
+    /// # Which response
+    ///
+    /// - In HTTP, the head decides. In gRPC, the status does, from the header or the trailers; the units are held until then. In
+    ///   gRPC-Web the trailers are a part of the body, so put the layer inside of `GrpcWebLayer`; outside of it, a call whose status
+    ///   is not in its header counts.
+    /// - An error of the inner service [is a response](InnerResponse::is_error), with the status 500. With
+    ///   [`keep_on_error`](Self::keep_on_error) it counts. A response with a [`Refund`](crate::Refund) does not count.
+    /// - A request counts that has no response: the client has gone before it came, or the handler panicked.
+    /// - A request whose handler takes the [ticket](crate::Admission::ticket) is settled by the handler alone.
+    /// - A [shadow](Rule::shadow) counts in the same way. A request that another rule denies has no response, and counts in it.
+    ///
+    /// A response that may not count, or whose status comes in the trailers, has no quota fields of the rule: what they say is left
+    /// would be wrong.
+    ///
+    /// # Accuracy
+    ///
+    /// Giving back never admits more than the quota: of the units that count, no window of time has more than the quota admits.
+    ///
+    /// | | comes back |
+    /// | --- | --- |
+    /// | sliding log, sliding buckets, fixed and sliding window | all units, until they expire by themselves |
+    /// | token bucket, GCRA, leaky bucket | of `c` units held for a time `t`, at most `c − rate · t`: the rest has refilled meanwhile |
+    /// | units that a process has on [lease](crate::Consistency::Leased) | as above, to the lease; of a bucket only while the lease is there |
+    /// | units counted [locally](crate::Consistency::Eventual) | as above, from what is not reported yet, or else in the store |
+    ///
+    /// Units lapse, so that the request counts after all, if the [fallback](crate::OnStoreError) admitted them while the store
+    /// failed, and if the settlement cannot be sent: it is sent once and never repeated. In another process, a cached denial may
+    /// last up to a second longer.
+    pub fn count_if(
+        mut self,
+        counts: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.counts = Some(match self.counts.take() {
+            None => Arc::new(counts),
+            Some(before) => Arc::new(move |response| before(response) && counts(response)),
+        });
+        self
+    }
+
+    /// Settles a request to the cost in units that its response has: by a header field of the inner service, or by the status. `None`
+    /// leaves what the request took, and 0 gives everything back.
+    ///
+    /// A request takes its [cost](Rule::cost) before the inner service is called. If the response costs less, the difference goes
+    /// back, by the rules of [`count_if`](Self::count_if), which goes first where both are set. If it costs more, the difference is
+    /// taken as far as it is there; the rest lapses. So take what an expensive request costs, and give back.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, key::header};
+    ///
+    /// let rule = Rule::new("tokens-per-key", Quota::sliding_window(100_000, MINUTE))
+    ///     .cost(4_000)
+    ///     .by(header("x-api-key"))
+    ///     .cost_by_response(|response| response.header("x-tokens-used")?.parse().ok());
+    /// # let _ = rule;
+    /// ```
+    ///
+    /// The field stays in the response; remove it in an outer layer if clients should not see it.
+    pub fn cost_by_response(
+        mut self,
+        cost: impl Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync + 'static,
+    ) -> Self {
+        self.response_cost = Some(Arc::new(cost));
         self
     }
 
@@ -474,6 +577,28 @@ impl RequestRule {
         .into_iter()
         .find_map(|(made, call)| made.then_some(call))
         .or_else(|| self.policies.as_ref().map(|policies| policies.call()))
+        .or(self.call_about_responses())
+    }
+
+    /// The first setting that is about responses.
+    pub(crate) fn call_about_responses(&self) -> Option<&'static str> {
+        [
+            (self.counts.is_some(), "count_if"),
+            (self.response_cost.is_some(), "cost_by_response"),
+        ]
+        .into_iter()
+        .find_map(|(made, call)| made.then_some(call))
+    }
+
+    /// What a request has cost whose response is this one. `None`: what it took.
+    pub(crate) fn cost_after(&self, response: &InnerResponse<'_>) -> Option<u64> {
+        if self.keeps && response.is_error() {
+            return None;
+        }
+        if self.counts.as_ref().is_some_and(|counts| !counts(response)) {
+            return Some(0);
+        }
+        self.response_cost.as_ref().and_then(|cost| cost(response))
     }
 
     /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as

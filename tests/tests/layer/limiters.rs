@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{
     Key, Limiter, LiveLimiter, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule,
-    SECOND, observe::flush_metrics,
+    observe::flush_metrics,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -158,38 +158,57 @@ async fn a_layer_counts_a_request_once() {
     );
 }
 
+/// More requests than publish their counts themselves.
+const MANY: u64 = 1_000;
+
+/// A limiter that has counted more than it has published, and what was published so far.
+fn busy(metrics: &Metrics) -> (Limiter, u64) {
+    let limiter = limiter(Rule::new("mails", Quota::fixed_window(MANY, MINUTE)));
+    for _ in 0..MANY {
+        let _ = limiter.try_acquire("mails", &Key::shared()).unwrap();
+    }
+    (limiter, requests(&metrics.published(), &[]))
+}
+
 #[test]
-fn a_series_is_published_at_once_and_the_rest_once_a_second() {
+fn a_rule_that_is_used_now_and_then_is_never_behind() {
     let metrics = Metrics::record();
-    let (store, clock) = still();
-    let limiter =
-        Limiter::new(store, [Rule::new("mails", Quota::fixed_window(2, MINUTE))]).unwrap();
-    // Of this limiter. Another test may publish it as well, at any time.
-    let mut published = 0;
-    let mut all_published = || {
-        published += metrics.published().sum("tollgate_requests_total", &[]);
-        published
-    };
-    let acquire = || limiter.try_acquire("mails", &Key::shared()).unwrap();
-    let _ = acquire();
-    assert_eq!(all_published(), 1, "the first of its series");
-    let _ = acquire();
-    let _ = acquire();
-    assert_eq!(
-        all_published(),
-        3,
-        "the first denial, with what came before"
-    );
-    let _ = acquire();
-    clock.advance(SECOND);
-    let _ = acquire();
-    assert_eq!(all_published(), 5, "in the next second");
-    let _ = acquire();
-    flush_metrics();
-    assert_eq!(all_published(), 6);
-    let _ = acquire();
+    let limiter = limiter(Rule::new("mails", Quota::fixed_window(5, MINUTE)));
+    for _ in 0..10 {
+        let _ = limiter.try_acquire("mails", &Key::shared()).unwrap();
+    }
+    assert_eq!(requests(&metrics.published(), &[]), 10);
+}
+
+#[test]
+fn the_counts_of_a_busy_rule_follow_without_a_request_or_a_call() {
+    let metrics = Metrics::record();
+    let (_limiter, mut published) = busy(&metrics);
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+    let begin = std::time::Instant::now();
+    while published < MANY && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::yield_now();
+        published += requests(&metrics.published(), &[]);
+    }
+    assert_eq!(published, MANY);
+}
+
+#[test]
+fn a_series_of_a_busy_rule_begins_with_its_first_request() {
+    let metrics = Metrics::record();
+    let (limiter, _) = busy(&metrics);
+    let _ = limiter.try_acquire("mails", &Key::shared()).unwrap();
+    // At once, and not by another thread, whose recorder may be another.
+    let denied = [("decision", "denied")];
+    assert_eq!(requests(&metrics.published(), &denied), 1);
+}
+
+#[test]
+fn a_busy_limiter_that_is_gone_has_published_everything() {
+    let metrics = Metrics::record();
+    let (limiter, published) = busy(&metrics);
     drop(limiter);
-    assert_eq!(all_published(), 7, "the last of a limiter that is gone");
+    assert_eq!(published + requests(&metrics.published(), &[]), MANY);
 }
 
 #[test]
@@ -208,7 +227,10 @@ fn many_threads_lose_no_count() {
             });
         }
     });
-    assert_eq!(requests(&metrics.counted(), &[]), 8_001);
+    let counted = metrics.counted();
+    assert_eq!(requests(&counted, &[("decision", "allowed")]), 8_001);
+    let units = counted.sum("tollgate_cost_units_total", &[("decision", "allowed")]);
+    assert_eq!(units, 8_001);
     let top = limiter.top_keys("mails", 1).unwrap();
     assert_eq!((top[0].at_least, top[0].at_most), (8_001, 8_001));
 }

@@ -1,5 +1,6 @@
 //! The layer as its users meet it: in stacks, over sockets, in handlers, in metrics and events.
 
+mod aborts;
 mod construction;
 mod contract;
 mod defaults;
@@ -14,6 +15,9 @@ mod names;
 mod observed;
 mod proxies;
 mod rules;
+mod settled;
 mod shed;
+mod slots;
 mod stacks;
+mod waits;
 mod wire;

@@ -89,7 +89,24 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     })
     .await;
     assert!(limiter.acquire(&[check]).await.is_allowed());
-    assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.recorded());
+    // The store says what is wrong, and the limiter which rule felt it.
+    let warnings = events.at(Level::WARN);
+    let once = |words: &str| {
+        warnings
+            .iter()
+            .filter(|fields| fields.contains(words))
+            .count()
+    };
+    assert_eq!(
+        (
+            warnings.len(),
+            once("Redis is unavailable"),
+            once("the store failed")
+        ),
+        (2, 1, 1),
+        "{:?}",
+        events.recorded()
+    );
     let reported = |words: &str| {
         let reported = events.recorded().into_iter();
         let reported =

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{quota::Quota, time::Tick};
+use crate::{algorithm::gcra::GcraState, quota::Quota, time::Tick};
 
 /// A quota made ready for its algorithm: pure functions of (state, now, cost).
 ///
@@ -19,6 +19,60 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// Makes a [validated](Quota::validate) quota ready. `None` if it is of another algorithm or not valid.
     fn new(quota: &Quota) -> Option<Self>;
+
+    /// The same quota for a rule whose requests wait for at most this long: its states may lie so far behind the quota. Only
+    /// buckets can.
+    #[must_use]
+    fn waiting(self, at_most: Duration) -> Self {
+        let _ = at_most;
+        self
+    }
+
+    /// Whether requests wait for units.
+    #[inline]
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Decides about a state of another quota, as it is: a threshold that reads the state of a rule whose requests wait sees its
+    /// queue.
+    fn observe(&self, state: &Self::State, now: Tick, cost: u64) -> Assessment {
+        self.assess(state, now, cost)
+    }
+
+    /// When `cost` units fit, as of a state that was [repaired](Self::repair) at `now`. `None` for a cost that never fits, and where
+    /// nothing waits.
+    fn instant(&self, _state: &Self::State, _now: Tick, _cost: u64) -> Option<Instant> {
+        None
+    }
+
+    /// Takes `cost` units at `now` that a request uses from `start` on, which is not before their own [`instant`](Self::instant).
+    /// The answer is the state before, for a [refund](Self::refund_queued). `None` where nothing waits: nothing was taken.
+    fn take_from(
+        &self,
+        _state: &mut Self::State,
+        _now: Tick,
+        _start: Instant,
+        _cost: u64,
+    ) -> Option<GcraState> {
+        None
+    }
+
+    /// Gives back units of a rule whose requests wait: only if nobody has taken any since, and the state was neither repaired
+    /// nor converted; then it becomes what it was `before`, where that is known. False: the units lapse. Where nothing waits it
+    /// is a [`refund`](Self::refund).
+    fn refund_queued(
+        &self,
+        state: &mut Self::State,
+        now: Tick,
+        taken: Taken,
+        before: Option<GcraState>,
+        cost: u64,
+    ) -> bool {
+        let _ = before;
+        self.refund(state, now, taken, cost);
+        true
+    }
 
     /// Decides about `cost` units at `now`, without taking them.
     ///
@@ -131,6 +185,33 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 /// Two numbers whose meaning only the algorithm knows: a lower bound of a state that only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DenyBound(pub u64, pub u64);
+
+/// When units fit that a request waits for. It starts on a tick; the debit is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Instant {
+    /// Rounded down: what is debited counts from here on.
+    pub floor: Tick,
+    /// Rounded up: when the request starts.
+    pub start: Tick,
+}
+
+impl Instant {
+    /// An instant between two ticks, or on one.
+    #[must_use]
+    pub const fn new(floor: Tick, start: Tick) -> Self {
+        Self { floor, start }
+    }
+
+    /// The later of two: when a request starts that waits for both.
+    #[must_use]
+    pub fn or_later(self, other: Self) -> Self {
+        Self {
+            floor: self.floor.max(other.floor),
+            start: self.start.max(other.start),
+        }
+    }
+}
 
 /// When and until when units were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,6 +48,32 @@
 //! shrinks too, usage beyond the new burst first refills at the old rate, for at most `(B1 − B2 + cost) / r1`. Each
 //! conversion of a state rounds less than a microsecond against the client.
 //!
+//! # Waiting
+//!
+//! A rule that [waits](crate::Rule::wait) delays a request that will fit within `at_most`, and admits it then: the leaky bucket
+//! as a queue, as in nginx's `limit_req … burst`. Its place is taken in the store at once, as its units: so all processes
+//! share one order, and none polls. The rules of the queue, with `T` the time of a unit and `τ = burst · T`:
+//!
+//! - **Instant.** `c` units start at `s = max(now, tat + c · T − τ)`; those of several rules at the latest `s`.
+//! - **Admission.** The patience is the smallest `at_most` of the request's rules that wait, or less where the caller says so. A
+//!   request is admitted if `s − now` is within it, and all rules that do not wait fit now.
+//! - **Debit.** `tat = max(tat, s) + c · T`. Rules that do not wait, and slots, are charged by a
+//!   [second call](crate::Limiter::start) at `s`. If they no longer fit then, the units go back as after a cancellation.
+//! - **Order.** Requests that charge the same rules and keys start first in, first out.
+//! - **Cancellation.** A place goes back if nobody has taken one behind it, and the state was neither repaired nor converted
+//!   since: then `tat` is what it was before. Otherwise the units lapse ([`Usage::lapsed_units`](crate::store::Usage)): others
+//!   were told when they start.
+//! - **Denial.** It takes nothing and frees nobody: a state is repaired to `now + τ + at_most`. `retry` says when the request
+//!   fits into the queue.
+//! - **Numbers** of an admitted request are as of its start, all others as of now, with the queue. Room in the queue is not
+//!   `remaining`. A threshold is read as of now, so that one above the burst observes the queue.
+//! - **Change of the quota.** A queue keeps its length in time, and instants that were given stay.
+//! - **Shadows** are decided when the enforced rules let the request start, and never move that.
+//!
+//! In any window of length `w` at most `burst + ⌊rate · (w + J)⌋` units start, where `J` is how late a start may be: the reply,
+//! a timer, and the microsecond that a start is rounded up to. A soft limit (wait above S, deny above B) is a burst of S with
+//! `at_most = (B − S) · T`.
+//!
 //! # Exactness
 //!
 //! `T` is a fraction of microseconds in lowest terms, and the arrival time carries the remainder. Nothing is lost at 7 a
@@ -102,8 +128,10 @@
 //! assert!(quota.assess(&state, now + 100_000, 1).fits);
 //! ```
 
+use std::time::Duration;
+
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Instant, Retry, Taken},
     algorithm_kind::AlgorithmKind,
     interval::Interval,
     quota::Quota,
@@ -121,6 +149,8 @@ pub struct Gcra {
     burst: u64,
     /// `τ` in parts.
     tolerance: u128,
+    /// How far ahead a state may lie, in parts: the tolerance, and what requests wait at most.
+    reach: u128,
 }
 
 /// 16 bytes: the theoretical arrival time, as whole microseconds and a remainder in units of the quota's denominator.
@@ -128,7 +158,13 @@ pub struct Gcra {
 pub struct GcraState {
     tat: Tick,
     rest: u32,
+    /// Where requests wait: units that were taken before this time lapse, because the state was repaired or converted since. In
+    /// steps of [`CUT_STEP`], rounded up; 0 if it never was.
+    cut: u32,
 }
+
+/// In what steps of time a state remembers that it was cut, in powers of 2 µs: about a second, for 140 years.
+const CUT_STEP: u32 = 20;
 
 impl GcraState {
     /// The theoretical arrival time, rounded down to microseconds.
@@ -141,6 +177,26 @@ impl GcraState {
     #[must_use]
     pub const fn rest(&self) -> u32 {
         self.rest
+    }
+
+    /// Before which time units were taken that lapse instead of going back, in steps of 2^20 µs; 0 if none do. Only states of
+    /// rules whose requests [wait](crate::Rule::wait) have it.
+    #[must_use]
+    pub const fn cut(&self) -> u32 {
+        self.cut
+    }
+
+    /// A state of these numbers: for stores that keep them elsewhere.
+    #[must_use]
+    pub const fn new(tat: Tick, rest: u32, cut: u32) -> Self {
+        Self { tat, rest, cut }
+    }
+
+    /// Lets all units lapse that were taken so far.
+    fn cut_after(&mut self, before: &Self, now: Tick) {
+        // Whoever holds units took them before the arrival time that they led to.
+        let steps = (before.tat.max(now) >> CUT_STEP) + 1;
+        self.cut = u32::try_from(steps).unwrap_or(u32::MAX).max(before.cut);
     }
 }
 
@@ -160,7 +216,7 @@ impl Gcra {
         }
         let held = self.state(at, self.span_of(units.min(self.burst)));
         if (held.tat, held.rest) > (state.tat, state.rest) {
-            *state = held;
+            self.set(state, held);
         }
     }
 
@@ -171,7 +227,8 @@ impl Gcra {
     pub fn put_back(&self, state: &mut GcraState, now: Tick, units: u64) {
         let ahead = self.ahead(state, now);
         let units = self.span_of(units.min(self.burst));
-        *state = self.state(now, ahead.saturating_sub(units));
+        let back = self.state(now, ahead.saturating_sub(units));
+        self.set(state, back);
     }
 
     /// The earliest arrival time of a state that is fresh at `fresh_at`, to the tick, and that lets `cost` units pass at
@@ -269,7 +326,14 @@ impl Gcra {
             tat: now.saturating_add(whole),
             // A remainder is below the denominator, which validation keeps within 32 bits.
             rest: rest as u32,
+            cut: 0,
         }
+    }
+
+    /// Moves the arrival time of a state.
+    #[inline(always)]
+    fn set(&self, state: &mut GcraState, to: GcraState) {
+        (state.tat, state.rest) = (to.tat, to.rest);
     }
 
     /// The answer, and what is ahead then.
@@ -304,9 +368,11 @@ impl Gcra {
     /// A cost of nothing, one that never fits, or a state beyond the tolerance.
     #[cold]
     fn answer_at_the_edge(&self, ahead: u128, cost: u64) -> Assessment {
-        // Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
-        let ahead = ahead.min(self.tolerance);
-        let left = self.tolerance - ahead;
+        // Beyond the tolerance requests wait. Beyond the reach a clock went back, or the burst was lowered: a denial repairs
+        // that.
+        let ahead = ahead.min(self.reach);
+        let left = self.tolerance.saturating_sub(ahead);
+        let lacks = self.span_of(cost.max(1)) + ahead.saturating_sub(self.tolerance);
         Assessment {
             fits: cost == 0,
             remaining: divide(left, self.numerator).0,
@@ -314,9 +380,43 @@ impl Gcra {
             retry: if cost > self.burst {
                 Retry::Never
             } else {
-                self.wait(self.span_of(cost.max(1)), left)
+                self.wait(lacks, left)
             },
         }
+    }
+
+    /// How far `cost` units lie ahead beyond the tolerance, in parts: how long a request waits for them.
+    fn lacks(&self, state: &GcraState, now: Tick, cost: u64) -> u128 {
+        let ahead = self.ahead(state, now).min(self.reach);
+        (ahead + self.span_of(cost)).saturating_sub(self.tolerance)
+    }
+
+    /// The queue behind a state, in parts of another quota: what lies ahead beyond the tolerance.
+    fn queue_of(&self, before: &Self, state: &GcraState, now: Tick) -> u128 {
+        if !before.waits() {
+            return 0;
+        }
+        let ahead = before.ahead(state, now).min(before.reach);
+        let queue = ahead.saturating_sub(before.tolerance);
+        // A time keeps its length: at most ten years in parts of 32 bits.
+        (queue * u128::from(self.denominator)).div_ceil(u128::from(before.denominator))
+    }
+
+    /// An answer to a denial of a rule whose requests wait: the same cost fits sooner, because it may wait then.
+    #[cold]
+    fn deny_by_queue(&self, ahead: u128, cost: u64, answer: Assessment) -> Option<Assessment> {
+        if cost <= self.burst && ahead + self.span_of(cost) <= self.reach {
+            return None;
+        }
+        let wait = self.reach - self.tolerance;
+        let retry = match answer.retry {
+            Retry::After(_) => {
+                let lacks = (ahead + self.span_of(cost)).saturating_sub(self.tolerance);
+                Retry::after_micros(self.micros(lacks.saturating_sub(wait)))
+            }
+            other => other,
+        };
+        Some(Assessment { retry, ..answer })
     }
 }
 
@@ -360,7 +460,89 @@ impl Algorithm for Gcra {
             denominator,
             burst: quota.limit(),
             tolerance: u128::from(quota.limit()) * u128::from(numerator),
+            reach: u128::from(quota.limit()) * u128::from(numerator),
         })
+    }
+
+    fn waiting(mut self, at_most: Duration) -> Self {
+        self.reach = self.tolerance + u128::from(micros(at_most)) * u128::from(self.denominator);
+        self
+    }
+
+    #[inline]
+    fn waits(&self) -> bool {
+        self.reach > self.tolerance
+    }
+
+    fn observe(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
+        // However long the queue is.
+        let unbounded = Self {
+            reach: u128::MAX / 2,
+            ..*self
+        };
+        unbounded.assess(state, now, cost)
+    }
+
+    fn instant(&self, state: &GcraState, now: Tick, cost: u64) -> Option<Instant> {
+        if cost > self.burst {
+            return None;
+        }
+        if cost == 0 {
+            return Some(Instant::new(now, now));
+        }
+        let (whole, rest) = divide(self.lacks(state, now, cost), self.denominator);
+        let floor = now.saturating_add(whole);
+        Some(Instant::new(
+            floor,
+            floor.saturating_add(u64::from(rest > 0)),
+        ))
+    }
+
+    fn take_from(
+        &self,
+        state: &mut GcraState,
+        now: Tick,
+        start: Instant,
+        cost: u64,
+    ) -> Option<GcraState> {
+        if cost == 0 || cost > self.burst {
+            return None;
+        }
+        let before = *state;
+        let ahead = self.ahead(state, now).min(self.reach);
+        let from = ahead.max(self.parts(start.floor.saturating_sub(now)));
+        let after = (from + self.span_of(cost)).min(self.reach);
+        let after = self.state(now, after);
+        self.set(state, after);
+        Some(before)
+    }
+
+    fn refund_queued(
+        &self,
+        state: &mut GcraState,
+        now: Tick,
+        taken: Taken,
+        before: Option<GcraState>,
+        cost: u64,
+    ) -> bool {
+        if !self.waits() {
+            self.refund(state, now, taken, cost);
+            return true;
+        }
+        // A unit takes a microsecond at least, so that any other take has moved the tick of the arrival time.
+        let is_last = self.fresh_at(state) == taken.fresh_at;
+        let is_cut = taken.at >> CUT_STEP < u64::from(state.cut);
+        if !is_last || is_cut || taken.fresh_at <= now {
+            return false;
+        }
+        let parts = self.parts(state.tat) + u128::from(state.rest);
+        let earlier = parts.saturating_sub(self.span_of(cost));
+        let back = match before {
+            Some(before) => before,
+            None => self.state(0, earlier),
+        };
+        self.set(state, back);
+        true
     }
 
     #[inline]
@@ -372,7 +554,8 @@ impl Algorithm for Gcra {
     fn acquire(&self, state: &mut GcraState, now: Tick, cost: u64) -> Assessment {
         let (answer, then) = self.answer(self.ahead(state, now), cost);
         if answer.fits && cost > 0 {
-            *state = self.state(now, then);
+            let after = self.state(now, then);
+            self.set(state, after);
         }
         answer
     }
@@ -380,13 +563,19 @@ impl Algorithm for Gcra {
     #[inline]
     fn take(&self, state: &mut GcraState, now: Tick, cost: u64) {
         if cost > 0 && cost <= self.burst {
-            *state = self.state(now, self.ahead(state, now) + self.span_of(cost));
+            let after = self.state(now, self.ahead(state, now) + self.span_of(cost));
+            self.set(state, after);
         }
     }
 
+    /// Never nearer than what requests wait for: cutting to the burst would free everybody in the queue.
     fn repair(&self, state: &mut GcraState, now: Tick) {
-        if self.ahead(state, now) > self.tolerance {
-            *state = self.state(now, self.tolerance);
+        if self.ahead(state, now) > self.reach {
+            let before = *state;
+            *state = self.state(now, self.reach);
+            if self.waits() {
+                state.cut_after(&before, now);
+            }
         }
     }
 
@@ -394,7 +583,8 @@ impl Algorithm for Gcra {
         let until = self.weighs_until(taken, cost);
         let weight = until.saturating_sub(self.parts(now));
         let back = self.span_of(cost.min(self.burst)).min(weight);
-        *state = self.state(now, self.ahead(state, now).saturating_sub(back));
+        let left = self.state(now, self.ahead(state, now).saturating_sub(back));
+        self.set(state, left);
     }
 
     fn refund_converted(
@@ -420,7 +610,8 @@ impl Algorithm for Gcra {
             // It may have been full when it was converted, and have forgotten what was beyond that.
             back = back.saturating_sub(self.span_of(before.burst - self.burst));
         }
-        *state = self.state(now, ahead.saturating_sub(back));
+        let left = self.state(now, ahead.saturating_sub(back));
+        self.set(state, left);
     }
 
     #[inline]
@@ -432,16 +623,16 @@ impl Algorithm for Gcra {
         if before == self {
             return *state;
         }
-        // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
-        let owed = before.owed(state, now);
-        let old = u128::from(before.numerator);
-        if owed >= u128::from(self.burst) * old {
-            return self.state(now, self.tolerance);
+        let queue = self.queue_of(before, state, now);
+        let mut converted = match queue {
+            0 => self.convert_used(before, state, now),
+            // A full bucket, and the same queue behind it: instants that were given stay.
+            queue => self.state(now, self.tolerance + queue),
+        };
+        if before.waits() || self.waits() {
+            converted.cut_after(state, now);
         }
-        // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
-        // owed < burst · before.numerator ≤ 2^53 · 2^49.
-        let new = u128::from(self.numerator);
-        self.state(now, owed / old * new + (owed % old * new).div_ceil(old))
+        converted
     }
 
     fn defers_to(&self, writer: &Self, state: &GcraState, now: Tick) -> bool {
@@ -459,14 +650,34 @@ impl Algorithm for Gcra {
         let state = GcraState {
             tat: bound.0,
             rest: bound.1 as u32,
+            cut: 0,
         };
         let ahead = self.ahead(&state, now);
-        // Beyond the tolerance: a denial has to repair the state first.
-        if cost == 0 || ahead > self.tolerance {
+        // Beyond that a denial has to repair the state first.
+        if cost == 0 || ahead > self.reach {
             return None;
         }
         let (answer, _) = self.answer(ahead, cost);
+        if !answer.fits && self.waits() {
+            return self.deny_by_queue(ahead, cost, answer);
+        }
         (!answer.fits).then_some(answer)
+    }
+}
+
+impl Gcra {
+    /// The state of another quota, whose used units stay used.
+    fn convert_used(&self, before: &Self, state: &GcraState, now: Tick) -> GcraState {
+        // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
+        let owed = before.owed(state, now);
+        let old = u128::from(before.numerator);
+        if owed >= u128::from(self.burst) * old {
+            return self.state(now, self.tolerance);
+        }
+        // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
+        // owed < burst · before.numerator ≤ 2^53 · 2^49.
+        let new = u128::from(self.numerator);
+        self.state(now, owed / old * new + (owed % old * new).div_ceil(old))
     }
 }
 
@@ -497,6 +708,91 @@ mod tests {
             (answer.remaining, answer.retry),
             (1, Retry::after_micros(345_606))
         );
+    }
+
+    #[test]
+    fn a_queue_keeps_its_length_when_the_quota_changes() {
+        let at_most = 60 * SECOND;
+        let old = ready(Quota::gcra(3, SECOND).burst(4)).waiting(at_most);
+        let now = 1_700_000_000_000_000;
+        let mut state = GcraState::default();
+        // The burst, and seven that wait, 333 333 and a third µs apart.
+        for n in 0..11_u64 {
+            let instant = old.instant(&state, now, 1).expect("it may wait");
+            let due = (n.saturating_sub(3) * 1_000_000).div_ceil(3);
+            assert_eq!(instant.start - now, due, "{n}");
+            assert!(old.take_from(&mut state, now, instant, 1).is_some());
+        }
+        for (quota, wait, next) in [
+            // The last place is at 7/3 s, and the next one a unit of the new quota after it.
+            (Quota::gcra(3, SECOND).burst(9), at_most, 2_666_667),
+            (Quota::gcra(1, SECOND).burst(1), at_most, 3_333_334),
+            (Quota::gcra(10, SECOND).burst(2), SECOND, 2_433_334),
+        ] {
+            let new = ready(quota).waiting(wait);
+            let converted = new.convert(&old, &state, now);
+            let lacks = new.lacks(&converted, now, 1).min(new.reach - new.tolerance);
+            let due = new.micros(lacks).min(next);
+            let expected = u64::min(next, micros(wait));
+            assert!(
+                due.abs_diff(expected) <= 1,
+                "{quota:?}: {due} and not {expected}"
+            );
+            // Units from before the change lapse.
+            let taken = Taken::new(now, new.fresh_at(&converted));
+            assert!(!new.refund_queued(&mut converted.clone(), now, taken, None, 1));
+        }
+        // Without a queue, used units are carried over as always.
+        let mut used = GcraState::default();
+        old.take(&mut used, now, 3);
+        let new = ready(Quota::gcra(1, SECOND).burst(9)).waiting(at_most);
+        let converted = new.convert(&old, &used, now);
+        assert_eq!(new.assess(&converted, now, 0).remaining, 6);
+    }
+
+    #[test]
+    fn a_denial_never_frees_a_queue() {
+        let quota = ready(Quota::gcra(1, SECOND)).waiting(3 * SECOND);
+        let now = 1_700_000_000_000_000;
+        let mut state = GcraState::default();
+        for _ in 0..4 {
+            let instant = quota.instant(&state, now, 1).expect("it may wait");
+            quota.take_from(&mut state, now, instant, 1);
+        }
+        let before = state;
+        quota.repair(&mut state, now);
+        assert_eq!(state, before);
+        // A clock that went back is repaired to the end of the queue, and what was taken before lapses.
+        quota.repair(&mut state, now - 10_000_000);
+        assert_eq!(state.tat(), now - 10_000_000 + 4_000_000);
+        let taken = Taken::new(now, state.tat());
+        assert!(!quota.refund_queued(&mut state, now - 9_000_000, taken, None, 1));
+    }
+
+    #[test]
+    fn the_deny_cache_denies_only_what_waits_too_long() {
+        let quota = ready(Quota::gcra(1, SECOND).burst(2)).waiting(3 * SECOND);
+        let now = 1_700_000_000_000_000;
+        let mut state = GcraState::default();
+        for _ in 0..5 {
+            let instant = quota.instant(&state, now, 1).expect("it may wait");
+            quota.take_from(&mut state, now, instant, 1);
+        }
+        let bound = quota.deny_bound(&state, now).expect("a bound");
+        for (later, cost, denies) in [
+            (0, 1, Some(1_000_000)),
+            (999_999, 1, Some(1)),
+            (1_000_000, 1, None),
+            (1_000_000, 2, Some(1_000_000)),
+            (2_000_000, 2, None),
+            (0, 0, None),
+        ] {
+            let denied = quota.deny_by(bound, now + later, cost);
+            let retry = denied.map(|answer| answer.retry);
+            assert_eq!(retry, denies.map(Retry::after_micros), "{later} {cost}");
+        }
+        let never = quota.deny_by(bound, now, 3).map(|answer| answer.retry);
+        assert_eq!(never, Some(Retry::Never));
     }
 
     #[test]

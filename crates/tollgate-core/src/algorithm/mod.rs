@@ -113,7 +113,7 @@ pub mod sliding_window;
 pub mod token_bucket;
 
 pub use self::{
-    assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+    assessment::{Algorithm, Assessment, DenyBound, Instant, Retry, Taken},
     concurrent::{Concurrent, ConcurrentState},
     fixed_window::{FixedWindow, FixedWindowState},
     gcra::{Gcra, GcraState},

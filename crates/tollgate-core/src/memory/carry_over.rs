@@ -1,8 +1,15 @@
 //! What becomes of the states of a rule whose quotas were replaced.
 
+use std::time::Duration;
+
 use crate::{
-    algorithm::Algorithm, key::Fingerprint, memory::plan::Plan, on_change::OnChange, quota::Quota,
-    rule::Rule, time::Tick,
+    algorithm::Algorithm,
+    key::Fingerprint,
+    memory::plan::{Plan, waiting},
+    on_change::OnChange,
+    quota::Quota,
+    rule::Rule,
+    time::Tick,
 };
 
 /// What becomes of the states of a rule whose quotas were replaced, where that is more than to convert them when they are
@@ -12,6 +19,9 @@ pub(super) struct CarryOver {
     pub(super) on_change: OnChange,
     /// The quotas before with those in their place, the rule's own first, then its plans by name.
     quotas: Vec<(Quota, Quota)>,
+    /// How long requests waited at most before, and how long they do now.
+    waited: Option<Duration>,
+    pub(super) wait: Option<Duration>,
     /// Whether states may be of quotas that checks brought along, which have not changed.
     is_variable: bool,
 }
@@ -36,6 +46,8 @@ impl CarryOver {
         Self {
             on_change: after.change_answer(),
             quotas: std::iter::once(own).chain(plans).collect(),
+            waited: before.at_most_wait(),
+            wait: after.at_most_wait(),
             is_variable: before.has_variable_quota() && after.has_variable_quota(),
         }
     }
@@ -47,7 +59,12 @@ impl CarryOver {
 
     /// The quota before and after that a state of this writer belongs to. `None`: it has not changed.
     fn of_writer<A: Algorithm>(&self, writer: &A) -> Option<(Quota, Quota)> {
-        let wrote = |(before, _): &&(Quota, Quota)| A::new(before).as_ref() == Some(writer);
+        let wrote = |(before, _): &&(Quota, Quota)| {
+            A::new(before)
+                .map(|quota| waiting(quota, self.waited))
+                .as_ref()
+                == Some(writer)
+        };
         let mut written = self.quotas.iter().filter(wrote).peekable();
         if written.peek().is_none() {
             if self.is_variable {

@@ -49,12 +49,13 @@ impl Hasher {
 
     /// What stands for the numbers of a quota, among the quotas of one algorithm.
     #[inline]
-    pub(super) fn quota_id(&self, quota: &Quota) -> u64 {
+    pub(super) fn quota_id(&self, quota: &Quota, wait: u64) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.high.seed, &self.high.shared);
         hasher.write_u64(quota.rate());
         hasher.write_u64(micros(quota.period()));
         hasher.write_u64(quota.limit());
         hasher.write_u32(quota.bucket_count());
+        hasher.write_u64(quota.typical_hold_time().map_or(wait, micros));
         hasher.finish()
     }
 }

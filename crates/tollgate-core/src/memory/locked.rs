@@ -1,10 +1,10 @@
 //! A locked shard: the step that decides about one key.
 
 use crate::{
-    algorithm::{Algorithm, Assessment, Concurrent, DenyBound, Taken},
+    algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slots::Entry, table::Table},
-    store::receipt::Settlement,
+    store::receipt::{Receipt, Settlement},
     sync::{MutexGuard, lock_briefly},
     time::{Clock, Tick},
 };
@@ -66,6 +66,9 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         let Some(writer) = self.shard.writer(entry) else {
             return plan.quota.assess(&A::State::default(), now, cost);
         };
+        if plan.is_threshold && writer.quota.waits() {
+            return plan.quota.observe(&entry.state, now, cost);
+        }
         let carried = plan.quota.convert(&writer.quota, &entry.state, now);
         let answer = plan.quota.assess(&carried, now, cost);
         if answer.fits && cost == 0 && answer.remaining == 0 {
@@ -83,6 +86,42 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             // It fits there only by a rounding.
             ..if by_writer.fits { answer } else { by_writer }
         }
+    }
+
+    /// When `cost` units of `key` fit that a request waits for.
+    pub(super) fn instant(
+        &self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Option<Instant> {
+        match self.shard.find(key) {
+            Some(entry) if self.shard.was_written_under(plan, entry) => {
+                plan.quota.instant(&entry.state, now, cost)
+            }
+            Some(entry) => plan
+                .quota
+                .instant(&self.carried(entry, plan, now), now, cost),
+            None => plan.quota.instant(&A::State::default(), now, cost),
+        }
+    }
+
+    /// Takes units that are used from `start` on. The answer is the state before, and the numbers as of then.
+    pub(super) fn take_from(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        start: Instant,
+        cost: u64,
+    ) -> Option<(GcraState, Assessment)> {
+        self.table.deny_cache.remove(self.index, key);
+        let mut before = None;
+        self.change(key, plan, now, |state| {
+            before = plan.quota.take_from(state, now, start, cost);
+        });
+        Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
     /// Decides at the time under the lock, step by step: something is denied, or a state has to be made, carried over or
@@ -189,7 +228,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         key: Fingerprint,
         plan: &Plan<A>,
         now: Tick,
-        taken: (Taken, u64),
+        receipt: &Receipt,
         how: Settlement,
     ) {
         if A::HOLDS_SLOTS {
@@ -197,7 +236,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             return;
         }
         self.table.deny_cache.remove(self.index, key);
-        let (taken, cost) = taken;
+        let cost = receipt.check.cost();
         match how {
             Settlement::Charge(units) => {
                 let left = self.assess(key, plan, now, 0).remaining;
@@ -208,21 +247,38 @@ impl<'a, A: Algorithm> Locked<'a, A> {
                     Settlement::Refund(units) => units.min(cost),
                     _ => cost,
                 };
-                self.refund(key, plan, now, taken, units);
+                self.refund(key, plan, now, receipt, units);
             }
         }
     }
 
     /// Gives units back to the state, under the quota that wrote it: they were carried over with it.
-    fn refund(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, taken: Taken, units: u64) {
+    fn refund(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        receipt: &Receipt,
+        units: u64,
+    ) {
+        let taken = receipt.taken;
         let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
             return;
         };
         if self.shard.was_written_under(plan, entry) {
+            let before = receipt.before.filter(|_| units == receipt.check.cost());
+            let mut is_back = true;
             self.change(key, plan, now, |state| {
-                plan.quota.refund(state, now, taken, units);
+                is_back = plan.quota.refund_queued(state, now, taken, before, units);
             });
+            if !is_back {
+                self.shard.lapsed_units += units;
+            }
         } else if let Some(writer) = self.shard.writer(entry).cloned() {
+            if plan.quota.waits() || writer.quota.waits() {
+                self.shard.lapsed_units += units;
+                return;
+            }
             self.change(key, &writer, now, |state| {
                 let before = &plan.quota;
                 writer

@@ -1,6 +1,8 @@
 //! A quota made ready for a table.
 
-use crate::{algorithm::Algorithm, memory::hasher::Hasher, quota::Quota};
+use std::time::Duration;
+
+use crate::{algorithm::Algorithm, memory::hasher::Hasher, quota::Quota, time::micros};
 
 /// A quota made ready.
 #[derive(Clone, Debug)]
@@ -12,21 +14,36 @@ pub(super) struct Plan<A> {
     pub(super) limit: u64,
     /// The longest time that a state of the past or present takes until it is fresh.
     pub(super) longest_reset: u64,
+    /// How long requests wait at most, in µs; 0 where they do not.
+    pub(super) at_most: u64,
+    /// Whether it is a threshold, which reads the states of another quota.
+    pub(super) is_threshold: bool,
 }
 
 impl<A: Algorithm> Plan<A> {
-    /// `None` if the quota is of another algorithm or not valid.
-    pub(super) fn new(given: &Quota, hasher: &Hasher) -> Option<Self> {
-        let quota = A::new(given)?;
+    /// `None` if the quota is of another algorithm or not valid. `wait` is how long requests wait for it at most.
+    pub(super) fn new(given: &Quota, wait: Option<Duration>, hasher: &Hasher) -> Option<Self> {
+        let quota = waiting(A::new(given)?, wait);
+        let at_most = wait.filter(|_| quota.waits()).map_or(0, micros);
         // Everything taken at the start of a window.
         let longest_reset = quota
             .assess(&A::State::default(), 0, given.limit())
             .reset_after;
         Some(Self {
             quota,
-            id: hasher.quota_id(given),
+            id: hasher.quota_id(given, at_most),
             limit: given.limit(),
-            longest_reset,
+            longest_reset: longest_reset.saturating_add(at_most),
+            at_most,
+            is_threshold: false,
         })
+    }
+}
+
+/// A quota of a rule whose requests wait so long at most.
+pub(super) fn waiting<A: Algorithm>(quota: A, wait: Option<Duration>) -> A {
+    match wait {
+        Some(at_most) => quota.waiting(at_most),
+        None => quota,
     }
 }

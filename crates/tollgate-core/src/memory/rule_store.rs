@@ -1,12 +1,13 @@
 //! A rule set on the memory store: the atomic step.
 
-use std::{slice::from_ref, sync::Arc};
+use std::{slice::from_ref, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{Algorithm, Assessment, Taken},
+    algorithm::{Algorithm, Assessment, Instant, Retry, Taken},
     check::Check,
+    claim::{Places, QueuePlace},
     decision::{Decision, Outcome, Source, Verdict, Verdicts},
     error::StoreError,
     held_slots::HeldSlot,
@@ -25,8 +26,9 @@ use crate::{
     store::{
         receipt::{Receipt, Settlement},
         rule_store::{RuleStore, Usage},
+        slot_waiters::SlotWaiters,
     },
-    time::{Clock, Tick},
+    time::{Clock, Tick, micros},
 };
 
 /// As many checks as a decision holds without an allocation.
@@ -49,6 +51,8 @@ struct Slot {
     /// The first check on the same state; it stands for all of them.
     leader: usize,
     answer: Option<Assessment>,
+    /// When its units fit, where requests wait for them.
+    instant: Option<Instant>,
     /// The number of the slots that it took.
     slot_number: Option<u64>,
 }
@@ -125,7 +129,7 @@ impl MemoryRuleStore {
     #[inline(never)]
     fn acquire_one<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Step<Decision> {
         let Some(plan) = rule.plan(check) else {
-            return Step::Ready(self.decide(from_ref(check), true));
+            return Step::Ready(self.decide(from_ref(check), true, Tick::MAX));
         };
         let (key, cost) = (check.key(), check.cost());
         let shard = rule.table.shard_of(key);
@@ -142,6 +146,10 @@ impl MemoryRuleStore {
             }
             drop(locked);
             return Step::Ready(Decision::single(now, verdict, true));
+        }
+        if plan.at_most > 0 {
+            drop(locked);
+            return Step::Ready(self.decide(from_ref(check), true, Tick::MAX));
         }
         let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
         let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
@@ -301,6 +309,7 @@ impl MemoryRuleStore {
                 lock,
                 leader,
                 answer: None,
+                instant: None,
                 slot_number: None,
             });
         }
@@ -332,8 +341,8 @@ impl MemoryRuleStore {
         })
     }
 
-    /// Decides all checks under their locks, then takes all or nothing.
-    fn decide(&self, checks: &[Check], take: bool) -> Decision {
+    /// Decides all checks under their locks, then takes all or nothing. The request waits for at most `patience` µs.
+    fn decide(&self, checks: &[Check], take: bool, patience: u64) -> Decision {
         if let Some(denied) = Check::deny_two_plans(&self.rules, checks) {
             return denied;
         }
@@ -358,15 +367,28 @@ impl MemoryRuleStore {
                 denied.push(check.rule());
             }
         }
+        let start = match denied.is_empty() || !self.rules.has_waits() {
+            true => None,
+            false => self.queue(&mut slots, &locks, &mut denied, now, patience),
+        };
         if !denied.is_empty() {
             for slot in &mut slots {
                 self.tell_what_is_left(slot, &locks, now);
             }
         }
-        if take {
-            for slot in &mut slots {
-                self.write(slot, &mut locks, &denied, now);
+        let mut places = Places::new();
+        match start {
+            Some(start) if take => {
+                for (index, slot) in slots.iter_mut().enumerate() {
+                    places.extend(self.write_place(index, slot, &mut locks, start, now));
+                }
             }
+            None if take => {
+                for slot in &mut slots {
+                    self.write(slot, &mut locks, &denied, now);
+                }
+            }
+            _ => {}
         }
         drop(locks);
         let verdicts: Verdicts = slots
@@ -387,7 +409,102 @@ impl MemoryRuleStore {
                 }
             })
             .collect();
-        Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+        let decision = Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()));
+        match start {
+            Some(start) => decision.delayed(Duration::from_micros(start.start - now), places),
+            None => decision,
+        }
+    }
+
+    /// When a request starts that does not fit now: at the latest instant of the rules that wait for it. `None`: it does not, by
+    /// then; the checks that wait too long, or that cannot, are in `denied`.
+    fn queue(
+        &self,
+        slots: &mut [Slot],
+        locks: &[AnyLocked<'_>],
+        denied: &mut SmallVec<[u16; 4]>,
+        now: Tick,
+        patience: u64,
+    ) -> Option<Instant> {
+        let (mut start, mut at_most) = (Instant::new(now, now), patience);
+        for slot in slots.iter_mut() {
+            let (check, Some(lock), Some(_)) = (slot.check, slot.lock, slot.answer) else {
+                continue;
+            };
+            let Some(rule) = self.rule(&check) else {
+                continue;
+            };
+            with_locked!(rule, &locks[lock], (rule, locked) => {
+                if let Some(plan) = rule.plan_of(&check, &self.quotas())
+                    && plan.at_most > 0
+                {
+                    slot.instant = locked.instant(check.key(), &plan, now, check.cost());
+                    if check.cost() > 0 && self.rules.enforces(usize::from(check.rule())) {
+                        at_most = at_most.min(plan.at_most);
+                        start = slot.instant.map_or(start, |instant| start.or_later(instant));
+                    }
+                }
+            }, else ());
+        }
+        denied.clear();
+        for slot in slots.iter_mut() {
+            let rule = usize::from(slot.check.rule());
+            let Some(answer) = slot.answer.as_mut().filter(|answer| !answer.fits) else {
+                continue;
+            };
+            if !self.rules.enforces(rule) {
+                continue;
+            }
+            match slot.instant.map(|instant| instant.start - now) {
+                Some(wait) if wait <= at_most => answer.fits = true,
+                Some(wait) => {
+                    answer.retry = Retry::after_micros(wait - at_most);
+                    denied.push(slot.check.rule());
+                }
+                None => denied.push(slot.check.rule()),
+            }
+        }
+        denied.is_empty().then_some(start)
+    }
+
+    /// Takes the place of a check in a queue that begins at `start`. Of rules that do not wait, nothing is taken before the
+    /// request starts.
+    fn write_place(
+        &self,
+        index: usize,
+        slot: &mut Slot,
+        locks: &mut [AnyLocked<'_>],
+        start: Instant,
+        now: Tick,
+    ) -> Option<QueuePlace> {
+        let (lock, check) = (slot.lock?, slot.check);
+        let answer = slot.answer.as_mut()?;
+        let rule = self.rule(&check)?;
+        let is_enforced = self.rules.enforces(usize::from(check.rule()));
+        let Some(instant) = slot.instant.filter(|_| check.cost() > 0) else {
+            if is_enforced && answer.fits {
+                with_locked!(rule, &locks[lock], (rule, locked) => {
+                    if let Some(plan) = rule.plan_of(&check, &self.quotas()) {
+                        *answer = locked.assess(check.key(), &plan, now, 0);
+                    }
+                }, else ());
+            }
+            return None;
+        };
+        // A shadow is decided at the instant of the others, and never moves it.
+        answer.fits = instant.start <= start.start;
+        if !answer.fits {
+            return None;
+        }
+        with_locked!(rule, &mut locks[lock], (rule, locked) => {
+            let plan = rule.plan_of(&check, &self.quotas())?;
+            let (before, then) = locked.take_from(check.key(), &plan, now, start, check.cost())?;
+            *answer = then;
+            let fresh_at = start.start.saturating_add(then.reset_after);
+            let taken = Taken::new(now, fresh_at);
+            // A request has few checks.
+            is_enforced.then(|| QueuePlace::new(index as u16, check.cost(), taken, before))
+        }, else None)
     }
 
     /// A rule that would have let a denied request pass keeps its units: its numbers are those before a take.
@@ -493,7 +610,7 @@ impl RuleStore for MemoryRuleStore {
                 None => self.bind(index),
             };
             return with_table!(rule, rule => self.acquire_one(rule, check), else {
-                Step::Ready(self.decide(checks, true))
+                Step::Ready(self.decide(checks, true, Tick::MAX))
             });
         }
         // Filled where it lies: a decision is large to move.
@@ -503,24 +620,32 @@ impl RuleStore for MemoryRuleStore {
         {
             return step;
         }
-        Step::Ready(self.decide(checks, true))
+        Step::Ready(self.decide(checks, true, Tick::MAX))
+    }
+
+    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        Step::Ready(self.decide(checks, true, micros(patience)))
+    }
+
+    fn supports_wait(&self) -> bool {
+        true
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        Step::Ready(self.decide(checks, false))
+        Step::Ready(self.decide(checks, false, Tick::MAX))
     }
 
     fn settle(&self, receipts: &[Receipt], how: Settlement) {
-        for Receipt { check, taken, .. } in receipts {
+        for receipt in receipts {
+            let check = &receipt.check;
             let Some(rule) = self.rule(check) else {
                 continue;
             };
             with_table!(rule, rule => {
                 if let Some(plan) = rule.plan_of(check, &self.quotas()) {
-                    let taken: (Taken, u64) = (*taken, check.cost());
                     let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
                     let now = self.clock.now();
-                    locked.settle(check.key(), &plan, now, taken, how);
+                    locked.settle(check.key(), &plan, now, receipt, how);
                 }
             }, else ());
         }
@@ -553,8 +678,13 @@ impl RuleStore for MemoryRuleStore {
             if let Some(AnyRuleTable::Concurrent(rule)) = self.table(usize::from(slot.rule)) {
                 let table = &rule.table;
                 Locked::new(table, table.shard_of(slot.key)).release(slot.key, slot.slots);
+                self.shared.slot_waiters.wake(slot.key);
             }
         }
+    }
+
+    fn slot_waiters(&self) -> Option<&SlotWaiters> {
+        Some(&self.shared.slot_waiters)
     }
 
     fn carry_over(&self, replaced: &RuleSet) {

@@ -58,7 +58,7 @@ impl<A: Algorithm> RuleTable<A> {
             None => {
                 let rule = rules.rules.rules().get(usize::from(check.rule()))?;
                 let quota = rule.quota_under(usize::from(check.plan()));
-                Plan::new(&quota, rules.hasher).map(PlanOf::Check)
+                Plan::new(&quota, rule.at_most_wait(), rules.hasher).map(PlanOf::Check)
             }
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Shard<A: Algorithm> {
     pub(super) evicted_live: u64,
     /// Entries that were added.
     pub(super) created: u64,
+    /// Units of requests that waited and gave up, and that others were behind.
+    pub(super) lapsed_units: u64,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
@@ -64,6 +66,7 @@ impl<A: Algorithm> Shard<A> {
             cursor: 0,
             evicted_live: 0,
             created: 0,
+            lapsed_units: 0,
         }
     }
 
@@ -340,14 +343,14 @@ impl<A: Algorithm> Shard<A> {
 mod tests {
     use super::*;
     use crate::{
-        algorithm::{FixedWindow, Gcra, SlidingLog},
+        algorithm::{Concurrent, FixedWindow, Gcra, SlidingLog},
         memory::hasher::Hasher,
         quota::Quota,
         time::{MINUTE, SECOND},
     };
 
     fn plan<A: Algorithm>(quota: Quota) -> Plan<A> {
-        Plan::new(&quota, &Hasher::default()).expect("valid")
+        Plan::new(&quota, None, &Hasher::default()).expect("valid")
     }
 
     fn key(n: u64) -> Fingerprint {
@@ -445,6 +448,29 @@ mod tests {
     }
 
     #[test]
+    fn slots_in_use_are_never_evicted_whatever_the_bound() {
+        let plan = plan::<Concurrent>(Quota::concurrent(5));
+        let mut shard = Shard::<Concurrent>::new(4_096);
+        for n in 0..2_000 {
+            let mut state = Default::default();
+            // Every other request has ended.
+            plan.quota.take(&mut state, 0, n % 2);
+            shard.insert(key(n), &plan, state, 0);
+        }
+        assert!((0..2_000).all(|n| n % 2 == 0 || shard.find(key(n)).is_some()));
+        assert_eq!(shard.evicted_live, 0);
+        // More quotas than numbers: slots count alike under any.
+        for n in 0..70_000 {
+            let plan = self::plan::<Concurrent>(Quota::concurrent(n + 6));
+            let mut state = Default::default();
+            plan.quota.take(&mut state, 0, 1);
+            shard.insert(key(10_000 + n), &plan, state, 0);
+        }
+        assert_eq!(shard.evicted_live, 0);
+        assert!((0..70_000).all(|n| shard.find(key(10_000 + n)).is_some()));
+    }
+
+    #[test]
     fn entries_that_deny_are_evicted_last_and_then_by_what_they_used() {
         let order = |remaining, limit, reset_after| {
             let answer = Assessment {
@@ -511,7 +537,7 @@ mod tests {
         let hasher = Hasher::default();
         let of = |n: u64| {
             let quota = Quota::gcra(n + 1, MINUTE).burst(5);
-            Plan::<Gcra>::new(&quota, &hasher).expect("valid")
+            Plan::<Gcra>::new(&quota, None, &hasher).expect("valid")
         };
         let mut shard = Shard::<Gcra>::new(64 << 10);
         let taken = |plan: &Plan<Gcra>| {

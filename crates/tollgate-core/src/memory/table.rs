@@ -131,6 +131,7 @@ impl<A: Algorithm> Table<A> {
             usage.bytes += shard.bytes() as u64;
             usage.evicted_live += shard.evicted_live;
             usage.new_keys += shard.created;
+            usage.lapsed_units += shard.lapsed_units;
         }
         usage.keys = parts / PARTS;
         usage
@@ -194,7 +195,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
             let all: Vec<_> = shard.iter().filter_map(scaled).collect();
             for (key, quota, state) in all {
                 self.deny_cache.remove(index, key);
-                match Plan::new(&quota, hasher) {
+                match Plan::new(&quota, carry_over.wait, hasher) {
                     Some(plan) if quota.limit() > 0 && carry_over.on_change == OnChange::Scale => {
                         shard.update(key, &plan, now, |before| *before = state);
                     }
@@ -222,7 +223,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
             }
         }
         for UsedUnits { key, units, quota } in used {
-            let Some(plan) = Plan::<A>::new(quota, hasher) else {
+            let Some(plan) = Plan::<A>::new(quota, None, hasher) else {
                 continue;
             };
             let mut state = A::State::default();

@@ -17,7 +17,7 @@ use crate::{
     on_change::OnChange,
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::rule_store::Usage,
+    store::{rule_store::Usage, slot_waiters::SlotWaiters},
     sync::{AtomicU64, Mutex, Ordering, lock},
     time::Clock,
 };
@@ -34,6 +34,7 @@ pub(super) struct Tables {
     pub(super) bytes_per_rule: usize,
     /// The number that the last slots were given.
     slot_number: AtomicU64,
+    pub(super) slot_waiters: SlotWaiters,
 }
 
 struct ByName {
@@ -50,6 +51,7 @@ impl Tables {
             }),
             // In µs, so that a process which starts anew goes on above the numbers that it has given before.
             slot_number: AtomicU64::new(clock.now()),
+            slot_waiters: SlotWaiters::default(),
             clock,
             hasher: Hasher::default(),
             bytes_per_rule,
@@ -105,7 +107,11 @@ impl Tables {
         let plan = |plan| {
             let quota = rule.quota_of(plan);
             // Rules are valid, and the quotas of a rule are of one algorithm: it is `None` for one without a limit.
-            Plan::new(quota, &self.hasher)
+            let plan = Plan::new(quota, rule.at_most_wait(), &self.hasher)?;
+            Some(Plan {
+                is_threshold: matches!(rule.mode(), Mode::Threshold { .. }),
+                ..plan
+            })
         };
         RuleTable {
             table: self.table::<A>(of, family),

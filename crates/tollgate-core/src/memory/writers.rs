@@ -156,6 +156,8 @@ mod tests {
             id,
             limit: id,
             longest_reset: 0,
+            at_most: 0,
+            is_threshold: false,
         }
     }
 

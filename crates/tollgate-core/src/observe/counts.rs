@@ -1,6 +1,9 @@
 //! What a stripe of threads has counted of a rule and not yet published.
 
-use crate::observe::series::{COUNT, Series};
+use crate::{
+    decision::Source,
+    observe::series::{COUNT, Kind, Series},
+};
 
 /// What is counted of a rule without its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,19 @@ impl Counts {
         let of_plan = self.of_plan(plan);
         of_plan.requests[series.place()] += 1;
         of_plan.published & (1 << series.place()) == 0
+    }
+
+    /// Counts requests of one unit that the store has let through by the rule's own quota.
+    pub(super) fn plain(&mut self, times: u64) {
+        let series = Series::of(Kind::Allowed, Source::Store);
+        self.own.requests[series.place()] += times;
+        self.units(0, times, true);
+    }
+
+    /// Whether the series of such requests was published.
+    pub(super) fn has_published_plain(&self) -> bool {
+        let series = Series::of(Kind::Allowed, Source::Store);
+        self.own.published & (1 << series.place()) != 0
     }
 
     #[inline]

@@ -1,17 +1,25 @@
 //! Publishing what was counted.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    thread::{self, Thread},
+    time::Duration,
+};
 
 use crate::observe::rule_observer::RuleObserver;
 
 /// The rules of this process that were used.
 static USED: Mutex<Vec<Weak<RuleObserver>>> = Mutex::new(Vec::new());
 
-/// Brings the counters of all limiters and layers of this process up to date: call it before you render metrics.
+/// How far the metrics of a busy rule may be behind.
+const LAG: Duration = Duration::from_millis(50);
+
+/// Brings the counters of all limiters and layers of this process up to date. Call it before you render metrics, where they have
+/// to be exact under load.
 ///
-/// Each thread counts for itself, so that counting is not what the processors wait for, and a request adds the counts to the
-/// recorder's counters once in a second. Without a request they stand still, and what was counted last is added by this call,
-/// or when its rule is dropped. A series is published with its first request.
+/// Without it they are at most some 50 ms behind. The first requests of a rule add to the recorder's counters themselves; where
+/// there are more than a thousand in a second, each thread counts for itself, so that counting is not what the processors wait
+/// for, and a thread in the background adds these counts every 50 ms. It starts when it is first needed, and sleeps without load.
 ///
 /// ```
 /// # use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
@@ -32,6 +40,36 @@ pub fn flush_metrics() {
     for rule in used {
         rule.flush();
     }
+}
+
+/// Flushes within [`LAG`], in the background.
+#[cold]
+pub(super) fn flush_soon() {
+    static FLUSHER: OnceLock<Option<Thread>> = OnceLock::new();
+    let flusher = FLUSHER.get_or_init(|| {
+        let thread = thread::Builder::new().name("tollgate-metrics".to_owned());
+        let started = thread.spawn(|| {
+            loop {
+                // A call to wake up that came during the pause is not lost: the next one ends at once.
+                thread::park();
+                pause();
+                flush_metrics();
+            }
+        });
+        Some(started.ok()?.thread().clone())
+    });
+    // Where no thread can be started, requests bring the metrics up to date once a second.
+    if let Some(flusher) = flusher {
+        flusher.unpark();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "on a thread that does nothing else"
+)]
+fn pause() {
+    thread::sleep(LAG);
 }
 
 /// A rule is used.

@@ -5,13 +5,13 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `metrics` | counters, gauges and histograms through the [`metrics`](https://docs.rs/metrics) facade; call [`flush_metrics`] before you render them |
+//! | `metrics` | counters, gauges and histograms through the [`metrics`](https://docs.rs/metrics) facade; [`flush_metrics`] makes them exact under load |
 //! | `tracing` | events of denials, outages and hot keys |
 //!
 //! Without a feature, rules that [keep them](crate::Rule::top_keys) have [top keys](crate::Limiter::top_keys), and a decision
 //! can be turned into [records](crate::Decision::records).
 //!
-//! Each stripe of threads counts for itself, so that no request writes what others write as well.
+//! Under load each stripe of threads counts for itself, so that no request writes what others write as well.
 
 mod buckets;
 #[cfg(feature = "metrics")]

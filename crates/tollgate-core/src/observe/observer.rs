@@ -27,6 +27,8 @@ pub struct Observer {
     set: Arc<RuleSet>,
     rules: Box<[Arc<RuleObserver>]>,
     has_labels: bool,
+    #[cfg(feature = "metrics")]
+    has_top_keys: bool,
     #[cfg(feature = "tracing")]
     outage: crate::observe::outage::Outage,
     #[cfg(feature = "metrics")]
@@ -74,6 +76,8 @@ impl Observer {
                 true => observed.collect(),
                 false => Box::default(),
             },
+            #[cfg(feature = "metrics")]
+            has_top_keys,
             has_labels: has_top_keys && rules.iter().any(Rule::has_label),
             #[cfg(feature = "tracing")]
             outage: before.map_or_else(Default::default, |before| before.outage.again()),
@@ -120,7 +124,55 @@ impl Observer {
     }
 
     /// A request was decided. `route` is the pattern of its route, never its path; empty where there is none.
+    #[inline]
     pub(crate) fn decided(
+        &self,
+        store: &dyn RuleStore,
+        checks: &[Check],
+        decision: &Decision,
+        timer: Timer,
+        route: &str,
+    ) {
+        #[cfg(feature = "metrics")]
+        if self.count_plain(checks, decision) {
+            self.time(timer);
+            return self.flush_once_a_second(store, decision);
+        }
+        self.decided_otherwise(store, checks, decision, timer, route);
+    }
+
+    /// Counts what most requests are: one check that passes, with nothing to tell but that.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    fn count_plain(&self, checks: &[Check], decision: &Decision) -> bool {
+        let ([check], [verdict], true) = (checks, decision.verdicts(), decision.is_allowed())
+        else {
+            return false;
+        };
+        #[cfg(feature = "tracing")]
+        if self.outage.is_on() {
+            return false;
+        }
+        if self.has_top_keys {
+            return false;
+        }
+        let observer = self.rules.get(verdict.rule());
+        let Some(used) = observer.and_then(|observer| observer.used_before()) else {
+            return false;
+        };
+        match used.count_plain(verdict, check.cost()) {
+            None => false,
+            Some(is_sample) => {
+                if is_sample && let Some(rule) = self.set.rules().get(verdict.rule()) {
+                    counting::sample_remaining(rule, used, verdict);
+                }
+                true
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn decided_otherwise(
         &self,
         store: &dyn RuleStore,
         checks: &[Check],
@@ -175,12 +227,23 @@ impl Observer {
         verdict: &Verdict,
         decision: &Decision,
     ) -> Option<u64> {
+        let cost = check.map_or(0, Check::cost);
+        #[cfg(feature = "metrics")]
+        if decision.is_allowed()
+            && let Some(used) = observer.used_before()
+            && let Some(is_sample) = used.count_plain(verdict, cost)
+        {
+            if is_sample {
+                counting::sample_remaining(rule, used, verdict);
+            }
+            return None;
+        }
         let is_enforced = *rule.mode() == Mode::Enforce;
         #[cfg(feature = "tracing")]
         let is_logged = is_enforced && verdict.outcome() == Outcome::Deny && is_denial_logged();
         #[cfg(not(feature = "metrics"))]
         {
-            let _ = check;
+            let _ = cost;
             #[cfg(feature = "tracing")]
             if !is_logged {
                 return None;
@@ -190,10 +253,10 @@ impl Observer {
         used.count(|stripe| {
             #[cfg(feature = "metrics")]
             let at_once = {
-                let cost = check.map_or(0, Check::cost);
                 let request = counting::Request {
                     is_enforced,
                     is_allowed: decision.is_allowed(),
+                    reason: decision.reason(),
                     cost,
                 };
                 counting::count(rule, used, stripe, verdict, request)
@@ -306,11 +369,11 @@ fn hot_key(_: &Rule, _: &Arc<RuleObserver>, hot: &Hot) {
 mod counting {
     use super::{ONE_IN, Observer, Rule, RuleStore, Timer};
     use crate::{
-        decision::{Decision, Outcome, Source, Verdict},
+        decision::{Decision, Outcome, Reason, Source, Verdict},
         observe::{
             counts::{COMPUTED, Event, OTHER, PLANS},
             names::CHECK_DURATION,
-            rule_observer::{Stripe, Used},
+            rule_observer::{Rest, Used},
             series::{Kind, Series},
         },
         rule::Mode,
@@ -323,6 +386,7 @@ mod counting {
     pub(super) struct Request {
         pub(super) is_enforced: bool,
         pub(super) is_allowed: bool,
+        pub(super) reason: Option<Reason>,
         pub(super) cost: u64,
     }
 
@@ -331,7 +395,7 @@ mod counting {
     pub(super) fn count(
         rule: &Rule,
         used: &Used,
-        stripe: &mut Stripe,
+        stripe: &mut Rest,
         verdict: &Verdict,
         request: Request,
     ) -> bool {
@@ -341,7 +405,7 @@ mod counting {
             counts.event(Event::StoreFailure, 1);
         }
         let kind = match request.is_enforced {
-            true => Kind::enforced(verdict, request.is_allowed),
+            true => Kind::enforced(verdict, request.is_allowed, request.reason),
             false => Kind::reported(verdict),
         };
         let Some(kind) = kind else { return false };
@@ -368,7 +432,12 @@ mod counting {
                     }
                 }
             }
-            Kind::DeniedQuota | Kind::DeniedNever | Kind::DeniedStoreFailed => {
+            Kind::DeniedQuota
+            | Kind::DeniedNever
+            | Kind::DeniedStoreFailed
+            | Kind::DeniedSlots
+            | Kind::DeniedQueueFull
+            | Kind::DeniedWaitExpired => {
                 counts.units(plan, request.cost, false);
                 if let Some(delay) = verdict.retry().delay() {
                     if stripe.denials.is_multiple_of(ONE_IN) {
@@ -393,7 +462,7 @@ mod counting {
 
     /// A rule's answer while its store fails.
     #[cold]
-    fn fallback(stripe: &mut Stripe, verdict: &Verdict, request: Request) {
+    fn fallback(stripe: &mut Rest, verdict: &Verdict, request: Request) {
         let event = match verdict.outcome() {
             Outcome::Allow if verdict.is_degraded() => Event::FallbackPassed,
             Outcome::Allow => Event::FallbackAllowed,
@@ -408,7 +477,7 @@ mod counting {
     }
 
     #[cold]
-    fn sample_remaining(rule: &Rule, used: &Used, verdict: &Verdict) {
+    pub(super) fn sample_remaining(rule: &Rule, used: &Used, verdict: &Verdict) {
         if let Some(limit) = rule.limit_under(verdict.plan()).filter(|limit| *limit > 0) {
             let share = verdict.remaining() as f64 / limit as f64;
             lock(&used.handles).remaining.record(share);

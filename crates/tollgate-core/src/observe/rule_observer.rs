@@ -3,16 +3,23 @@
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 use std::sync::Arc;
 use std::sync::OnceLock;
+#[cfg(feature = "metrics")]
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+#[cfg(feature = "metrics")]
+use crate::{
+    decision::Verdict,
+    observe::{counts::Counts, handles::Handles},
+    sync::lock,
+};
 use crate::{
     observe::top_keys::{TopKey, TopKeys},
     rule::Rule,
 };
+
+/// One in so many requests is a sample.
 #[cfg(feature = "metrics")]
-use crate::{
-    observe::{counts::Counts, handles::Handles},
-    sync::lock,
-};
+const ONE_IN: u64 = 16;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 use crate::{
     striped::PerStripe,
@@ -31,20 +38,47 @@ pub(super) struct RuleObserver {
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 #[derive(Debug)]
 pub(super) struct Used {
-    pub(super) stripes: PerStripe<Mutex<Stripe>>,
+    pub(super) stripes: PerStripe<Stripe>,
     #[cfg(feature = "metrics")]
     pub(super) handles: Mutex<Handles>,
-    /// Whether anything was counted since the counts were last published.
+    /// Whether anything was counted since the last flush.
     #[cfg(feature = "metrics")]
-    has_counts: std::sync::atomic::AtomicBool,
+    has_counts: AtomicBool,
+    /// Whether there are counts that a flush is going to publish soon.
+    #[cfg(feature = "metrics")]
+    is_behind: AtomicBool,
+    /// Requests that leave more than this are counted without a lock. `u64::MAX`: none is.
+    #[cfg(feature = "metrics")]
+    near_limit: u64,
 }
+
+/// The requests of a stripe that publish their counts themselves, from one flush to the next. A rule that is used now and then
+/// is never behind; a busy one does not write each time what all threads write.
+#[cfg(feature = "metrics")]
+const AT_ONCE: u8 = 64;
 
 /// What one stripe of threads has seen of a rule.
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 #[derive(Debug, Default)]
 pub(super) struct Stripe {
+    /// Most requests of a busy rule: of one unit, let through by the store, not near the limit of the rule's own quota.
+    #[cfg(feature = "metrics")]
+    allowed: AtomicU64,
+    /// Whether such requests are counted here: those at the beginning publish their counts themselves.
+    #[cfg(feature = "metrics")]
+    is_busy: AtomicBool,
+    rest: Mutex<Rest>,
+}
+
+/// The requests that need a lock.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[derive(Debug, Default)]
+pub(super) struct Rest {
     #[cfg(feature = "metrics")]
     pub(super) counts: Counts,
+    /// How many requests have published their counts since the last flush.
+    #[cfg(feature = "metrics")]
+    published: u8,
     /// Requests and denials, to take samples of.
     #[cfg(feature = "metrics")]
     pub(super) requests: u32,
@@ -100,11 +134,18 @@ impl RuleObserver {
             #[cfg(feature = "metrics")]
             crate::observe::flush::register(self);
             Box::new(Used {
-                stripes: PerStripe::new(|_| Mutex::default()),
+                stripes: PerStripe::new(|_| Stripe::default()),
                 #[cfg(feature = "metrics")]
                 handles: Mutex::new(Handles::new(rule)),
                 #[cfg(feature = "metrics")]
-                has_counts: std::sync::atomic::AtomicBool::new(false),
+                has_counts: AtomicBool::new(false),
+                #[cfg(feature = "metrics")]
+                is_behind: AtomicBool::new(false),
+                #[cfg(feature = "metrics")]
+                near_limit: match rule.limit_under(0) {
+                    Some(limit) if rule.is_enforced() => limit / 5,
+                    _ => u64::MAX,
+                },
             })
         })
     }
@@ -117,16 +158,18 @@ impl RuleObserver {
     /// Publishes what all stripes have counted.
     #[cfg(feature = "metrics")]
     pub(super) fn flush(&self) {
-        use std::sync::atomic::Ordering;
         let Some(used) = self.used.get() else { return };
-        if !used.has_counts.load(Ordering::Relaxed) {
+        let (has_counts, is_behind) = (&used.has_counts, &used.is_behind);
+        if !has_counts.load(Ordering::SeqCst) && !is_behind.load(Ordering::SeqCst) {
             return;
         }
-        // Before the locks: what is counted behind them says so again.
-        used.has_counts.store(false, Ordering::Relaxed);
+        // Before the counts are taken: what is counted later says so again.
+        has_counts.store(false, Ordering::SeqCst);
+        is_behind.store(false, Ordering::SeqCst);
         for stripe in used.stripes.iter() {
-            let mut stripe = lock(stripe);
-            lock(&used.handles).publish(&mut stripe.counts);
+            let mut rest = lock(&stripe.rest);
+            rest.published = 0;
+            used.publish(stripe, &mut rest);
         }
     }
 }
@@ -135,16 +178,20 @@ impl RuleObserver {
 impl Used {
     /// Counts on the stripe of this thread. `count` returns whether the counts are to be published at once.
     #[inline]
-    pub(super) fn count<T>(&self, count: impl FnOnce(&mut Stripe) -> (bool, T)) -> T {
-        let mut stripe = lock_briefly(self.stripes.here());
-        let (at_once, result) = count(&mut stripe);
+    pub(super) fn count<T>(&self, count: impl FnOnce(&mut Rest) -> (bool, T)) -> T {
+        let stripe = self.stripes.here();
+        let mut rest = lock_briefly(&stripe.rest);
+        let (at_once, result) = count(&mut rest);
         #[cfg(feature = "metrics")]
         {
-            use std::sync::atomic::Ordering;
-            if at_once {
-                self.publish(&mut stripe);
-            } else if !self.has_counts.load(Ordering::Relaxed) {
-                self.has_counts.store(true, Ordering::Relaxed);
+            if !self.has_counts.load(Ordering::SeqCst) {
+                self.has_counts.store(true, Ordering::SeqCst);
+            }
+            if at_once || rest.published < AT_ONCE {
+                rest.published = rest.published.saturating_add(1);
+                self.publish(stripe, &mut rest);
+            } else {
+                self.leave_to_flush();
             }
         }
         #[cfg(not(feature = "metrics"))]
@@ -152,10 +199,40 @@ impl Used {
         result
     }
 
+    /// Counts a verdict of most requests, which takes no lock. `None`: it is not one of them. `Some(true)`: it is a sample.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(super) fn count_plain(&self, verdict: &Verdict, cost: u64) -> Option<bool> {
+        if cost != 1 || !verdict.is_plain_allow() || verdict.remaining() <= self.near_limit {
+            return None;
+        }
+        let stripe = self.stripes.here();
+        if !stripe.is_busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        let before = stripe.allowed.fetch_add(1, Ordering::SeqCst);
+        self.leave_to_flush();
+        Some(before % ONE_IN == ONE_IN - 1)
+    }
+
+    #[cfg(feature = "metrics")]
+    #[inline]
+    fn leave_to_flush(&self) {
+        // Read first: all stripes share it.
+        if !self.is_behind.load(Ordering::SeqCst) {
+            self.is_behind.store(true, Ordering::SeqCst);
+            crate::observe::flush::flush_soon();
+        }
+    }
+
     #[cfg(feature = "metrics")]
     #[cold]
-    fn publish(&self, stripe: &mut Stripe) {
-        lock(&self.handles).publish(&mut stripe.counts);
+    fn publish(&self, stripe: &Stripe, rest: &mut Rest) {
+        let allowed = stripe.allowed.swap(0, Ordering::SeqCst);
+        rest.counts.plain(allowed);
+        lock(&self.handles).publish(&mut rest.counts);
+        let is_busy = rest.published >= AT_ONCE && rest.counts.has_published_plain();
+        stripe.is_busy.store(is_busy, Ordering::Relaxed);
     }
 }
 

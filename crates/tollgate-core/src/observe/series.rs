@@ -2,7 +2,7 @@
 
 use crate::{
     algorithm::Retry,
-    decision::{Outcome, Source, Verdict},
+    decision::{Outcome, Reason, Source, Verdict},
 };
 
 /// What became of a request under one rule.
@@ -20,9 +20,12 @@ pub(super) enum Kind {
     ShadowDeniedNever,
     Skipped,
     NoKey,
+    DeniedSlots,
+    DeniedQueueFull,
+    DeniedWaitExpired,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 14] = [
     Kind::Allowed,
     Kind::Withheld,
     Kind::Degraded,
@@ -34,6 +37,9 @@ const KINDS: [Kind; 11] = [
     Kind::ShadowDeniedNever,
     Kind::Skipped,
     Kind::NoKey,
+    Kind::DeniedSlots,
+    Kind::DeniedQueueFull,
+    Kind::DeniedWaitExpired,
 ];
 const SOURCES: [&str; 6] = ["store", "deny_cache", "lease", "local", "fallback", "none"];
 
@@ -45,16 +51,25 @@ pub(super) const COUNT: usize = KINDS.len() * SOURCES.len();
 pub(super) struct Series(u8);
 
 impl Kind {
-    /// Of a verdict about an enforced rule, in a request that was allowed or not. `None`: nothing was decided.
+    /// Of a verdict about an enforced rule, in a request that was allowed, or denied for a reason. `None`: nothing was decided.
     #[inline]
-    pub(super) fn enforced(verdict: &Verdict, request_allowed: bool) -> Option<Self> {
+    pub(super) fn enforced(
+        verdict: &Verdict,
+        request_allowed: bool,
+        reason: Option<Reason>,
+    ) -> Option<Self> {
         match verdict.outcome() {
             Outcome::Allow if verdict.is_degraded() => Some(Self::Degraded),
             Outcome::Allow if request_allowed => Some(Self::Allowed),
             Outcome::Allow => Some(Self::Withheld),
-            Outcome::Deny if !verdict.has_numbers() => Some(Self::DeniedStoreFailed),
-            Outcome::Deny if verdict.retry() == Retry::Never => Some(Self::DeniedNever),
-            Outcome::Deny => Some(Self::DeniedQuota),
+            Outcome::Deny => Some(match reason {
+                Some(Reason::QueueFull) => Self::DeniedQueueFull,
+                Some(Reason::WaitExpired) => Self::DeniedWaitExpired,
+                _ if !verdict.has_numbers() => Self::DeniedStoreFailed,
+                _ if verdict.retry() == Retry::Never => Self::DeniedNever,
+                _ if verdict.is_of_slots() => Self::DeniedSlots,
+                _ => Self::DeniedQuota,
+            }),
             Outcome::Failed | Outcome::NotDecided => None,
         }
     }
@@ -74,9 +89,13 @@ impl Kind {
             Self::Allowed => "allowed",
             Self::Withheld => "withheld",
             Self::Degraded => "degraded",
-            Self::DeniedQuota | Self::DeniedNever | Self::DeniedStoreFailed | Self::NoKey => {
-                "denied"
-            }
+            Self::DeniedQuota
+            | Self::DeniedNever
+            | Self::DeniedStoreFailed
+            | Self::DeniedSlots
+            | Self::DeniedQueueFull
+            | Self::DeniedWaitExpired
+            | Self::NoKey => "denied",
             Self::ShadowAllowed => "shadow_allowed",
             Self::ShadowDeniedQuota | Self::ShadowDeniedNever => "shadow_denied",
             Self::Skipped => "skipped",
@@ -89,6 +108,9 @@ impl Kind {
             Self::DeniedNever | Self::ShadowDeniedNever => "never",
             Self::DeniedStoreFailed | Self::Degraded => "store_failed",
             Self::NoKey => "no_key",
+            Self::DeniedSlots => "slots",
+            Self::DeniedQueueFull => "queue_full",
+            Self::DeniedWaitExpired => "wait_expired",
             Self::Allowed | Self::Withheld | Self::ShadowAllowed | Self::Skipped => "none",
         }
     }

@@ -112,6 +112,7 @@ pub(crate) mod receipt;
 pub(crate) mod registry;
 pub(crate) mod rule_store;
 pub(crate) mod seq_cells;
+pub(crate) mod slot_waiters;
 
 pub use self::{
     instance_count::InstanceCount,
@@ -119,5 +120,6 @@ pub use self::{
     registry::RuleRegistry,
     rule_store::{RuleStore, Usage},
     seq_cells::SeqCells,
+    slot_waiters::SlotWaiters,
 };
-pub use crate::step::Stepping;
+pub use crate::{claim::QueuePlace, step::Stepping};

@@ -1,7 +1,7 @@
 //! What was taken, and what becomes of it.
 
 use crate::{
-    algorithm::Taken,
+    algorithm::{GcraState, Taken},
     check::Check,
     decision::{Source, Verdict},
     time::Tick,
@@ -29,6 +29,8 @@ pub struct Receipt {
     pub taken: Taken,
     /// Who gave them.
     pub source: Source,
+    /// The state before they were taken, of a request that had to wait: what a refund restores.
+    pub before: Option<GcraState>,
 }
 
 impl Receipt {
@@ -49,6 +51,7 @@ impl Receipt {
             check,
             taken,
             source: Source::Store,
+            before: None,
         }
     }
 }

@@ -242,6 +242,12 @@ fn has_equal(live: &RuleSet, rules: &RuleSet, index: usize) -> bool {
 fn difference(live: &Rule, new: &Rule) -> Option<String> {
     let (is, would_be) = if live.quota() != new.quota() {
         (format!("{:?}", live.quota()), format!("{:?}", new.quota()))
+    } else if live.at_most_wait() != new.at_most_wait() {
+        let wait = |rule: &Rule| match rule.at_most_wait() {
+            Some(at_most) => format!("a wait of at most {at_most:?}"),
+            None => "no wait".into(),
+        };
+        (wait(live), wait(new))
     } else {
         let names = live.plan_names().chain(new.plan_names());
         let plan = |rule: &Rule, name: &str| match rule.plan_number(name) {

@@ -1,6 +1,6 @@
 //! A store, and a rule set on it.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use crate::{
     check::Check,
@@ -14,6 +14,7 @@ use crate::{
     store::{
         receipt::{Receipt, Settlement},
         registry::RuleRegistry,
+        slot_waiters::SlotWaiters,
     },
 };
 
@@ -31,6 +32,9 @@ pub struct Usage {
     pub evicted_live: u64,
     /// States that were created: how often a key came of which nothing was kept.
     pub new_keys: u64,
+    /// Units of requests that [waited](crate::Rule::wait) and gave up, and that could not go back because others were behind
+    /// them.
+    pub lapsed_units: u64,
 }
 
 /// Where state lives.
@@ -102,6 +106,19 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// Dropping the answer does not undo the take.
     fn acquire(&self, checks: &[Check]) -> Step<Decision>;
 
+    /// The same for a request that waits for no longer than `patience`, also where its rules would let it
+    /// [wait](crate::Rule::wait) longer. Default: [`acquire`](Self::acquire), for stores where none waits.
+    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        let _ = patience;
+        self.acquire(checks)
+    }
+
+    /// Whether requests can wait for units here. [`acquire`](Self::acquire) then decides by the rules of
+    /// [the queue](crate::algorithm::gcra#waiting), and a decision that is [delayed](Decision::delayed) has its places.
+    fn supports_wait(&self) -> bool {
+        false
+    }
+
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing.
     fn peek(&self, checks: &[Check]) -> Step<Decision>;
 
@@ -125,6 +142,11 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// Returns slots of a request that has ended. Called once for each that was given, also from `Drop`: it never blocks.
     fn release(&self, slots: &[HeldSlot]) {
         let _ = slots;
+    }
+
+    /// Who waits in this process for slots, if the store wakes them. Otherwise they ask again from time to time.
+    fn slot_waiters(&self) -> Option<&SlotWaiters> {
+        None
     }
 
     /// Called after the [`Limiter`](crate::Limiter) has decided checks that this store failed, by their rules' answers to a

@@ -15,6 +15,8 @@ mod settled;
 mod threads;
 mod tickets;
 mod versions;
+mod wait_model;
+mod wait_rules;
 mod waiting;
 
 use std::time::Duration;

@@ -39,7 +39,7 @@ impl Connector {
     /// For the connections of a node to servers at this address.
     pub(super) fn new(address: &Address, options: &NodeOptions) -> Self {
         Self {
-            dialer: Dialer::new(options.connect_timeout()),
+            dialer: Dialer::new(options.connect_timeout(), options.resolver.clone()),
             security: address.is_encrypted().then(|| options.security.clone()),
             client_name: options.client_name.clone(),
         }

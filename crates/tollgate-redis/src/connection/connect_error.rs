@@ -61,7 +61,11 @@ impl ConnectError {
             }
             _ => ConnectErrorKind::Server,
         };
-        Self::new(kind, format!("{doing}: {line}"))
+        let remedy = remedy(line).map(|remedy| format!("; {remedy}"));
+        Self::new(
+            kind,
+            format!("{doing}: {line}{}", remedy.unwrap_or_default()),
+        )
     }
 
     /// The same, with where it happened.
@@ -89,6 +93,28 @@ impl ConnectError {
     }
 }
 
+/// What would be right, where the line of an error does not say it.
+fn remedy(line: &str) -> Option<&'static str> {
+    match code_of(line) {
+        "NOAUTH" => Some(
+            "the server wants a password: redis://:password@host, or `RedisStoreBuilder::credentials`",
+        ),
+        "WRONGPASS" => Some(
+            "the user and the password are those of the address, or of the credentials provider",
+        ),
+        "ERR" if line.contains("cluster support disabled") => {
+            Some("it is a single server: name it with redis://")
+        }
+        "ERR"
+            if line.contains("unknown command")
+                && line.to_ascii_uppercase().contains("SENTINEL") =>
+        {
+            Some("it is no sentinel: those listen on port 26379 as a rule")
+        }
+        _ => None,
+    }
+}
+
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -105,5 +131,31 @@ mod tests {
         assert_eq!(full.to_call_error().kind(), CallErrorKind::Unavailable);
         let wrong = ConnectError::of_server("HELLO", "WRONGPASS invalid username-password pair");
         assert_eq!(wrong.to_call_error().kind(), CallErrorKind::Misconfigured);
+    }
+
+    #[test]
+    fn an_error_of_the_server_says_what_would_be_right() {
+        for (line, words) in [
+            (
+                "NOAUTH HELLO must be called with the client",
+                "redis://:password@host",
+            ),
+            (
+                "WRONGPASS invalid username-password pair",
+                "credentials provider",
+            ),
+            ("ERR This instance has cluster support disabled", "redis://"),
+            ("ERR unknown command 'SENTINEL', with args", "26379"),
+            ("ERR unknown command `SENTINEL`, with args", "26379"),
+        ] {
+            let error = ConnectError::of_server("ASKED", line).to_string();
+            let remedy = error.strip_prefix(&format!("ASKED: {line}; "));
+            assert!(
+                remedy.is_some_and(|remedy| remedy.contains(words)),
+                "{error}"
+            );
+        }
+        let other = ConnectError::of_server("SELECT 99", "ERR DB index is out of range");
+        assert_eq!(other.to_string(), "SELECT 99: ERR DB index is out of range");
     }
 }

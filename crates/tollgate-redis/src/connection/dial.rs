@@ -8,15 +8,18 @@ use std::{
 };
 
 use tokio::{
-    net::{TcpStream, lookup_host},
+    net::TcpStream,
     select,
     task::JoinSet,
     time::{sleep, timeout},
 };
 
-use crate::connection::connect_error::{ConnectError, ConnectErrorKind};
 #[cfg(test)]
 use crate::connection::test_hosts;
+use crate::connection::{
+    connect_error::{ConnectError, ConnectErrorKind},
+    host_resolver::HostResolver,
+};
 
 /// An address is tried for so long alone (the "Connection Attempt Delay" of RFC 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -32,14 +35,16 @@ const MOST_DOUBTFUL: usize = 64;
 pub(super) struct Dialer {
     /// How long each address may take.
     timeout: Duration,
+    resolver: HostResolver,
     /// Connected to, and not of use since.
     doubtful: Mutex<Vec<SocketAddr>>,
 }
 
 impl Dialer {
     /// For connections that have to be ready within `connect_timeout`.
-    pub(super) fn new(connect_timeout: Duration) -> Self {
+    pub(super) fn new(connect_timeout: Duration, resolver: HostResolver) -> Self {
         Self {
+            resolver,
             timeout: (connect_timeout / 4)
                 .max(LEAST_TIMEOUT)
                 .min(connect_timeout),
@@ -49,7 +54,7 @@ impl Dialer {
 
     /// The first address of the host that accepts a connection.
     pub(super) async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
-        let found = look_up(host, port).await.map_err(|error| {
+        let found = self.resolver.look_up(host, port).await.map_err(|error| {
             ConnectError::new(
                 ConnectErrorKind::Dns,
                 format!("{host} is not found: {error}"),
@@ -99,14 +104,6 @@ impl Dialer {
     fn doubtful(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
         self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    #[cfg(test)]
-    if let Some(addresses) = test_hosts::addresses(host) {
-        return Ok(addresses);
-    }
-    Ok(lookup_host((host, port)).await?.collect())
 }
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -165,7 +162,7 @@ mod tests {
             "127.0.0.2:1",
         ];
         let found: Vec<_> = found.into_iter().map(address).collect();
-        let dialer = Dialer::new(Duration::from_secs(2));
+        let dialer = Dialer::new(Duration::from_secs(2), HostResolver::default());
         let ordered = [
             "[::1]:1",
             "127.0.0.1:1",
@@ -223,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_without_an_address_is_a_failure_of_dns() {
-        let dialer = Dialer::new(Duration::from_secs(2));
+        let dialer = Dialer::new(Duration::from_secs(2), HostResolver::default());
         let error = dialer.tcp("no-such-host.invalid", 1).await;
         let error = error.expect_err("there is none");
         assert_eq!(error.kind(), ConnectErrorKind::Dns);

@@ -72,7 +72,10 @@ impl<S: Transport> Handshake<S> {
                 Err(malformed) => {
                     return Err(ConnectError::new(
                         ConnectErrorKind::Server,
-                        malformed.what(),
+                        format!(
+                            "{}; is it a Redis, and is it not encrypted?",
+                            malformed.what()
+                        ),
                     ));
                 }
             }

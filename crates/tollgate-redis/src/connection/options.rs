@@ -3,8 +3,9 @@
 use std::{fmt, time::Duration};
 
 use crate::connection::{
-    address_map::AddressMap, breaker::BreakerOptions, event::EventSink, log_in::CredentialsSource,
-    probe_key::ProbeKey, security::Security, traffic::TrafficSink,
+    address_map::AddressMap, breaker::BreakerOptions, event::EventSink,
+    host_resolver::HostResolver, log_in::CredentialsSource, probe_key::ProbeKey,
+    security::Security, traffic::TrafficSink,
 };
 
 /// How a node behaves. The defaults are for a server in the same network.
@@ -35,6 +36,8 @@ pub(crate) struct NodeOptions {
     pub(crate) probe_key: ProbeKey,
     /// The name that servers show for connections.
     pub(crate) client_name: Option<String>,
+    /// Where the addresses of hosts come from.
+    pub(crate) resolver: HostResolver,
     /// Where servers are reached that sentinels and servers of a cluster name.
     pub(crate) address_map: AddressMap,
     /// When calls are kept from the server.
@@ -67,6 +70,7 @@ impl Default for NodeOptions {
             sentinel_interval: Duration::from_secs(5),
             probe_key: ProbeKey::new("tollgate", "any"),
             client_name: None,
+            resolver: HostResolver::default(),
             address_map: AddressMap::default(),
             breaker: BreakerOptions::default(),
             credentials: CredentialsSource::default(),

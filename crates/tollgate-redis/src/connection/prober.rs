@@ -17,14 +17,14 @@ use crate::connection::{
 };
 
 /// Writes, for a replica and a server without memory answer everything else.
-static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
+pub(crate) static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
     Arc::new(Script::new(
         "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
     ))
 });
 
 /// How long a probe's key lives, in milliseconds.
-const LIFE: &[u8] = b"5000";
+pub(crate) const LIFE: &str = "5000";
 
 /// Probes on one connection, whenever the breaker plans one. Never ends.
 pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOptions) {
@@ -36,7 +36,7 @@ pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOption
             Plan::Probe(_) => {
                 let deadline = Instant::now() + options.deadline;
                 let key = options.probe_key.name();
-                let (key, args) = ([key.as_bytes()], [&b"1"[..], LIFE]);
+                let (key, args) = ([key.as_bytes()], [&b"1"[..], LIFE.as_bytes()]);
                 let (waiting, call) = Waiting::new(Request::new(&PROBE, &key, &args), deadline);
                 if queue.push(waiting).is_err() {
                     // Closed, or full of calls from before: either way it is no answer.

@@ -5,11 +5,16 @@
 //! The limiter needs these commands and no other, on the keys of its namespace, here `shop`:
 //!
 //! ```text
-//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time
+//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire
 //! ```
 //!
 //! Take a better password. Commands inside of a script are checked one by one, so that `get`, `set`, `del` and `time` have to
-//! be there. `setrange` writes the counter of a window alone; without it each take writes the whole state, and is noted in `ACL LOG`. States begin with `{shop}:` under [`Partition::One`](crate::Partition::One), and so does what is not a state; with the other
+//! be there. `setrange` writes the counter of a window alone; without it each take writes the whole state, and is noted in `ACL LOG`. The last
+//! five are for heartbeats, by which instances know how many they are, for their shares while Redis fails, and whether their
+//! quotas or secrets differ; leave them out where the store is built
+//! [without heartbeats](crate::RedisStoreBuilder::without_heartbeats).
+//!
+//! States begin with `{shop}:` under [`Partition::One`](crate::Partition::One), and so does what is not a state; with the other
 //! partitions they begin with `shop:{`. Both patterns are exact: a namespace has no brace, so a user of `shop` cannot touch what
 //! belongs to `shop:eu`, as it could with `~shop:*`. The address is then `redis://tollgate:sesame@host`.
 //!
@@ -18,8 +23,7 @@
 //! | an address with a database | `+select` |
 //! | Sentinel | `+role`, on the servers |
 //! | Cluster | `+cluster\|slots +cluster\|info +asking` |
-//! | knowing how many instances there are, for their shares while Redis fails, and whether their quotas differ | `+zadd +zremrangebyscore +zcard +zrange +pexpire`; or call [`without_heartbeats`](crate::RedisStoreBuilder::without_heartbeats) |
-//! | the name and version of this crate in `CLIENT LIST`, from Redis 7.2 on | `+client\|setinfo`; without it the server notes a refusal for each connection in `ACL LOG`, and all works |
+//! | the name and version of this crate in `CLIENT LIST`, from Redis 7.2 on (older servers refuse the whole line with it) | `+client\|setinfo`; without it the server notes a refusal for each connection in `ACL LOG`, and all works |
 //! | a clock of the caller's own, on servers whose scripts may not tell the time | nothing; leave out `+time` |
 //!
 //! The sentinels themselves are asked for `SENTINEL GET-MASTER-ADDR-BY-NAME` only. Where they want a login, it is

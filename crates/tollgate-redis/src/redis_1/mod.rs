@@ -7,7 +7,8 @@
 //!
 //! **Encryption is given again**, because redis-rs does not let others read it: `RedisStoreBuilder::tls` takes the
 //! configuration of rustls. Without it an encrypted address is refused, whatever it says itself about roots, certificates of
-//! its own, or `insecure`: nothing is ever connected by a default. The DNS resolver of redis-rs is not taken over either.
+//! its own, or `insecure`: nothing is ever connected by a default. A DNS resolver is given
+//! again too, by [`dns_resolver`](crate::RedisStoreBuilder::dns_resolver), and a credentials provider [as below](#credentials).
 //!
 //! The connection stays tollgate's own, and nothing of redis-rs runs for a request: `docs/design/redis-connection.md` in the
 //! repository says why.

@@ -1,6 +1,6 @@
 //! Setting up a store.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
@@ -14,7 +14,7 @@ use crate::{
     address::{Address, Target},
     connection::{
         address_map::AddressMap, breaker::BreakerOptions, connection_options::ConnectionOptions,
-        log_in::CredentialsSource, options::NodeOptions,
+        host_resolver::HostResolver, log_in::CredentialsSource, options::NodeOptions,
     },
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
@@ -184,6 +184,37 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Asks this for the addresses of a host, instead of the system: for a resolver of the application's own, such as one that
+    /// redis-rs was given. They are tried as they are given, as RFC 8305 says; a second one is not kept waiting by the first.
+    /// It is called for each connection, also to servers that sentinels or a cluster name, after the
+    /// [map](Self::address_map); and it takes part in the [connect timeout](ConnectionOptions::connect_timeout).
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use tollgate_redis::{Keys, RedisStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::builder("redis://cache.internal", "shop", Keys::plain())
+    ///     .dns_resolver(|host, port| async move {
+    ///         println!("who is {host}?");
+    ///         Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+    ///     })
+    ///     .connect()?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dns_resolver<F, L>(mut self, resolver: F) -> Self
+    where
+        F: Fn(String, u16) -> L + Send + Sync + 'static,
+        L: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        self.options.resolver = HostResolver::new(resolver);
+        self
+    }
+
     /// How many checks may go to Redis as one command, of requests that wait at the same moment. Default: 32,
     /// which keeps the server from its other clients for 100 to 200 µs. With 1 each request goes alone, and Redis decides about
     /// half as many in the same time.
@@ -274,7 +305,7 @@ impl RedisStoreBuilder {
     }
 
     /// Encrypts connections, as `rediss://` asks for: whom to trust, by which cryptography, with which certificate of one's
-    /// own.
+    /// own. It encrypts nothing by itself: connections to an address with `redis://` stay as they are.
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
@@ -346,7 +377,8 @@ impl RedisStoreBuilder {
     }
 
     /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
-    /// rather than begin on the rules' answers to a store failure.
+    /// rather than begin on the rules' answers to a store failure. The server is not only connected to: it has taken a script
+    /// that writes, which one that is full, a replica, and one on which the user lacks rights refuse.
     ///
     /// # Errors
     ///
@@ -372,10 +404,15 @@ impl RedisStoreBuilder {
     /// Dropping the future drops the store.
     pub async fn connect_within(self, within: Duration) -> Result<RedisStore, SetupError> {
         let store = self.connect()?;
-        match timeout(within, store.connected()).await {
+        let mut refusal = None;
+        let decides = async {
+            store.connected().await;
+            store.writes(&mut refusal).await;
+        };
+        match timeout(within, decides).await {
             Ok(()) => Ok(store),
             Err(_) => {
-                let why = store.connection_error();
+                let why = refusal.or_else(|| store.connection_error());
                 let why = why.unwrap_or_else(|| "it is still being tried".to_owned());
                 Err(SetupError::new(
                     SetupErrorKind::NotConnected,

@@ -4,6 +4,7 @@ mod accuracy;
 mod backend;
 mod bound;
 mod builder;
+mod first_write;
 mod flusher;
 mod heartbeat;
 mod in_flight;

@@ -12,7 +12,8 @@ use tollgate_prefilter::Effective;
 use crate::{
     connection::breaker::BreakerState,
     store::{
-        accuracy::Accuracy, bound::Bound, heartbeat::Heartbeat, in_use::InUse, shared::Shared,
+        accuracy::Accuracy, bound::Bound, first_write::first_write, heartbeat::Heartbeat,
+        in_use::InUse, shared::Shared,
     },
 };
 
@@ -113,6 +114,11 @@ impl RedisStore {
                 event = now + NEXT_EVENT;
             }
         }
+    }
+
+    /// Waits until Redis takes what this process writes. `refusal` is what it last answered instead.
+    pub(super) async fn writes(&self, refusal: &mut Option<String>) {
+        first_write(&self.shared, refusal).await;
     }
 
     /// Why Redis does not decide requests at present: the last failure to connect, or that the [breaker](Self::breaker) keeps

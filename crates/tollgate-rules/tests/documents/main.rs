@@ -2,6 +2,7 @@
 
 mod bounds;
 mod entries;
+mod explanation;
 mod keys_and_conditions;
 mod model;
 mod quota_by;

@@ -2,6 +2,7 @@
 
 mod audit;
 mod fleet;
+mod policies;
 mod pushes;
 mod redis_server;
 mod servers;

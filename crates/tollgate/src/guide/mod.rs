@@ -4,13 +4,19 @@
 //! | --- | --- |
 //! | [`choosing`] | which algorithm, which key, where the layer goes, what to answer when the store fails, what to tell whom |
 //! | [`recipes`] | complete programs: proxies, log-ins, plans, costs, workers, trials, refunds, tests |
+//! | [`at_once`] | limits on how many run at once: exports, streams, jobs |
+//! | [`delay`] | letting a request wait instead of denying it |
+//! | [`count_failures`] | limits on what fails: log-ins, codes, misses; and costs that only the response tells |
 //! | [`grpc`] | around a server, a service, a method; long streams; REST beside it; what clients see |
 //! | [`operating`] | metrics, events, memory, clocks, and changing a quota while it is in use |
 //! | [`wrong_tool`] | when a rate limiter is not what you need |
 //!
 //! The pages hold text only. Every program in them is compiled and run with the tests of this crate.
 
+pub mod at_once;
 pub mod choosing;
+pub mod count_failures;
+pub mod delay;
 pub mod grpc;
 pub mod operating;
 pub mod recipes;

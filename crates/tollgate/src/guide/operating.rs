@@ -4,8 +4,9 @@
 //!
 //! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) facade. A [`Limiter`](crate::Limiter) reports
 //! its decisions, whoever calls it: a layer, a worker, a client. Install the recorder before the first request: a rule that
-//! was used before has no metrics for as long as its layer lives. Call [`flush_metrics`](crate::observe::flush_metrics) before
-//! you render them: each thread counts for itself, and its counts are published once a second, by a request.
+//! was used before has no metrics for as long as its layer lives. Under load, threads
+//! count for themselves, and the metrics are up to 50 ms behind: call [`flush_metrics`](crate::observe::flush_metrics) before you
+//! render them if they have to be exact.
 //!
 //! | name | type | labels | watch it for |
 //! | --- | --- | --- | --- |
@@ -25,7 +26,7 @@
 //! | `tollgate_misconfigured_total` | counter | `rule` | **alert on any increase**: the key cannot be found the way the service is set up |
 //! | `tollgate_keyless_requests_total` | counter | `rule` | requests without a key, whatever the rule does with them; as many as there are requests: the layer stands outside of the authentication, or a name is misspelt |
 //! | `tollgate_look_up_failures_total` | counter | `rule` | **alert on any increase**: keys that were not [looked up in time](crate::RateLimitLayer::look_up_deadline) |
-//! | `tollgate_refunded_requests_total` | counter | `rule` | requests that were let through and not served, and were [given back](crate::guide::choosing#load-shedding) |
+//! | `tollgate_refunded_requests_total` | counter | `rule` | requests that were let through and not served, and were [given back](crate::guide::choosing#load-shedding); and those whose response [does not count](crate::guide::count_failures) |
 //! | `tollgate_store_failures_total` | counter | `rule` | **alert on any increase**: checks that the store could not decide, whatever was answered then |
 //! | `tollgate_fallback_decisions_total` | counter | `rule`, `answer`, `policy` | what the rules answered in place of their store |
 //! | `tollgate_units_admitted_in_fallback_total` | counter | `rule` | units let through while the store failed, of which it never learns: what an outage has cost |
@@ -48,6 +49,9 @@
 //! | `never` | its cost is above what ever fits |
 //! | `store_failed` | the store failed, or the look-up of its key |
 //! | `no_key` | it has no key |
+//! | `slots` | too many requests run at once |
+//! | `queue_full` | as many wait already as may |
+//! | `wait_expired` | its time to wait was over |
 //! | `none` | it was not denied |
 //!
 //! `source` is who answered: `store`, `deny_cache`, `lease`, `local`, `fallback`, or `none` where nobody was asked. `plan` is

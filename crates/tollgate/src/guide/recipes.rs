@@ -133,11 +133,12 @@
 //!
 //! # A log-in where only failures count
 //!
-//! Whoever knows his password should not be locked out for using it often. Take first, and give back on success: if a failure
-//! were counted only when it is known, any number of guesses at the same time would pass. `acquire_ticket` holds what the
-//! account has taken, [`ticket`](crate::Admission::ticket) what the address has.
+//! A person who knows the password should not be locked out for using it often. Both rules take first and give back on success: if
+//! a failure were counted only when it is known, any number of guesses at the same time would pass.
 //!
-//! Both rules keep what they took where the service fails: guesses must not become free by a client that makes it fail.
+//! By address, [`count_if`](crate::RequestRule::count_if) says which responses count, and the handler has nothing to do. The account
+//! is in the body: the handler holds what it has taken as a ticket, and cancels it on success. See also
+//! [Count only what fails](crate::guide::count_failures).
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
@@ -163,7 +164,6 @@
 //!         return Ok(StatusCode::UNAUTHORIZED);
 //!     }
 //!     attempt.cancel();
-//!     admission.ticket().cancel();
 //!     Ok(StatusCode::OK)
 //! }
 //!
@@ -176,7 +176,7 @@
 //!             Rule::new("failures-per-ip", Quota::sliding_log(20, MINUTE))
 //!                 .on_store_error(OnStoreError::Deny)
 //!                 .by(client_ip())
-//!                 .keep_on_error(),
+//!                 .count_if(|response| response.is_failure()),
 //!             Rule::new("failures-per-account", Quota::sliding_log(2, MINUTE))
 //!                 .on_store_error(OnStoreError::Deny)
 //!                 .by_handler(),

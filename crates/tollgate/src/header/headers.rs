@@ -86,6 +86,7 @@ impl Headers {
             named.write(map, rules, statuses.clone());
         }
         if self.style != HeaderStyle::DRAFT_11 {
+            let statuses = statuses.filter(|status| !status.is_of_slots);
             self.write_single(map, rules, &statuses.collect::<Standings>(), at);
         }
     }

@@ -29,10 +29,11 @@ pub(super) fn merge_same_names(map: &mut HeaderMap) {
         let mut same = inner.iter().flat_map(members);
         if let Some(theirs) = same.find(|member| member.name == our.name) {
             let ours = our.written();
-            let stays = ours
-                .remaining
-                .zip(ours.reset)
-                .is_none_or(|(remaining, reset)| theirs.written().leaves_less(remaining, reset));
+            let stays = ours.remaining.is_none_or(|remaining| {
+                // Slots have no reset.
+                let reset = ours.reset.unwrap_or_default();
+                theirs.written().leaves_less(remaining, reset)
+            });
             let names = if stays { &mut more } else { &mut less };
             names.push(our.name);
         }

@@ -33,6 +33,14 @@
 //!   never less. Otherwise: the time until the quota is full. For a request of cost 0 with nothing left: the time until one unit
 //!   is available.
 //!
+//! A rule that limits how many run [at once](crate::Quota::concurrent) has `qu="concurrent-requests"`, its free slots as `r`, and
+//! neither `w` nor `t`: time does not free a slot. The older styles need both, and leave such a rule out.
+//!
+//! ```text
+//! ratelimit-policy: "exports";q=3;qu="concurrent-requests"
+//! ratelimit: "exports";r=2
+//! ```
+//!
 //! Each rule has its own `r` and `t`. Both are exact for a client alone on its key, if the store has decided. If a process
 //! decides from a [lease](crate::Consistency::Leased) or [local usage](crate::Consistency::Eventual), `t` is never too early for
 //! such a client, but may be too late.
@@ -53,6 +61,8 @@
 //!   serve them to other clients;
 //! - denials by an inner layer that [hides its quota](crate::RateLimitLayer::hide_quota);
 //! - responses that are [refunded](crate::Refund);
+//! - as to one rule, responses that [do not count](crate::RequestRule::count_if) or have
+//!   [another cost](crate::RequestRule::cost_by_response);
 //! - gRPC denials by so many rules that the fields would exceed the 8 KiB that clients accept.
 //!
 //! # Support by clients
@@ -122,6 +132,7 @@ mod per_quota;
 mod quota_status;
 pub(crate) mod retry_after;
 mod seconds;
+pub(crate) mod server_timing;
 mod structured;
 mod style;
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Lists of named policies: the syntax of draft-8 to draft-11.
 //!
 //! ```text
-//! RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
-//! RateLimit: "burst";r=42;t=17, "daily";r=901;t=30411
+//! RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400, "exports";q=3;qu="concurrent-requests"
+//! RateLimit: "burst";r=42;t=17, "daily";r=901;t=30411, "exports";r=2
 //! ```
 
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
-use tollgate_core::{Quota, Rule, RuleSet};
+use tollgate_core::{AlgorithmKind, Quota, Rule, RuleSet};
 
 use crate::header::{
     line::Line,
@@ -112,8 +112,10 @@ impl Named {
             separate(&mut line);
             line.push(prefix);
             push_integer(&mut line, status.remaining);
-            line.push(b";t=");
-            push_integer(&mut line, whole_seconds(status.lasts));
+            if !status.is_of_slots {
+                line.push(b";t=");
+                push_integer(&mut line, whole_seconds(status.lasts));
+            }
         }
         // Appends to the list of an inner limiter.
         let limits = structured::value(&line);
@@ -165,6 +167,9 @@ fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
     line.push(string(rule.name())?.as_bytes());
     line.push(b";q=");
     push_integer(&mut line, quota.limit());
+    if quota.algorithm() == AlgorithmKind::Concurrent {
+        line.push(b";qu=\"concurrent-requests\"");
+    }
     // A window under a second has no `w`: 0 is not allowed, and 1 would state another rate.
     if quota.window().as_secs() > 0 {
         line.push(b";w=");

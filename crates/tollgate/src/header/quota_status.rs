@@ -17,6 +17,8 @@ pub(super) struct QuotaStatus {
     pub(super) remaining: u64,
     /// How long `remaining` is valid: the draft's effective window.
     pub(super) lasts: Duration,
+    /// Whether the units are slots: requests give them back when they end, so that no time is known.
+    pub(super) is_of_slots: bool,
 }
 
 impl QuotaStatus {
@@ -36,6 +38,7 @@ impl QuotaStatus {
             limit,
             remaining: verdict.remaining(),
             lasts: lasts(verdict),
+            is_of_slots: verdict.is_of_slots(),
         })
     }
 
@@ -46,7 +49,8 @@ impl QuotaStatus {
             .filter_map(|verdict| Self::of(verdict, rules))
     }
 
-    /// The one for fields that report one rule: a denial first, then the fewest units left, then the longest reset.
+    /// The one for fields that report one rule: a denial first, then the fewest units left, then the longest reset. Such fields
+    /// need a time.
     pub(super) fn closest_to_its_limit(statuses: &[Self]) -> Option<&Self> {
         statuses
             .iter()

@@ -66,7 +66,7 @@ impl MessageLimitLayer {
     ) -> Result<Self, RuleError> {
         let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         refuse_all_off(&rules)?;
-        let config = LiveConfig::new(replaced, store, refuse_by_handler, rules)?;
+        let config = LiveConfig::new(replaced, store, refuse_unsupported, rules)?;
         Ok(Self {
             config: config.with(|config| config.protocol = Protocol::Grpc),
             max_wait: MaxWait::default(),
@@ -183,16 +183,27 @@ impl LayerDefaults {
     }
 }
 
-/// The layer counts messages before a handler sees them.
-fn refuse_by_handler(rules: &[RequestRule]) -> Result<(), RuleError> {
-    match rules.iter().find(|rule| rule.key.is_none()) {
-        None => Ok(()),
-        Some(left) => Err(RuleError::new(
-            RuleErrorKind::Key,
-            left.rule.name(),
-            "the layer counts messages, and by_handler() is for rules that a handler checks; count with by(..)",
-        )),
+/// The layer counts messages before a handler sees them, and they have no response of their own.
+fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {
+    for rule in rules {
+        let wrong = if rule.key.is_none() {
+            "the layer counts messages, and by_handler() is for rules that a handler checks; count with by(..)".to_owned()
+        } else if let Some(call) = rule.call_about_responses() {
+            format!(
+                "{call} is about responses, and a message has none; put the rule into a RateLimitLayer, which counts calls"
+            )
+        } else if rule.rule.at_most_wait().is_some() {
+            "messages wait by MessageLimitLayer::wait_up_to, for all of its rules; leave wait() out"
+                .to_owned()
+        } else if rule.rule.has_slots() {
+            "a slot is held until a response ends, and a message has none; put the rule into a RateLimitLayer, which counts calls"
+                .to_owned()
+        } else {
+            continue;
+        };
+        return Err(RuleError::new(RuleErrorKind::Key, rule.rule.name(), wrong));
     }
+    Ok(())
 }
 
 impl<S> Layer<S> for MessageLimitLayer {

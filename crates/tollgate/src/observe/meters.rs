@@ -61,7 +61,7 @@ fn describe() {
         metrics::describe_counter!(
             REFUNDED,
             Unit::Count,
-            "Requests refunded because the service did not serve them."
+            "Requests refunded because the service did not serve them, or because their response does not count."
         );
         metrics::describe_counter!(PREFLIGHTS, Unit::Count, "CORS preflights passed uncounted.");
     });

@@ -1,6 +1,6 @@
 //! The route of a request, for the log.
 
-use http::request::Parts;
+use http::Extensions;
 
 /// The pattern of a request's route, as axum has it: never the path, which a client writes and may hold who it is.
 #[derive(Clone, Debug, Default)]
@@ -12,17 +12,17 @@ pub(crate) struct Route {
 impl Route {
     /// The route of a request, if denials are logged.
     #[cfg(all(feature = "axum", feature = "tracing"))]
-    pub(crate) fn of(head: &Parts) -> Self {
+    pub(crate) fn of(extensions: &Extensions) -> Self {
         if !tracing::enabled!(target: "tollgate", tracing::Level::DEBUG) {
             return Self::default();
         }
         Self {
-            matched: head.extensions.get().cloned(),
+            matched: extensions.get().cloned(),
         }
     }
 
     #[cfg(not(all(feature = "axum", feature = "tracing")))]
-    pub(crate) fn of(_: &Parts) -> Self {
+    pub(crate) fn of(_: &Extensions) -> Self {
         Self {}
     }
 

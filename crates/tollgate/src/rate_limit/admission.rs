@@ -11,10 +11,11 @@ use std::{
 use bytes::Bytes;
 use http::{Response, request};
 use tollgate_core::{
-    AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, Ticket, UnknownName, Verdict,
+    AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, RuleSet, Ticket, UnknownName,
+    Verdict, observe::Timer,
 };
 
-use crate::rate_limit::{config::Config, deny::deny_without_quota};
+use crate::rate_limit::{config::Config, decide::acquire, deny::deny_without_quota};
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
 /// with [`RateLimitLayer::attach_decision`](crate::RateLimitLayer::attach_decision), or if the layer has a rule
@@ -130,32 +131,30 @@ impl Admission {
         self.verdicts().find(|verdict| verdict.name() == name)
     }
 
-    /// The ticket of the request: to settle to the actual cost, or to refund.
+    /// The ticket of the request: to settle to the actual cost, or to refund. The [slots](crate::Quota::concurrent) of the request
+    /// are then held by the ticket instead of the response: move it to what outlives the response, as an upgraded connection does.
     ///
-    /// The first call gets it. Tickets of later calls, on clones too, hold nothing, so that nothing is refunded twice.
+    /// The first call gets it, before the response is returned. Tickets of later calls, on clones too, hold nothing, so that nothing is refunded twice.
     pub fn ticket(&self) -> Ticket {
         let shared = &*self.shared;
-        let checks: &[Check] = if shared.ticket_taken.swap(true, Ordering::Relaxed) {
-            &[]
-        } else {
+        let checks: &[Check] = if self.claim_ticket() {
             &shared.checks
+        } else {
+            &[]
         };
         shared.config.rules.limiter.ticket(checks, &shared.decision)
     }
 
-    /// Refunds the request, unless its ticket was taken.
-    pub(crate) fn refund(&self) {
-        let shared = &*self.shared;
-        if !shared.ticket_taken.swap(true, Ordering::Relaxed) {
-            let rules = &shared.config.rules;
-            rules.refund(&shared.checks, &shared.decision);
-        }
+    /// Takes the ticket for the layer. `false` if it was taken.
+    pub(crate) fn claim_ticket(&self) -> bool {
+        !self.shared.ticket_taken.swap(true, Ordering::Relaxed)
     }
 
     /// Checks a rule for handlers ([`Rule::by_handler`](crate::Rule::by_handler)) at its fixed cost: log-ins per account, say,
     /// if the account is in the body.
     ///
-    /// The response's quota fields include this rule, whatever the handler returns.
+    /// The response's quota fields include this rule, whatever the handler returns. The decision holds the slots of a rule with
+    /// [slots](crate::Quota::concurrent): keep it as long as the work runs.
     ///
     /// # Errors
     ///
@@ -217,7 +216,9 @@ impl Admission {
         };
         let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
         let check = config.rules.limiter.check_at(number, key.as_ref(), cost);
-        let decision = config.rules.limiter.acquire(&[check]).await;
+        let timer = Timer::start();
+        let decision = acquire(config, &[check]).await;
+        config.rules.limiter.report(&[check], &decision, timer, "");
         shared.remember(&decision);
         if decision.is_allowed() {
             return Ok((check, decision));
@@ -255,10 +256,21 @@ impl Shared {
             |old: &&mut Decision| old.verdicts().first().map(Verdict::rule) == Some(new.rule());
         match decisions.iter_mut().find(of_rule) {
             Some(old) if strictness(&old.verdicts()[0]) < strictness(new) => {}
-            Some(old) => old.clone_from(decision),
-            None => decisions.push(decision.clone()),
+            Some(old) => *old = without_slots(decision, self.config.rules.set()),
+            None => decisions.push(without_slots(decision, self.config.rules.set())),
         }
     }
+}
+
+/// A copy that keeps no slots from going back.
+fn without_slots(decision: &Decision, rules: &RuleSet) -> Decision {
+    if !decision.verdicts().iter().any(Verdict::is_of_slots) {
+        return decision.clone();
+    }
+    let verdicts = decision.verdicts().iter().copied();
+    Decision::new(decision.at(), verdicts, |verdict| {
+        rules.enforces(verdict.rule())
+    })
 }
 
 /// Sorts verdicts by what they leave, least first.

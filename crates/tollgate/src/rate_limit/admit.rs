@@ -1,20 +1,23 @@
 //! Admitting an allowed request, and what follows when its response comes.
 
-use std::{slice, sync::Arc};
+use std::{slice, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Extensions, Response, request};
 use smallvec::SmallVec;
-use tollgate_core::{Check, Checks, Decision, Tick, Verdict};
+use tollgate_core::{Check, Checks, Decision, HeldSlots, RuleSet, Tick, Verdict};
 
 use crate::{
-    header::applies,
+    header::{applies, server_timing},
+    inner_response::InnerResponse,
     rate_limit::{
         admission::{Admission, strictness},
+        at_end::AtEnd,
         config::Config,
         decide::Decided,
         deny::{QuotaHidden, deny, reject},
         refund::Refund,
+        settlement::{AtHead, Settlement, TrailersSettlement},
     },
 };
 
@@ -39,6 +42,8 @@ pub(crate) struct Several {
     checks: Checks,
     decision: Decision,
     admission: Option<Admission>,
+    /// How long it has waited, if clients are told.
+    waited: Option<Duration>,
 }
 
 /// What is kept of a decision until the response comes.
@@ -49,8 +54,15 @@ pub(crate) trait Kept {
 
     fn admission(&self) -> Option<&Admission>;
 
-    /// Gives back what the request has taken, unless its ticket was taken.
-    fn refund(&self, config: &Config);
+    fn checks(&self) -> Checks;
+
+    fn decision(&self, rules: &RuleSet) -> Decision;
+
+    /// The slots that the request holds, unless its ticket was taken; once.
+    fn take_slots(&self) -> Option<HeldSlots>;
+
+    /// How long it has waited, if clients are told.
+    fn waited(&self) -> Option<Duration>;
 }
 
 /// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns the rejection.
@@ -79,7 +91,7 @@ pub(crate) fn pass(config: Arc<Config>, head: &mut request::Parts) -> Option<Adm
 }
 
 impl Admitted<One> {
-    /// An allowed request of one check, without an [`Admission`]. `Err` if it has several, or one is configured.
+    /// An allowed request of one check, without an [`Admission`] and slots. `Err` if it has several, or one is configured.
     #[inline(always)]
     pub(crate) fn one(
         config: Arc<Config>,
@@ -87,8 +99,8 @@ impl Admitted<One> {
         decision: &Decision,
         checks: &Checks,
     ) -> Result<Self, Arc<Config>> {
-        let ([check], [verdict], false) = (&**checks, decision.verdicts(), config.attach_decision)
-        else {
+        let needs_more = config.attach_decision || config.rules.holds_slots;
+        let ([check], [verdict], false) = (&**checks, decision.verdicts(), needs_more) else {
             return Err(config);
         };
         let at = decision.at();
@@ -117,6 +129,7 @@ impl Admitted<Several> {
             admission: config.attach_decision.then(attach),
             checks: checks.clone(),
             decision: decision.clone(),
+            waited: None,
         };
         Self {
             marked: config.duplicates.mark(head, decision.at()),
@@ -126,17 +139,36 @@ impl Admitted<Several> {
     }
 }
 
+impl Admitted<Several> {
+    /// The same after a wait that clients are told of.
+    pub(crate) fn after(mut self, waited: Option<Duration>) -> Self {
+        self.kept.waited = waited;
+        self
+    }
+}
+
 impl<K: Kept> Admitted<K> {
-    /// The inner service has responded: refunds the request, or writes the quota's header fields.
+    /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
+    /// to be settled at the end of the body.
     #[inline]
-    pub(crate) fn on_response<B>(&self, response: &mut Response<B>) {
+    pub(crate) fn on_response<B>(&self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        if response.extensions().get::<Refund>().is_some() {
-            return self.kept.refund(&self.config);
+        if let Some(waited) = self.kept.waited() {
+            server_timing::write(response.headers_mut(), waited);
         }
-        self.write_headers(response);
+        // First: a settlement would return them with its ticket.
+        let slots = self.kept.take_slots();
+        let mut settlement = None;
+        if response.extensions().get::<Refund>().is_some() {
+            self.refund();
+        } else if self.config.rules.settles_by_response {
+            settlement = self.settle_by_response(response);
+        } else {
+            self.write_headers(response, &[]);
+        }
+        AtEnd::of(settlement, slots)
     }
 
     /// The inner service has failed.
@@ -145,11 +177,37 @@ impl<K: Kept> Admitted<K> {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        self.kept.refund(&self.config);
+        self.settlement().settle(&InnerResponse::error());
     }
 
+    /// Gives back what the request has taken, unless its ticket was taken.
+    #[cold]
+    fn refund(&self) {
+        if self.kept.admission().is_none_or(Admission::claim_ticket) {
+            let rules = &self.config.rules;
+            rules.refund(&self.kept.checks(), &self.kept.decision(rules.set()));
+        }
+    }
+
+    #[inline(never)]
+    fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<TrailersSettlement> {
+        let AtHead { changed, at_end } = self.settlement().on_response(response);
+        self.write_headers(response, &changed);
+        at_end
+    }
+
+    fn settlement(&self) -> Settlement {
+        Settlement {
+            config: Arc::clone(&self.config),
+            checks: self.kept.checks(),
+            decision: self.kept.decision(self.config.rules.set()),
+            admission: self.kept.admission().cloned(),
+        }
+    }
+
+    /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.
     #[inline]
-    fn write_headers<B>(&self, response: &mut Response<B>) {
+    fn write_headers<B>(&self, response: &mut Response<B>, changed: &[u16]) {
         let config = &*self.config;
         let in_handler = self.kept.admission().map(Admission::take_decisions);
         if config.hide_quota {
@@ -167,18 +225,27 @@ impl<K: Kept> Admitted<K> {
             return;
         }
         let (rules, map) = (config.rules.set(), response.headers_mut());
+        let unchanged: SmallVec<[Verdict; 4]>;
+        let kept = if changed.is_empty() {
+            self.kept.verdicts()
+        } else {
+            let is_unchanged = |verdict: &&Verdict| {
+                let is_same = |rule: &u16| usize::from(*rule) == verdict.rule();
+                !changed.iter().any(is_same)
+            };
+            let verdicts = self.kept.verdicts().iter();
+            unchanged = verdicts.filter(is_unchanged).copied().collect();
+            &unchanged
+        };
         match in_handler {
             Some(in_handler) if !in_handler.is_empty() => {
                 let verdicts = in_handler.iter().flat_map(Decision::verdicts);
-                let all = one_per_rule(verdicts.chain(self.kept.verdicts()));
+                let all = one_per_rule(verdicts.chain(kept));
                 let at = in_handler.iter().map(Decision::at).max();
                 let at = at.unwrap_or_default();
                 config.headers.write(map, &all, rules, at);
             }
-            _ => {
-                let (verdicts, at) = (self.kept.verdicts(), self.kept.at());
-                config.headers.write(map, verdicts, rules, at);
-            }
+            _ => config.headers.write(map, kept, rules, self.kept.at()),
         }
     }
 }
@@ -200,11 +267,24 @@ impl Kept for One {
     }
 
     #[cold]
-    fn refund(&self, config: &Config) {
-        let rules = &config.rules;
-        let is_enforced = rules.set().enforces(self.verdict.rule());
-        let decision = Decision::of_one(self.at, self.verdict, is_enforced);
-        rules.refund(&[self.check], &decision);
+    fn checks(&self) -> Checks {
+        Checks::from_slice(&[self.check])
+    }
+
+    #[cold]
+    fn decision(&self, rules: &RuleSet) -> Decision {
+        let is_enforced = rules.enforces(self.verdict.rule());
+        Decision::of_one(self.at, self.verdict, is_enforced)
+    }
+
+    #[inline]
+    fn take_slots(&self) -> Option<HeldSlots> {
+        None
+    }
+
+    #[inline]
+    fn waited(&self) -> Option<Duration> {
+        None
     }
 }
 
@@ -222,11 +302,30 @@ impl Kept for Several {
     }
 
     #[cold]
-    fn refund(&self, config: &Config) {
-        match &self.admission {
-            Some(admission) => admission.refund(),
-            None => config.rules.refund(&self.checks, &self.decision),
-        }
+    fn checks(&self) -> Checks {
+        self.checks.clone()
+    }
+
+    #[cold]
+    fn decision(&self, _: &RuleSet) -> Decision {
+        self.decision.clone()
+    }
+
+    #[inline]
+    fn take_slots(&self) -> Option<HeldSlots> {
+        self.decision.take_slots()
+    }
+
+    #[inline]
+    fn waited(&self) -> Option<Duration> {
+        self.waited
+    }
+}
+
+impl Drop for Several {
+    /// Slots go back also if an [`Admission`] lives on: there is no response, or it has taken them.
+    fn drop(&mut self) {
+        drop(self.decision.take_slots());
     }
 }
 

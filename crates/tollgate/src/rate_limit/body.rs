@@ -2,12 +2,14 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+
+use crate::rate_limit::at_end::AtEnd;
 
 pin_project! {
     /// The inner service's body, or the body of a rejection.
@@ -23,15 +25,20 @@ pin_project! {
     #[project = KindProj]
     enum Kind<B> {
         Inner { #[pin] body: B },
+        /// The inner service's body, at whose end the request is settled and returns its slots.
+        Settled { #[pin] body: B, at_end: Option<Box<AtEnd>> },
         Full { bytes: Bytes },
     }
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn inner(body: B) -> Self {
-        Self {
-            kind: Kind::Inner { body },
-        }
+    #[inline]
+    pub(crate) fn inner(body: B, at_end: Option<Box<AtEnd>>) -> Self {
+        let kind = match at_end {
+            None => Kind::Inner { body },
+            at_end => Kind::Settled { body, at_end },
+        };
+        Self { kind }
     }
 
     pub(crate) fn full(bytes: Bytes) -> Self {
@@ -43,7 +50,7 @@ impl<B> ResponseBody<B> {
 
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
-        Self::inner(B::default())
+        Self::inner(B::default(), None)
     }
 }
 
@@ -57,6 +64,17 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindProj::Inner { body } => body.poll_frame(cx),
+            KindProj::Settled { mut body, at_end } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                let is_last = !matches!(&frame, Some(Ok(frame)) if frame.is_data());
+                // After the last frame, a server need not poll again.
+                if (is_last || body.is_end_stream())
+                    && let Some(at_end) = at_end.take()
+                {
+                    at_end.end(frame.as_ref());
+                }
+                Poll::Ready(frame)
+            }
             KindProj::Full { bytes } => Poll::Ready(if bytes.is_empty() {
                 None
             } else {
@@ -67,14 +85,14 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Inner { body } | Kind::Settled { body, .. } => body.is_end_stream(),
             Kind::Full { bytes } => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
+            Kind::Inner { body } | Kind::Settled { body, .. } => body.size_hint(),
             Kind::Full { bytes } => SizeHint::with_exact(bytes.len() as u64),
         }
     }

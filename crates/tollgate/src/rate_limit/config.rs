@@ -14,7 +14,11 @@ use tollgate_core::{Limiter, RuleError, Store, striped};
 use crate::{
     header::{HeaderStyle, Headers},
     protocol::Protocol,
-    rate_limit::{duplicate_detector::DuplicateDetector, request_rules::RequestRules},
+    rate_limit::{
+        duplicate_detector::DuplicateDetector,
+        request_rules::RequestRules,
+        wait_room::{MAX_HEAD_BYTES, MAX_REQUESTS, WaitRoom},
+    },
     rejection::{Rejection, Responses},
     rule::RequestRule,
 };
@@ -39,6 +43,9 @@ pub(crate) struct Config {
     /// Whether the decision is attached whatever the rules are.
     always_attaches: bool,
     pub(crate) count_preflight: bool,
+    /// Whether responses report the time that their request has waited.
+    pub(crate) server_timing: bool,
+    pub(crate) wait_room: Arc<WaitRoom>,
     /// Whether handlers check rules of their own.
     pub(crate) is_checked_in_handler: bool,
     pub(crate) duplicates: DuplicateDetector,
@@ -89,6 +96,8 @@ impl Config {
             protocol: Protocol::Auto,
             jitter_percent: 0,
             count_preflight: false,
+            server_timing: false,
+            wait_room: WaitRoom::new(MAX_REQUESTS, MAX_HEAD_BYTES),
             place: Place::default(),
         })
     }

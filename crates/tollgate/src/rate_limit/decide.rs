@@ -1,10 +1,13 @@
 //! Deciding a request by its head.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Response, header, request};
-use tollgate_core::{Check, Checks, Decision, Pending, observe::Timer};
+use tokio::time::{Instant, sleep};
+use tollgate_core::{
+    Check, Checks, Decision, Limiter, Pending, Reason, Step, WaitErrorKind, observe::Timer,
+};
 
 use crate::{
     observe::Route,
@@ -12,6 +15,7 @@ use crate::{
         config::Config,
         deny::reject,
         request_rules::{Refusal, RequestChecks},
+        wait_room::WaitPlace,
     },
 };
 
@@ -26,6 +30,15 @@ pub(crate) enum Asked {
     LookUps,
     /// Nothing more: a rule rejects it, because it has no key.
     Rejected(Box<Response<Bytes>>),
+}
+
+/// What is known of a request whose decision was pending.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// It is decided.
+    Decided(Decided),
+    /// It waits: for the delay of the decision, or for a slot. `None`: others are in line for the slots.
+    Waits(Option<Decision>),
 }
 
 /// The decision about a request that had to wait for it.
@@ -76,14 +89,21 @@ pub(crate) async fn look_up(
     checks: RequestChecks,
     timer: Timer,
     route: Route,
-) -> (Decided, Checks) {
+) -> (Progress, Checks) {
     let checks = match config.rules.look_up(checks).await {
-        Ok(checks) if checks.is_empty() => return (Decided::Pass, checks),
+        Ok(checks) if checks.is_empty() => return (Progress::Decided(Decided::Pass), checks),
         Ok(checks) => checks,
-        Err(refusal) => return (Decided::Refuse(refusal), Checks::new()),
+        Err(refusal) => return (Progress::Decided(Decided::Refuse(refusal)), Checks::new()),
     };
-    let decision = config.rules.limiter.acquire_unreported(&checks).await;
-    (conclude(&config, &checks, decision, timer, &route), checks)
+    let Some(reply) = acquire_first(&config, &checks) else {
+        return (Progress::Waits(None), checks);
+    };
+    let decision = reply.await;
+    if waits(&config, &checks, &decision) {
+        return (Progress::Waits(Some(decision)), checks);
+    }
+    let decided = conclude(&config, &checks, decision, timer, &route);
+    (Progress::Decided(decided), checks)
 }
 
 /// Waits for the decision about a request.
@@ -93,9 +113,124 @@ pub(crate) async fn wait(
     reply: Pending<Decision>,
     timer: Timer,
     route: Route,
-) -> (Decided, Checks) {
+) -> (Progress, Checks) {
     let decision = reply.await;
-    (conclude(&config, &checks, decision, timer, &route), checks)
+    if waits(&config, &checks, &decision) {
+        return (Progress::Waits(Some(decision)), checks);
+    }
+    let decided = conclude(&config, &checks, decision, timer, &route);
+    (Progress::Decided(decided), checks)
+}
+
+/// Waits until a request may start: for its delay, in line for a slot, or both. Without a place in the layer it is denied.
+///
+/// `decision` is `None` if others are in line for the slots. Dropped before its end, it gives the place in the queue back.
+pub(crate) async fn delay(
+    config: Arc<Config>,
+    checks: Checks,
+    decision: Option<Decision>,
+    place: Option<WaitPlace>,
+    route: Route,
+) -> (Progress, Checks) {
+    let limiter = &config.rules.limiter;
+    let timer = Timer::start();
+    let decision = match place {
+        Some(_place) => start_after_wait(limiter, &checks, decision).await,
+        None => deny_without_wait(limiter, &checks, decision).await,
+    };
+    let decided = conclude(&config, &checks, decision, timer, &route);
+    (Progress::Decided(decided), checks)
+}
+
+/// Waits, and takes what is only taken at the start: slots, and units of rules that do not wait.
+pub(crate) async fn start_after_wait(
+    limiter: &Limiter,
+    checks: &[Check],
+    decision: Option<Decision>,
+) -> Decision {
+    let began = Instant::now();
+    let mut last = decision.clone();
+    if let Some(decision) = decision.filter(|decision| !decision.delay().is_zero()) {
+        let place = limiter.ticket(checks, &decision).cancel_on_drop();
+        // From the receipt of the decision, never from the call.
+        sleep(decision.delay()).await;
+        place.keep();
+        let started = limiter.start(checks, decision).await;
+        if started.is_allowed() || !limiter.waits_for_slots(checks) {
+            return started;
+        }
+        last = Some(started);
+    }
+    let at_most = limiter.at_most_wait(checks).unwrap_or_default();
+    let left = at_most.saturating_sub(began.elapsed());
+    let reason = match limiter.acquire_within_unreported(checks, left).await {
+        Ok(decision) => return decision,
+        Err(error) if error.kind() == WaitErrorKind::QueueFull => Reason::QueueFull,
+        Err(_) => Reason::WaitExpired,
+    };
+    match last {
+        Some(decision) => decision.denied_for(reason),
+        None => limiter.peek(checks).await.denied_for(reason),
+    }
+}
+
+/// Decides checks of a handler, which waits where its rule says so, and tells operators nothing of it.
+pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
+    let limiter = &config.rules.limiter;
+    let decision = match acquire_first(config, checks) {
+        Some(reply) => Some(reply.await),
+        None => None,
+    };
+    match decision {
+        Some(decision) if !waits(config, checks, &decision) => decision,
+        // The handler holds the head.
+        decision => match config.wait_room.enter(0) {
+            Some(_place) => start_after_wait(limiter, checks, decision).await,
+            None => deny_without_wait(limiter, checks, decision).await,
+        },
+    }
+}
+
+/// As many wait already as may.
+async fn deny_without_wait(
+    limiter: &Limiter,
+    checks: &[Check],
+    decision: Option<Decision>,
+) -> Decision {
+    if let Some(decision) = &decision {
+        limiter.ticket(checks, decision).cancel();
+    }
+    let decision = match decision.filter(|decision| !decision.is_allowed()) {
+        Some(denied) => denied,
+        // The others in line go first.
+        None if limiter.waits_for_slots(checks) => limiter.peek(checks).await,
+        None => limiter.acquire_with_patience(checks, Duration::ZERO).await,
+    };
+    if decision.is_allowed() && !limiter.waits_for_slots(checks) {
+        return decision;
+    }
+    decision.denied_for(Reason::QueueFull)
+}
+
+/// Asks the store about a request; `None` if others are in line for its slots.
+#[inline(always)]
+pub(crate) fn acquire_first(config: &Config, checks: &[Check]) -> Option<Step<Decision>> {
+    let limiter = &config.rules.limiter;
+    if config.rules.set().has_waits()
+        && config.wait_room.is_full()
+        && !limiter.waits_for_slots(checks)
+    {
+        // No place is taken that would have to be given back.
+        return Some(limiter.acquire_with_patience(checks, Duration::ZERO));
+    }
+    limiter.acquire_unless_queued(checks)
+}
+
+/// Whether a request waits after this decision.
+#[inline]
+pub(crate) fn waits(config: &Config, checks: &[Check], decision: &Decision) -> bool {
+    !decision.delay().is_zero()
+        || decision.reason() == Some(Reason::Slots) && config.rules.limiter.waits_for_slots(checks)
 }
 
 /// What follows from a decision for a request whose head is not at hand.
@@ -121,7 +256,9 @@ fn conclude(
 #[inline(always)]
 pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     let is_complete = !config.shows_quota() && !config.rules.refunds;
-    !config.attach_decision && (is_complete || decision.verdicts().is_empty())
+    let is_complete = is_complete && !config.rules.settles_by_response;
+    let holds_nothing = !config.attach_decision && !config.rules.holds_slots;
+    holds_nothing && (is_complete || decision.verdicts().is_empty())
 }
 
 /// Tells operators of a decision that was there at once.
@@ -135,7 +272,7 @@ pub(crate) fn report(
 ) {
     let route = match decision.is_allowed() {
         true => Route::default(),
-        false => Route::of(head),
+        false => Route::of(&head.extensions),
     };
     let limiter = &config.rules.limiter;
     limiter.report(checks, decision, timer, route.as_str());

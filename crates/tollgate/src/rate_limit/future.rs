@@ -11,14 +11,19 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate_core::{Checks, Pending};
+use tokio::time::Instant;
+use tollgate_core::{Checks, Decision, Pending};
 use tower_service::Service;
 
-use crate::rate_limit::{
-    admit::{Admitted, Kept, One, Several, admit},
-    body::ResponseBody,
-    config::Config,
-    decide::Decided,
+use crate::{
+    observe::Route,
+    rate_limit::{
+        admit::{Admitted, Kept, One, Several, admit},
+        body::ResponseBody,
+        config::Config,
+        decide::{Progress, delay},
+        wait_room::head_bytes,
+    },
 };
 
 pin_project! {
@@ -39,8 +44,10 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        /// The store or a look-up of the key is in flight. The inner service was not called.
-        Deciding { #[pin] decided: Pending<(Decided, Checks)>, waiting: Option<Box<Waiting<S, B>>> },
+        /// The store or a look-up of the key is in flight, or the request waits. The inner service was not called.
+        Deciding { #[pin] decided: Pending<(Progress, Checks)>, waiting: Option<Box<Waiting<S, B>>> },
+        /// The request was admitted after a wait; the inner service becomes ready.
+        Readying { service: S, request: Option<Request<B>>, admitted: Option<Admitted<Several>> },
         /// The request of one check was admitted; the inner service runs.
         InnerOfOne { #[pin] future: S::Future, admitted: Option<Admitted<One>> },
         /// Any request was admitted; the inner service runs.
@@ -50,9 +57,13 @@ pin_project! {
     }
 }
 
-/// The service that was polled ready and the request, until the decision comes.
+/// The service and the request, until the decision comes.
 struct Waiting<S, B> {
-    ready: S,
+    service: S,
+    /// Whether this very instance was polled ready. It is not while the request waits: what it has reserved is for others then.
+    is_ready: bool,
+    /// When the wait has begun.
+    waits_since: Option<Instant>,
     request: Request<B>,
     config: Arc<Config>,
 }
@@ -86,7 +97,7 @@ where
     }
 
     pub(crate) fn deciding(
-        decided: Pending<(Decided, Checks)>,
+        decided: Pending<(Progress, Checks)>,
         ready: S,
         request: Request<B>,
         config: Arc<Config>,
@@ -95,7 +106,9 @@ where
             state: State::Deciding {
                 decided,
                 waiting: Some(Box::new(Waiting {
-                    ready,
+                    service: ready,
+                    is_ready: true,
+                    waits_since: None,
                     request,
                     config,
                 })),
@@ -104,9 +117,29 @@ where
     }
 }
 
+impl<S: Clone, B> Waiting<S, B> {
+    /// The request waits, if there is room, or else is decided again as one that may not.
+    #[cold]
+    fn delay(&mut self, decision: Option<Decision>, checks: Checks) -> Pending<(Progress, Checks)> {
+        // Dropping the instance frees what `poll_ready` has reserved. The clone becomes ready after the wait.
+        self.service = self.service.clone();
+        self.is_ready = false;
+        self.waits_since = Some(Instant::now());
+        let place = self.config.wait_room.enter(head_bytes(&self.request));
+        let route = Route::of(self.request.extensions());
+        Pending::new(delay(
+            Arc::clone(&self.config),
+            checks,
+            decision,
+            place,
+            route,
+        ))
+    }
+}
+
 impl<S, B, RB> Future for ResponseFuture<S, B>
 where
-    S: Service<Request<B>, Response = Response<RB>>,
+    S: Service<Request<B>, Response = Response<RB>> + Clone,
 {
     type Output = Result<Response<ResponseBody<RB>>, S::Error>;
 
@@ -115,23 +148,62 @@ where
         let mut state = self.project().state;
         loop {
             match state.as_mut().project() {
-                StateProj::Deciding { decided, waiting } => {
-                    let (decided, checks) = ready!(decided.poll(cx));
+                StateProj::Deciding {
+                    decided: mut pending,
+                    waiting,
+                } => {
+                    let (progress, checks) = ready!(pending.as_mut().poll(cx));
+                    let decided = match progress {
+                        Progress::Decided(decided) => decided,
+                        Progress::Waits(decision) => {
+                            let waiting = waiting.as_mut().expect("polled after completion");
+                            pending.set(waiting.delay(decision, checks));
+                            continue;
+                        }
+                    };
                     let Waiting {
-                        mut ready,
+                        mut service,
+                        is_ready,
+                        waits_since,
                         request,
                         config,
                     } = *waiting.take().expect("polled after completion");
                     let (mut head, body) = request.into_parts();
+                    let waited = waits_since.filter(|_| config.server_timing);
+                    let waited = waited.map(|since| since.elapsed());
                     match admit(config, &mut head, decided, &checks) {
                         Ok(admitted) => {
-                            let future = ready.call(Request::from_parts(head, body));
-                            state.set(State::Inner { future, admitted });
+                            let admitted = admitted.map(|admitted| admitted.after(waited));
+                            let request = Request::from_parts(head, body);
+                            if is_ready {
+                                let future = service.call(request);
+                                state.set(State::Inner { future, admitted });
+                            } else {
+                                let request = Some(request);
+                                state.set(State::Readying {
+                                    service,
+                                    request,
+                                    admitted,
+                                });
+                            }
                         }
                         Err(rejection) => {
                             return Poll::Ready(Ok(rejection.map(ResponseBody::full)));
                         }
                     }
+                }
+                StateProj::Readying {
+                    service,
+                    request,
+                    admitted,
+                } => {
+                    if let Err(error) = ready!(service.poll_ready(cx)) {
+                        return Poll::Ready(settle(admitted, Err(error)));
+                    }
+                    let request = request.take().expect("polled after completion");
+                    let future = service.call(request);
+                    let admitted = admitted.take();
+                    state.set(State::Inner { future, admitted });
                 }
                 StateProj::InnerOfOne { future, admitted } => {
                     return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
@@ -154,15 +226,16 @@ fn settle<K: Kept, B, E>(
     admitted: &mut Option<Admitted<K>>,
     mut result: Result<Response<B>, E>,
 ) -> Result<Response<ResponseBody<B>>, E> {
+    let mut at_end = None;
     if let Some(settled) = admitted {
         match &mut result {
-            Ok(response) => settled.on_response(response),
+            Ok(response) => at_end = settled.on_response(response),
             Err(_) => settled.on_error(),
         }
         // It holds the configuration no longer.
         *admitted = None;
     }
-    result.map(|response| response.map(ResponseBody::inner))
+    result.map(|response| response.map(|body| ResponseBody::inner(body, at_end)))
 }
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
@@ -172,6 +245,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
             State::Deciding { .. } => "ResponseFuture::Deciding",
+            State::Readying { .. } => "ResponseFuture::Readying",
             State::InnerOfOne { .. } | State::Inner { .. } => "ResponseFuture::Inner",
             State::Rejected { .. } => "ResponseFuture::Rejected",
         })

@@ -16,6 +16,7 @@ use crate::{
         request_rules::{refuse_all_off, refuse_success},
         rules_handle::RulesHandle,
         service::RateLimit,
+        wait_room::WaitRoom,
     },
     rejection::Rejection,
     rule::{KeyedRule, RequestRule, Rule},
@@ -212,6 +213,23 @@ impl RateLimitLayer {
     /// that no outer layer answers begins an empty client stream.
     pub fn count_preflight(self) -> Self {
         self.with(|config| config.count_preflight = true)
+    }
+
+    /// How many requests may [wait](tollgate_core::Rule::wait) in this layer at once, and how many bytes their heads may have
+    /// together. Default: 1 024, and 4 MiB. Above that, a request that would wait is denied as one that may not.
+    ///
+    /// A waiting request holds its head and its connection, and its body is not read. The extensions that outer layers have added
+    /// are not counted.
+    pub fn max_waiting(self, requests: usize, head_bytes: usize) -> Self {
+        self.with(|config| config.wait_room = WaitRoom::new(requests, head_bytes))
+    }
+
+    /// Reports to clients how long their request has [waited](tollgate_core::Rule::wait), in milliseconds:
+    /// `Server-Timing: ratelimit;dur=1250.3`. Default: off. A request that has not waited has no such field.
+    ///
+    /// Browsers show the field in their developer tools. To scripts of other origins it is visible with `Timing-Allow-Origin`.
+    pub fn server_timing(self) -> Self {
+        self.with(|config| config.server_timing = true)
     }
 
     /// The deadline for all key look-ups of a request together; they run concurrently. Default: 200 ms. It begins when the first

@@ -2,6 +2,7 @@
 
 mod admission;
 mod admit;
+mod at_end;
 mod body;
 pub(crate) mod config;
 pub(crate) mod decide;
@@ -20,6 +21,8 @@ mod route_index;
 pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
+mod settlement;
+mod wait_room;
 
 pub use self::{
     admission::{Admission, Denied, RuleVerdict},

@@ -18,6 +18,9 @@
 /// handler acquired itself ([`Admission::acquire`](crate::Admission::acquire)) or holds as a
 /// [`Ticket`](crate::Admission::ticket), and those of a rule with [`keep_on_error`](crate::RequestRule::keep_on_error).
 ///
+/// To give back by status or by a header field, without this extension, see
+/// [`RequestRule::count_if`](crate::RequestRule::count_if).
+///
 /// # Abuse
 ///
 /// A client that can provoke such a response is not limited. Use it for responses that cost nothing and reveal nothing, such

@@ -11,6 +11,7 @@ use tollgate_core::{
 
 use crate::{
     header::HeaderStyle,
+    inner_response::InnerResponse,
     key::{Extracted, KeyExtractor, NoKey},
     observe::Observer,
     rate_limit::{
@@ -35,6 +36,10 @@ pub(crate) struct RequestRules {
     pub(crate) look_up_deadline: Duration,
     /// Whether any rule refunds requests that were not served.
     pub(crate) refunds: bool,
+    /// Whether any rule settles requests by their responses.
+    pub(crate) settles_by_response: bool,
+    /// Whether requests may hold slots.
+    pub(crate) holds_slots: bool,
 }
 
 /// The plans of single keys of a rule.
@@ -116,12 +121,16 @@ impl RequestRules {
         Self {
             index: route_index(&list, before),
             plans_by_key: plans_by_key(&list, &limiter, before),
+            holds_slots: limiter.rules().has_slots(),
             limiter,
             observer: Arc::new(observer),
             look_up_deadline: look_ups::DEADLINE,
             refunds: list
                 .iter()
                 .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
+            settles_by_response: list
+                .iter()
+                .any(|rule| rule.call_about_responses().is_some()),
             list: list.into(),
         }
     }
@@ -444,18 +453,29 @@ impl RequestRules {
     /// Refunds the checks of an allowed request, except those of rules that keep the units on errors.
     #[cold]
     pub(crate) fn refund(&self, checks: &[Check], decision: &Decision) {
-        let returned: Checks = checks
-            .iter()
-            .map(|check| {
-                if self.keeps_units(check.rule()) {
-                    check.with_cost(0)
-                } else {
-                    self.observer.refunded(check.rule());
-                    *check
-                }
+        let ticket = self.limiter.ticket(checks, decision);
+        ticket.settle_each(|check| {
+            let keeps = self.keeps_units(check.rule());
+            (!keeps).then(|| {
+                self.observer.refunded(check.rule());
+                0
             })
-            .collect();
-        self.limiter.ticket(&returned, decision).cancel();
+        });
+    }
+
+    /// Whether a rule settles requests by their responses.
+    pub(crate) fn settles_by_response(&self, rule: u16) -> bool {
+        let rule = self.list.get(usize::from(rule));
+        rule.is_some_and(|rule| rule.call_about_responses().is_some())
+    }
+
+    /// What a request has cost under a rule, by its response. `None`: what it took.
+    pub(crate) fn cost_after(&self, rule: u16, response: &InnerResponse<'_>) -> Option<u64> {
+        if self.settles_by_response(rule) {
+            return self.list[usize::from(rule)].cost_after(response);
+        }
+        // What was not served costs nothing.
+        (response.is_error() && !self.keeps_units(rule)).then_some(0)
     }
 
     /// Whether a rule keeps the units on errors. A threshold has taken none.

@@ -191,8 +191,8 @@ mod tests {
         Service(&'static str),
         Called(&'static str, &'static str),
         Methods(Vec<Method>),
-        Not(Box<Condition>),
-        Either(Box<Condition>, Box<Condition>),
+        Not(Box<Self>),
+        Either(Box<Self>, Box<Self>),
         /// A closure of the user.
         LongPath,
     }

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate_core::{Checks, Pending, Step, observe::Timer};
+use tollgate_core::{Checks, Decision, Pending, Step, observe::Timer};
 use tower_service::Service;
 
 use crate::{
@@ -18,7 +18,9 @@ use crate::{
         admit::{Admitted, pass},
         body::ResponseBody,
         config::Config,
-        decide::{Asked, Decided, ask, is_done, jitter_seed, look_up, report, wait},
+        decide::{
+            Asked, Progress, acquire_first, ask, is_done, jitter_seed, look_up, report, wait, waits,
+        },
         deny::deny,
         future::ResponseFuture,
         live_config::LiveConfig,
@@ -90,10 +92,13 @@ where
         let config = self.config.load();
         let admitted = match ask(&config, &head, !body.is_end_stream(), &mut checks) {
             Asked::Nothing => pass(config, &mut head),
-            Asked::Checks => match config.rules.limiter.acquire_unreported(&checks.checks) {
+            Asked::Checks => match acquire_first(&config, &checks.checks) {
                 // By reference: a decision and its checks are large to move.
-                Step::Ready(ref decision) => {
+                Some(Step::Ready(ref decision)) => {
                     let checks = &checks.checks;
+                    if waits(&config, checks, decision) {
+                        return self.delay(Some(decision), checks, head, body, config);
+                    }
                     report(&config, &head, checks, decision, timer);
                     if !decision.is_allowed() {
                         let seed = jitter_seed(checks);
@@ -113,14 +118,15 @@ where
                         }
                     }
                 }
-                Step::Wait(reply) => {
-                    let route = Route::of(&head);
+                Some(Step::Wait(reply)) => {
+                    let route = Route::of(&head.extensions);
                     let decided = wait(Arc::clone(&config), checks.checks, reply, timer, route);
                     return self.decide_later(Pending::new(decided), head, body, config);
                 }
+                None => return self.delay(None, &checks.checks, head, body, config),
             },
             Asked::LookUps => {
-                let route = Route::of(&head);
+                let route = Route::of(&head.extensions);
                 let decided = look_up(Arc::clone(&config), checks, timer, route);
                 return self.decide_later(Pending::new(decided), head, body, config);
             }
@@ -142,10 +148,27 @@ impl<S: Clone> RateLimit<S> {
         ResponseFuture::rejected(response)
     }
 
+    #[cold]
+    fn delay<B>(
+        &mut self,
+        decision: Option<&Decision>,
+        checks: &Checks,
+        head: Parts,
+        body: B,
+        config: Arc<Config>,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let delayed = (Progress::Waits(decision.cloned()), checks.clone());
+        let delayed = Pending::new(std::future::ready(delayed));
+        self.decide_later(delayed, head, body, config)
+    }
+
     #[inline(never)]
     fn decide_later<B>(
         &mut self,
-        decided: Pending<(Decided, Checks)>,
+        decided: Pending<(Progress, Checks)>,
         head: Parts,
         body: B,
         config: Arc<Config>,

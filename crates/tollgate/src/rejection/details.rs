@@ -7,7 +7,7 @@ use std::{
 
 use http::StatusCode;
 use smallvec::SmallVec;
-use tollgate_core::{Quota, Reason, Retry, Rule};
+use tollgate_core::{AlgorithmKind, Quota, Reason, Retry, Rule};
 
 use crate::{key::NoKey, rejection::denial::Denial};
 
@@ -19,6 +19,7 @@ pub(super) struct DenialDetails<'a> {
     pub(super) status: StatusCode,
     pub(super) exceeded: SmallVec<[Exceeded<'a>; 2]>,
     no_key: Option<String>,
+    hides_quota: bool,
 }
 
 /// A policy that the request exceeds.
@@ -46,8 +47,11 @@ impl fmt::Display for Exceeded<'_> {
                 "The request costs more than policy \"{name}\" ever allows, which is {limit}."
             );
         }
-        let window = Readable(self.quota.window());
         let requests = if limit == 1 { "request" } else { "requests" };
+        if self.quota.algorithm() == AlgorithmKind::Concurrent {
+            return write!(f, "Policy \"{name}\" allows {limit} {requests} at once.");
+        }
+        let window = Readable(self.quota.window());
         write!(
             f,
             "Policy \"{name}\" allows {limit} {requests} per {window}."
@@ -62,6 +66,7 @@ impl<'a> DenialDetails<'a> {
             status: denial.status(),
             exceeded: SmallVec::new(),
             no_key: None,
+            hides_quota: denial.hides_quota(),
         };
         if denial.hides_quota() {
             return details;
@@ -90,7 +95,10 @@ impl<'a> DenialDetails<'a> {
     /// The details of a denial by this quota alone.
     pub(super) fn used_up(rule: &'a Rule, quota: &Quota, status: StatusCode) -> Self {
         Self {
-            reason: Reason::Quota,
+            reason: match quota.algorithm() {
+                AlgorithmKind::Concurrent => Reason::Slots,
+                _ => Reason::Quota,
+            },
             status,
             exceeded: SmallVec::from_iter([Exceeded {
                 name: rule.name(),
@@ -98,12 +106,25 @@ impl<'a> DenialDetails<'a> {
                 never: false,
             }]),
             no_key: None,
+            hides_quota: false,
         }
     }
 
     /// Whether the request exceeds a quota, as opposed to a failed store or a missing key.
     pub(super) fn is_quota(&self) -> bool {
-        matches!(self.reason, Reason::Quota | Reason::Never)
+        matches!(
+            self.reason,
+            Reason::Quota | Reason::Never | Reason::Slots | Reason::QueueFull | Reason::WaitExpired
+        )
+    }
+
+    /// The reason for programs, where the policies do not tell it.
+    pub(super) fn reason_word(&self) -> Option<&'static str> {
+        let is_told = !matches!(
+            self.reason,
+            Reason::Slots | Reason::QueueFull | Reason::WaitExpired
+        );
+        (!is_told && !self.hides_quota).then(|| self.reason.as_str())
     }
 
     /// A title of a few words.
@@ -127,6 +148,17 @@ impl<'a> DenialDetails<'a> {
             }
             // Writing to a string cannot fail.
             let _ = write!(text, "{exceeded}");
+        }
+        let waiting = match self.reason {
+            Reason::QueueFull => "As many requests wait already as may.",
+            Reason::WaitExpired => "The time to wait is over.",
+            _ => "",
+        };
+        if !waiting.is_empty() && !self.hides_quota {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(waiting);
         }
         (!text.is_empty()).then_some(text)
     }

@@ -133,7 +133,9 @@ impl GrpcRejection {
     fn prepared(&self, denial: &Denial<'_>) -> Option<&Message> {
         let mut exceeded = denial.exceeded();
         match (denial.reason(), exceeded.next(), exceeded.next()) {
-            (Reason::Quota, Some(only), None) => self.used_up.find(only.rule(), only.plan()),
+            (Reason::Quota | Reason::Slots, Some(only), None) => {
+                self.used_up.find(only.rule(), only.plan())
+            }
             _ => None,
         }
     }
@@ -162,6 +164,10 @@ fn status_of(denial: &Denial<'_>) -> Status {
     match denial.reason() {
         Reason::Quota => EXCEEDED,
         Reason::Never => Status(8, "the request costs more than the limit ever allows"),
+        Reason::Slots | Reason::QueueFull | Reason::WaitExpired if denial.hides_quota() => EXCEEDED,
+        Reason::Slots => Status(8, "too many requests at once"),
+        Reason::QueueFull => Status(8, "too many requests wait"),
+        Reason::WaitExpired => Status(8, "the time to wait is over"),
         Reason::NoKey => without_key(denial),
         _ => UNAVAILABLE,
     }
@@ -211,6 +217,9 @@ fn quota_failure(exceeded: &[Exceeded<'_>]) -> Message {
 fn error_info(denial: &Denial<'_>) -> Message {
     let reason = match denial.reason() {
         Reason::Never => "COST_EXCEEDS_LIMIT",
+        Reason::Slots => "CONCURRENCY_LIMIT_EXCEEDED",
+        Reason::QueueFull => "WAIT_QUEUE_FULL",
+        Reason::WaitExpired => "WAIT_EXPIRED",
         _ => "RATE_LIMIT_EXCEEDED",
     };
     let service = service_and_method(denial.head().uri.path());

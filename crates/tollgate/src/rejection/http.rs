@@ -100,7 +100,7 @@ impl HttpRejection {
 
     /// The prepared body, for a denial by one quota.
     fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
-        let usual = denial.reason() == Reason::Quota
+        let usual = matches!(denial.reason(), Reason::Quota | Reason::Slots)
             && denial.status() == self.status
             && !denial.hides_quota();
         let used_up = self.used_up.as_ref().filter(|_| usual)?;

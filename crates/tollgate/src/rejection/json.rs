@@ -19,6 +19,9 @@ pub(super) fn json(details: &DenialDetails<'_>) -> OpenBody {
         error: match details.reason {
             Reason::Quota => "rate_limit_exceeded",
             Reason::Never => "cost_too_high",
+            Reason::Slots => "too_many_at_once",
+            Reason::QueueFull => "too_many_waiting",
+            Reason::WaitExpired => "waited_too_long",
             Reason::NoKey => "no_key",
             _ => "unavailable",
         },

@@ -12,7 +12,7 @@
 //!
 //! | why ([`Denial::reason`]) | status |
 //! | --- | --- |
-//! | a quota is exceeded, or the cost never fits | 429, or the one given to the layer |
+//! | a quota is exceeded, no slot is free, the queue is full, the wait is over, or the cost never fits | 429, or the one given to the layer |
 //! | the store or a look-up failed, and the rule denies in this case | 503 |
 //! | there is no key, and the rule rejects in this case | the one given to the rule |
 //!
@@ -30,6 +30,8 @@
 //! | why | status | details | `grpc-retry-pushback-ms` |
 //! | --- | --- | --- | --- |
 //! | a quota is exceeded | 8 `RESOURCE_EXHAUSTED` | `RetryInfo` (the exact time), `QuotaFailure` (a violation for each rule that denied), `ErrorInfo` (`RATE_LIMIT_EXCEEDED`) | the time, rounded up |
+//! | no slot is free | 8 `RESOURCE_EXHAUSTED` | `QuotaFailure`, `ErrorInfo` (`CONCURRENCY_LIMIT_EXCEEDED`); `RetryInfo` if the quota has a [typical](crate::Quota::typically) hold time | with it, the time |
+//! | as many requests wait as may, or the wait is over | 8 `RESOURCE_EXHAUSTED` | as for a quota, with `WAIT_QUEUE_FULL` or `WAIT_EXPIRED` | the time, if it is known |
 //! | the cost never fits | 8 `RESOURCE_EXHAUSTED` | `QuotaFailure`, `ErrorInfo` (`COST_EXCEEDS_LIMIT`) | -1: do not retry |
 //! | the store or a look-up failed, and the rule denies in this case | 14 `UNAVAILABLE` | | |
 //! | there is no key, and the rule rejects in this case | 16 `UNAUTHENTICATED`; for a rule's 400 or 422 3 `INVALID_ARGUMENT`, 403 7, 404 5, 429 8, 500 and above 14 | | |
@@ -76,6 +78,14 @@
 //!  "detail":"Policy \"per-min\" allows 100 requests per 60 s.","violated-policies":["per-min"],"retry_after_ms":16001}
 //! ```
 //!
+//! If no slot is free, the queue is full or the wait is over, the problem has a `reason` as well: `slots`, `queue_full` or
+//! `wait_expired`.
+//!
+//! ```text
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,
+//!  "detail":"Policy \"exports\" allows 3 requests at once.","violated-policies":["exports"],"reason":"slots"}
+//! ```
+//!
 //! # Examples
 //!
 //! The default:
@@ -97,6 +107,7 @@
 //!     let title = match denial.reason() {
 //!         Reason::Quota => "Too fast",
 //!         Reason::Never => "That is too much at once",
+//!         Reason::Slots | Reason::QueueFull | Reason::WaitExpired => "Many are at it",
 //!         Reason::NoKey => "Who is asking?",
 //!         // Ours, not the client's: the store failed.
 //!         _ => "We have a problem, and are working on it",

@@ -17,6 +17,9 @@ struct Problem<'a> {
     // The draft's name, whose hyphens contradict RFC 9457.
     #[serde(rename = "violated-policies", skip_serializing_if = "Vec::is_empty")]
     violated_policies: Vec<&'a str>,
+    /// Why, where it is no rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
 }
 
 pub(super) fn problem(details: &DenialDetails<'_>) -> OpenBody {
@@ -30,5 +33,6 @@ pub(super) fn problem(details: &DenialDetails<'_>) -> OpenBody {
         status: details.status.as_u16(),
         detail: details.detail(),
         violated_policies: details.exceeded.iter().map(|policy| policy.name).collect(),
+        reason: details.reason_word(),
     })
 }

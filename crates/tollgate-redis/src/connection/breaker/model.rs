@@ -311,6 +311,29 @@ fn half_of_many_calls_failing_opens_it_although_others_are_answered() {
 }
 
 #[test]
+fn three_failures_stop_for_half_a_minute_where_an_application_says_so() {
+    let half_a_minute = ms(30_000);
+    let options = BreakerOptions::default().failures(3).pause(half_a_minute);
+    for failures in [1, 100] {
+        let mut machine = Machine::new(options.clone(), 1);
+        for moment in 0..3 {
+            assert_eq!(machine.state(), BreakerState::Closed);
+            machine.record(0, failures, ms(moment * 125));
+        }
+        assert_eq!(machine.state(), BreakerState::Open);
+        let opened = ms(250);
+        let due = |machine: &Machine| match machine.plan() {
+            Plan::Probe(at) => at - opened,
+            other => panic!("{other:?}"),
+        };
+        assert!((half_a_minute..=half_a_minute * 3 / 2).contains(&due(&machine)));
+        // Nor does a new connection end it sooner.
+        machine.connected(ms(5_000));
+        assert_eq!(due(&machine), half_a_minute);
+    }
+}
+
+#[test]
 fn failures_before_the_window_are_forgotten() {
     let mut machine = Machine::new(BreakerOptions::default(), 1);
     for round in 0..50 {

@@ -1,6 +1,6 @@
 //! Servers that are far away, and what servers are told about a connection.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use tokio::time::timeout;
 use tollgate_core::{DAY, Key, Limiter, Quota, Rule, Source};
@@ -8,7 +8,7 @@ use tollgate_core::{DAY, Key, Limiter, Quota, Rule, Source};
 use crate::{
     Keys, RedisStore,
     connection::{event::NodeEvent, test_hosts},
-    internal_tests::connection::bench::Bench,
+    internal_tests::connection::bench::{Bench, eventually},
     support::{
         full_backlog::FullBacklog,
         proxy::{Fault, Proxy},
@@ -47,6 +47,33 @@ async fn a_host_whose_first_address_lets_nobody_in_is_reached_by_the_next() {
     assert_eq!(decision.verdicts()[0].source(), Source::Store);
     let keys = server.commands(&[&["SELECT", "1"], &["KEYS", "*:api:*"]]);
     assert!(keys.await.contains("*1\r\n"));
+}
+
+#[tokio::test]
+async fn a_resolver_of_the_application_says_where_a_host_is() {
+    let server = RedisServer::start(&[]).await;
+    let full = FullBacklog::start().await;
+    let (dead, live) = (full.address(), ([127, 0, 0, 1], server.port()).into());
+    let store = RedisStore::builder("redis://cache.test:7", "shop", Keys::plain())
+        .dns_resolver(move |host, port| async move {
+            assert_eq!((&*host, port), ("cache.test", 7));
+            Ok(vec![dead, live])
+        })
+        .connect()
+        .expect("a valid address");
+    let connected = timeout(PATIENCE, store.connected()).await;
+    connected.expect("the second address is tried");
+    // What it answers is why there is no connection.
+    let store = RedisStore::builder("redis://cache.test:7", "shop", Keys::plain())
+        .dns_resolver(|_, _| async { Err(io::Error::other("the zone is gone")) })
+        .connect()
+        .expect("a valid address");
+    eventually("it is told", || async {
+        let why = store.connection_error()?;
+        why.contains("cache.test is not found: the zone is gone")
+            .then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

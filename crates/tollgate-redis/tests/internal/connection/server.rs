@@ -103,20 +103,33 @@ async fn a_short_standstill_costs_no_connection() {
 
 #[tokio::test]
 async fn short_standstills_do_not_open_the_breaker_however_many_calls_they_fail() {
+    short_standstills(Duration::from_millis(70), Duration::from_millis(50)).await;
+}
+
+#[tokio::test]
+async fn longer_standstills_do_not_open_the_breaker_either_with_a_longer_deadline() {
+    short_standstills(Duration::from_millis(200), Duration::from_millis(150)).await;
+}
+
+/// Stops a server for so long, again and again.
+async fn short_standstills(time: Duration, deadline: Duration) {
     let server = RedisServer::start(&[]).await;
-    let bench = Bench::start(&server.url());
+    let bench = Bench::start_with(&server.url(), |options| options.deadline = deadline);
     bench.recovers("k").await;
     let (mut short, mut answered, mut unknown) = (0, 1, 0);
     // On a busy machine some of them are not short.
     let patience = Instant::now() + PATIENCE;
     while short < 5 {
         assert!(Instant::now() < patience, "only {short} were short");
+        // Most calls are answered, as where stalls are far apart.
+        let between = bench.call("is-well", 300);
+        bench.answers(between).await;
         bench.is_well().await;
         bench.forget_events();
         let began = Instant::now();
         server.stop();
         let calls = bench.call("k", 100);
-        sleep(Duration::from_millis(70)).await;
+        sleep(time).await;
         server.resume();
         for answer in bench.answers(calls).await {
             match answer {

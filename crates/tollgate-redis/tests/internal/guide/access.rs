@@ -106,13 +106,75 @@ async fn the_user_of_the_guide_may_do_all_that_a_store_does() {
     assert_eq!(works(&server_without("nothing")).await, Ok(()));
 }
 
+/// The commands of heartbeats.
+const HEARTBEATS: [&str; 5] = [
+    "+zadd",
+    "+zremrangebyscore",
+    "+zcard",
+    "+zrange",
+    "+pexpire",
+];
+
 #[tokio::test]
 async fn the_user_of_the_guide_needs_each_of_its_commands() {
     assert!(!commands().is_empty());
+    let others = commands().into_iter().filter(|it| !HEARTBEATS.contains(it));
     // Without it, windows are written as a whole.
-    for command in commands().into_iter().filter(|it| *it != "+setrange") {
+    for command in others.filter(|it| *it != "+setrange") {
         let server = server_without(command);
         assert!(works(&server).await.is_err(), "{command} is not needed");
+    }
+}
+
+/// The commands that the server has refused to the user.
+fn refused(server: &RedisServer) -> Vec<String> {
+    let log = RedisClient::connect(server.address()).say("ACL LOG 100");
+    let Value::Array(entries) = log else {
+        panic!("a log is a list");
+    };
+    let object = |entry: &Value| {
+        let Value::Array(fields) = entry else {
+            panic!("an entry is a list");
+        };
+        let text = |field: &Value| match field {
+            Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
+            _ => String::new(),
+        };
+        let at = fields.iter().position(|field| text(field) == "object");
+        text(&fields[at.expect("each entry has it") + 1])
+    };
+    let refused = entries.iter().map(object);
+    // Nobody minds: the server knows who we are by our name.
+    refused.filter(|it| it != "client|setinfo").collect()
+}
+
+#[tokio::test]
+async fn the_heartbeats_of_the_user_of_the_guide_are_refused_nothing() {
+    let server = server_with(line());
+    let store = builder(&server, "").connect().expect("a runtime");
+    let rule = Rule::new("api", Quota::fixed_window(2, MINUTE));
+    let _limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
+    eventually("it is counted, and its quotas are told", || async {
+        let quotas = RedisClient::connect(server.address()).say("ZCARD {shop}:quotas");
+        // The rule, and by which secret keys are written.
+        (store.instances() == 1 && quotas == Value::Int(2)).then_some(())
+    })
+    .await;
+    assert_eq!(refused(&server), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn heartbeats_need_each_of_their_commands() {
+    for command in HEARTBEATS {
+        let server = server_without(command);
+        let store = builder(&server, "").connect().expect("a runtime");
+        let rule = Rule::new("api", Quota::fixed_window(2, MINUTE));
+        let _limiter = Limiter::new(store, [rule]).expect("a valid rule");
+        eventually(&format!("{command} is refused"), || async {
+            let refused = refused(&server);
+            refused.iter().any(|it| *it == command[1..]).then_some(())
+        })
+        .await;
     }
 }
 

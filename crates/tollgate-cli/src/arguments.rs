@@ -1,0 +1,45 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::{completions, doctor, exit, key, rules, size, watch};
+
+/// Checks, explains and sizes rate limits, and looks after those in Redis.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tollgate",
+    version,
+    max_term_width = 100,
+    after_help = exit::HELP,
+    after_long_help = exit::HELP
+)]
+pub(crate) struct Arguments {
+    /// Prints JSON, for programs.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Rules in files, and those that services share through Redis.
+    #[command(subcommand)]
+    Rules(rules::RulesCommand),
+    /// What one client has left, and letting it start anew.
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// How much memory rules need, and how many calls to Redis they make.
+    Size(size::SizeArgs),
+    /// What is wrong with a Redis for this use, and what to do about it.
+    Doctor(doctor::DoctorArgs),
+    /// Which rules deny most: one look at a service's metrics.
+    Top(watch::TopArgs),
+    /// The same as a table that renews itself.
+    Watch(watch::WatchArgs),
+    /// Prints completions for a shell.
+    Completions(completions::CompletionsArgs),
+    /// Prints the manual page, or one for each command into a folder.
+    Man(completions::ManArgs),
+}

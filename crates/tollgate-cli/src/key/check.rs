@@ -1,0 +1,93 @@
+//! `tollgate key check`: one request, decided from a shell.
+
+use serde_json::json;
+use tollgate::Outcome;
+use tollgate_redis::Partition;
+use tollgate_rules::{Explained, Explanation};
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    key::{
+        client_args::ClientArgs,
+        states::{States, outcome, verdict_json},
+    },
+    redis_args::PartitionName,
+    report::Report,
+    rules::explained_json,
+    table::Table,
+    time_text,
+};
+
+pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
+    let explained = args.explained().await?;
+    let rejects = |rule: &&Explanation| matches!(rule.outcome(), Explained::Rejects(_));
+    if let Some(rule) = explained.iter().find(rejects) {
+        let text = format!("denied by {}: {}", rule.rule(), rule.outcome());
+        let json = json!({ "allowed": false, "reason": "no_key", "rules": [explained_json(rule)] });
+        return Ok(Report::new(text, json, Exit::No));
+    }
+    let partition = match (
+        &args.keys.partition,
+        args.redis.redis.contains("-cluster://"),
+    ) {
+        (Some(PartitionName(partition)), _) => partition.clone(),
+        (None, false) => Partition::One,
+        (None, true) => {
+            return Err(Failure::usage(
+                "a check takes units where the service takes them: say by which --partition, one or key or by-rule:NAME",
+            ));
+        }
+    };
+    let states = States::find(args, &explained, partition).await?;
+    let decision = states.limiter.acquire(&states.checks).await;
+    if decision.is_degraded() {
+        return Err(Failure::failed(
+            "Redis has not decided; `tollgate doctor` says why. A service would answer by the rules' on_store_error",
+        ));
+    }
+    let mut table = Table::new(["rule", "limit", "from", "#units", "#left", "decision"]);
+    let (mut rules, mut denying) = (Vec::new(), Vec::new());
+    for (rule, verdict) in states.verdicts(&decision) {
+        let is_shadow = *rule.outcome() == Explained::Shadows;
+        if verdict.outcome() == Outcome::Deny && !is_shadow {
+            denying.push(rule.rule());
+        }
+        let said = match verdict.outcome() {
+            Outcome::NotDecided => "not asked: another rule has denied".to_owned(),
+            _ if is_shadow => format!("shadow: {}", outcome(verdict)),
+            _ => outcome(verdict),
+        };
+        table.row([
+            rule.rule().to_owned(),
+            rule.quota().to_string(),
+            rule.origin().to_string(),
+            rule.units().to_string(),
+            verdict.remaining().to_string(),
+            said,
+        ]);
+        rules.push(verdict_json(rule, verdict));
+    }
+    let is_allowed = decision.is_allowed();
+    let retry = decision.retry_after();
+    let said = match (is_allowed, retry) {
+        (true, _) => "allowed".to_owned(),
+        (false, Some(after)) => format!(
+            "denied by {}, retry after {}",
+            denying.join(" and "),
+            time_text::duration(after)
+        ),
+        (false, None) => format!("denied by {}", denying.join(" and ")),
+    };
+    let json = json!({
+        "allowed": is_allowed,
+        "reason": decision.reason().map(|reason| reason.as_str()),
+        "retry_after_seconds": retry.map(|after| after.as_secs_f64()),
+        "rules": rules,
+    });
+    Ok(Report::new(
+        table.text() + "\n" + &said,
+        json,
+        Exit::of(is_allowed),
+    ))
+}

@@ -1,0 +1,115 @@
+//! Which client, and under which rules.
+
+use clap::Args;
+use tollgate::UnknownName;
+use tollgate_redis::Partition;
+use tollgate_rules::{Explained, Explanation, RuleDocument};
+
+use crate::{
+    failure::Failure,
+    redis_args::{KeyArgs, RedisArgs},
+    request_args::RequestArgs,
+    rule_args::RuleArgs,
+};
+
+/// Which client, and under which rules.
+#[derive(Args, Debug)]
+pub(crate) struct ClientArgs {
+    /// The client as it is known: its API key, its address, its tenant; one text for each part that the rule counts by.
+    #[arg(value_name = "PART")]
+    parts: Vec<String>,
+
+    /// Only this rule; may be given several times.
+    #[arg(long = "rule", value_name = "NAME")]
+    only: Vec<String>,
+
+    #[command(flatten)]
+    request: RequestArgs,
+
+    #[command(flatten)]
+    rules: RuleArgs,
+
+    #[command(flatten)]
+    pub(crate) redis: RedisArgs,
+
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+}
+
+impl ClientArgs {
+    /// What the rules do with the client: those that count, and those that refuse or skip it.
+    pub(crate) async fn explained(&self) -> Result<Vec<Explanation>, Failure> {
+        let document = self.rules.document(&self.redis.secret).await?;
+        for name in &self.only {
+            if !document.names().any(|known| known == name) {
+                let unknown = UnknownName::new("rule", name, document.names());
+                return Err(Failure::usage(format!("--rule: {unknown}")));
+            }
+        }
+        let explained = match (self.parts.is_empty(), self.request.is_given()) {
+            (false, false) => self.by_parts(&document)?,
+            (true, true) => document.explain(&self.request.head(&self.rules.bound)?),
+            (true, false) => {
+                return Err(Failure::usage(
+                    "which client? Give its API key or address, as in `tollgate key status acme-key-1`, \
+                     or a request, as in `tollgate key status --path /search -H 'x-api-key: acme-key-1'`",
+                ));
+            }
+            (false, true) => {
+                return Err(Failure::usage(
+                    "a client is given by its parts or by a request, and here are both; leave out one of them",
+                ));
+            }
+        };
+        let explained = explained
+            .into_iter()
+            .filter(|rule| self.is_asked(rule.rule()) || self.lies_with(rule.rule()));
+        let explained: Vec<_> = explained.collect();
+        let concerns =
+            |rule: &Explanation| rule.counts() || matches!(rule.outcome(), Explained::Rejects(_));
+        if !explained.iter().any(concerns) {
+            let why = explained
+                .iter()
+                .map(|rule| format!("\n  {}: {}", rule.rule(), rule.outcome()));
+            return Err(Failure::usage(format!(
+                "no rule counts this{}\n`tollgate rules explain` says more",
+                why.collect::<String>()
+            )));
+        }
+        Ok(explained)
+    }
+
+    /// Whether states lie with the client of this rule, so that it is needed to find them.
+    fn lies_with(&self, rule: &str) -> bool {
+        let partition = self.keys.partition.as_ref();
+        partition
+            .is_some_and(|named| matches!(&named.0, Partition::ByRule(with) if **with == *rule))
+    }
+
+    /// Whether it is about this rule.
+    pub(super) fn is_asked(&self, rule: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == rule)
+    }
+
+    /// Under each rule of which the parts may be a key.
+    fn by_parts(&self, document: &RuleDocument) -> Result<Vec<Explanation>, Failure> {
+        let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
+        let (mut explained, mut refused) = (Vec::new(), None);
+        for rule in document.names().filter(|name| self.is_asked(name)) {
+            match document.explain_key(rule, &parts) {
+                Ok(rule) => explained.push(rule),
+                // A rule that was asked for has to take it.
+                Err(wrong) if !self.only.is_empty() => {
+                    return Err(Failure::usage(wrong.to_string()));
+                }
+                Err(wrong) => refused = Some(wrong),
+            }
+        }
+        match refused {
+            Some(wrong) if explained.is_empty() => Err(Failure::usage(format!(
+                "this is not a key of any rule; the last one says: {wrong}"
+            ))),
+            _ => Ok(explained),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The commands about one client.
+
+use clap::Subcommand;
+
+use crate::{
+    failure::Failure,
+    key::{check, client_args::ClientArgs, reset, status},
+    report::Report,
+};
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  tollgate key check --path /search -H 'x-api-key: acme-key-1'
+  tollgate key check acme-key-1 --rule search-per-key && ./import
+
+(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
+
+It decides one request as the service does, and takes its units. Exit code 1: denied.";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  tollgate key status acme-key-1                                   # under every rule that it may be a key of
+  tollgate key status 192.0.2.7 --rule log-in-per-address
+  tollgate key status --path /search -H 'x-api-key: acme-key-1'    # under the rules that this request meets
+
+(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
+
+It takes nothing. Units that processes hold on lease count as used. Exit code 1: a request would be denied now.";
+
+const RESET_EXAMPLES: &str = "\
+Examples:
+  tollgate key reset acme-key-1 --rule search-per-key
+  tollgate key reset --path /search -H 'x-api-key: acme-key-1'
+
+(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
+
+The states of every partition are looked for. Exit code 1: there was no state, which mostly means another key than
+the client's.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Decides one request, and takes its units.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(ClientArgs),
+    /// Says what a client has left under each rule, and when it may retry. Takes nothing.
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(ClientArgs),
+    /// Forgets what a client has used, and says whether there was anything to forget.
+    #[command(after_help = RESET_EXAMPLES)]
+    Reset(ClientArgs),
+}
+
+pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
+    match command {
+        KeyCommand::Check(args) => check::run(&args).await,
+        KeyCommand::Status(args) => status::run(&args).await,
+        KeyCommand::Reset(args) => reset::run(&args).await,
+    }
+}

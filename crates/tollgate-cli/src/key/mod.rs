@@ -1,0 +1,10 @@
+//! `tollgate key`: what one client has left, and letting it start anew.
+
+mod check;
+mod client_args;
+mod key_command;
+mod reset;
+mod states;
+mod status;
+
+pub(crate) use self::key_command::{KeyCommand, run};

@@ -1,0 +1,108 @@
+//! The states of a client, by one partition of Redis.
+
+use serde_json::{Value, json};
+use tollgate::{Check, Consistency, Decision, Limiter, Outcome, Retry, Verdict};
+use tollgate_redis::Partition;
+use tollgate_rules::Explanation;
+
+use crate::{
+    failure::Failure, key::client_args::ClientArgs, redis_args::partition_name,
+    rules::explained_json, time_text,
+};
+
+/// The rules that count a client, on their states by one partition.
+#[derive(Debug)]
+pub(crate) struct States<'a> {
+    pub(crate) partition: Partition,
+    /// Those that count.
+    pub(crate) rules: Vec<&'a Explanation>,
+    pub(crate) limiter: Limiter,
+    /// One for each of the rules.
+    pub(crate) checks: Vec<Check>,
+}
+
+impl<'a> States<'a> {
+    pub(crate) async fn find(
+        args: &ClientArgs,
+        explained: &'a [Explanation],
+        partition: Partition,
+    ) -> Result<Self, Failure> {
+        let store = args.redis.store(&args.keys, partition.clone()).await?;
+        let counting = explained.iter().filter(|rule| rule.counts());
+        let counting: Vec<&Explanation> = counting.collect();
+        // Whatever processes decide by themselves, this one asks Redis.
+        let exact =
+            |rule: &&Explanation| rule.limiter_rule().clone().consistency(Consistency::Exact);
+        let limiter = Limiter::new(store, counting.iter().map(exact)).map_err(Failure::failed)?;
+        let mut checks = Vec::new();
+        for rule in &counting {
+            let name = rule.limiter_rule().name();
+            // What counts has a key.
+            let Some(key) = rule.key() else { continue };
+            let check = match rule.plan() {
+                Some(plan) => limiter.check_with_plan(name, plan, key),
+                None => limiter.check(name, key),
+            };
+            // A rule that only tells where the others lie is not touched.
+            let units = if args.is_asked(rule.rule()) {
+                rule.units()
+            } else {
+                0
+            };
+            checks.push(check.map_err(Failure::failed)?.with_cost(units));
+        }
+        Ok(Self {
+            partition,
+            rules: counting,
+            limiter,
+            checks,
+        })
+    }
+
+    /// What each rule says, in the order of the rules.
+    pub(crate) fn verdicts<'d>(
+        &self,
+        decision: &'d Decision,
+    ) -> impl Iterator<Item = (&'a Explanation, &'d Verdict)> {
+        let rules = self.rules.clone();
+        let verdicts = decision.verdicts().iter();
+        verdicts.filter_map(move |verdict| Some((*rules.get(verdict.rule())?, verdict)))
+    }
+
+    pub(crate) fn name(&self) -> String {
+        partition_name(&self.partition)
+    }
+}
+
+/// Whether anything is used.
+pub(crate) fn has_state(verdict: &Verdict) -> bool {
+    verdict.reset_after_ticks() > 0
+}
+
+/// Whether a request would pass the rule now.
+pub(crate) fn outcome(verdict: &Verdict) -> String {
+    match (verdict.outcome(), verdict.retry()) {
+        (Outcome::Allow, _) => "allowed".to_owned(),
+        (Outcome::Deny, Retry::After(after)) => {
+            format!("denied, retry after {}", time_text::duration(after))
+        }
+        (Outcome::Deny, Retry::Never) => "denied: it costs more than ever fits".to_owned(),
+        (Outcome::Deny, _) => "denied".to_owned(),
+        _ => "not decided: Redis has failed".to_owned(),
+    }
+}
+
+/// A rule and its verdict, for programs.
+pub(crate) fn verdict_json(rule: &Explanation, verdict: &Verdict) -> Value {
+    let mut json = explained_json(rule);
+    let retry = match verdict.retry() {
+        Retry::After(after) => Some(after.as_secs_f64()),
+        _ => None,
+    };
+    json["allowed"] = json!(verdict.outcome() == Outcome::Allow);
+    json["remaining"] = json!(verdict.remaining());
+    json["reset_after_seconds"] = json!(verdict.reset_after().as_secs_f64());
+    json["retry_after_seconds"] = json!(retry);
+    json["has_state"] = json!(has_state(verdict));
+    json
+}

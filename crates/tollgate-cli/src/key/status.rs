@@ -1,0 +1,166 @@
+//! `tollgate key status`: what a client has left.
+
+use serde_json::json;
+use tollgate::{Check, Outcome};
+use tollgate_redis::Partition;
+use tollgate_rules::{Explained, Explanation};
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    key::{
+        client_args::ClientArgs,
+        states::{States, has_state, outcome, verdict_json},
+    },
+    redis_args::PartitionName,
+    report::Report,
+    rules::explained_json,
+    table::Table,
+    time_text,
+};
+
+/// One rule's state by one partition.
+struct Seen {
+    partition: String,
+    cells: [String; 6],
+    json: serde_json::Value,
+    is_used: bool,
+    is_denied: bool,
+}
+
+pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
+    let explained = args.explained().await?;
+    let mut of_rules: Vec<(&Explanation, Vec<Seen>)> = Vec::new();
+    for partition in partitions(args) {
+        if explained.iter().any(Explanation::counts) {
+            look(args, &explained, partition, &mut of_rules).await?;
+        }
+    }
+    let mut table = Table::new([
+        "rule",
+        "limit",
+        "from",
+        "#left",
+        "all back in",
+        "a request now",
+    ]);
+    let (mut json, mut is_denied, mut notes) = (Vec::new(), false, String::new());
+    for (rule, seen) in &of_rules {
+        let used = seen.iter().any(|seen| seen.is_used);
+        // Where nothing is used anywhere, one line says so.
+        let shown = seen.iter().filter(|seen| seen.is_used || !used);
+        for seen in shown.take(if used { usize::MAX } else { 1 }) {
+            table.row(seen.cells.clone());
+            let is_enforced = *rule.outcome() == Explained::Enforces;
+            is_denied |= seen.is_denied && is_enforced;
+            json.push(seen.json.clone());
+        }
+        let places = seen.iter().filter(|seen| seen.is_used);
+        let places: Vec<&str> = places.map(|seen| &*seen.partition).collect();
+        if places.len() > 1 {
+            notes.push_str(&format!(
+                "\n{}: there are states by the partitions {}; services with two partitions give a client two budgets",
+                rule.rule(),
+                places.join(" and ")
+            ));
+        }
+        if rule.is_shared() {
+            notes.push_str(&format!(
+                "\n{}: the request has no key; this is the bucket that all such requests share",
+                rule.rule()
+            ));
+        }
+        if *rule.outcome() == Explained::Shadows {
+            notes.push_str(&format!(
+                "\n{}: a shadow, which denies nothing",
+                rule.rule()
+            ));
+        }
+    }
+    for rule in explained
+        .iter()
+        .filter(|rule| matches!(rule.outcome(), Explained::Rejects(_)))
+    {
+        is_denied = true;
+        notes.push_str(&format!("\n{}: {}", rule.rule(), rule.outcome()));
+        json.push(explained_json(rule));
+    }
+    if let Some(why) = denied_by(&of_rules) {
+        notes.push_str(&format!("\n{why}"));
+    }
+    let text = table.text() + &notes;
+    let json = json!({ "denied": is_denied, "rules": json });
+    Ok(Report::new(text, json, Exit::of(!is_denied)))
+}
+
+/// Where states may lie.
+pub(super) fn partitions(args: &ClientArgs) -> Vec<Partition> {
+    match &args.keys.partition {
+        Some(PartitionName(partition)) => vec![partition.clone()],
+        None => vec![Partition::One, Partition::Key],
+    }
+}
+
+async fn look<'a>(
+    args: &ClientArgs,
+    explained: &'a [Explanation],
+    partition: Partition,
+    of_rules: &mut Vec<(&'a Explanation, Vec<Seen>)>,
+) -> Result<(), Failure> {
+    let states = States::find(args, explained, partition).await?;
+    let look: Vec<Check> = states
+        .checks
+        .iter()
+        .map(|check| check.with_cost(0))
+        .collect();
+    let left = states.limiter.peek(&look).await;
+    let now = states.limiter.peek(&states.checks).await;
+    for ((rule, left), (_, now)) in states.verdicts(&left).zip(states.verdicts(&now)) {
+        if left.outcome() == Outcome::Failed || now.outcome() == Outcome::Failed {
+            return Err(Failure::failed(format!(
+                "Redis has not answered about {:?}; `tollgate doctor` says why",
+                rule.rule()
+            )));
+        }
+        let back = match has_state(left) {
+            true => time_text::duration(left.reset_after()),
+            false => "nothing used".to_owned(),
+        };
+        let mut json = verdict_json(rule, now);
+        json["remaining"] = json!(left.remaining());
+        json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
+        json["has_state"] = json!(has_state(left));
+        json["partition"] = json!(states.name());
+        let seen = Seen {
+            partition: states.name(),
+            cells: [
+                rule.rule().to_owned(),
+                rule.quota().to_string(),
+                rule.origin().to_string(),
+                left.remaining().to_string(),
+                back,
+                outcome(now),
+            ],
+            json,
+            is_used: has_state(left),
+            is_denied: now.outcome() == Outcome::Deny,
+        };
+        match of_rules
+            .iter_mut()
+            .find(|(known, _)| known.rule() == rule.rule())
+        {
+            Some((_, all)) => all.push(seen),
+            None => of_rules.push((rule, vec![seen])),
+        }
+    }
+    Ok(())
+}
+
+/// Which rule denies.
+fn denied_by(of_rules: &[(&Explanation, Vec<Seen>)]) -> Option<String> {
+    let denying = of_rules.iter().filter(|(rule, seen)| {
+        *rule.outcome() == Explained::Enforces && seen.iter().any(|seen| seen.is_denied)
+    });
+    let names: Vec<&str> = denying.map(|(rule, _)| rule.rule()).collect();
+    (!names.is_empty()).then(|| format!("denied by {}", names.join(" and ")))
+}

@@ -1,0 +1,115 @@
+//! Which Redis, and how the service writes to it.
+
+use std::{str::FromStr, time::Duration};
+
+use clap::Args;
+use tollgate_redis::{Keys, Partition, RedisStore, Secret};
+use tollgate_rules::redis::RedisRules;
+
+use crate::{bound_names::SecretArgs, failure::Failure};
+
+/// How long Redis may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Which Redis, and how the service writes to it.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Redis")]
+pub(crate) struct RedisArgs {
+    /// Its address, as the service has it: redis://host, redis-sentinel://…, redis-cluster://… or unix://path.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "REDIS_URL",
+        hide_env_values = true
+    )]
+    pub(crate) redis: String,
+
+    /// The namespace of the service.
+    #[arg(long, value_name = "NAME", env = "TOLLGATE_NAMESPACE")]
+    pub(crate) namespace: String,
+
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// How the service writes keys.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct KeyArgs {
+    /// The service writes keys as they are: `Keys::plain`.
+    #[arg(long)]
+    pub(crate) plain_keys: bool,
+
+    /// The partition of the service: one, key, or by-rule:NAME. Default: wherever a state may be, on a cluster too.
+    #[arg(long, value_name = "PARTITION")]
+    pub(crate) partition: Option<PartitionName>,
+}
+
+/// A partition as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionName(pub(crate) Partition);
+
+impl FromStr for PartitionName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "one" => Ok(Self(Partition::One)),
+            None if text == "key" => Ok(Self(Partition::Key)),
+            Some(("by-rule", rule)) if !rule.is_empty() => Ok(Self(Partition::ByRule(rule.into()))),
+            _ => Err("a partition is one, key or by-rule:NAME, where NAME is a rule".to_owned()),
+        }
+    }
+}
+
+/// As it is written.
+pub(crate) fn partition_name(partition: &Partition) -> String {
+    match partition {
+        Partition::One => "one".to_owned(),
+        Partition::Key => "key".to_owned(),
+        Partition::ByRule(rule) => format!("by-rule:{rule}"),
+        other => format!("{other:?}"),
+    }
+}
+
+impl RedisArgs {
+    pub(crate) fn secret(&self) -> Result<Secret, Failure> {
+        self.secret.secret()
+    }
+
+    /// The rules in Redis.
+    pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
+        Ok(RedisRules::new(&*self.redis, &self.namespace, secret)?)
+    }
+
+    /// The states in Redis, by one partition.
+    pub(crate) async fn store(
+        &self,
+        keys: &KeyArgs,
+        partition: Partition,
+    ) -> Result<RedisStore, Failure> {
+        let keys = match keys.plain_keys {
+            true => Keys::plain(),
+            false => Keys::hashed(self.secret()?),
+        };
+        let builder = RedisStore::builder(&*self.redis, &self.namespace, keys);
+        // It is no instance of the service, whose shares it must not make smaller.
+        let builder = builder
+            .without_heartbeats()
+            .partition(partition)
+            .deadline(PATIENCE);
+        builder.connect_within(PATIENCE).await.map_err(|wrong| {
+            Failure::failed(format!(
+                "{wrong}\n`tollgate doctor` says what is wrong with a Redis"
+            ))
+        })
+    }
+
+    /// What it answers in time.
+    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
+        tokio::time::timeout(PATIENCE, answer).await.map_err(|_| {
+            Failure::failed(format!(
+                "Redis has not answered within {PATIENCE:?}; is the address right, and does the server answer redis-cli?"
+            ))
+        })
+    }
+}

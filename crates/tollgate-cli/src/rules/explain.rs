@@ -1,0 +1,90 @@
+//! `tollgate rules explain`: which rules a request meets, and why.
+
+use clap::Args;
+use serde_json::json;
+use tollgate_rules::{Explained, Explanation};
+
+use crate::{
+    bound_names::SecretArgs, exit::Exit, failure::Failure, printable, report::Report,
+    request_args::RequestArgs, rule_args::RuleArgs, rules::explained_json, table::Table,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate rules explain --rules limits.toml --path /search -H 'x-api-key: acme-key-1'
+  tollgate rules explain --rules limits.toml --method POST --path /items/7 --client-ip 192.0.2.7
+  tollgate rules explain --rules limits.toml --path /search --bind-key tenant=acme --bind-plan plan=gold
+
+Nothing is decided and nothing is taken; `tollgate key status` says what is left. With the secret of the service,
+the client's hash is shown, as denials in the audit begin it and overrides may name it.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    request: RequestArgs,
+
+    #[command(flatten)]
+    rules: RuleArgs,
+
+    #[command(flatten)]
+    secret: SecretArgs,
+}
+
+pub(crate) async fn run(args: &ExplainArgs) -> Result<Report, Failure> {
+    let document = args.rules.document(&args.secret).await?;
+    let head = args.request.head(&args.rules.bound)?;
+    let explained = document.explain(&head);
+    let mut table = Table::new(["rule", "counts", "limit", "from", "#units", "by"]);
+    for rule in &explained {
+        let counts = match rule.outcome() {
+            Explained::Enforces => "yes".to_owned(),
+            Explained::Shadows => "as a shadow".to_owned(),
+            other => format!("no: {other}"),
+        };
+        let (from, units) = match rule.counts() {
+            true => (rule.origin().to_string(), rule.units().to_string()),
+            false => (String::new(), String::new()),
+        };
+        table.row([
+            rule.rule().to_owned(),
+            counts,
+            rule.quota().to_string(),
+            from,
+            units,
+            rule.by().join(", "),
+        ]);
+    }
+    let text = table.text() + &notes(&explained);
+    let rules: Vec<_> = explained.iter().map(explained_json).collect();
+    Ok(Report::new(text, json!({ "rules": rules }), Exit::Yes))
+}
+
+/// What does not fit into a table.
+fn notes(explained: &[Explanation]) -> String {
+    let mut notes = String::new();
+    for rule in explained {
+        let name = rule.rule();
+        if rule.counts() && rule.is_shared() {
+            notes.push_str(&format!(
+                "\n{name}: the request has no key, and counts against the bucket that all such requests share"
+            ));
+        }
+        if rule.counts()
+            && !rule.is_shared()
+            && let Some(hash) = rule.key_hash()
+        {
+            notes.push_str(&format!("\n{name}: the client is {hash:032x}"));
+        }
+        for switch in rule.switches() {
+            notes.push_str(&format!(
+                "\n{name}: switched, {}",
+                printable::line(switch, 300)
+            ));
+        }
+    }
+    match explained.iter().any(Explanation::counts) {
+        true => notes,
+        false => notes + "\nno rule counts this request",
+    }
+}

@@ -1,0 +1,14 @@
+//! `tollgate rules`: rules in files, and those that services share through Redis.
+
+mod check;
+mod diff;
+mod explain;
+mod explained;
+mod history;
+mod push;
+mod rules_command;
+
+pub(crate) use self::{
+    explained::explained_json,
+    rules_command::{RulesCommand, run},
+};

@@ -1,0 +1,116 @@
+//! `tollgate rules push`: rules for all processes that follow Redis.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tollgate_rules::{Author, Bindings, Format, RuleText};
+
+use crate::{
+    bound_names::BoundNames, exit::Exit, failure::Failure, printable, redis_args::RedisArgs,
+    report::Report, rule_args,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate rules push limits.toml --redis redis://cache.internal --namespace shop --by alice --because 'ticket 4711'
+  tollgate rules push limits/ --redis redis://cache.internal --namespace shop --dry-run
+
+The document is signed with the service's secret. It takes the place of the whole one that is there, with overrides
+and switches that operators have added since. --bind-… must name what the service's code binds.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PushArgs {
+    /// The rules: a file, or a folder of files.
+    path: PathBuf,
+
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    #[command(flatten)]
+    bound: BoundNames,
+
+    /// Who pushes, for the audit.
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "unknown")]
+    by: String,
+
+    /// Why, for the audit.
+    #[arg(long, value_name = "TEXT")]
+    because: Option<String>,
+
+    /// Says what would change, and changes nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
+    let text = rule_args::read(&args.path).await?;
+    let secret = args.redis.secret()?;
+    let bindings = args.bound.bindings(Some(&secret))?;
+    text.parse(&bindings)?;
+    let redis = args.redis.rules(&secret)?;
+    let stored = args.redis.in_time(redis.document()).await??;
+    let before = stored.as_ref().map_or(0, |(revision, _)| *revision);
+    if args.dry_run {
+        return would_change(&text, stored, &bindings);
+    }
+    let mut author = Author::new(&*args.by);
+    if let Some(reason) = &args.because {
+        author = author.because(&**reason);
+    }
+    let pushed = args
+        .redis
+        .in_time(redis.push(text, &bindings, &author))
+        .await?;
+    let revision = pushed?;
+    let fleet = args.redis.in_time(redis.fleet()).await??;
+    let text = match revision == before {
+        true => format!("revision {revision} is stored already; nothing changed"),
+        false => {
+            let instead = match before {
+                0 => String::new(),
+                _ => format!(", in the place of {before}"),
+            };
+            format!(
+                "revision {revision} is stored{instead}; {} processes follow the rules, and have it in force within seconds\n\
+                 (`tollgate rules history` says which lag)",
+                fleet.processes()
+            )
+        }
+    };
+    let json = json!({
+        "pushed": revision != before,
+        "revision": revision,
+        "before": before,
+        "processes": fleet.processes(),
+    });
+    Ok(Report::new(text, json, Exit::Yes))
+}
+
+/// What a push would change.
+fn would_change(
+    text: &RuleText,
+    stored: Option<(u64, String)>,
+    bindings: &Bindings,
+) -> Result<Report, Failure> {
+    let Some((before, document)) = stored else {
+        let json = json!({ "pushed": false, "before": 0 });
+        let text = "the rules are right; there are none in Redis yet";
+        return Ok(Report::new(text, json, Exit::Yes));
+    };
+    let document = RuleText::named("the rules in Redis", document, Format::Json);
+    let changes = text.changes_from(&document, bindings)?;
+    let json = json!({ "pushed": false, "before": before, "changes": changes });
+    let lines = changes
+        .iter()
+        .map(|change| format!("\n  {}", printable::line(change, 1_000)));
+    let text = match changes.is_empty() {
+        true => format!("the rules are right, and no other than revision {before}"),
+        false => format!(
+            "the rules are right; they would change revision {before}:{}",
+            lines.collect::<String>()
+        ),
+    };
+    Ok(Report::new(text, json, Exit::Yes))
+}

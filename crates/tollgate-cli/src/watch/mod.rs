@@ -1,0 +1,9 @@
+//! `tollgate top` and `tollgate watch`: what rules do at present, by a service's metrics or by Redis.
+
+mod metrics_page;
+mod metrics_view;
+mod redis_view;
+mod source;
+mod watch_command;
+
+pub(crate) use self::watch_command::{TopArgs, WatchArgs, top, watch};

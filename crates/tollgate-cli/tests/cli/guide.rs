@@ -1,0 +1,168 @@
+//! The guide's transcript is what the program prints. `TOLLGATE_BLESS=1` writes it anew.
+
+use std::{env, fs, path::Path};
+
+use crate::support::{Program, RedisServer, server_program};
+
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/command-line.md");
+
+/// A block of commands of the page: where it is, and its commands with what they print.
+struct Block {
+    start: usize,
+    end: usize,
+    commands: Vec<(String, String)>,
+}
+
+#[test]
+fn the_transcript_is_what_the_program_prints() {
+    let page = fs::read_to_string(GUIDE).expect("the page");
+    let rules = block(&page, "```toml\n").expect("rules");
+    let settings = ["--maxmemory", "1gb", "--maxmemory-policy", "noeviction"];
+    let server = RedisServer::start_program(&server_program("valkey-9.1"), &settings);
+    let program = Program::on(&server, rules);
+    let mut blessed = String::new();
+    let mut rest = 0;
+    let blocks = blocks(&page);
+    assert!(blocks.len() >= 5, "the page shows how the program is used");
+    for block in &blocks {
+        blessed.push_str(&page[rest..block.start]);
+        for (command, shown) in &block.commands {
+            let ran = program.shell(command);
+            let printed = format!("{}{}", ran.out, ran.err);
+            blessed.push_str(&format!("$ {command}\n{printed}"));
+            if env::var_os("TOLLGATE_BLESS").is_none() {
+                assert_eq!(timeless(shown), timeless(&printed), "$ {command}");
+            }
+        }
+        rest = block.end;
+    }
+    blessed.push_str(&page[rest..]);
+    if env::var_os("TOLLGATE_BLESS").is_some() {
+        fs::write(GUIDE, blessed).expect("the page is written");
+    }
+}
+
+#[test]
+fn each_command_of_the_page_is_one_of_the_program_and_the_other_way_round() {
+    let page = fs::read_to_string(GUIDE).expect("the page");
+    let program = Program::new();
+    for command in [
+        "rules check",
+        "rules diff",
+        "rules explain",
+        "rules push",
+        "rules history",
+        "key check",
+        "key status",
+        "key reset",
+        "size",
+        "doctor",
+        "top",
+        "watch",
+        "completions",
+        "man",
+    ] {
+        assert!(
+            page.contains(&format!("tollgate {command}")),
+            "{command} is not on the page"
+        );
+        let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let ran = program.run(&args);
+        ran.assert(0, &["Usage: tollgate", "Examples:"]);
+    }
+    program
+        .run(&["--help"])
+        .assert(0, &["Exit codes:", "0  done", "3  it could not be done"]);
+    program
+        .run(&["serach"])
+        .assert(2, &["unrecognized subcommand"]);
+}
+
+#[test]
+fn completions_and_manual_pages_know_each_command() {
+    let program = Program::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        program
+            .run(&["completions", shell])
+            .assert(0, &["doctor", "explain", "history"]);
+    }
+    program
+        .run(&["man"])
+        .assert(0, &[".TH tollgate 1", "doctor"]);
+    program
+        .run(&["man", "--into", "pages"])
+        .assert(0, &["pages"]);
+    for page in [
+        "tollgate.1",
+        "tollgate-doctor.1",
+        "tollgate-rules-check.1",
+        "tollgate-key-reset.1",
+    ] {
+        assert!(program.folder().join("pages").join(page).exists(), "{page}");
+    }
+    // A shell reads what it is given.
+    let ran = program.shell("tollgate completions bash | bash -n && tollgate man | head -1");
+    ran.assert(0, &[".ie"]);
+}
+
+/// The text of the first block that begins so.
+fn block<'a>(page: &'a str, begin: &str) -> Option<&'a str> {
+    let (_, rest) = page.split_once(begin)?;
+    rest.split_once("```").map(|(text, _)| text)
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    const BEGIN: &str = "```console\n";
+    let mut blocks = Vec::new();
+    let mut from = 0;
+    while let Some(at) = page[from..].find(BEGIN) {
+        let start = from + at + BEGIN.len();
+        let end = start + page[start..].find("```").expect("the end of a block");
+        let mut commands: Vec<(String, String)> = Vec::new();
+        for line in page[start..end].lines() {
+            match line.strip_prefix("$ ") {
+                Some(command) => commands.push((command.to_owned(), String::new())),
+                None => {
+                    let (_, shown) = commands.last_mut().expect("a block begins with a command");
+                    shown.push_str(line);
+                    shown.push('\n');
+                }
+            }
+        }
+        blocks.push(Block {
+            start,
+            end,
+            commands,
+        });
+        from = end;
+    }
+    blocks
+}
+
+/// Without what differs from run to run: times, durations and how wide they are, memory, and the server's port.
+fn timeless(text: &str) -> String {
+    let words = |line: &str| {
+        let mut out: Vec<String> = Vec::new();
+        for word in line.split_whitespace() {
+            let is_number = word.trim_end_matches([',', ':']).parse::<f64>().is_ok();
+            let is_unit = ["µs", "ms", "s", "min", "h", "d", "B", "KiB", "MiB"]
+                .contains(&word.trim_end_matches([',', ':', ';']));
+            let is_time = word.contains("T") && word.ends_with('Z');
+            match (is_number, is_unit, is_time) {
+                (_, true, _) if out.last().is_some_and(|last| last == "#") => {}
+                (true, ..) | (_, _, true) => out.push("#".to_owned()),
+                _ => out.push(word.to_owned()),
+            }
+            out.dedup_by(|one, other| one == "#" && other == "#");
+        }
+        out.join(" ")
+    };
+    text.lines().map(|line| words(line) + "\n").collect()
+}
+
+#[test]
+fn the_page_is_where_the_readme_says() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = fs::read_to_string(readme).expect("the readme");
+    assert!(readme.contains("(guide/command-line.md)"));
+}

@@ -1,0 +1,227 @@
+//! `tollgate key`.
+
+use http::Request;
+use serde_json::json;
+use tollgate::RateLimitLayer;
+use tollgate_redis::{Keys, Partition, RedisStore, Secret};
+use tollgate_rules::{Bindings, Format, RuleDocument};
+
+use crate::support::{Program, RedisCluster, RedisServer, SECRET};
+
+const RULES: &str = "\
+version = 1
+
+[[rules]]
+name = \"search-per-key\"
+limit = \"sliding_log 3/d\"
+by = \"header:x-api-key\"
+when = { path = \"/search\" }
+
+[[rules]]
+name = \"per-address\"
+limit = \"gcra 10/d\"
+by = \"client_ip\"
+
+[[overrides]]
+rule = \"search-per-key\"
+key = \"globex-key-9\"
+limit = \"sliding_log 5/d\"
+reason = \"contract\"
+";
+
+const SEARCH: &[&str] = &[
+    "--path",
+    "/search",
+    "-H",
+    "x-api-key: acme-key-1",
+    "--client-ip",
+    "192.0.2.7",
+];
+
+#[test]
+fn a_check_takes_units_until_it_denies_and_names_the_rule() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    let check = [&["key", "check"], SEARCH].concat();
+    for left in ["2", "1", "0"] {
+        let (code, json) = program.json(&check);
+        assert_eq!((code, &json["allowed"]), (0, &json!(true)), "{json}");
+        assert_eq!(json["rules"][0]["remaining"].to_string(), left);
+    }
+    program
+        .run(&check)
+        .assert(1, &["denied by search-per-key, retry after "])
+        .lacks(&["acme-key-1", "192.0.2.7"]);
+    let (code, json) = program.json(&check);
+    assert_eq!((code, &json["reason"]), (1, &json!("quota")));
+
+    // The denial has taken nothing of the other rule; the client's own limit is another's.
+    let (_, json) = program.json(&["key", "status", "192.0.2.7", "--rule", "per-address"]);
+    assert_eq!(json["rules"][0]["remaining"], json!(7), "{json}");
+    let args = ["key", "check", "globex-key-9", "--rule", "search-per-key"];
+    let (_, json) = program.json(&args);
+    assert_eq!(json["rules"][0]["remaining"], json!(4), "{json}");
+    assert_eq!(
+        json["rules"][0]["limit_from"],
+        json!("an override (contract)")
+    );
+}
+
+#[test]
+fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    let status = ["key", "status", "acme-key-1"];
+    program
+        .run(&status)
+        .assert(0, &["search-per-key", "nothing used", "allowed"])
+        .lacks(&["acme-key-1"]);
+    let reset = ["key", "reset", "acme-key-1", "--rule", "search-per-key"];
+    program.run(&reset).assert(1, &["there was no state"]);
+    for _ in 0..3 {
+        program
+            .run(&[&["key", "check"], SEARCH].concat())
+            .assert(0, &["allowed"]);
+    }
+    for _ in 0..2 {
+        program
+            .run(&status)
+            .assert(1, &["denied by search-per-key", "denied, retry after "]);
+    }
+    let (_, json) = program.json(&status);
+    assert_eq!(
+        (&json["denied"], &json["rules"][0]["remaining"]),
+        (&json!(true), &json!(0))
+    );
+    program
+        .run(&reset)
+        .assert(0, &["forgotten", "the client starts anew"]);
+    program.run(&reset).assert(1, &["there was no state"]);
+    program.run(&status).assert(0, &["nothing used"]);
+}
+
+#[test]
+fn the_client_of_a_service_is_found_by_each_partition() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let document = RuleDocument::parse(RULES, Format::Toml, &Bindings::new()).expect("right rules");
+    let request = Request::get("/search")
+        .header("x-api-key", "acme-key-1")
+        .body(());
+    let head = request.expect("a request").into_parts().0;
+    for partition in [Partition::One, Partition::Key] {
+        runtime.block_on(async {
+            let keys = Keys::hashed(Secret::from_text(SECRET).expect("a secret"));
+            let store = RedisStore::builder(&*server.url(), "shop", keys);
+            let store = store
+                .partition(partition)
+                .connect()
+                .expect("a valid address");
+            store.connected().await;
+            let layer = RateLimitLayer::new(store, document.rules()).expect("right rules");
+            let key = layer.key_of("search-per-key", &head).expect("it has a key");
+            let limiter = layer.limiter();
+            let check = limiter
+                .check("search-per-key", &key)
+                .expect("it is there")
+                .with_cost(2);
+            assert!(limiter.acquire(&[check]).await.is_allowed());
+        });
+        let (_, json) = program.json(&["key", "status", "acme-key-1"]);
+        let rules = json["rules"].as_array().expect("a list");
+        assert!(
+            rules.iter().all(|rule| rule["remaining"] == json!(1)),
+            "{json}"
+        );
+    }
+    program
+        .run(&["key", "status", "acme-key-1"])
+        .assert(0, &["states by the partitions one and key"]);
+    let (code, json) = program.json(&["key", "reset", "acme-key-1", "--rule", "search-per-key"]);
+    let had: Vec<_> = json["states"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|state| &state["had_state"])
+        .collect();
+    assert_eq!((code, had), (0, vec![&json!(true), &json!(true)]));
+}
+
+#[test]
+fn a_state_that_lies_with_a_tenant_is_found_with_the_tenant() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    let by_rule = ["--partition", "by-rule:per-address"];
+    program
+        .run(&[&["key", "check"], SEARCH, &by_rule].concat())
+        .assert(0, &["allowed"]);
+    let only = ["--rule", "search-per-key"];
+    let reset = [&["key", "reset"], SEARCH, &by_rule, &only].concat();
+    program
+        .run(&reset)
+        .assert(0, &["by-rule:per-address", "forgotten"]);
+    // The tenant's own state was not touched.
+    let (_, json) = program.json(&[&["key", "status"], SEARCH, &by_rule].concat());
+    let left: Vec<_> = json["rules"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|rule| &rule["remaining"])
+        .collect();
+    assert_eq!(left, [&json!(3), &json!(9)]);
+    program.run(&reset).assert(1, &["there was no state"]);
+}
+
+#[test]
+fn a_cluster_has_its_states_on_all_shards() {
+    let cluster = RedisCluster::start();
+    let program = Program::on(cluster.server(0), RULES).set("REDIS_URL", &cluster.url());
+    program
+        .run(&[&["key", "check"], SEARCH].concat())
+        .assert(2, &["--partition"]);
+    program
+        .run(&[&["key", "check"], SEARCH, &["--partition", "key"]].concat())
+        .assert(0, &["allowed"]);
+    let (_, json) = program.json(&[&["key", "status"], SEARCH].concat());
+    assert_eq!(json["rules"][0]["remaining"], json!(2), "{json}");
+    program
+        .run(&[&["key", "reset"], SEARCH].concat())
+        .assert(0, &["forgotten"]);
+}
+
+#[test]
+fn what_cannot_be_done_says_what_would_help() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    program
+        .run(&["key", "status"])
+        .assert(2, &["which client?"]);
+    program
+        .run(&["key", "status", "a", "--path", "/"])
+        .assert(2, &["leave out one"]);
+    program
+        .run(&["key", "status", "a", "--rule", "serch-per-key"])
+        .assert(2, &["did you mean \"search-per-key\""]);
+    program
+        .run(&["key", "status", "a", "--rule", "per-address"])
+        .assert(2, &["write an address"]);
+    program
+        .run(&["key", "status", "a", "b"])
+        .assert(2, &["not a key of any rule"]);
+    let program = program.set("TOLLGATE_SECRET", "hunter2");
+    program
+        .run(&["key", "status", "a"])
+        .assert(2, &["openssl rand -hex 32"])
+        .lacks(&["hunter2"]);
+    let program = program
+        .set("TOLLGATE_SECRET", SECRET)
+        .set("REDIS_URL", "redis://ada:sesame@127.0.0.1:1");
+    program
+        .run(&["key", "status", "a"])
+        .assert(3, &["127.0.0.1:1", "tollgate doctor"])
+        .lacks(&["sesame"]);
+}

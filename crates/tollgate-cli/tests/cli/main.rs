@@ -1,0 +1,10 @@
+//! The program as a shell has it: what it prints, and its exit code.
+
+mod doctor;
+mod guide;
+mod hostile;
+mod key;
+mod rules;
+mod size;
+mod support;
+mod watch;

@@ -1,0 +1,359 @@
+//! `tollgate rules`.
+
+use serde_json::json;
+
+use crate::support::{Program, RedisServer, SECRET};
+
+const RIGHT: &str = "\
+version = 1
+
+[[rules]]
+name = \"search-per-key\"
+limit = \"fixed_window 3/h\"
+by = \"header:x-api-key\"
+when = { path = \"/search\" }
+
+[[rules]]
+name = \"everybody\"
+limit = \"1000/s burst 2000\"
+by = \"constant\"
+";
+
+const WRONG: &str = "\
+version = 1
+
+[[rules]]
+name = \"search-per-key\"
+limit = \"20/sce burst 50\"
+by = \"header:x-api-key\"
+mode = \"shadwo\"
+";
+
+#[test]
+fn check_shows_every_mistake_of_every_file_with_its_line_and_a_marker() {
+    let program = Program::new()
+        .file("right.toml", RIGHT)
+        .file("wrong.toml", WRONG)
+        .file(
+            "other.yaml",
+            "version: 1\nrules:\n  - name: a\n    limit: 0/min\n    by: client_ip\n",
+        );
+    let ran = program.run(&["rules", "check", "right.toml", "wrong.toml", "other.yaml"]);
+    ran.assert(
+        1,
+        &[
+            "right.toml: no mistakes",
+            "wrong.toml:5:13: \"sce\" is not a unit of time",
+            "5 | limit = \"20/sce burst 50\"\n  |             ^^^",
+            "wrong.toml:7:8: ",
+            "did you mean \"shadow\"?",
+            "2 mistakes",
+            "other.yaml:4:",
+        ],
+    );
+    program
+        .run(&["rules", "check", "right.toml"])
+        .assert(0, &["everybody", "gcra 1000/s burst 2000"]);
+    let (code, json) = program.json(&["rules", "check", "right.toml", "wrong.toml"]);
+    assert_eq!(
+        (code, &json["ok"], &json["documents"][0]["ok"]),
+        (1, &json!(false), &json!(true))
+    );
+    let mistakes = json["documents"][1]["mistakes"].as_array().expect("a list");
+    assert_eq!(mistakes.len(), 2);
+    assert_eq!(
+        (&mistakes[0]["line"], &mistakes[0]["column"]),
+        (&json!(5), &json!(13))
+    );
+}
+
+#[test]
+fn check_follows_includes_and_reads_folders() {
+    let program = Program::new()
+        .file("limits/main.toml", "version = 1\ninclude = [\"team.toml\"]\n[[rules]]\nname = \"a\"\nlimit = \"1/s\"\nby = \"client_ip\"\n")
+        .file("limits/team.toml", &RIGHT.replace("3/h", "3/hh"));
+    program
+        .run(&["rules", "check", "limits/main.toml"])
+        .assert(1, &["team.toml:5:"]);
+    program
+        .run(&["rules", "check", "limits"])
+        .assert(1, &["team.toml:5:"]);
+    program
+        .run(&["rules", "check", "nowhere.toml"])
+        .assert(1, &["nowhere.toml", "No such file"]);
+    program.run(&["rules", "check"]).assert(2, &["Usage"]);
+}
+
+#[test]
+fn names_that_code_binds_are_named_on_the_command_line() {
+    let bound = RIGHT.replace("header:x-api-key", "tenant");
+    let program = Program::new().file("limits.toml", &bound);
+    program.run(&["rules", "check", "limits.toml"]).assert(
+        1,
+        &["there is no key \"tenant\"", "hint: ", "--bind-key NAME"],
+    );
+    program
+        .run(&["rules", "check", "limits.toml", "--bind-key", "tenant"])
+        .assert(0, &[]);
+}
+
+#[test]
+fn diff_says_what_changes_and_names_no_client() {
+    let after = RIGHT.replace("3/h", "5/h").replace("/search", "/find")
+        + "[[rules]]\nname = \"new\"\nlimit = \"1/s\"\nby = \"client_ip\"\n\
+           [[overrides]]\nrule = \"search-per-key\"\nkey = \"acme-key-1\"\nlimit = \"fixed_window 9/h\"\nreason = \"ticket 4711\"\n\
+           [[switches]]\nrules = \"*\"\nlimit = \"50%\"\n\
+           [[groups]]\nname = \"all\"\nrules = [\"search-per-key\", \"everybody\"]\n";
+    let program = Program::new().file("a.toml", RIGHT).file("b.toml", &after);
+    let ran = program.run(&["rules", "diff", "a.toml", "b.toml"]);
+    ran.assert(
+        1,
+        &[
+            "search-per-key: fixed_window 3/h → fixed_window 5/h",
+            "search-per-key: when {\"path\": \"/search\"} → {\"path\": \"/find\"}",
+            "new: added, gcra 1/s",
+            "for one key (ticket 4711)",
+            "all rules: 50 % of each limit",
+            "group all: added",
+        ],
+    )
+    .lacks(&["acme-key-1"]);
+    program
+        .run(&["rules", "diff", "a.toml", "a.toml"])
+        .assert(0, &["no difference"]);
+    let (code, json) = program.json(&["rules", "diff", "b.toml", "a.toml"]);
+    assert_eq!(code, 1);
+    assert!(
+        json["changes"]
+            .as_array()
+            .is_some_and(|changes| changes.len() >= 6),
+        "{json}"
+    );
+}
+
+const EXPLAINED: &str = "\
+version = 1
+
+[[rules]]
+name = \"search-per-key\"
+limit = \"20/s burst 50\"
+by = \"header:x-api-key\"
+when = { path = \"/search\", methods = [\"GET\"] }
+plan = \"plan\"
+plans = { gold = \"200/s\" }
+
+[[rules]]
+name = \"exports\"
+limit = \"5/min\"
+by = \"header:x-api-key\"
+when = { path = \"/exports\" }
+cost = \"words\"
+
+[[rules]]
+name = \"reads\"
+limit = \"60/min\"
+by = \"client_ip\"
+when = { methods = [\"GET\"] }
+mode = \"shadow\"
+
+[[rules]]
+name = \"all\"
+limit = \"1000/min\"
+by = \"constant\"
+unless = { header = { name = \"x-probe\" } }
+
+[[rules]]
+name = \"retired\"
+limit = \"1/min\"
+by = \"constant\"
+mode = \"off\"
+
+[[groups]]
+name = \"by-path\"
+rules = [\"exports\", \"all\"]
+
+[[overrides]]
+rule = \"search-per-key\"
+key = \"acme-key-1\"
+limit = \"500/s\"
+until = 2999-12-01T00:00:00Z
+reason = \"launch week\"
+
+[[switches]]
+rules = [\"all\"]
+limit = \"50%\"
+";
+
+const BOUND: &[&str] = &[
+    "--rules",
+    "limits.toml",
+    "--bind-plan",
+    "plan=gold",
+    "--bind-cost",
+    "words=3",
+];
+
+fn explained(args: &[&str]) -> serde_json::Value {
+    let program = Program::new().file("limits.toml", EXPLAINED);
+    let (code, json) = program.json(&[&["rules", "explain"], BOUND, args].concat());
+    assert_eq!(code, 0, "{json}");
+    let rules = json["rules"].as_array().expect("a list").iter();
+    let pairs = rules.map(|rule| {
+        (
+            rule["rule"].as_str().expect("a name").to_owned(),
+            rule.clone(),
+        )
+    });
+    pairs.collect::<serde_json::Map<_, _>>().into()
+}
+
+#[test]
+fn explain_says_which_rules_count_a_request_and_why() {
+    let rules = explained(&[
+        "--path",
+        "/search",
+        "-H",
+        "x-api-key: someone",
+        "--client-ip",
+        "192.0.2.7",
+    ]);
+    assert_eq!(rules["search-per-key"]["counts"], json!(true));
+    assert_eq!(rules["search-per-key"]["limit"], json!("gcra 200/s"));
+    assert_eq!(
+        rules["search-per-key"]["limit_from"],
+        json!("plan \"gold\"")
+    );
+    assert_eq!(
+        rules["exports"]["outcome"],
+        json!("its `when` does not hold")
+    );
+    assert_eq!(rules["reads"]["outcome"], json!("shadow"));
+    assert_eq!(rules["all"]["limit"], json!("gcra 500/min"));
+    assert_eq!(rules["all"]["switches"], json!(["50 % of each limit"]));
+    assert_eq!(rules["retired"]["outcome"], json!("off"));
+
+    // One client's own limit goes before its plan.
+    let rules = explained(&["--path", "/search", "-H", "x-api-key: acme-key-1"]);
+    assert_eq!(rules["search-per-key"]["limit"], json!("gcra 500/s"));
+    assert_eq!(rules["search-per-key"]["reason"], json!("launch week"));
+    assert_eq!(
+        rules["search-per-key"]["until"],
+        json!("2999-12-01T00:00:00Z")
+    );
+
+    // A more specific rule of its group, a cost, no key, an exemption.
+    let rules = explained(&["--method", "POST", "--path", "/exports", "-H", "x-probe: 1"]);
+    assert_eq!(rules["exports"]["units"], json!(3));
+    assert_eq!(
+        rules["exports"]["shares_the_bucket_without_key"],
+        json!(true)
+    );
+    assert_eq!(
+        rules["all"]["outcome"],
+        json!("\"exports\" is more specific")
+    );
+    assert_eq!(rules["reads"]["outcome"], json!("its `when` does not hold"));
+    let rules = explained(&["--method", "POST", "--path", "/", "-H", "x-probe: 1"]);
+    assert_eq!(rules["all"]["outcome"], json!("its `unless` holds"));
+}
+
+#[test]
+fn explain_prints_a_table_with_the_clients_hash_and_not_its_key() {
+    let program = Program::new()
+        .file("limits.toml", EXPLAINED)
+        .set("TOLLGATE_SECRET", SECRET);
+    let args = [
+        &["rules", "explain"],
+        BOUND,
+        &["--path", "/search", "-H", "x-api-key: acme-key-1"],
+    ]
+    .concat();
+    let ran = program.run(&args);
+    ran.assert(
+        0,
+        &[
+            "an override until 2999-12-01T00:00:00Z (launch week)",
+            "search-per-key: the client is ",
+            "all: switched, 50 % of each limit",
+        ],
+    )
+    .lacks(&["acme-key-1", SECRET]);
+    program
+        .run(&[
+            "rules",
+            "explain",
+            "--rules",
+            "limits.toml",
+            "--path",
+            "search",
+        ])
+        .assert(1, &["--bind-plan"]);
+    program
+        .run(&[&["rules", "explain"], BOUND, &["--path", "search"]].concat())
+        .assert(2, &["begins with a slash"]);
+    program
+        .run(&[&["rules", "explain"], BOUND, &["-H", "nothing"]].concat())
+        .assert(2, &["no colon"]);
+}
+
+#[test]
+fn a_push_is_in_the_history_and_a_dry_run_changes_nothing() {
+    let server = RedisServer::start(&[]);
+    let own = "[[overrides]]\nrule = \"search-per-key\"\nkey = \"acme-key-1\"\nlimit = \"fixed_window 9/h\"\n";
+    let program = Program::on(&server, &(RIGHT.to_owned() + own));
+    program
+        .run(&["rules", "history"])
+        .assert(0, &["there are no rules in Redis"]);
+    let push = ["rules", "push", "limits.toml", "--because", "ticket 4711"];
+    program
+        .run(&[&push[..], &["--dry-run"]].concat())
+        .assert(0, &["there are none in Redis yet"]);
+    program.run(&push).assert(0, &["revision 1 is stored"]);
+    program
+        .run(&push)
+        .assert(0, &["revision 1 is stored already"]);
+    program
+        .run(&[&push[..], &["--dry-run"]].concat())
+        .assert(0, &["no other than revision 1"]);
+    let program = program.file("limits.toml", &(RIGHT.replace("3/h", "4/h") + own));
+    let ran = program.run(&[&push[..], &["--dry-run"]].concat());
+    ran.assert(
+        0,
+        &[
+            "they would change revision 1",
+            "fixed_window 3/h → fixed_window 4/h",
+        ],
+    )
+    .lacks(&["one key"]);
+    program
+        .run(&push)
+        .assert(0, &["revision 2 is stored, in the place of 1"]);
+    let ran = program.run(&["rules", "history"]);
+    ran.assert(
+        0,
+        &[
+            "revision 2 is stored",
+            "by alice",
+            "1 → 2",
+            "(ticket 4711)",
+            "fixed_window 3/h → fixed_window 4/h",
+        ],
+    )
+    .lacks(&["acme-key-1", SECRET]);
+    let (_, json) = program.json(&["rules", "history", "--most", "1"]);
+    assert_eq!(json["history"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        (&json["revision"], &json["history"][0]["actor"]),
+        (&json!(2), &json!("alice"))
+    );
+
+    // What is wrong is not pushed, nor what is signed with another secret believed.
+    let program = program.file("limits.toml", WRONG);
+    program.run(&push).assert(1, &["limits.toml:5:13"]);
+    let program = program.set("TOLLGATE_SECRET", &"ab".repeat(32));
+    program
+        .run(&["rules", "history"])
+        .assert(1, &["is not signed with the secret"]);
+    let program = program.set("REDIS_URL", "redis://127.0.0.1:1");
+    program.run(&["rules", "history"]).assert(3, &["Redis"]);
+}

@@ -1,0 +1,115 @@
+//! `tollgate top` and `tollgate watch`.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use serde_json::json;
+
+use crate::support::{Program, RedisServer};
+
+/// A service whose counters grow by ten denials of `search` and one of `other` with each look.
+pub(crate) fn metrics(extra: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        let looks = AtomicU64::new(0);
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut head = [0; 4_096];
+            let _ = stream.read(&mut head);
+            let look = looks.fetch_add(1, Ordering::Relaxed);
+            let page = format!(
+                "# TYPE tollgate_requests_total counter\n\
+                 tollgate_requests_total{{rule=\"other\",decision=\"denied\"}} {look}\n\
+                 tollgate_requests_total{{rule=\"search\",decision=\"denied\"}} {}\n\
+                 tollgate_requests_total{{rule=\"search\",decision=\"allowed\"}} {}\n{extra}\n",
+                look * 10,
+                look * 30,
+            );
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{page}",
+                page.len()
+            );
+        }
+    });
+    format!("http://{address}/metrics")
+}
+
+#[test]
+fn top_names_the_rule_that_denies_most() {
+    let program = Program::new().set("TOLLGATE_METRICS", &metrics(""));
+    let ran = program.run(&["top", "--over", "0.1"]);
+    ran.assert(0, &["rule", "denied/s"]);
+    let rules: Vec<_> = ran
+        .out
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(rules, ["search", "other"]);
+    assert!(ran.out.contains("25.0 %"), "{}", ran.out);
+    let (_, json) = program.json(&["top", "--over", "0.1", "--most", "1"]);
+    let rules = json["rules"].as_array().expect("a list");
+    assert_eq!((rules.len(), &rules[0]["rule"]), (1, &json!("search")));
+}
+
+#[test]
+fn watch_prints_a_table_for_each_look_and_a_document_for_programs() {
+    let program = Program::new().set("TOLLGATE_METRICS", &metrics(""));
+    let args = ["watch", "--every", "0.1", "--times", "3"];
+    let ran = program.run(&args);
+    ran.assert(0, &[]);
+    assert_eq!(ran.out.matches("requests/s").count(), 3);
+    assert!(!ran.out.contains('\u{1b}'), "no terminal reads this");
+    let ran = program.run(&[&args[..], &["--json"]].concat());
+    let documents = serde_json::Deserializer::from_str(&ran.out).into_iter::<serde_json::Value>();
+    assert_eq!(documents.filter(Result::is_ok).count(), 3);
+}
+
+#[test]
+fn a_namespace_is_watched_by_a_sample_of_its_keys() {
+    let server = RedisServer::start(&[]);
+    let rules =
+        "version = 1\n[[rules]]\nname = \"api\"\nlimit = \"60/d\"\nby = \"header:x-api-key\"\n";
+    let program = Program::on(&server, rules);
+    for client in ["a", "b", "c"] {
+        program.run(&["key", "check", client]).assert(0, &[]);
+    }
+    let (code, json) = program.json(&["top"]);
+    assert_eq!(
+        (code, &json["rules"][0]["rule"], &json["rules"][0]["keys"]),
+        (0, &json!("api"), &json!(3))
+    );
+    assert!(
+        json["rules"][0]["bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 300),
+        "{json}"
+    );
+    program
+        .run(&["watch", "--times", "1"])
+        .assert(0, &["processes 0", "api", "keys on the server 3"]);
+}
+
+#[test]
+fn what_cannot_be_watched_says_what_would_help() {
+    let program = Program::new();
+    program.run(&["top"]).assert(2, &["--metrics", "--redis"]);
+    program
+        .run(&["top", "--redis", "redis://127.0.0.1:1"])
+        .assert(2, &["--namespace"]);
+    program
+        .run(&["top", "--metrics", "http://127.0.0.1:1/metrics"])
+        .assert(3, &["does the service run"]);
+    program
+        .run(&["top", "--metrics", "https://127.0.0.1/metrics"])
+        .assert(2, &["only http"]);
+    program
+        .run(&["watch", "--metrics", "http://127.0.0.1:1", "--every", "0"])
+        .assert(2, &["0.1 to 3600"]);
+}

@@ -1,0 +1,343 @@
+//! Requests that wait by their rules: in the store for units, in the process for slots.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::Mutex,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tollgate_core::{
+    Clock, Consistency, Key, Limiter, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Reason,
+    Rule, RuleErrorKind, RuleSet, SECOND, WaitErrorKind,
+};
+
+use crate::{at_once, check};
+
+/// On the paused clock of the runtime.
+fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    Limiter::new(store, rules).expect("valid rules")
+}
+
+fn provider() -> Rule {
+    Rule::new("provider", Quota::per_second(5).burst(1)).wait(MINUTE)
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_of_several_limiters_start_in_the_order_of_the_store() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let begin = Instant::now();
+    let mut tasks = JoinSet::new();
+    // 200 events a second into 5 a second, from three processes' worth of limiters.
+    for n in 0..200_u32 {
+        let limiter = Limiter::new(store.clone(), [provider()]).expect("one budget");
+        let starts = Arc::clone(&starts);
+        tasks.spawn(async move {
+            sleep(SECOND * n / 200).await;
+            let check = [check(&limiter, "provider", "a", 1)];
+            let decision = limiter.acquire_within(&check, MINUTE).await;
+            assert!(decision.expect("there is room").is_allowed());
+            starts.lock().await.push((begin.elapsed(), n));
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("a worker");
+    }
+    let starts = starts.lock().await.clone();
+    let order: Vec<u32> = starts.iter().map(|(_, n)| *n).collect();
+    assert!(order.is_sorted(), "{order:?}");
+    for (index, (at, _)) in starts.iter().enumerate() {
+        let due = SECOND * index as u32 / 5;
+        // Timers of the runtime tick in milliseconds.
+        assert!(
+            *at >= due && *at < due + Duration::from_millis(5),
+            "{index}: {at:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_returns_the_last_place_and_no_other() {
+    let limiter = limiter([provider()]);
+    let check = [check(&limiter, "provider", "a", 1)];
+    let first = at_once(limiter.acquire(&check));
+    assert!(first.delay().is_zero());
+    // Cut off while it waits, with nobody behind.
+    let cut = timeout(SECOND / 20, limiter.acquire_within(&check, SECOND)).await;
+    assert!(cut.is_err());
+    let second = at_once(limiter.acquire(&check));
+    assert_eq!(second.delay(), SECOND / 5 - SECOND / 20);
+    let third = at_once(limiter.acquire(&check));
+    // The second has somebody behind it, so its place lapses.
+    limiter.ticket(&check, &second).cancel();
+    let usage = limiter.rule_store().usage(0).expect("memory knows");
+    assert_eq!(usage.lapsed_units, 1);
+    assert_eq!(
+        at_once(limiter.acquire(&check)).delay(),
+        third.delay() + SECOND / 5
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_does_not_wait_is_charged_at_the_start() {
+    let window = Rule::new("window", Quota::fixed_window(2, MINUTE));
+    let limiter = limiter([provider(), window]);
+    let checks = [
+        check(&limiter, "provider", "a", 1),
+        check(&limiter, "window", "a", 1),
+    ];
+    let first = at_once(limiter.acquire(&checks));
+    assert_eq!(first.verdicts()[1].remaining(), 1);
+    let waiting: Vec<_> = (0..2).map(|_| at_once(limiter.acquire(&checks))).collect();
+    // Nothing of the window is taken while they wait.
+    for decision in &waiting {
+        assert!(decision.is_allowed() && !decision.delay().is_zero());
+        assert_eq!(decision.verdicts()[1].remaining(), 1);
+    }
+    let [second, third] = waiting.try_into().expect("two wait");
+    sleep(third.delay()).await;
+    let second = at_once(limiter.start(&checks, second));
+    assert!(second.is_allowed());
+    assert_eq!(second.waited(), SECOND / 5);
+    assert_eq!(second.verdicts()[1].remaining(), 0);
+    let third = at_once(limiter.start(&checks, third));
+    assert_eq!(
+        (third.outcome(), third.reason()),
+        (Outcome::Deny, Some(Reason::Quota))
+    );
+    // What it waited for has gone back: it is the next one's, at once.
+    let alone = [checks[0]];
+    assert!(at_once(limiter.acquire(&alone)).delay().is_zero());
+}
+
+#[test]
+fn a_threshold_above_the_burst_observes_the_queue() {
+    let clock = ManualClock::new(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let quota = Quota::gcra(1, SECOND);
+    let rule = Rule::new("api", quota).wait(10 * SECOND);
+    let rule = rule.threshold("queue", quota.burst(3));
+    let limiter = Limiter::new(store, [rule]).expect("valid rules");
+    let api = [check(&limiter, "api", "a", 1)];
+    for n in 0..6_u32 {
+        let decision = at_once(limiter.acquire(&api));
+        assert_eq!(decision.delay(), n * SECOND);
+        let threshold = decision.verdicts()[1];
+        let is_above = threshold.outcome() == Outcome::Deny;
+        assert_eq!(is_above, n >= 3, "{n}: {threshold:?}");
+    }
+}
+
+#[test]
+fn a_shadow_is_decided_at_the_start_and_moves_nothing() {
+    let clock = ManualClock::new(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let enforced = Rule::new("api", Quota::gcra(1, SECOND)).wait(10 * SECOND);
+    let slower = Rule::new("slower", Quota::gcra(1, 2 * SECOND))
+        .wait(10 * SECOND)
+        .shadow();
+    let limiter = Limiter::new(store, [enforced, slower]).expect("valid rules");
+    let checks = [
+        check(&limiter, "api", "a", 1),
+        check(&limiter, "slower", "a", 1),
+    ];
+    // The shadow lets every second one pass, as of the instant at which it starts.
+    for n in 0..6_u32 {
+        let decision = at_once(limiter.acquire(&checks));
+        assert_eq!(decision.delay(), n * SECOND);
+        let outcome = decision.verdicts()[1].outcome();
+        assert_eq!(outcome == Outcome::Allow, n % 2 == 0, "{n}");
+    }
+}
+
+#[test]
+fn a_state_lives_until_its_queue_is_paid_back() {
+    let clock = ManualClock::new(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let rule = Rule::new("api", Quota::gcra(1, SECOND)).wait(10 * SECOND);
+    let limiter = Limiter::new(store, [rule]).expect("valid rules");
+    let api = [check(&limiter, "api", "a", 1)];
+    for _ in 0..5 {
+        assert!(at_once(limiter.acquire(&api)).is_allowed());
+    }
+    let keys = || limiter.rule_store().usage(0).map(|usage| usage.keys);
+    clock.advance(5 * SECOND - Duration::from_micros(1));
+    assert_eq!(keys(), Some(1));
+    clock.advance(Duration::from_micros(1));
+    assert_eq!(keys(), Some(0));
+}
+
+#[test]
+fn a_wait_that_cannot_work_is_refused_with_what_would() {
+    let refused = |rule: Rule, words: &[&str]| {
+        let error = RuleSet::new([rule]).expect_err("it cannot work");
+        assert_eq!(error.kind(), RuleErrorKind::Wait, "{error}");
+        for word in words {
+            assert!(error.to_string().contains(word), "{error} lacks {word:?}");
+        }
+    };
+    for quota in [
+        Quota::fixed_window(5, SECOND),
+        Quota::sliding_window(5, SECOND),
+        Quota::sliding_buckets(5, SECOND),
+        Quota::sliding_log(5, SECOND),
+    ] {
+        let name = quota.algorithm().name();
+        refused(
+            Rule::new("log-in", quota).wait(SECOND),
+            &[name, "Quota::leaky_bucket"],
+        );
+    }
+    let rate = Rule::new("rate", Quota::gcra(1, SECOND));
+    refused(rate.clone().wait(Duration::ZERO), &["0ns", "5 * SECOND"]);
+    refused(
+        rate.clone().wait(Duration::from_nanos(1_500)),
+        &["1.5µs", "microseconds"],
+    );
+    let long = tollgate_core::MAX_PERIOD;
+    let slow = Quota::gcra(1, long).burst(10);
+    refused(
+        Rule::new("slow", slow).wait(long),
+        &["represent", "smaller burst"],
+    );
+    let fast = Quota::gcra(2_000_000, SECOND);
+    refused(
+        Rule::new("fast", fast).wait(SECOND),
+        &["microsecond", "larger units"],
+    );
+    let eventual = Consistency::Eventual {
+        interval: SECOND,
+        max_unreported: 1,
+    };
+    refused(
+        rate.consistency(eventual).wait(SECOND),
+        &["Eventual", "Consistency::Exact"],
+    );
+}
+
+#[test]
+fn another_wait_under_a_name_in_use_is_refused() {
+    let store = MemoryStore::new();
+    let _first = Limiter::new(store.clone(), [provider()]).expect("valid");
+    for rule in [
+        provider().wait(SECOND),
+        Rule::new("provider", *provider().quota()),
+    ] {
+        let error = Limiter::new(store.clone(), [rule]).expect_err("one name, one queue");
+        assert_eq!(error.kind(), RuleErrorKind::Conflict);
+        assert!(error.to_string().contains("wait"), "{error}");
+    }
+}
+
+fn exports(wait: Duration) -> Rule {
+    Rule::new("exports", Quota::concurrent(1)).wait(wait)
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_are_waited_for_in_line() {
+    let limiter = limiter([exports(MINUTE)]);
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let begin = Instant::now();
+    let mut tasks = JoinSet::new();
+    for n in 0..10_u32 {
+        let (limiter, ran) = (limiter.clone(), Arc::clone(&ran));
+        tasks.spawn(async move {
+            sleep(n * SECOND / 100).await;
+            let check = [check(&limiter, "exports", "a", 1)];
+            let decision = limiter.acquire_within(&check, MINUTE).await;
+            let decision = decision.expect("there is room");
+            let ticket = limiter.ticket(&check, &decision);
+            assert!(decision.is_allowed() && ticket.slot_number("exports").is_some());
+            ran.lock().await.push((n, begin.elapsed()));
+            sleep(SECOND).await;
+            drop(ticket);
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("a worker");
+    }
+    for (index, (n, at)) in ran.lock().await.iter().enumerate() {
+        assert_eq!(*n as usize, index);
+        let due = index as u32 * SECOND;
+        assert!(
+            *at >= due && *at < due + Duration::from_millis(20),
+            "{n} at {at:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_slots_ends_with_its_patience_or_its_caller() {
+    let limiter = limiter([exports(SECOND)]);
+    let check = [check(&limiter, "exports", "a", 1)];
+    let running = at_once(limiter.acquire(&check));
+    let begin = Instant::now();
+    let expired = limiter
+        .acquire_within(&check, MINUTE)
+        .await
+        .expect("it queues");
+    assert_eq!(expired.reason(), Some(Reason::WaitExpired));
+    assert_eq!(begin.elapsed(), SECOND);
+    // One that is cut off leaves the line to the next.
+    let cut = timeout(SECOND / 2, limiter.acquire_within(&check, MINUTE)).await;
+    assert!(cut.is_err());
+    let next = {
+        let (limiter, check) = (limiter.clone(), check);
+        tokio::spawn(async move { limiter.acquire_within(&check, MINUTE).await })
+    };
+    sleep(SECOND / 4).await;
+    drop(running);
+    let next = next.await.expect("a task").expect("it queues");
+    assert!(next.is_allowed());
+    assert_eq!(begin.elapsed(), SECOND + SECOND / 2 + SECOND / 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_units_holds_no_slot() {
+    let limiter = limiter([provider(), exports(MINUTE)]);
+    let checks = [
+        check(&limiter, "provider", "a", 1),
+        check(&limiter, "exports", "a", 1),
+    ];
+    let first = limiter.acquire_within(&checks, MINUTE).await.expect("room");
+    drop(limiter.ticket(&checks, &first));
+    let waiting = {
+        let (limiter, checks) = (limiter.clone(), checks);
+        tokio::spawn(async move { limiter.acquire_within(&checks, MINUTE).await })
+    };
+    sleep(SECOND / 10).await;
+    // The slot is free for another request.
+    let slot = [checks[1]];
+    let other = at_once(limiter.acquire(&slot));
+    assert!(other.is_allowed());
+    drop(limiter.ticket(&slot, &other));
+    let second = waiting.await.expect("a task").expect("room");
+    assert!(second.is_allowed() && second.waited() > Duration::ZERO);
+    assert!(second.verdicts()[1].slot_number().is_some());
+    drop(second);
+    assert!(at_once(limiter.acquire(&slot)).is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_wait_than_may() {
+    let limiter = limiter([Rule::new("provider", Quota::per_second(100).burst(1)).wait(MINUTE)]);
+    let check = [limiter.check("provider", &Key::shared()).expect("a rule")];
+    let mut tasks = JoinSet::new();
+    for _ in 0..1_100 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move { limiter.acquire_within(&check, MINUTE).await });
+    }
+    let (mut allowed, mut full) = (0, 0);
+    while let Some(task) = tasks.join_next().await {
+        match task.expect("a task") {
+            Ok(decision) => allowed += u32::from(decision.is_allowed()),
+            Err(error) => {
+                assert_eq!(error.kind(), WaitErrorKind::QueueFull);
+                full += 1;
+            }
+        }
+    }
+    assert_eq!((allowed, full), (1_025, 75));
+}

@@ -1,0 +1,48 @@
+//! Where the addresses of a host come from.
+
+use std::{fmt, io, net::SocketAddr, pin::Pin, sync::Arc};
+
+use tokio::net::lookup_host;
+
+#[cfg(test)]
+use crate::connection::test_hosts;
+
+/// Finds the addresses of hosts. By default the system does.
+#[derive(Clone, Default)]
+pub(crate) struct HostResolver(Option<Arc<Function>>);
+
+type Function = dyn Fn(String, u16) -> Lookup + Send + Sync;
+type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+impl HostResolver {
+    pub(crate) fn new<F, L>(function: F) -> Self
+    where
+        F: Fn(String, u16) -> L + Send + Sync + 'static,
+        L: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        Self(Some(Arc::new(move |host, port| {
+            Box::pin(function(host, port))
+        })))
+    }
+
+    /// The addresses of a host, in the order in which they are to be tried.
+    pub(super) async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        #[cfg(test)]
+        if let Some(addresses) = test_hosts::addresses(host) {
+            return Ok(addresses);
+        }
+        match &self.0 {
+            Some(function) => function(host.to_owned(), port).await,
+            None => Ok(lookup_host((host, port)).await?.collect()),
+        }
+    }
+}
+
+impl fmt::Debug for HostResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Some(_) => "HostResolver(..)",
+            None => "HostResolver(system)",
+        })
+    }
+}

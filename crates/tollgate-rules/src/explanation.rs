@@ -1,0 +1,428 @@
+//! What the rules of a document do with a request, and why.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use http::{StatusCode, request::Parts};
+use tollgate::{
+    Key, KeyBuf, Missing,
+    key::{Extracted, NoKey},
+};
+use tollgate_core::{Quota, Tick};
+
+use crate::{
+    cost::Cost,
+    entries::Entries,
+    override_entry::Client,
+    reader::Term,
+    rule_entry::{Mode, RuleEntry, renamed, shadow_name},
+    switch_entry::scaled,
+};
+
+/// What one rule does with a request, and why. Made by [`RuleDocument::explain`](crate::RuleDocument::explain).
+///
+/// Its `Debug` shows no key.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    rule: String,
+    by: Vec<String>,
+    numbers: tollgate_core::Rule,
+    outcome: Explained,
+    units: u64,
+    key: Option<Key>,
+    hash: Option<u128>,
+    plan: Option<String>,
+    quota: Quota,
+    origin: QuotaOrigin,
+    switches: Vec<String>,
+}
+
+/// What a rule does with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Explained {
+    /// It decides the request.
+    Enforces,
+    /// It decides and counts, and denies nothing.
+    Shadows,
+    /// It is off.
+    Off,
+    /// Its `when` does not hold.
+    ConditionFails,
+    /// A more specific rule of its group, with this name, counts the request in its place.
+    Displaced(String),
+    /// Its `unless` holds.
+    Exempt,
+    /// The client is not in its rollout.
+    NotInRollout,
+    /// The client's quota is unlimited.
+    Unlimited,
+    /// The request has no key, and the rule skips such requests.
+    SkipsMissingKey,
+    /// The request has no key, and the rule rejects such requests with this status.
+    Rejects(StatusCode),
+}
+
+/// Where the quota of a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuotaOrigin {
+    /// The rule's own `limit`.
+    Rule,
+    /// One of the rule's `plans`, with this name.
+    Plan(String),
+    /// What `quota_by` has computed.
+    Computed,
+    /// The `[[overrides]]` entry of the key.
+    Override {
+        /// Until when it is in force; `None`: for ever.
+        until: Option<SystemTime>,
+        /// Why, as the document says.
+        reason: Option<String>,
+    },
+}
+
+impl Explanation {
+    /// The rule's name in the document.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    /// What it counts by, as the document says: `header:x-api-key`.
+    #[must_use]
+    pub fn by(&self) -> &[String] {
+        &self.by
+    }
+
+    /// What it does with the request.
+    #[must_use]
+    pub fn outcome(&self) -> &Explained {
+        &self.outcome
+    }
+
+    /// Whether it counts the request: it enforces its quota, or is a shadow.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        matches!(self.outcome, Explained::Enforces | Explained::Shadows)
+    }
+
+    /// The units that the request takes.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// The key that the request counts against; `None` if it does not get so far.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    /// The key's hash with the secret of the [bindings](crate::Bindings), as overrides name it and the audit of denials begins it;
+    /// `None` without a secret.
+    #[must_use]
+    pub fn key_hash(&self) -> Option<u128> {
+        self.hash
+    }
+
+    /// Whether it counts against the bucket that all requests without a key share.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.key.as_ref() == Some(&Key::shared())
+    }
+
+    /// The quota of the request, with switches applied.
+    #[must_use]
+    pub fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// Where that quota comes from.
+    #[must_use]
+    pub fn origin(&self) -> &QuotaOrigin {
+        &self.origin
+    }
+
+    /// The switches that apply to the rule, in words.
+    #[must_use]
+    pub fn switches(&self) -> &[String] {
+        &self.switches
+    }
+
+    /// The rule for a limiter, with all quotas that the request may have. Its name is that of its state: a rollout's shadow has one
+    /// of its own.
+    #[must_use]
+    pub fn limiter_rule(&self) -> &tollgate_core::Rule {
+        &self.numbers
+    }
+
+    /// The plan of that rule by which the request counts; `None`: its own quota.
+    #[must_use]
+    pub fn plan(&self) -> Option<&str> {
+        self.plan.as_deref()
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enforces => f.write_str("enforced"),
+            Self::Shadows => f.write_str("shadow"),
+            Self::Off => f.write_str("off"),
+            Self::ConditionFails => f.write_str("its `when` does not hold"),
+            Self::Displaced(by) => write!(f, "{by:?} is more specific"),
+            Self::Exempt => f.write_str("its `unless` holds"),
+            Self::NotInRollout => f.write_str("the client is not in its rollout"),
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::SkipsMissingKey => f.write_str("no key, so it skips the request"),
+            Self::Rejects(status) => write!(f, "no key, so it rejects with {}", status.as_u16()),
+        }
+    }
+}
+
+impl fmt::Display for QuotaOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule => f.write_str("the rule's limit"),
+            Self::Plan(plan) => write!(f, "plan {plan:?}"),
+            Self::Computed => f.write_str("computed by the service"),
+            Self::Override { until, reason } => {
+                let until = until.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+                let term = Term {
+                    until: until.map_or(Tick::MAX, |until| until.as_micros() as Tick),
+                    reason: reason.as_deref().map(Into::into),
+                };
+                write!(f, "an override{term}")
+            }
+        }
+    }
+}
+
+impl Entries {
+    /// What each rule does with a request at a time, in the order of the document.
+    pub(crate) fn explain(&self, head: &Parts, now: Tick) -> Vec<Explanation> {
+        let rules = 0..self.rules.len();
+        rules
+            .map(|rule| self.explain_rule(rule, head, now))
+            .collect()
+    }
+
+    /// What a rule does with a client that has this key, whatever else is in the request.
+    pub(crate) fn explain_key(&self, rule: usize, key: &Key, now: Tick) -> Explanation {
+        let explaining = Explaining::new(self, rule, now);
+        if explaining.mode == Mode::Off {
+            return explaining.skipped(Explained::Off);
+        }
+        if explaining.explanation.quota.is_unlimited() {
+            return explaining.skipped(Explained::Unlimited);
+        }
+        explaining.counted(key.as_ref())
+    }
+
+    fn explain_rule(&self, index: usize, head: &Parts, now: Tick) -> Explanation {
+        let rule = &self.rules[index];
+        let mut explaining = Explaining::new(self, index, now);
+        if let Cost::Computed(cost) = &rule.cost {
+            explaining.explanation.units = cost(head);
+        }
+        if let Some(skipped) = explaining.why_not(head) {
+            return explaining.skipped(skipped);
+        }
+        if let Some(plan) = rule.plan.as_ref().and_then(|plan| plan(head)) {
+            explaining.plan(plan);
+        }
+        if let Some(quota) = rule.quota.as_ref().and_then(|quota| quota(head)) {
+            explaining.compute(quota);
+        }
+        if explaining.explanation.quota.is_unlimited() {
+            return explaining.skipped(Explained::Unlimited);
+        }
+        let mut key = KeyBuf::new();
+        let missing = match rule.key.extractor().extract(head, &mut key) {
+            Extracted::Key => None,
+            Extracted::Nothing(why) => Some(why),
+            // It is looked up by the service only.
+            _ => Some(NoKey::LookUpFailed),
+        };
+        let Some(why) = missing else {
+            return explaining.counted(&key);
+        };
+        match rule.missing {
+            Missing::Skip if why == NoKey::Absent => explaining.skipped(Explained::SkipsMissingKey),
+            Missing::Reject(_) if explaining.mode != Mode::Enforce => {
+                explaining.skipped(Explained::SkipsMissingKey)
+            }
+            Missing::Reject(status) => explaining.skipped(Explained::Rejects(status)),
+            _ => explaining.counted(Key::shared().as_ref()),
+        }
+    }
+}
+
+/// A rule that is being explained.
+struct Explaining<'a> {
+    entries: &'a Entries,
+    index: usize,
+    now: Tick,
+    mode: Mode,
+    /// The part of its limits that switches leave, in thousandths.
+    permille: u64,
+    explanation: Explanation,
+}
+
+impl<'a> Explaining<'a> {
+    fn new(entries: &'a Entries, index: usize, now: Tick) -> Self {
+        let rule = &entries.rules[index];
+        let (mode, permille) = entries.switched(index, rule.mode, now);
+        let numbers = rule.numbers(&|quota| scaled(quota, permille));
+        let switches = entries.switches.iter();
+        let switches = switches.filter(|switch| switch.term.until > now && switch.rules[index]);
+        Self {
+            entries,
+            index,
+            now,
+            mode,
+            permille,
+            explanation: Explanation {
+                rule: rule.name.value.clone(),
+                by: rule.key.names().map(str::to_owned).collect(),
+                outcome: Explained::Off,
+                units: numbers.fixed_cost(),
+                key: None,
+                hash: None,
+                plan: None,
+                quota: *numbers.quota(),
+                origin: QuotaOrigin::Rule,
+                switches: switches
+                    .map(|switch| format!("{}{}", switch.effect, switch.term))
+                    .collect(),
+                numbers,
+            },
+        }
+    }
+
+    fn rule(&self) -> &'a RuleEntry {
+        &self.entries.rules[self.index]
+    }
+
+    fn skipped(mut self, outcome: Explained) -> Explanation {
+        self.explanation.outcome = outcome;
+        self.explanation
+    }
+
+    /// Why the rule does not look at the request's key.
+    fn why_not(&self, head: &Parts) -> Option<Explained> {
+        if self.mode == Mode::Off {
+            return Some(Explained::Off);
+        }
+        let holds = |rule: &RuleEntry| (rule.condition.predicate())(head);
+        let rule = self.rule();
+        if !holds(rule) {
+            return Some(Explained::ConditionFails);
+        }
+        let displacing = self.entries.behind[self.index].iter().find(|other| {
+            let other_rule = &self.entries.rules[**other];
+            let (mode, _) = self.entries.switched(**other, other_rule.mode, self.now);
+            mode != Mode::Off && holds(other_rule)
+        });
+        if let Some(other) = displacing {
+            let name = self.entries.rules[*other].name.value.clone();
+            return Some(Explained::Displaced(name));
+        }
+        let unless = rule.unless.as_ref();
+        let is_exempt = unless.is_some_and(|unless| (unless.predicate())(head));
+        is_exempt.then_some(Explained::Exempt)
+    }
+
+    /// Counts under a plan, if the rule has it.
+    fn plan(&mut self, name: &str) {
+        if let Some(number) = self.explanation.numbers.plan_number(name) {
+            self.explanation.quota = *self.explanation.numbers.quota_of(number);
+            self.explanation.plan = Some(name.to_owned());
+            self.explanation.origin = QuotaOrigin::Plan(name.to_owned());
+        }
+    }
+
+    /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.
+    fn compute(&mut self, quota: Quota) {
+        let own = &self.explanation.numbers;
+        let quota = scaled(quota, self.permille);
+        if own.quota_for(quota).is_err() {
+            self.explanation.quota = *own.quota();
+            self.explanation.plan = None;
+            self.explanation.origin = QuotaOrigin::Rule;
+            return;
+        }
+        self.count_by("computed", quota);
+        self.explanation.origin = QuotaOrigin::Computed;
+    }
+
+    /// Counts by a quota that gets a plan of its own.
+    fn count_by(&mut self, name: &str, quota: Quota) {
+        let explanation = &mut self.explanation;
+        let free = (1_u32..).find_map(|number| {
+            let plan = format!("{name} {number}");
+            let is_taken = explanation.numbers.plan_number(&plan).is_some();
+            (!is_taken).then_some(plan)
+        });
+        let plan = free.unwrap_or_default();
+        explanation.numbers = explanation.numbers.clone().plan(&*plan, quota);
+        explanation.plan = Some(plan);
+        explanation.quota = quota;
+    }
+
+    fn counted(mut self, key: &KeyBuf) -> Explanation {
+        let rule = self.rule();
+        let hash_key = self.entries.hash_key.as_ref();
+        self.explanation.hash = hash_key.map(|hash_key| hash_key(&rule.name.value, key));
+        self.explanation.key = Some(key.clone().into());
+        let mut mode = self.mode;
+        if let Some((rollout, others)) = rule.rollout.as_ref()
+            && !rollout.has(key)
+        {
+            if *others == Mode::Off {
+                return self.skipped(Explained::NotInRollout);
+            }
+            // The others have a state of their own.
+            let name = shadow_name(&rule.name.value);
+            self.explanation.numbers = renamed(&self.explanation.numbers, &name);
+            mode = Mode::Shadow;
+        }
+        self.find_override(key);
+        self.explanation.numbers = mode.of(self.explanation.numbers.clone());
+        let outcome = match mode {
+            _ if self.explanation.quota.is_unlimited() => Explained::Unlimited,
+            Mode::Shadow => Explained::Shadows,
+            _ => Explained::Enforces,
+        };
+        self.skipped(outcome)
+    }
+
+    /// The limit of a single client. The last entry that names the key itself is in force, or else one that knows its hash.
+    fn find_override(&mut self, key: &KeyBuf) {
+        let (mut by_key, mut by_hash) = (None, None);
+        let of_rule = self.entries.overrides.iter();
+        let of_rule = of_rule.filter(|entry| entry.rule == self.index);
+        for entry in of_rule.filter(|entry| entry.term.until > self.now) {
+            match &entry.client {
+                Client::Key(other) if other.as_ref() == key => by_key = Some(entry),
+                Client::Hash(other) if Some(*other) == self.explanation.hash => {
+                    by_hash = Some(entry);
+                }
+                _ => {}
+            }
+        }
+        let Some(entry) = by_key.or(by_hash) else {
+            return;
+        };
+        self.count_by("override", scaled(entry.quota, self.permille));
+        let until = entry.term.until;
+        self.explanation.origin = QuotaOrigin::Override {
+            until: (until < Tick::MAX)
+                .then(|| SystemTime::UNIX_EPOCH + Duration::from_micros(until)),
+            reason: entry.term.reason.as_deref().map(str::to_owned),
+        };
+    }
+}

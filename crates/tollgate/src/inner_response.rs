@@ -1,0 +1,196 @@
+//! The response of the inner service, as rules see it.
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use crate::{
+    header::name::GRPC_STATUS,
+    protocol::{Protocol, WireProtocol},
+};
+
+/// The response of the inner service, for [`RequestRule::count_if`](crate::RequestRule::count_if) and
+/// [`RequestRule::cost_by_response`](crate::RequestRule::cost_by_response). An error of the inner service is one as well, with the
+/// status 500.
+#[derive(Clone, Copy, Debug)]
+pub struct InnerResponse<'a> {
+    status: StatusCode,
+    /// `None`: an error.
+    headers: Option<&'a HeaderMap>,
+    trailers: Option<&'a HeaderMap>,
+    is_error: bool,
+    is_grpc: bool,
+}
+
+/// What is known of a response when its head is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// All that rules look at.
+    All,
+    /// The trailers will tell the gRPC status.
+    ButTrailers,
+    /// The gRPC status is in the body, in the encoding of gRPC-Web.
+    ButWebTrailers,
+}
+
+impl<'a> InnerResponse<'a> {
+    /// By the head of a response.
+    pub(crate) fn of<B>(response: &'a Response<B>, protocol: Protocol) -> Self {
+        Self::of_head(response.status(), response.headers(), protocol)
+    }
+
+    /// By the parts of a head.
+    pub(crate) fn of_head(status: StatusCode, headers: &'a HeaderMap, protocol: Protocol) -> Self {
+        Self {
+            status,
+            headers: Some(headers),
+            trailers: None,
+            is_error: false,
+            is_grpc: protocol.of_response(headers) != WireProtocol::Http,
+        }
+    }
+
+    /// An error of the inner service.
+    pub(crate) const fn error() -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            headers: None,
+            trailers: None,
+            is_error: true,
+            is_grpc: false,
+        }
+    }
+
+    /// The same with the trailers of its body.
+    pub(crate) fn with_trailers(self, trailers: &'a HeaderMap) -> Self {
+        Self {
+            trailers: Some(trailers),
+            ..self
+        }
+    }
+
+    /// The same, whose body has failed.
+    pub(crate) fn cut_off(self) -> Self {
+        Self {
+            is_error: true,
+            ..self
+        }
+    }
+
+    /// What its head tells.
+    pub(crate) fn known(&self, protocol: Protocol) -> Known {
+        match self.headers.filter(|_| self.is_grpc) {
+            Some(headers) if self.grpc_status().is_none() => match protocol.of_response(headers) {
+                WireProtocol::GrpcWeb { .. } => Known::ButWebTrailers,
+                _ => Known::ButTrailers,
+            },
+            _ => Known::All,
+        }
+    }
+
+    /// The HTTP status; 500 for an error. That of a gRPC call is nearly always 200.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The value of a header field, or of a trailer field of a gRPC call. `None` if it is missing or not text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        let of = |map: Option<&'a HeaderMap>| map?.get(name);
+        let value = of(self.trailers).or_else(|| of(self.headers));
+        value.and_then(|value: &HeaderValue| value.to_str().ok())
+    }
+
+    /// The status of a gRPC call, from the header or the trailers: 0 is OK, 16 is UNAUTHENTICATED. `None` for HTTP, and for a call
+    /// that ended without a status.
+    ///
+    /// With the feature `tonic`, `tonic::Code::from_i32` makes a `Code` of it.
+    #[must_use]
+    pub fn grpc_status(&self) -> Option<i32> {
+        self.header(GRPC_STATUS.as_str())?.parse().ok()
+    }
+
+    /// Whether the inner service returned an error instead of a response, or the body of a gRPC call ended with one.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.is_error
+    }
+
+    /// Whether it is an error, an HTTP status of 400 or above, or a gRPC status other than OK. So is a gRPC call without a status.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.is_error
+            || self.status.is_client_error()
+            || self.status.is_server_error()
+            || (self.is_grpc && self.grpc_status() != Some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: u16, fields: &[(&'static str, &'static str)]) -> Response<()> {
+        let mut response = Response::builder().status(status);
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        response.body(()).expect("a response")
+    }
+
+    #[test]
+    fn a_failure_is_a_status_of_400_or_above_or_a_grpc_status_other_than_ok() {
+        let grpc = ("content-type", "application/grpc+proto");
+        for (status, fields, is_failure) in [
+            (200, &[][..], false),
+            (303, &[], false),
+            (304, &[], false),
+            (400, &[], true),
+            (401, &[], true),
+            (503, &[], true),
+            (200, &[grpc, ("grpc-status", "0")], false),
+            (200, &[grpc, ("grpc-status", "16")], true),
+            (200, &[grpc], true),
+            (200, &[grpc, ("grpc-status", "none")], true),
+        ] {
+            let response = response(status, fields);
+            let seen = InnerResponse::of(&response, Protocol::Auto);
+            assert_eq!(seen.is_failure(), is_failure, "{status} {fields:?}");
+            assert!(!seen.is_error());
+            assert!(seen.cut_off().is_failure());
+        }
+        let error = InnerResponse::error();
+        assert!(error.is_error() && error.is_failure());
+        assert_eq!((error.status().as_u16(), error.grpc_status()), (500, None));
+    }
+
+    #[test]
+    fn only_a_grpc_response_without_a_status_is_waited_for() {
+        let known = |fields: &[(&'static str, &'static str)], protocol| {
+            let response = response(200, fields);
+            InnerResponse::of(&response, protocol).known(protocol)
+        };
+        let grpc = ("content-type", "application/grpc");
+        let web = ("content-type", "application/grpc-web+proto");
+        let auto = Protocol::Auto;
+        assert_eq!(known(&[grpc], auto), Known::ButTrailers);
+        assert_eq!(known(&[grpc], Protocol::Http), Known::All);
+        assert_eq!(known(&[grpc, ("grpc-status", "5")], auto), Known::All);
+        assert_eq!(known(&[], auto), Known::All);
+        assert_eq!(known(&[], Protocol::Grpc), Known::ButTrailers);
+        assert_eq!(known(&[web], auto), Known::ButWebTrailers);
+        assert_eq!(known(&[web], Protocol::Grpc), Known::ButWebTrailers);
+    }
+
+    #[test]
+    fn trailers_go_before_headers() {
+        let response = response(200, &[("x-units", "1"), ("x-other", "7")]);
+        let trailers = HeaderMap::from_iter([(
+            http::HeaderName::from_static("x-units"),
+            HeaderValue::from_static("2"),
+        )]);
+        let seen = InnerResponse::of(&response, Protocol::Auto).with_trailers(&trailers);
+        assert_eq!(seen.header("x-units"), Some("2"));
+        assert_eq!(seen.header("x-other"), Some("7"));
+        assert_eq!(seen.header("x-none"), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Settling requests by their responses.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Frame;
+use smallvec::SmallVec;
+use tollgate_core::{Checks, Decision};
+
+use crate::{
+    inner_response::{InnerResponse, Known},
+    rate_limit::{admission::Admission, config::Config},
+};
+
+/// The indices of rules.
+pub(crate) type RuleIndices = SmallVec<[u16; 4]>;
+
+/// What a request took, until its response tells what it cost.
+pub(crate) struct Settlement {
+    pub(crate) config: Arc<Config>,
+    pub(crate) checks: Checks,
+    pub(crate) decision: Decision,
+    pub(crate) admission: Option<Admission>,
+}
+
+/// The settlement of a call whose status comes in the trailers.
+pub(crate) struct TrailersSettlement {
+    settlement: Settlement,
+    status: StatusCode,
+    headers: HeaderMap,
+}
+
+/// What becomes of a settlement when the head of the response is there.
+pub(crate) struct AtHead {
+    /// The rules whose remaining units are not those of the decision, or not known yet.
+    pub(crate) changed: RuleIndices,
+    /// What is settled at the end of the body.
+    pub(crate) at_end: Option<TrailersSettlement>,
+}
+
+impl Settlement {
+    /// The head of the response is there.
+    pub(crate) fn on_response<B>(self, response: &Response<B>) -> AtHead {
+        let protocol = self.config.protocol;
+        let seen = InnerResponse::of(response, protocol);
+        let known = seen.known(protocol);
+        if known == Known::All {
+            let changed = self.settle(&seen);
+            return AtHead {
+                changed,
+                at_end: None,
+            };
+        }
+        let rules = &self.config.rules;
+        let by_response = self.checks.iter().map(|check| check.rule());
+        let changed = by_response
+            .filter(|rule| rules.settles_by_response(*rule))
+            .collect();
+        let at_end = (known == Known::ButTrailers).then(|| TrailersSettlement {
+            status: response.status(),
+            headers: response.headers().clone(),
+            settlement: self,
+        });
+        AtHead { changed, at_end }
+    }
+
+    /// Settles the units of each rule, unless their ticket was taken. Returns the rules whose units have changed.
+    pub(crate) fn settle(self, response: &InnerResponse<'_>) -> RuleIndices {
+        let rules = &self.config.rules;
+        let costs: SmallVec<[(u16, u64); 4]> = self
+            .checks
+            .iter()
+            .filter_map(|check| {
+                let cost = rules.cost_after(check.rule(), response)?;
+                (cost != check.cost()).then_some((check.rule(), cost))
+            })
+            .collect();
+        let settles_here = |admission: Admission| admission.claim_ticket();
+        if costs.is_empty() || !self.admission.is_none_or(settles_here) {
+            return RuleIndices::new();
+        }
+        let ticket = rules
+            .limiter
+            .ticket_with_shadows(&self.checks, &self.decision);
+        ticket.settle_each(|check| {
+            let (rule, cost) = *costs.iter().find(|(rule, _)| *rule == check.rule())?;
+            if cost == 0 {
+                rules.observer.refunded(rule);
+            }
+            Some(cost)
+        });
+        costs.into_iter().map(|(rule, _)| rule).collect()
+    }
+}
+
+impl TrailersSettlement {
+    /// The body has ended, with an error or with this frame, if it has trailers.
+    pub(crate) fn settle<E>(self, end: Option<&Result<Frame<impl Sized>, E>>) {
+        let protocol = self.settlement.config.protocol;
+        let head = InnerResponse::of_head(self.status, &self.headers, protocol);
+        match end {
+            Some(Err(_)) => self.settlement.settle(&head.cut_off()),
+            Some(Ok(frame)) => match frame.trailers_ref() {
+                Some(trailers) => self.settlement.settle(&head.with_trailers(trailers)),
+                None => self.settlement.settle(&head),
+            },
+            None => self.settlement.settle(&head),
+        };
+    }
+}

@@ -1,0 +1,121 @@
+//! Room for the requests that wait.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use http::Request;
+
+/// How many requests may wait in a layer at once, unless it says otherwise.
+pub(crate) const MAX_REQUESTS: usize = 1_024;
+
+/// How many bytes their heads may have together.
+pub(crate) const MAX_HEAD_BYTES: usize = 4 << 20;
+
+/// Room for the requests that wait in a layer: a waiting request holds its head, so that their number and their size are bounded.
+#[derive(Debug)]
+pub(crate) struct WaitRoom {
+    max_requests: usize,
+    max_head_bytes: usize,
+    requests: AtomicUsize,
+    head_bytes: AtomicUsize,
+}
+
+/// A place for one request. It is free again when this is dropped.
+#[derive(Debug)]
+#[must_use = "the place is free again when this is dropped"]
+pub(crate) struct WaitPlace {
+    room: Arc<WaitRoom>,
+    head_bytes: usize,
+}
+
+impl WaitRoom {
+    pub(crate) fn new(max_requests: usize, max_head_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max_requests,
+            max_head_bytes,
+            requests: AtomicUsize::new(0),
+            head_bytes: AtomicUsize::new(0),
+        })
+    }
+
+    /// Whether no further request may wait.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) >= self.max_requests
+    }
+
+    /// A place for a request whose head has so many bytes. `None` if there is none.
+    pub(crate) fn enter(self: &Arc<Self>, head_bytes: usize) -> Option<WaitPlace> {
+        let add = |to: &AtomicUsize, number: usize, max: usize| {
+            to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+                before.checked_add(number).filter(|after| *after <= max)
+            })
+            .is_ok()
+        };
+        if !add(&self.requests, 1, self.max_requests) {
+            return None;
+        }
+        if !add(&self.head_bytes, head_bytes, self.max_head_bytes) {
+            self.requests.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(WaitPlace {
+            room: Arc::clone(self),
+            head_bytes,
+        })
+    }
+}
+
+impl Drop for WaitPlace {
+    fn drop(&mut self) {
+        self.room.requests.fetch_sub(1, Ordering::Relaxed);
+        self.room
+            .head_bytes
+            .fetch_sub(self.head_bytes, Ordering::Relaxed);
+    }
+}
+
+/// The bytes of a head, with 32 for each field as HTTP/2 counts them. Extensions are not counted.
+pub(crate) fn head_bytes<B>(request: &Request<B>) -> usize {
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + 32);
+    let uri = request.uri();
+    let target = uri.path().len()
+        + uri.query().map_or(0, str::len)
+        + uri
+            .authority()
+            .map_or(0, |authority| authority.as_str().len());
+    fields.sum::<usize>() + target + request.method().as_str().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_has_places_for_so_many_requests_and_bytes() {
+        let room = WaitRoom::new(2, 1_000);
+        let first = room.enter(600).expect("there is room");
+        assert!(room.enter(401).is_none());
+        let second = room.enter(400).expect("there is room");
+        assert!(room.is_full());
+        assert!(room.enter(0).is_none());
+        drop(first);
+        assert!(!room.is_full());
+        let third = room.enter(600).expect("there is room again");
+        assert!(room.enter(0).is_none());
+        drop((second, third));
+        assert_eq!(room.requests.load(Ordering::Relaxed), 0);
+        assert_eq!(room.head_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_head_is_as_long_as_its_target_and_its_fields() {
+        let request = Request::get("http://example.com/path?query").header("x-api-key", "k1");
+        let request = request.body(()).expect("a request");
+        // GET, example.com, /path, query, and a field.
+        assert_eq!(head_bytes(&request), 3 + 11 + 5 + 5 + (9 + 2 + 32));
+    }
+}

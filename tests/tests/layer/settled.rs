@@ -1,0 +1,578 @@
+//! Requests that are settled by their responses: what counts, and what it costs.
+
+use std::{
+    convert::Infallible,
+    future::{Future, pending, ready},
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use tollgate::{
+    Admission, HeaderStyle, MINUTE, MessageLimitLayer, Protocol, Quota, RateLimitLayer, Refund,
+    RequestRule, ResponseBody, Rule, SECOND, key::header,
+};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::{
+    app::{field, get, layer, per_minute, send, status, still, stores},
+    counted::Metrics,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+fn each(limit: u64) -> RequestRule {
+    per_minute("each", limit).by(header("x-client"))
+}
+
+/// Counts only 401.
+fn failures(limit: u64) -> RequestRule {
+    each(limit).count_if(|response| response.status() == StatusCode::UNAUTHORIZED)
+}
+
+fn on(store: SwitchedStore, rules: impl IntoIterator<Item = RequestRule>) -> RateLimitLayer {
+    RateLimitLayer::new(store, rules).expect("valid rules")
+}
+
+/// Answers with the status that the request asks for.
+async fn as_asked(headers: HeaderMap) -> impl IntoResponse {
+    let status = headers.get("x-status").expect("a status").to_str();
+    let status: u16 = status.expect("text").parse().expect("a number");
+    let mut fields = HeaderMap::new();
+    if let Some(used) = headers.get("x-used") {
+        fields.insert("x-units", used.clone());
+    }
+    (StatusCode::from_u16(status).expect("a status"), fields)
+}
+
+fn app(limits: RateLimitLayer) -> Router {
+    Router::new()
+        .route("/", routing::any(as_asked))
+        .layer(limits)
+}
+
+fn asking(status: u16) -> http::request::Builder {
+    get("/")
+        .header("x-client", "ann")
+        .header("x-status", status)
+}
+
+/// What `rule` has left, which costs nothing to ask.
+fn left_of(limits: &RateLimitLayer, rule: &str) -> u64 {
+    let (head, ()) = asking(200).body(()).expect("a request").into_parts();
+    let key = limits.key_of(rule, &head).expect("it has a key");
+    let check = limits.limiter().check(rule, &key).expect("it is there");
+    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
+    looked.expect("memory answers at once").verdicts()[0].remaining()
+}
+
+fn left(limits: &RateLimitLayer) -> u64 {
+    left_of(limits, "each")
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_responses_that_count_use_the_limit() {
+    for store in stores() {
+        let limits = on(store, [failures(2)]);
+        let app = app(limits.clone());
+        for _ in 0..5 {
+            assert_eq!(status(&app, asking(200)).await, 200);
+        }
+        assert_eq!(left(&limits), 2);
+        assert_eq!(status(&app, asking(401)).await, 401);
+        assert_eq!(status(&app, asking(200)).await, 200);
+        assert_eq!(status(&app, asking(401)).await, 401);
+        // Two failures: now no request gets to the service.
+        assert_eq!(status(&app, asking(200)).await, 429);
+        assert_eq!(left(&limits), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_request_takes_before_it_is_served() {
+    let limits = layer([failures(2)]);
+    let service = limits.layer(service_fn(|_: Request<Body>| {
+        pending::<Result<Response<Body>, Infallible>>()
+    }));
+    let call = || {
+        service
+            .clone()
+            .oneshot(asking(200).body(Body::empty()).unwrap())
+    };
+    let mut in_flight = [Box::pin(call()), Box::pin(call())];
+    let context = &mut Context::from_waker(Waker::noop());
+    for future in &mut in_flight {
+        assert!(future.as_mut().poll(context).is_pending());
+    }
+    // Whatever their responses will be.
+    let denied = call().await.unwrap();
+    assert_eq!(denied.status(), 429);
+    // A client that goes away before its response cannot know whether it counts: it does.
+    drop(in_flight);
+    assert_eq!(left(&limits), 0);
+}
+
+#[tokio::test]
+async fn a_panic_counts() {
+    let limits = layer([failures(2)]);
+    let service = limits.layer(service_fn(|request: Request<Body>| async move {
+        assert!(
+            request.headers().contains_key("x-none"),
+            "the handler's own mistake"
+        );
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    let call = service.oneshot(asking(200).body(Body::empty()).unwrap());
+    assert!(tokio::spawn(call).await.unwrap_err().is_panic());
+    assert_eq!(left(&limits), 1);
+}
+
+#[tokio::test]
+async fn an_inner_error_is_a_response() {
+    for (rule, expected) in [
+        (failures(2), 2),
+        (each(2).count_if(|response| response.is_failure()), 1),
+        (each(2).count_if(|response| response.is_error()), 1),
+        (each(2).count_if(|response| response.status() == 500), 1),
+        (failures(2).keep_on_error(), 1),
+    ] {
+        let limits = layer([rule]);
+        let failing = service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>("failed") });
+        let call = limits
+            .layer(failing)
+            .oneshot(asking(200).body(Body::empty()).unwrap());
+        assert!(call.await.is_err());
+        assert_eq!(left(&limits), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_response_with_refund_does_not_count() {
+    for (rule, expected) in [
+        (each(2).count_if(|response| response.is_failure()), 2),
+        (
+            each(2)
+                .count_if(|response| response.is_failure())
+                .keep_on_error(),
+            1,
+        ),
+    ] {
+        let limits = layer([rule]);
+        let shed = routing::get(|| async { (StatusCode::SERVICE_UNAVAILABLE, Extension(Refund)) });
+        let app = Router::new().route("/", shed).layer(limits.clone());
+        assert_eq!(status(&app, asking(200)).await, 503);
+        assert_eq!(left(&limits), expected);
+    }
+}
+
+#[tokio::test]
+async fn keep_on_error_leaves_responses_to_count_if() {
+    let limits = layer([failures(2).keep_on_error()]);
+    let app = app(limits.clone());
+    status(&app, asking(200)).await;
+    assert_eq!(left(&limits), 2);
+}
+
+#[tokio::test]
+async fn each_rule_is_settled_by_itself() {
+    let rules = [
+        per_minute("all", 10).by(header("x-client")),
+        failures(10),
+        per_minute("client-errors", 10)
+            .by(header("x-client"))
+            .count_if(|response| response.status().is_client_error()),
+    ];
+    let limits = layer(rules);
+    let app = app(limits.clone());
+    for status_code in [200, 401, 404, 500] {
+        status(&app, asking(status_code)).await;
+    }
+    assert_eq!(left_of(&limits, "all"), 6);
+    assert_eq!(left_of(&limits, "each"), 9);
+    assert_eq!(left_of(&limits, "client-errors"), 8);
+}
+
+#[tokio::test]
+async fn called_twice_both_must_be() {
+    let rule = each(5)
+        .count_if(|response| response.is_failure())
+        .count_if(|response| !response.status().is_server_error());
+    let limits = layer([rule]);
+    let app = app(limits.clone());
+    for (status_code, expected) in [(200, 5), (500, 5), (404, 4)] {
+        status(&app, asking(status_code)).await;
+        assert_eq!(left(&limits), expected, "{status_code}");
+    }
+}
+
+#[tokio::test]
+async fn a_shadow_counts_the_same_responses() {
+    let shadow = per_minute("trial", 1)
+        .shadow()
+        .by(header("x-client"))
+        .count_if(|response| response.status() == StatusCode::UNAUTHORIZED);
+    let metrics = Metrics::record();
+    let app = app(layer([shadow]));
+    for _ in 0..3 {
+        assert_eq!(status(&app, asking(200)).await, 200);
+    }
+    assert_eq!(status(&app, asking(401)).await, 401);
+    assert_eq!(status(&app, asking(200)).await, 200);
+    let counted = metrics.counted();
+    assert_eq!(counted.requests("trial", "shadow_allowed"), 4);
+    assert_eq!(counted.requests("trial", "shadow_denied"), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_another_rule_denies_counts_in_a_shadow() {
+    let shadow = per_minute("trial", 5)
+        .shadow()
+        .by(header("x-client"))
+        .count_if(|response| response.is_failure());
+    let limits = layer([each(1), shadow]);
+    let app = app(limits.clone());
+    assert_eq!(status(&app, asking(200)).await, 200);
+    assert_eq!(left_of(&limits, "trial"), 5);
+    assert_eq!(status(&app, asking(200)).await, 429);
+    assert_eq!(left_of(&limits, "trial"), 4);
+}
+
+#[tokio::test]
+async fn quota_fields_leave_out_a_rule_whose_units_came_back() {
+    let app = app(layer([
+        failures(5),
+        per_minute("all", 9).by(header("x-client")),
+    ]));
+    let ok = send(&app, asking(200)).await;
+    assert_eq!(field(&ok, "ratelimit"), r#""all";r=8;t=60"#);
+    let failed = send(&app, asking(401)).await;
+    assert_eq!(
+        field(&failed, "ratelimit"),
+        r#""each";r=4;t=60, "all";r=7;t=60"#
+    );
+}
+
+#[tokio::test]
+async fn a_taken_ticket_is_settled_by_its_handler_alone() {
+    async fn handler(admission: Admission) -> &'static str {
+        admission.ticket().keep();
+        "counted all the same"
+    }
+    let limits = layer([failures(5)]).attach_decision();
+    let app = Router::new()
+        .route("/", routing::get(handler))
+        .layer(limits.clone());
+    let answer = send(&app, asking(200)).await;
+    assert_eq!(field(&answer, "ratelimit"), r#""each";r=4;t=60"#);
+    assert_eq!(left(&limits), 4);
+}
+
+#[tokio::test]
+async fn it_does_not_depend_on_the_quota_fields() {
+    let change: [fn(RateLimitLayer) -> RateLimitLayer; 3] = [
+        RateLimitLayer::hide_quota,
+        RateLimitLayer::attach_decision,
+        |layer| layer.headers(HeaderStyle::NONE).expect("a style"),
+    ];
+    for change in change {
+        let limits = change(layer([failures(2).keep_on_error()]));
+        let app = app(limits.clone());
+        status(&app, asking(200)).await;
+        assert_eq!(left(&limits), 2);
+        status(&app, asking(401)).await;
+        assert_eq!(left(&limits), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_settles_to_its_cost() {
+    for store in stores() {
+        let rule = Rule::new("each", Quota::sliding_window(100, MINUTE))
+            .cost(10)
+            .by(header("x-client"))
+            .cost_by_response(|response| response.header("x-units")?.parse().ok());
+        let limits = on(store, [rule]);
+        let app = app(limits.clone());
+        let mut expected = 100;
+        // Less, nothing, as much, more; a field that is no number or is missing leaves what was taken.
+        for (used, cost) in [("3", 3), ("0", 0), ("10", 10), ("25", 25), ("many", 10)] {
+            let answer = send(&app, asking(200).header("x-used", used)).await;
+            expected -= cost;
+            assert_eq!(left(&limits), expected, "{used}");
+            let is_told = field(&answer, "ratelimit").contains("each");
+            assert_eq!(is_told, cost == 10, "{used}");
+        }
+        send(&app, asking(200)).await;
+        assert_eq!(left(&limits), expected - 10);
+        // What is not there cannot be taken.
+        send(&app, asking(200).header("x-used", "1000")).await;
+        assert_eq!(left(&limits), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_cost_goes_by_status() {
+    let rule = each(20).cost_by_response(|response| match response.status().as_u16() {
+        304 => Some(0),
+        500.. => Some(5),
+        _ => None,
+    });
+    let limits = layer([rule]);
+    let app = app(limits.clone());
+    for (status_code, expected) in [(304, 20), (200, 19), (503, 14)] {
+        status(&app, asking(status_code)).await;
+        assert_eq!(left(&limits), expected, "{status_code}");
+    }
+}
+
+#[tokio::test]
+async fn count_if_goes_before_a_cost() {
+    let rule = each(20)
+        .count_if(|response| !response.is_failure())
+        .cost_by_response(|_| Some(4));
+    let limits = layer([rule]);
+    let app = app(limits.clone());
+    for (status_code, expected) in [(500, 20), (200, 16)] {
+        status(&app, asking(status_code)).await;
+        assert_eq!(left(&limits), expected, "{status_code}");
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_gives_back_what_has_not_refilled() {
+    let (store, clock) = still();
+    let rule = Rule::new("each", Quota::token_bucket(10).refill(1, SECOND))
+        .cost(4)
+        .by(header("x-client"))
+        .count_if(|response| response.is_failure());
+    let limits = RateLimitLayer::new(store, [rule]).expect("a valid rule");
+    let service = limits.layer(service_fn(move |request: Request<Body>| {
+        let mut response = Response::new(Body::empty());
+        if request.headers()["x-status"] == "401" {
+            *response.status_mut() = StatusCode::UNAUTHORIZED;
+        } else {
+            clock.advance(3 * SECOND);
+        }
+        ready(Ok::<_, Infallible>(response))
+    }));
+    for (status_code, expected) in [(401, 6), (200, 6)] {
+        let request = asking(status_code).body(Body::empty()).unwrap();
+        service.clone().oneshot(request).await.unwrap();
+        // Of the four units of the second request three have refilled meanwhile, and one comes back.
+        assert_eq!(left(&limits), expected, "{status_code}");
+    }
+}
+
+#[tokio::test]
+async fn units_given_back_are_counted() {
+    let metrics = Metrics::record();
+    let app = app(layer([failures(9)]));
+    for status_code in [200, 200, 401] {
+        status(&app, asking(status_code)).await;
+    }
+    let counted = metrics.counted();
+    assert_eq!(
+        counted.count("tollgate_refunded_requests_total{rule=each}"),
+        2
+    );
+}
+
+#[test]
+fn a_rule_for_handlers_is_not_settled_by_response() {
+    let refused = |rule: RequestRule| {
+        let error = RateLimitLayer::new(still().0, [rule]).expect_err("it is refused");
+        error.to_string()
+    };
+    let of_handlers = per_minute("each", 5).by_handler();
+    let error = refused(of_handlers.count_if(|response| response.is_failure()));
+    assert!(error.contains("remove count_if"), "{error}");
+    let of_handlers = per_minute("each", 5).by_handler();
+    let error = refused(of_handlers.cost_by_response(|_| None));
+    assert!(error.contains("remove cost_by_response"), "{error}");
+}
+
+#[test]
+fn messages_have_no_responses() {
+    let rule = failures(5);
+    let error = MessageLimitLayer::new(still().0, [rule]).expect_err("it is refused");
+    assert!(
+        error
+            .to_string()
+            .contains("put the rule into a RateLimitLayer"),
+        "{error}"
+    );
+}
+
+// gRPC
+
+type FrameResult = Result<Frame<Bytes>, &'static str>;
+
+/// The frames of a response.
+struct Frames(Vec<FrameResult>);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<FrameResult>> {
+        let is_empty = self.0.is_empty();
+        Poll::Ready((!is_empty).then(|| self.0.remove(0)))
+    }
+}
+
+fn data() -> FrameResult {
+    Ok(Frame::data(Bytes::from_static(b"message")))
+}
+
+fn trailers(status: &'static str) -> FrameResult {
+    Ok(Frame::trailers(HeaderMap::from_iter([(
+        HeaderName::from_static("grpc-status"),
+        HeaderValue::from_static(status),
+    )])))
+}
+
+const GRPC: (&str, &str) = ("content-type", "application/grpc");
+
+/// A call to a service that responds with these header fields and frames.
+async fn call(
+    limits: &RateLimitLayer,
+    fields: &'static [(&'static str, &'static str)],
+    frames: fn() -> Vec<FrameResult>,
+) -> Response<ResponseBody<Frames>> {
+    let service = service_fn(move |_: Request<Body>| {
+        let mut response = Response::builder();
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        let response = response.body(Frames(frames()));
+        ready(Ok::<_, Infallible>(response.expect("a response")))
+    });
+    let request = asking(200).method("POST").body(Body::empty()).unwrap();
+    limits.layer(service).oneshot(request).await.unwrap()
+}
+
+fn unauthenticated(limit: u64) -> RequestRule {
+    each(limit).count_if(|response| response.grpc_status() == Some(16))
+}
+
+#[tokio::test]
+async fn a_grpc_status_in_the_header_is_settled_at_once() {
+    for (fields, expected) in [
+        (&[GRPC, ("grpc-status", "0")], 5),
+        (&[GRPC, ("grpc-status", "16")], 4),
+    ] {
+        let limits = layer([unauthenticated(5)]);
+        let answer = call(&limits, fields, Vec::new).await;
+        assert_eq!(left(&limits), expected);
+        assert_eq!(answer.headers().contains_key("ratelimit"), expected == 4);
+    }
+}
+
+#[tokio::test]
+async fn a_grpc_status_in_the_trailers_is_settled_with_them() {
+    let (ok, failed) = (
+        || vec![data(), data(), trailers("0")],
+        || vec![data(), data(), trailers("16")],
+    );
+    for (frames, expected) in [(ok as fn() -> _, 5), (failed, 4)] {
+        let limits = layer([unauthenticated(5)]);
+        let mut answer = call(&limits, &[GRPC], frames).await;
+        // Not known yet, so nothing is told.
+        assert!(!answer.headers().contains_key("ratelimit"));
+        for _ in 0..2 {
+            assert!(answer.frame().await.unwrap().unwrap().is_data());
+            assert_eq!(left(&limits), 4);
+        }
+        assert!(answer.frame().await.unwrap().unwrap().is_trailers());
+        assert_eq!(left(&limits), expected);
+        assert!(answer.frame().await.is_none());
+        drop(answer);
+        assert_eq!(left(&limits), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_cost_is_read_from_trailers() {
+    fn frames() -> Vec<FrameResult> {
+        let fields = [("grpc-status", "0"), ("x-units", "3")].map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        vec![data(), Ok(Frame::trailers(HeaderMap::from_iter(fields)))]
+    }
+    let rule = each(9).cost_by_response(|response| response.header("x-units")?.parse().ok());
+    let limits = layer([rule]);
+    let answer = call(&limits, &[GRPC, ("x-units", "7")], frames).await;
+    answer.into_body().collect().await.expect("a body");
+    assert_eq!(left(&limits), 6);
+}
+
+#[tokio::test]
+async fn a_grpc_call_without_a_status_counts_if_failures_do() {
+    for (rule, expected) in [
+        (each(5).count_if(|response| response.is_failure()), 4),
+        (unauthenticated(5), 5),
+    ] {
+        let limits = layer([rule]);
+        let answer = call(&limits, &[GRPC], || vec![data()]).await;
+        answer.into_body().collect().await.expect("a body");
+        assert_eq!(left(&limits), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_fails_is_an_error() {
+    for (rule, expected) in [
+        (each(5).count_if(|response| response.is_error()), 4),
+        (unauthenticated(5), 5),
+        (unauthenticated(5).keep_on_error(), 4),
+    ] {
+        let limits = layer([rule]);
+        let answer = call(&limits, &[GRPC], || vec![data(), Err("cut off")]).await;
+        assert!(answer.into_body().collect().await.is_err());
+        assert_eq!(left(&limits), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_grpc_client_that_goes_away_before_the_status_is_counted() {
+    let limits = layer([unauthenticated(5)]);
+    let mut answer = call(&limits, &[GRPC], || vec![data(), trailers("0")]).await;
+    assert!(answer.frame().await.unwrap().unwrap().is_data());
+    drop(answer);
+    assert_eq!(left(&limits), 4);
+    // Not even the first message was read.
+    drop(call(&limits, &[GRPC], || vec![data(), trailers("0")]).await);
+    assert_eq!(left(&limits), 3);
+}
+
+#[tokio::test]
+async fn a_grpc_web_call_whose_status_is_in_the_body_counts() {
+    let limits = layer([unauthenticated(5)]);
+    let web = &[("content-type", "application/grpc-web+proto")];
+    let answer = call(&limits, web, || vec![data()]).await;
+    answer.into_body().collect().await.expect("a body");
+    assert_eq!(left(&limits), 4);
+    let web = &[
+        ("content-type", "application/grpc-web+proto"),
+        ("grpc-status", "0"),
+    ];
+    call(&limits, web, Vec::new).await;
+    assert_eq!(left(&limits), 4);
+}
+
+#[tokio::test]
+async fn the_protocol_of_the_layer_says_where_the_status_is() {
+    let success = || each(5).count_if(|response| response.status() != 200);
+    let trailing = || vec![data(), trailers("0")];
+    let http = layer([success()]).protocol(Protocol::Http);
+    drop(call(&http, &[GRPC], trailing).await);
+    assert_eq!(left(&http), 5);
+    let grpc = layer([success()]).protocol(Protocol::Grpc);
+    drop(call(&grpc, &[], trailing).await);
+    assert_eq!(left(&grpc), 4);
+}

@@ -1,0 +1,471 @@
+//! Slots in the layer: each path of a request returns them, once, and not before its response has ended.
+
+use std::{
+    convert::Infallible,
+    future::{Future, pending, ready},
+    panic::resume_unwind,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use axum::{Extension, Router, body::Body, routing};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use tokio::sync::oneshot;
+use tollgate::{
+    Admission, Denied, HeaderStyle, Key, MessageLimitLayer, Quota, RateLimitLayer, Refund,
+    RequestRule, ResponseBody, Rule, key::header,
+};
+use tollgate_tests::{
+    app::{field, get, layer, per_minute, send, still, stores, text},
+    counted::Metrics,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+fn at_once(limit: u64) -> RequestRule {
+    Rule::new("at-once", Quota::concurrent(limit)).by(header("x-client"))
+}
+
+fn from(client: &str) -> Request<Body> {
+    let request = get("/").header("x-client", client);
+    request.body(Body::empty()).expect("a request")
+}
+
+/// The free slots of `ann`.
+fn free(limits: &RateLimitLayer) -> u64 {
+    free_of(limits, "at-once", "ann")
+}
+
+fn free_of(limits: &RateLimitLayer, rule: &str, client: &str) -> u64 {
+    let (head, _) = from(client).into_parts();
+    let key = limits.key_of(rule, &head).expect("it has a key");
+    let check = limits.limiter().check(rule, &key).expect("it is there");
+    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
+    looked.expect("memory answers at once").verdicts()[0].remaining()
+}
+
+type FrameResult = Result<Frame<Bytes>, &'static str>;
+
+/// The frames of a response. `knows_end`: it says that it has ended with the last frame.
+struct Frames {
+    frames: Vec<FrameResult>,
+    knows_end: bool,
+}
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<FrameResult>> {
+        let is_empty = self.frames.is_empty();
+        Poll::Ready((!is_empty).then(|| self.frames.remove(0)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.knows_end && self.frames.is_empty()
+    }
+}
+
+fn data() -> FrameResult {
+    Ok(Frame::data(Bytes::from_static(b"a line")))
+}
+
+/// A response with this body, of `ann`.
+async fn response(
+    limits: &RateLimitLayer,
+    knows_end: bool,
+    frames: fn() -> Vec<FrameResult>,
+) -> Response<ResponseBody<Frames>> {
+    let service = service_fn(move |_: Request<Body>| {
+        let frames = frames();
+        ready(Ok::<_, Infallible>(Response::new(Frames {
+            frames,
+            knows_end,
+        })))
+    });
+    limits.layer(service).oneshot(from("ann")).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_held_until_the_body_ends() {
+    for attach in [false, true] {
+        let mut limits = layer([at_once(2), per_minute("each", 9).by(header("x-client"))]);
+        if attach {
+            limits = limits.attach_decision();
+        }
+        let first = response(&limits, false, || vec![data()]).await;
+        let mut second = response(&limits, false, || vec![data(), data()]).await;
+        assert_eq!(free(&limits), 0);
+        let denied = response(&limits, false, Vec::new).await;
+        assert_eq!(denied.status(), 429);
+        // A denial takes nothing from the rate either.
+        assert_eq!(free_of(&limits, "each", "ann"), 7);
+        assert_eq!(free_of(&limits, "at-once", "bob"), 2);
+        for _ in 0..2 {
+            assert!(second.frame().await.unwrap().is_ok());
+            assert_eq!(free(&limits), 0);
+        }
+        // At the end, and not only when the body is dropped.
+        assert!(second.frame().await.is_none());
+        assert_eq!(free(&limits), 1);
+        drop(second);
+        assert_eq!(free(&limits), 1);
+        drop(first);
+        assert_eq!(free(&limits), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_last_byte_of_a_body_that_knows_its_end_returns_the_slot() {
+    let limits = layer([at_once(1)]);
+    let mut answer = response(&limits, true, || vec![data(), data()]).await;
+    answer.frame().await.unwrap().unwrap();
+    assert_eq!(free(&limits), 0);
+    answer.frame().await.unwrap().unwrap();
+    // A server does not poll it again.
+    assert_eq!(free(&limits), 1);
+}
+
+#[tokio::test]
+async fn trailers_and_errors_end_a_body() {
+    let trailers = || vec![data(), Ok(Frame::trailers(HeaderMap::new()))];
+    let error = || vec![data(), Err("cut off")];
+    for frames in [trailers as fn() -> Vec<FrameResult>, error] {
+        let limits = layer([at_once(1)]);
+        let mut answer = response(&limits, false, frames).await;
+        answer.frame().await.unwrap().unwrap();
+        assert_eq!(free(&limits), 0);
+        let _ = answer.frame().await.unwrap();
+        assert_eq!(free(&limits), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_never_polled_returns_its_slot() {
+    let limits = layer([at_once(1)]);
+    drop(response(&limits, false, || vec![data()]).await);
+    assert_eq!(free(&limits), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_before_its_head_returns_its_slot() {
+    for attach in [false, true] {
+        let mut limits = layer([at_once(1)]);
+        if attach {
+            limits = limits.attach_decision();
+        }
+        let (kept, mut keeps) = tokio::sync::mpsc::unbounded_channel();
+        let service = limits.layer(service_fn(move |request: Request<Body>| {
+            // What a handler keeps of the request does not keep the slot.
+            let _ = kept.send(request.into_parts().0);
+            pending::<Result<Response<Body>, Infallible>>()
+        }));
+        let mut future = Box::pin(service.oneshot(from("ann")));
+        let polled = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        assert_eq!(free(&limits), 0);
+        drop(future);
+        assert_eq!(free(&limits), 1);
+        let head = keeps.recv().await.expect("a head");
+        if let Some(admission) = head.extensions.get::<Admission>() {
+            // Too late to hold it.
+            let late = admission.ticket();
+            assert_eq!((late.slot_number("at-once"), free(&limits)), (None, 1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_while_it_is_decided_holds_no_slot() {
+    for store in stores() {
+        let limits = RateLimitLayer::new(store, [at_once(1)]).expect("a valid rule");
+        let service = limits.layer(service_fn(|_: Request<Body>| {
+            pending::<Result<Response<Body>, Infallible>>()
+        }));
+        let mut future = Box::pin(service.oneshot(from("ann")));
+        let polled = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        drop(future);
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert_eq!(free(&limits), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_returns_the_slot() {
+    let limits = layer([at_once(1)]);
+    let service = limits.layer(service_fn(|_: Request<Body>| async {
+        resume_unwind(Box::new("a handler's mistake"));
+        #[expect(unreachable_code, reason = "it has a type")]
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    let call = tokio::spawn(service.oneshot(from("ann")));
+    assert!(call.await.unwrap_err().is_panic());
+    assert_eq!(free(&limits), 1);
+}
+
+#[tokio::test]
+async fn an_inner_error_returns_the_slot() {
+    let limits = layer([at_once(1), at_once_too(1)]);
+    let failing = service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>("failed") });
+    let call = limits.layer(failing).oneshot(from("ann"));
+    assert!(call.await.is_err());
+    assert_eq!(free(&limits), 1);
+    assert_eq!(free_of(&limits, "at-once-too", "ann"), 1);
+}
+
+/// A second rule, that keeps units on errors: slots are none of these.
+fn at_once_too(limit: u64) -> RequestRule {
+    let rule = Rule::new("at-once-too", Quota::concurrent(limit));
+    rule.by(header("x-client")).keep_on_error()
+}
+
+#[tokio::test]
+async fn a_refund_or_a_settlement_leaves_the_slot_to_the_body() {
+    let settled = per_minute("each", 9)
+        .by(header("x-client"))
+        .count_if(|response| response.is_failure());
+    let limits = layer([at_once(1), settled]);
+    for refunds in [false, true] {
+        let service = limits.layer(service_fn(move |_: Request<Body>| {
+            let mut response = Response::new(Body::from("lines"));
+            if refunds {
+                response.extensions_mut().insert(Refund);
+            }
+            ready(Ok::<_, Infallible>(response))
+        }));
+        let answer = service.oneshot(from("ann")).await.unwrap();
+        assert_eq!(free_of(&limits, "each", "ann"), 9);
+        assert_eq!(free(&limits), 0);
+        drop(answer);
+        assert_eq!(free(&limits), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_holds_the_slot_beyond_the_response() {
+    let limits = layer([at_once(1)]).attach_decision();
+    let (ended, end) = oneshot::channel::<()>();
+    let (done, is_done) = oneshot::channel::<()>();
+    let once = std::sync::Arc::new(std::sync::Mutex::new(Some((end, done))));
+    let handler = move |admission: Admission| async move {
+        let ticket = admission.ticket();
+        let (end, done) = once.lock().unwrap().take().expect("called once");
+        tokio::spawn(async move {
+            let _ = end.await;
+            drop(ticket);
+            let _ = done.send(());
+        });
+        StatusCode::ACCEPTED
+    };
+    let app = Router::new()
+        .route("/", routing::get(handler))
+        .layer(limits.clone());
+    let answer = send(&app, from("ann")).await;
+    assert_eq!(answer.status(), 202);
+    drop(answer);
+    // The job goes on.
+    assert_eq!(free(&limits), 0);
+    drop(ended);
+    is_done.await.expect("the job ends");
+    assert_eq!(free(&limits), 1);
+}
+
+#[tokio::test]
+async fn tickets_have_growing_numbers() {
+    let limits = layer([at_once(5)]).attach_decision();
+    async fn number(admission: Admission) -> String {
+        let number = admission.ticket().slot_number("at-once");
+        number.expect("it holds a slot").to_string()
+    }
+    let app = Router::new().route("/", routing::get(number)).layer(limits);
+    let mut last = 0;
+    for _ in 0..5 {
+        let number: u64 = text(send(&app, from("ann")).await).await.parse().unwrap();
+        assert!(number > last, "{number} after {last}");
+        last = number;
+    }
+}
+
+#[tokio::test]
+async fn a_rule_for_handlers_holds_its_slot_with_the_decision() {
+    async fn handler(
+        admission: Admission,
+        Extension(limits): Extension<RateLimitLayer>,
+    ) -> Result<String, Denied> {
+        let key = Key::of("account-7");
+        let free = || {
+            let limiter = limits.limiter();
+            let check = limiter
+                .check("account", &key)
+                .expect("it is there")
+                .with_cost(0);
+            limiter.peek(&[check]).ready().expect("at once").verdicts()[0].remaining()
+        };
+        let held = admission.acquire("account", &key).await?;
+        let denied = admission.acquire("account", &key).await.is_err();
+        let while_held = free();
+        drop(held);
+        // What the layer keeps for the header fields does not hold it.
+        let ticket = admission.acquire_ticket("account", &key).await?;
+        let with_ticket = free();
+        drop(ticket);
+        Ok(format!("{while_held} {denied} {with_ticket} {}", free()))
+    }
+    let limits = layer([Rule::new("account", Quota::concurrent(1)).by_handler()]);
+    let app = Router::new()
+        .route("/", routing::get(handler))
+        .layer(limits.clone())
+        .layer(Extension(limits));
+    assert_eq!(text(send(&app, from("ann")).await).await, "0 true 0 1");
+}
+
+#[tokio::test]
+async fn fields_have_the_free_slots_and_no_window() {
+    let app = |limits: RateLimitLayer| {
+        let held = routing::get(|| async { "a body" });
+        Router::new().route("/", held).layer(limits)
+    };
+    let rules = || [at_once(2), per_minute("each", 9).by(header("x-client"))];
+    let limits = layer(rules());
+    let both = app(limits.clone());
+    let first = send(&both, from("ann")).await;
+    assert_eq!(
+        field(&first, "ratelimit"),
+        r#""at-once";r=1, "each";r=8;t=60"#
+    );
+    assert_eq!(
+        field(&first, "ratelimit-policy"),
+        r#""at-once";q=2;qu="concurrent-requests", "each";q=9;w=60"#
+    );
+    let second = send(&both, from("ann")).await;
+    let denied = send(&both, from("ann")).await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(
+        field(&denied, "ratelimit"),
+        r#""at-once";r=0, "each";r=7;t=60"#
+    );
+    // Nobody knows when.
+    assert_eq!(field(&denied, "retry-after"), "");
+    let body: serde_json::Value = serde_json::from_str(&text(denied).await).expect("JSON");
+    assert_eq!(body["reason"], "slots");
+    assert_eq!(
+        body["detail"],
+        "Policy \"at-once\" allows 2 requests at once."
+    );
+    assert_eq!(body["violated-policies"][0], "at-once");
+    drop((first, second));
+
+    // The other styles have no place for it.
+    for (style, name) in [
+        (HeaderStyle::DRAFT_7, "ratelimit"),
+        (HeaderStyle::DRAFT_6, "ratelimit-remaining"),
+        (HeaderStyle::X_RATELIMIT_DELTA, "x-ratelimit-remaining"),
+    ] {
+        let limits = layer(rules()).headers(style).expect("a style");
+        let answer = send(&app(limits), from("ann")).await;
+        assert!(field(&answer, name).contains('8'), "{name}");
+        let limits = layer([at_once(2)]).headers(style).expect("a style");
+        let answer = send(&app(limits), from("ann")).await;
+        assert_eq!(field(&answer, name), "");
+        assert_eq!(field(&answer, "ratelimit-policy"), "");
+    }
+}
+
+#[tokio::test]
+async fn a_typical_hold_time_is_the_retry_time() {
+    let typically = Quota::concurrent(1).typically(std::time::Duration::from_secs(7));
+    let limits = layer([Rule::new("at-once", typically).by(header("x-client"))]);
+    let _held = response(&limits, false, || vec![data()]).await;
+    let denied = response(&limits, false, Vec::new).await;
+    assert_eq!(denied.headers()["retry-after"], "7");
+    assert_eq!(denied.headers()["ratelimit"], r#""at-once";r=0"#);
+}
+
+#[tokio::test]
+async fn a_grpc_denial_says_that_too_many_run() {
+    let limits = layer([at_once(1)]);
+    let _held = response(&limits, false, || vec![data()]).await;
+    let call = |limits: &RateLimitLayer| {
+        let mut request = from("ann");
+        *request.method_mut() = http::Method::POST;
+        let grpc = http::HeaderValue::from_static("application/grpc");
+        request.headers_mut().insert("content-type", grpc);
+        let never = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+        limits.layer(never).oneshot(request)
+    };
+    let denied = call(&limits).await.unwrap();
+    assert_eq!(denied.headers()["grpc-status"], "8");
+    assert_eq!(
+        denied.headers()["grpc-message"],
+        "too many requests at once"
+    );
+    let status = tonic::Status::from_header_map(denied.headers()).expect("a status");
+    let details = tonic_types::StatusExt::get_error_details(&status);
+    let info = details.error_info().expect("it has details");
+    assert_eq!(info.reason, "CONCURRENCY_LIMIT_EXCEEDED");
+    let violation = &details.quota_failure().expect("a violation").violations[0];
+    assert_eq!(
+        violation.description,
+        "Policy \"at-once\" allows 1 request at once."
+    );
+
+    let hidden = limits.hide_quota();
+    let denied = call(&hidden).await.unwrap();
+    assert_eq!(denied.headers()["grpc-message"], "rate limit exceeded");
+}
+
+#[tokio::test]
+async fn a_hidden_quota_does_not_tell_that_it_is_one_of_slots() {
+    let limits = layer([at_once(1)]).hide_quota();
+    let _held = response(&limits, false, || vec![data()]).await;
+    let app = Router::new()
+        .route("/", routing::get(|| async {}))
+        .layer(limits);
+    let denied = text(send(&app, from("ann")).await).await;
+    assert_eq!(
+        denied,
+        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429}"#
+    );
+}
+
+#[tokio::test]
+async fn a_denial_of_slots_is_counted() {
+    let metrics = Metrics::record();
+    let limits = layer([at_once(1)]);
+    let _held = response(&limits, false, || vec![data()]).await;
+    let _denied = response(&limits, false, Vec::new).await;
+    let counted = metrics.counted();
+    assert_eq!(counted.requests("at-once", "allowed"), 1);
+    assert_eq!(counted.requests("at-once", "denied"), 1);
+}
+
+#[tokio::test]
+async fn a_shadow_of_slots_holds_them_too() {
+    let shadow = Rule::new("trial", Quota::concurrent(1)).shadow();
+    let limits = RateLimitLayer::new(still().0, [shadow.by(header("x-client"))]).unwrap();
+    let first = response(&limits, false, || vec![data()]).await;
+    assert_eq!(free_of(&limits, "trial", "ann"), 0);
+    // It would deny, and does not.
+    let second = response(&limits, false, || vec![data()]).await;
+    assert_eq!(second.status(), 200);
+    drop(first);
+    assert_eq!(free_of(&limits, "trial", "ann"), 1);
+}
+
+#[test]
+fn a_message_holds_no_slot() {
+    let error = MessageLimitLayer::new(still().0, [at_once(1)]).expect_err("it is refused");
+    assert!(
+        error
+            .to_string()
+            .contains("put the rule into a RateLimitLayer"),
+        "{error}"
+    );
+}

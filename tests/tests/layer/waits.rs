@@ -1,0 +1,319 @@
+//! Waiting in the layer: when a request starts, what it holds meanwhile, and how many may wait.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{Router, body::Body, routing};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tollgate::{
+    Admission, Clock, Denied, Key, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer,
+    RequestRule, Rule, SECOND, key::header,
+};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::{
+    app::{field, get, per_minute, send, still, text},
+    probe::Probe,
+    server::Server,
+};
+use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
+
+const TENTH: Duration = Duration::from_millis(100);
+
+fn store() -> MemoryStore {
+    MemoryStore::builder().clock(Clock::tokio()).build()
+}
+
+fn limits(rules: impl IntoIterator<Item = RequestRule>) -> RateLimitLayer {
+    RateLimitLayer::new(store(), rules).expect("valid rules")
+}
+
+/// Ten a second, one at a time, for each client.
+fn paced(at_most: Duration) -> RequestRule {
+    let quota = Quota::gcra(10, SECOND).burst(1);
+    Rule::new("paced", quota)
+        .wait(at_most)
+        .by(header("x-client"))
+}
+
+fn at_once(limit: u64, at_most: Duration) -> RequestRule {
+    let rule = Rule::new("at-once", Quota::concurrent(limit)).wait(at_most);
+    rule.by(header("x-client"))
+}
+
+fn from(client: &str) -> Request<Body> {
+    let request = get("/").header("x-client", client);
+    request.body(Body::empty()).expect("a request")
+}
+
+fn app(limits: &RateLimitLayer) -> Router {
+    let body = routing::get(|| async { "a body" });
+    Router::new().route("/", body).layer(limits.clone())
+}
+
+/// A request in a task, which has got as far as it does without time.
+async fn spawn(app: &Router, client: &'static str) -> JoinHandle<(Response<Body>, Duration)> {
+    let (app, start) = (app.clone(), Instant::now());
+    let task = tokio::spawn(async move {
+        let response = send(&app, from(client)).await;
+        (response, start.elapsed())
+    });
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    task
+}
+
+fn left(limits: &RateLimitLayer, rule: &str) -> u64 {
+    let (head, _) = from("ann").into_parts();
+    let key = limits.key_of(rule, &head).expect("it has a key");
+    let check = limits.limiter().check(rule, &key).expect("it is there");
+    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
+    looked.expect("memory answers at once").verdicts()[0].remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_start_one_after_the_other_in_their_order() {
+    let app = app(&limits([paced(2 * TENTH)]).server_timing());
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        tasks.push(spawn(&app, "ann").await);
+    }
+    for (number, task) in tasks.into_iter().enumerate() {
+        let (response, after) = task.await.unwrap();
+        let timing = field(&response, "server-timing");
+        match number {
+            0 => assert_eq!(
+                (response.status().as_u16(), after, timing),
+                (200, Duration::ZERO, "")
+            ),
+            1 => assert_eq!((after, timing), (TENTH, "ratelimit;dur=100.0")),
+            2 => assert_eq!((after, timing), (2 * TENTH, "ratelimit;dur=200.0")),
+            // It would have to wait for longer.
+            _ => assert_eq!((response.status().as_u16(), after), (429, Duration::ZERO)),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_is_told_only_if_that_is_configured() {
+    let app = app(&limits([paced(SECOND)]));
+    let first = spawn(&app, "ann").await;
+    let second = spawn(&app, "ann").await;
+    for task in [first, second] {
+        assert_eq!(field(&task.await.unwrap().0, "server-timing"), "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_request_holds_no_readiness_of_the_inner_service() {
+    for look_up in [false, true] {
+        let rule = if look_up {
+            let client = |head: &http::request::Parts| {
+                let client = head.headers["x-client"].to_str().expect("text").to_owned();
+                async move { Some(client) }
+            };
+            let quota = Quota::gcra(10, SECOND).burst(1);
+            Rule::new("paced", quota)
+                .wait(SECOND)
+                .by(tollgate::key::look_up(client))
+        } else {
+            paced(SECOND)
+        };
+        // One place for all.
+        let inner = ServiceBuilder::new()
+            .layer(GlobalConcurrencyLimitLayer::new(1))
+            .layer_fn(Probe::new)
+            .service_fn(|_: Request<Body>| async {
+                Ok::<_, Infallible>(Response::new(Body::empty()))
+            });
+        let service = limits([rule]).layer(Probe::new(inner));
+        let start = Instant::now();
+        service.clone().oneshot(from("ann")).await.unwrap();
+        let waiting = tokio::spawn(service.clone().oneshot(from("ann")));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        // The place is free for others while it waits.
+        service.clone().oneshot(from("bob")).await.unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        waiting.await.unwrap().unwrap();
+        assert_eq!(start.elapsed(), TENTH);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_wait_as_have_a_place() {
+    let layer = limits([paced(SECOND)]).max_waiting(2, 1 << 20);
+    let app = app(&layer);
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        tasks.push(spawn(&app, "ann").await);
+    }
+    let mut answers = Vec::new();
+    for task in tasks {
+        let (response, after) = task.await.unwrap();
+        answers.push((response.status().as_u16(), after));
+    }
+    let (full, tenths) = ((429, Duration::ZERO), |n: u32| (200, n * TENTH));
+    assert_eq!(answers, [tenths(0), tenths(1), tenths(2), full, full]);
+    // Nothing was taken for those that were denied, and the places are free again.
+    sleep(TENTH).await;
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_heads_of_waiting_requests_are_bounded_in_bytes() {
+    let layer = limits([paced(SECOND)]).max_waiting(9, 500);
+    let app = app(&layer);
+    let with = |padding: usize| {
+        get("/")
+            .header("x-client", "ann")
+            .header("x-padding", "x".repeat(padding))
+    };
+    let request = |padding| with(padding).body(Body::empty()).expect("a request");
+    assert_eq!(send(&app, request(0)).await.status(), 200);
+    assert_eq!(send(&app, request(500)).await.status(), 429);
+    let start = Instant::now();
+    assert_eq!(send(&app, request(100)).await.status(), 200);
+    // The denied one has given its place in the queue back.
+    assert_eq!(start.elapsed(), TENTH);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_gives_its_place_back() {
+    let layer = limits([paced(SECOND)]);
+    let app = app(&layer);
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
+    let gone = spawn(&app, "ann").await;
+    gone.abort();
+    let _ = gone.await;
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_a_slot_in_line() {
+    let layer = limits([
+        at_once(1, SECOND),
+        per_minute("each", 9).by(header("x-client")),
+    ])
+    .server_timing();
+    let app = app(&layer);
+    let (first, _) = spawn(&app, "ann").await.await.unwrap();
+    let second = spawn(&app, "ann").await;
+    sleep(TENTH).await;
+    let third = spawn(&app, "ann").await;
+    assert_eq!(left(&layer, "each"), 8);
+    sleep(TENTH).await;
+    drop(first);
+    let (second, after) = second.await.unwrap();
+    assert_eq!((second.status().as_u16(), after), (200, 2 * TENTH));
+    assert_eq!(field(&second, "server-timing"), "ratelimit;dur=200.0");
+    // The body of the second holds the slot now.
+    let (third, after) = third.await.unwrap();
+    assert_eq!((third.status().as_u16(), after), (429, SECOND));
+    // What waited in vain takes nothing.
+    assert_eq!(left(&layer, "each"), 7);
+    let body: serde_json::Value = serde_json::from_str(&text(third).await).expect("JSON");
+    assert_eq!(body["reason"], "wait_expired");
+    second.into_body().collect().await.unwrap();
+    assert_eq!(left(&layer, "at-once"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_overtake_those_in_line_for_a_slot() {
+    let layer = limits([at_once(1, SECOND)]);
+    let app = app(&layer);
+    let (first, _) = spawn(&app, "ann").await.await.unwrap();
+    let second = spawn(&app, "ann").await;
+    drop(first);
+    // The second is woken and has not run yet.
+    let newcomer = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, from("ann")).await.status().as_u16() }
+    });
+    let (second, _) = second.await.unwrap();
+    assert_eq!(second.status(), 200);
+    assert!(!newcomer.is_finished());
+    drop(second);
+    assert_eq!(newcomer.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_in_line_for_a_slot_leaves_nothing_behind() {
+    let layer = limits([at_once(1, SECOND)]).max_waiting(1, 1 << 20);
+    let app = app(&layer);
+    let (first, _) = spawn(&app, "ann").await.await.unwrap();
+    let gone = spawn(&app, "ann").await;
+    // No place for a second one.
+    let (full, after) = spawn(&app, "ann").await.await.unwrap();
+    assert_eq!((full.status().as_u16(), after), (429, Duration::ZERO));
+    let body: serde_json::Value = serde_json::from_str(&text(full).await).expect("JSON");
+    assert_eq!(body["reason"], "queue_full");
+    gone.abort();
+    let _ = gone.await;
+    drop(first);
+    assert_eq!(left(&layer, "at-once"), 1);
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_taken_after_the_wait_for_a_rate() {
+    let slots = Rule::new("at-once", Quota::concurrent(1)).by(header("x-client"));
+    let layer = limits([paced(SECOND), slots]);
+    let app = app(&layer);
+    drop(spawn(&app, "ann").await.await.unwrap());
+    let waiting = spawn(&app, "ann").await;
+    assert_eq!(left(&layer, "at-once"), 1);
+    let (response, after) = waiting.await.unwrap();
+    assert_eq!((after, left(&layer, "at-once")), (TENTH, 0));
+    drop(response);
+    assert_eq!(left(&layer, "at-once"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_waits_for_its_own_rule() {
+    async fn handler(admission: Admission) -> Result<String, Denied> {
+        let (key, start) = (Key::of("account-7"), Instant::now());
+        for _ in 0..2 {
+            let _ = admission.acquire("account", &key).await?;
+        }
+        Ok(format!("{:?}", start.elapsed()))
+    }
+    let quota = Quota::gcra(10, SECOND).burst(1);
+    let layer = limits([Rule::new("account", quota).wait(SECOND).by_handler()]);
+    let app = Router::new().route("/", routing::get(handler)).layer(layer);
+    assert_eq!(text(send(&app, from("ann")).await).await, "100ms");
+}
+
+#[test]
+fn what_cannot_wait_is_refused() {
+    let rule = || paced(SECOND);
+    let error = MessageLimitLayer::new(still().0, [rule()]).expect_err("it is refused");
+    assert!(error.to_string().contains("wait_up_to"), "{error}");
+    let store = SwitchedStore::at_once(still().0);
+    let error = RateLimitLayer::new(store, [rule()]).expect_err("it is refused");
+    assert!(error.to_string().contains("leave wait() out"), "{error}");
+}
+
+#[tokio::test]
+async fn requests_wait_over_http() {
+    let layer = RateLimitLayer::new(MemoryStore::new(), [paced(20 * SECOND)]).expect("valid rules");
+    let app = app(&layer.server_timing());
+    let server = Server::start(app).await;
+    let get = || server.send("GET", "/", &[("x-client", "ann")]);
+    #[expect(clippy::disallowed_methods, reason = "what a client waits at least")]
+    let start = std::time::Instant::now();
+    let answers = [get().await, get().await, get().await];
+    let waited = start.elapsed();
+    for answer in &answers {
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.body, "a body");
+    }
+    // Three units of a tenth of a second each, of which the first was there.
+    assert!(waited >= 2 * TENTH, "{waited:?}");
+}
