@@ -26,8 +26,8 @@ thread_local! {
     static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The stripe of the current thread, below [`count`]. Threads get them by turns, in the order of their first call: the workers
-/// of a runtime have one each.
+/// The stripe of the current thread, below the number of stripes. Threads get them by turns, in the order of their first call:
+/// the workers of a runtime have one each.
 #[inline]
 #[must_use]
 pub fn current() -> usize {

@@ -62,7 +62,7 @@
 //! - A client that hangs up before the response is counted, and so is a handler that panics: an attacker gains nothing by either.
 //! - An attacker who logs in to his own account between guesses gets back what those log-ins took, and nothing of his guesses.
 //! - What comes back, what lapses, and how it goes with [leases and local counts](crate::Consistency) is in the table of
-//!   [`count_if`](crate::RequestRule::count_if#accuracy). In short: a window or a log gives back everything, a bucket what has not
+//!   [`count_if`](crate::RequestRule::count_if). In short: a window or a log gives back everything, a bucket what has not
 //!   refilled since, and what lapses counts.
 //!
 //! A response with [`Refund`](crate::Refund) does not count, whatever the condition says: with
