@@ -1,7 +1,14 @@
 //! Calls of the script that decides, which travel together.
 
+use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
+
 use super::*;
-use crate::connection::traffic::{Resent, Traffic, TrafficSink};
+use crate::{
+    call,
+    connection::traffic::{Resent, Traffic, TrafficSink},
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+};
 
 impl Bench {
     /// A call of one check, on this key.
@@ -79,6 +86,31 @@ async fn no_more_checks_travel_together_than_may() {
     bench.answers(&answers.concat()).await;
     for (call, number) in calls.into_iter().zip(1..) {
         assert_eq!(call.await.unwrap(), reply_of(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn logs_that_would_keep_the_server_for_long_do_not_travel_together() {
+    let rules = [100, 1_000].map(|limit| {
+        let name = format!("log-{limit}");
+        Rule::new(name, Quota::sliding_log(limit, MINUTE))
+    });
+    let rules = RuleSet::new(rules).expect("valid rules");
+    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace).expect("two rules");
+    // 250 µs are ten logs of 23 µs each, and one of 158 µs.
+    for (rule, calls, expected) in [(0, 20, 2), (1, 4, 4)] {
+        let mut bench = by_default(65_536);
+        let _calls: Vec<_> = (0..calls)
+            .map(|client| {
+                let mut call = call::Call::new();
+                let check = Check::new(rule, Fingerprint::from_bits(client), 1);
+                assert!(call.acquire(&encoder, &[check]).is_some());
+                bench.send(Request::checks(&bench.script, 0, call.keys(), call.args()))
+            })
+            .collect();
+        let sent = bench.received().await;
+        assert_eq!(sent.matches("EVALSHA").count(), expected, "rule {rule}");
     }
 }
 
