@@ -12,7 +12,7 @@ use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
     Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, MemoryStore, Outcome, Pending,
     RuleError, RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
-    store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
+    store::{Receipt, RuleRegistry, RuleStore, Settlement, SlotWaiters, Usage},
 };
 
 /// A [`MemoryStore`] that can be switched off, that can be slow, and that counts its calls.
@@ -94,7 +94,7 @@ struct Bound {
 }
 
 impl Bound {
-    fn decide(&self, checks: &[Check], take: bool) -> Step<Decision> {
+    fn decide(&self, checks: &[Check], patience: Option<Duration>) -> Step<Decision> {
         if self.store.is_off() {
             let failed = checks
                 .iter()
@@ -102,11 +102,34 @@ impl Bound {
             let enforced = |verdict: &Verdict| self.rules().enforces(verdict.rule());
             return Step::Ready(Decision::new(0, failed, enforced));
         }
-        if take {
-            self.memory.acquire(checks)
-        } else {
-            self.memory.peek(checks)
+        match patience {
+            Some(Duration::MAX) => self.memory.acquire(checks),
+            Some(patience) => self.memory.acquire_within(checks, patience),
+            None => self.memory.peek(checks),
         }
+    }
+
+    /// Decides for a request that waits so long.
+    fn take(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        self.store.shared.calls.fetch_add(1, SeqCst);
+        let decision = self.decide(checks, Some(patience));
+        let Some(delay) = self.store.delay else {
+            return decision;
+        };
+        let mut reply = Undelivered {
+            memory: Arc::clone(&self.memory),
+            checks: Checks::from_slice(checks),
+            decision: decision.ready(),
+        };
+        Step::Wait(Pending::new(async move {
+            if delay.is_zero() {
+                yield_now().await;
+            } else {
+                sleep(delay).await;
+            }
+            // The memory store and the switch answer at once, and it is taken once.
+            reply.decision.take().expect("a decision")
+        }))
     }
 }
 
@@ -151,29 +174,23 @@ impl RuleStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        self.store.shared.calls.fetch_add(1, SeqCst);
-        let decision = self.decide(checks, true);
-        let Some(delay) = self.store.delay else {
-            return decision;
-        };
-        let mut reply = Undelivered {
-            memory: Arc::clone(&self.memory),
-            checks: Checks::from_slice(checks),
-            decision: decision.ready(),
-        };
-        Step::Wait(Pending::new(async move {
-            if delay.is_zero() {
-                yield_now().await;
-            } else {
-                sleep(delay).await;
-            }
-            // The memory store and the switch answer at once, and it is taken once.
-            reply.decision.take().expect("a decision")
-        }))
+        self.take(checks, Duration::MAX)
+    }
+
+    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        self.take(checks, patience)
+    }
+
+    fn supports_wait(&self) -> bool {
+        self.memory.supports_wait()
+    }
+
+    fn slot_waiters(&self) -> Option<&SlotWaiters> {
+        self.memory.slot_waiters()
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        self.decide(checks, false)
+        self.decide(checks, None)
     }
 
     fn settle(&self, receipts: &[Receipt], how: Settlement) {

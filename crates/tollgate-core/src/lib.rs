@@ -90,7 +90,13 @@
 //!
 //! [`Limiter::acquire`] returns a [`Step`]: [`Ready`](Step::Ready) where the store answers at once, as memory does, and
 //! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::wait` waits in a queue until the units are there, and
-//! `Limiter::acquire_within` does so for several checks. A thread waits with [`Limiter::wait_blocking`].
+//! `Limiter::acquire_within` does so for several checks. A thread waits with [`Limiter::wait_blocking`]. A rule with
+//! [`wait`](Rule::wait) has its queue in the store, which all processes share; the decision then says for how long the request is
+//! [delayed](Decision::delay).
+//!
+//! # At most N at once
+//!
+//! [`Quota::concurrent`] limits how many requests run at once. The [`Ticket`] of a request holds its slots and returns them.
 //!
 //! How to write a store is the subject of [`store`].
 //!
@@ -99,6 +105,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
+//! | `stream` | `Limiter::pace`, a stream at the pace of a rule |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 //! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"`; [records](observe::DecisionRecord) of decisions can be serialised |
@@ -126,6 +133,8 @@ mod network;
 pub mod observe;
 mod on_change;
 mod on_store_error;
+#[cfg(feature = "stream")]
+mod pace;
 mod quota;
 mod quota_error;
 mod quota_text;
@@ -180,6 +189,9 @@ pub use self::{
     variable_quota::CheckQuota,
     wait_queue::{WaitError, WaitErrorKind},
 };
+
+#[cfg(feature = "stream")]
+pub use self::pace::Paced;
 
 /// Runs the program in the README.
 #[cfg(doctest)]

@@ -404,10 +404,17 @@ impl Gcra {
 
     /// An answer to a denial of a rule whose requests wait: the same cost fits sooner, because it may wait then.
     #[cold]
-    fn deny_by_queue(&self, ahead: u128, cost: u64, answer: Assessment) -> Option<Assessment> {
+    #[inline(never)]
+    fn deny_by_queue(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
+        let ahead = self.ahead(&GcraState::new(bound.0, bound.1 as u32, 0), now);
+        // Beyond the reach: a denial has to repair the state first.
+        if cost == 0 || ahead > self.reach {
+            return None;
+        }
         if cost <= self.burst && ahead + self.span_of(cost) <= self.reach {
             return None;
         }
+        let (answer, _) = self.answer(ahead, cost);
         let wait = self.reach - self.tolerance;
         let retry = match answer.retry {
             Retry::After(_) => {
@@ -647,20 +654,20 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
+        if self.waits() {
+            return self.deny_by_queue(bound, now, cost);
+        }
         let state = GcraState {
             tat: bound.0,
             rest: bound.1 as u32,
             cut: 0,
         };
         let ahead = self.ahead(&state, now);
-        // Beyond that a denial has to repair the state first.
-        if cost == 0 || ahead > self.reach {
+        // Beyond the tolerance: a denial has to repair the state first.
+        if cost == 0 || ahead > self.tolerance {
             return None;
         }
         let (answer, _) = self.answer(ahead, cost);
-        if !answer.fits && self.waits() {
-            return self.deny_by_queue(ahead, cost, answer);
-        }
         (!answer.fits).then_some(answer)
     }
 }

@@ -9,6 +9,8 @@ mod live_model;
 mod local_share;
 mod model;
 mod outage;
+#[cfg(feature = "stream")]
+mod pace;
 mod plans;
 mod queue;
 mod settled;
