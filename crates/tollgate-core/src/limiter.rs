@@ -437,6 +437,7 @@ impl Limiter {
     /// [`acquire_within`](Self::acquire_within): a slot that becomes free is theirs. Always `Some` where no rule with slots
     /// [waits](Rule::wait).
     #[inline]
+    #[must_use]
     pub fn acquire_unless_queued(&self, checks: &[Check]) -> Option<Step<Decision>> {
         if self.rules().has_waits()
             && self.waits_for_slots(checks)
