@@ -4,8 +4,8 @@
 //! the rule; the handler does not know of it:
 //!
 //! ```
-//! use axum::{Router, body::Body, extract::Request, routing::post};
-//! use http::StatusCode;
+//! use axum::{Router, body::Body, routing::post};
+//! use http::{Request, StatusCode};
 //! use tollgate::{
 //!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
 //!     key::{PeerAddr, client_ip},
@@ -88,7 +88,8 @@
 //! used; a cached answer is free.
 //!
 //! ```
-//! use axum::{Router, body::Body, extract::Request, response::IntoResponse, routing::post};
+//! use axum::{Router, body::Body, response::IntoResponse, routing::post};
+//! use http::Request;
 //! use tollgate::{Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
 //! use tower::ServiceExt;
 //!
