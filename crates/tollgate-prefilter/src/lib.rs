@@ -99,12 +99,19 @@
 //!
 //! [`LocalUsage`] admits what the store last said is left, and reports it afterwards. It never holds more than `max_unreported`
 //! unreported units, so N processes together exceed the limit by at most `N · max_unreported`.
+//!
+//! # Slots
+//!
+//! At most so many requests of a key run at once. A [`SlotGrantor`] counts them for all processes; a [`SlotHolder`] is a process's side
+//! where each request acquires its slots, and a [`SlotLease`] where the process hands them out itself. A process is known for a term
+//! after its last [message](SlotMessage), which says what it has in use: if it crashes, its slots are free then.
 
 mod deny;
 mod effective;
 mod engine;
 mod lease;
 mod report;
+mod slots;
 mod sync;
 mod table;
 
@@ -127,6 +134,13 @@ pub use self::{
     report::{
         local_usage::{LocalUsage, Spend},
         terms::{NoReports, ReportTerms},
+    },
+    slots::{
+        slot_grantor::{SlotGrantor, SlotRecord, SlotState},
+        slot_holder::{SlotHolder, SlotStart},
+        slot_lease::SlotLease,
+        slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
+        slot_terms::SlotTerms,
     },
 };
 

@@ -19,7 +19,7 @@ local granted, waits, window_leases = false, false, nil
 -- How often a check still repeats, each time for the next key; whether it is a request of its own that takes units under
 -- an enforced rule and has no further keys; and its state, if that was read.
 local repeats, alone, read = 0, false, nil
-local check, what, role, more, key, cost, rule, instead, alg, first, limit, third
+local what, more, key, cost, rule, alg, first, limit, third
 local i, n = 2, 1
 while true do
   local is_decided = true
@@ -156,7 +156,7 @@ while true do
       end
     elseif what < 2 then
       retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
-      if retry == -1 and left == 0 and cost == 0 then
+      if retry == -1 and left == 0 and cost == 0 and alg < 22 then
         -- When one unit would fit, by the quota that wrote the state if a denial leaves the state to it.
         local _, other
         again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
@@ -251,7 +251,15 @@ while true do
       local reply = group[place + 12]
       local role, state, gone, notify = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
       if denied and (out[reply + 1] == -1 or out[reply + 1] < -3) then
-        if role == 0 then
+        local slots = -1 - group[place + 6]
+        if slots >= 0 then
+          -- Nothing runs, so it has no slots; what its process has in use is written.
+          if state then
+            local count = unpack('<I4', state, #state - 3)
+            state = sub(state, 1, #state - 4) .. pack('<I4', count - slots)
+            out[reply + 1], out[reply + 2] = -1, out[reply + 2] + slots
+          end
+        elseif role == 0 then
           -- This check fits, but the request is denied: keep its units, and report the numbers before the take.
           local step, raw = group[place], group[place + 1]
           local _, left, reset = step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)

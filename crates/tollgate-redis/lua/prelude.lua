@@ -28,6 +28,8 @@
 --              19 sliding window of two counters: period in µs, limit, resolution in µs
 --              20 sliding log: period in µs, limit, 0
 --              21 sliding window in sub-buckets: width of a sub-bucket in µs, limit, number of sub-buckets
+--              22 slots: term in µs, limit, 0. A take has a message behind these fields, and a reply of its own: see
+--              `concurrent.lua`. A request that is denied still says what its process has in use.
 --          then for 2, '<dd': the time at which the units were taken, and the time at which the state would have been
 --          fresh; also for 3 with an overflow bucket, where units that are not fresh yet, and have no state of their own,
 --          were taken from the overflow bucket.
@@ -153,3 +155,6 @@ end
 -- appends to `out` from `place` on. The usual case: there is no state, or one of this quota without leases, and the
 -- units fit. It returns the first key that it did not decide, for which it wrote nothing, and its state if it read that.
 -- While units of a window are counted already, its take writes the counter alone, and keeps the time to live.
+
+-- The check at hand, its role, and the number of the rule that it would replace.
+local check, role, instead

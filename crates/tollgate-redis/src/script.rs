@@ -29,6 +29,8 @@ pub const TEXT: &str = concat!(
     include_str!("../lua/sliding_log.lua"),
     "elseif alg == 21 then\n",
     include_str!("../lua/sliding_buckets.lua"),
+    "elseif alg == 22 then\n",
+    include_str!("../lua/concurrent.lua"),
     "elseif alg == 0 then\n",
     include_str!("../lua/window_leases.lua"),
     "end\nend\n",

@@ -8,6 +8,7 @@ mod explore;
 mod fault;
 mod model_store;
 mod scheduled;
+mod slots;
 mod step;
 mod system;
 mod window;

@@ -11,6 +11,7 @@ mod lowered;
 mod quotas;
 mod regressions;
 mod server;
+mod slots;
 mod time_to_live;
 
 use crate::internal_tests::parity::{

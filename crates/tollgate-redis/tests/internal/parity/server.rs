@@ -109,6 +109,26 @@ impl Server {
         }
     }
 
+    /// Runs the script with keys and arguments as they are.
+    pub(crate) fn evaluate(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> Value {
+        let count = keys.len().to_string();
+        let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+        let words: Vec<&[u8]> = [&head, keys, args].concat();
+        self.command(&words)
+    }
+
+    pub(crate) fn command(&mut self, words: &[&[u8]]) -> Value {
+        self.connection.command(words.iter().copied())
+    }
+
+    /// What is behind a key, if anything is.
+    pub(crate) fn state_of(&mut self, key: &[u8]) -> Option<State> {
+        match (self.command(&[b"GET", key]), self.command(&[b"PTTL", key])) {
+            (Value::BulkString(state), Value::Int(lives)) => Some((state, lives)),
+            _ => None,
+        }
+    }
+
     fn push(&mut self, call: &Call) {
         let count = call.keys().len().to_string();
         let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];

@@ -3,7 +3,7 @@
 //!
 //! Needs a server whose clock a preloaded library can stop: Redis, not Valkey from 9.1, which reads it from the processor.
 
-use crate::internal_tests::parity::{holds::holds_by_server, quotas::Family};
+use crate::internal_tests::parity::{holds::holds_by_server, quotas::Family, slots};
 
 #[test]
 fn buckets_live_until_fresh() {
@@ -33,4 +33,9 @@ fn sub_buckets_live_until_fresh() {
 #[test]
 fn states_of_all_algorithms_live_until_fresh() {
     holds_by_server("together_by_server", &Family::ALL);
+}
+
+#[test]
+fn slots_live_until_the_last_owner_is_forgotten() {
+    slots::slots_live_until_the_last_owner_is_forgotten();
 }

@@ -1,0 +1,7 @@
+//! Slots: at most so many requests of a key at once, in all processes together.
+
+pub(crate) mod slot_grantor;
+pub(crate) mod slot_holder;
+pub(crate) mod slot_lease;
+pub(crate) mod slot_message;
+pub(crate) mod slot_terms;

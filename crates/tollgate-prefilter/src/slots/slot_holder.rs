@@ -1,0 +1,302 @@
+//! A process's side of slots, where each request acquires its own.
+
+use tollgate_core::Tick;
+
+use crate::slots::{
+    slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
+    slot_terms::SlotTerms,
+};
+
+/// What one process has in use of the slots of one key.
+///
+/// Times are by the process's own clock, which never goes back. Each message takes a number from one counter of the process, which
+/// only grows, also while nothing is known of the key. The number has to be drawn in the same step as the message, under the lock
+/// that keeps the holder.
+///
+/// A message is sent as soon as it is made. Its reply is processed with the time at which it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotHolder {
+    owner: SlotOwner,
+    /// The requests that run.
+    running: u32,
+    /// The slots wanted by acquires in flight that are not void.
+    pending: u32,
+    /// Acquires with a smaller number are void.
+    void_before: u64,
+    newest: u64,
+    /// The newest message was exact, and the store has replied to it.
+    is_settled: bool,
+    /// Grants with a smaller number were forgotten by the store.
+    outlived_before: u64,
+    renew_at: Tick,
+}
+
+/// What becomes of a request whose acquire has been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotStart {
+    /// It has its slots.
+    Started {
+        /// The fencing token.
+        fence: u64,
+    },
+    /// They do not fit; so many are free.
+    Denied {
+        /// The slots that are free.
+        free: u32,
+    },
+    /// The reply counts for nothing: a later message of this process came first, or a renewal was sent meanwhile, or the reply took
+    /// longer than the slots are good for. The request may acquire again.
+    Again,
+}
+
+impl SlotHolder {
+    /// A process that has nothing in use.
+    #[must_use]
+    pub fn new(owner: SlotOwner) -> Self {
+        Self {
+            owner,
+            running: 0,
+            pending: 0,
+            void_before: 0,
+            newest: 0,
+            is_settled: true,
+            outlived_before: 0,
+            renew_at: 0,
+        }
+    }
+
+    /// The requests that run.
+    #[must_use]
+    pub fn running(&self) -> u32 {
+        self.running
+    }
+
+    /// Acquires slots for one request. [`on_acquired`](Self::on_acquired) or [`give_up`](Self::give_up) has to follow.
+    pub fn acquire(&mut self, seq: u64, want: u32, now: Tick, terms: &SlotTerms) -> SlotMessage {
+        let message = self.message(seq, want, self.pending == 0, now, terms);
+        self.pending = self.pending.saturating_add(want);
+        message
+    }
+
+    /// Processes the reply to an acquire that was sent at `sent`.
+    pub fn on_acquired(
+        &mut self,
+        message: &SlotMessage,
+        reply: &SlotReply,
+        sent: Tick,
+        now: Tick,
+        terms: &SlotTerms,
+    ) -> SlotStart {
+        let is_void = self.is_void(message);
+        if !is_void {
+            self.pending = self.pending.saturating_sub(message.want);
+        }
+        self.note(message, reply);
+        match reply.outcome {
+            // The renewal has told the store that it does not run.
+            _ if is_void => SlotStart::Again,
+            SlotOutcome::Granted { fence } if now < terms.deadline(sent, reply.left) => {
+                self.running += message.want;
+                SlotStart::Started { fence }
+            }
+            SlotOutcome::Granted { .. } => {
+                // The store may count it still.
+                self.is_settled = false;
+                self.renew_at = now;
+                SlotStart::Again
+            }
+            SlotOutcome::Denied => SlotStart::Denied { free: reply.free },
+            SlotOutcome::Stale => SlotStart::Again,
+        }
+    }
+
+    /// The reply to an acquire is lost, or its request has gone. The next renewal, which is due now, frees the slots if they
+    /// were granted.
+    pub fn give_up(&mut self, message: &SlotMessage, now: Tick) {
+        if !self.is_void(message) {
+            self.pending = self.pending.saturating_sub(message.want);
+        }
+        self.is_settled = false;
+        self.renew_at = now;
+    }
+
+    /// Requests that held so many slots have ended. The message frees the slots; if it is lost, the next renewal does.
+    pub fn release(&mut self, seq: u64, slots: u32, now: Tick, terms: &SlotTerms) -> SlotMessage {
+        self.running = self.running.saturating_sub(slots);
+        self.message(seq, 0, self.pending == 0, now, terms)
+    }
+
+    /// Whether the store may know of slots of this process, so that it has to be renewed. Otherwise the holder may be forgotten.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.running > 0 || self.pending > 0 || !self.is_settled
+    }
+
+    /// When the next renewal is due, if one is.
+    #[must_use]
+    pub fn renew_at(&self) -> Option<Tick> {
+        self.is_listed().then_some(self.renew_at)
+    }
+
+    /// Says exactly what is in use. Acquires in flight are void from now on: a grant that still comes is not used.
+    pub fn renew(&mut self, seq: u64, now: Tick, terms: &SlotTerms) -> SlotMessage {
+        self.pending = 0;
+        self.message(seq, 0, true, now, terms)
+    }
+
+    /// Processes the reply to a release or a renewal.
+    pub fn on_renewed(&mut self, message: &SlotMessage, reply: &SlotReply, now: Tick) {
+        self.note(message, reply);
+        if reply.outcome == SlotOutcome::Stale && message.seq == self.newest {
+            // No message of this life is newer: the number has to grow.
+            self.renew_at = now;
+        }
+    }
+
+    /// Whether a grant to this acquire would not be used: a renewal was sent since.
+    #[must_use]
+    pub fn is_void(&self, message: &SlotMessage) -> bool {
+        message.seq < self.void_before
+    }
+
+    /// Whether the store has forgotten the grant with this number while its request ran. The request goes on, and occupies its
+    /// slots again, but others may have been granted them meanwhile.
+    #[must_use]
+    pub fn is_outlived(&self, seq: u64) -> bool {
+        seq < self.outlived_before
+    }
+
+    fn message(
+        &mut self,
+        seq: u64,
+        want: u32,
+        is_exact: bool,
+        now: Tick,
+        terms: &SlotTerms,
+    ) -> SlotMessage {
+        debug_assert!(seq > self.newest, "the numbers of messages grow");
+        self.newest = seq;
+        self.is_settled = false;
+        if is_exact {
+            self.void_before = seq;
+            self.renew_at = now.saturating_add(terms.renew_after());
+        }
+        SlotMessage {
+            owner: self.owner,
+            seq,
+            lo: self.running,
+            hi: self.running.saturating_add(self.pending),
+            want,
+            is_exact,
+        }
+    }
+
+    fn note(&mut self, message: &SlotMessage, reply: &SlotReply) {
+        if reply.outcome == SlotOutcome::Stale {
+            return;
+        }
+        if message.seq == self.newest && message.is_exact {
+            self.is_settled = true;
+        }
+        if reply.is_new {
+            self.outlived_before = self.outlived_before.max(message.seq);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::slot_grantor::{SlotGrantor, SlotState};
+
+    const TERM: Tick = 15_000_000;
+    const NOW: Tick = 1_700_000_000_000_000;
+
+    fn terms() -> SlotTerms {
+        SlotTerms::new(TERM)
+    }
+
+    /// A process with one request that runs, and the store.
+    fn running() -> (SlotHolder, SlotState) {
+        let (mut holder, mut state) = (SlotHolder::new(SlotOwner(1)), SlotState::default());
+        let message = holder.acquire(1, 1, NOW, &terms());
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
+        let start = holder.on_acquired(&message, &reply, NOW, NOW, &terms());
+        assert!(matches!(start, SlotStart::Started { .. }));
+        (holder, state)
+    }
+
+    #[test]
+    fn an_owner_that_lives_survives_one_renewal_that_is_lost_and_not_two() {
+        let grantor = SlotGrantor::new(1, TERM);
+        let second = 1_000_000;
+        for lost in 0..3 {
+            for delay in 0..15 {
+                let (mut holder, mut state) = running();
+                let due = holder.renew_at().expect("a request runs");
+                assert_eq!(due, NOW + TERM / 3);
+                let sent = due + lost * TERM / 3;
+                let message = holder.renew(2, sent, &terms());
+                let reply = grantor.decide(&mut state, sent + delay * second, &message);
+                let survives = TERM / 3 * (lost + 1) + delay * second < TERM;
+                assert_eq!(reply.is_new, !survives, "{lost} lost, {delay} s on its way");
+                holder.on_renewed(&message, &reply, sent + delay * second);
+                assert_eq!(holder.is_outlived(1), !survives);
+                // It occupies its slot again.
+                assert_eq!(reply.count, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_listed_until_the_store_has_replied_to_the_release() {
+        let (mut holder, mut state) = running();
+        let message = holder.release(2, 1, NOW, &terms());
+        assert!(holder.is_listed());
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
+        assert_eq!((reply.count, reply.free), (0, 1));
+        holder.on_renewed(&message, &reply, NOW);
+        assert!(!holder.is_listed());
+    }
+
+    #[test]
+    fn a_request_that_gives_up_frees_its_slot_with_a_renewal_that_is_due_at_once() {
+        let (mut holder, mut state) = (SlotHolder::new(SlotOwner(1)), SlotState::default());
+        let grantor = SlotGrantor::new(1, TERM);
+        let message = holder.acquire(1, 1, NOW, &terms());
+        let _lost = grantor.decide(&mut state, NOW, &message);
+        holder.give_up(&message, NOW + 1);
+        assert_eq!(holder.renew_at(), Some(NOW + 1));
+        let message = holder.renew(2, NOW + 1, &terms());
+        assert_eq!(grantor.decide(&mut state, NOW + 1, &message).free, 1);
+    }
+
+    #[test]
+    fn grants_have_numbers_that_grow_over_a_time_in_which_nothing_is_kept() {
+        let grantor = SlotGrantor::new(2, TERM);
+        let fence = |state: &mut SlotState, now| {
+            let mut holder = SlotHolder::new(SlotOwner(fastrand::u64(..)));
+            let message = holder.acquire(1, 1, now, &terms());
+            match grantor.decide(state, now, &message).outcome {
+                SlotOutcome::Granted { fence } => fence,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut state = SlotState::default();
+        let first = fence(&mut state, NOW);
+        let second = fence(&mut state, NOW);
+        let third = fence(&mut SlotState::default(), NOW + TERM);
+        assert!(first < second && second < third);
+    }
+
+    #[test]
+    fn a_reply_that_comes_after_the_slots_are_forgotten_starts_nothing() {
+        let (mut holder, mut state) = (SlotHolder::new(SlotOwner(1)), SlotState::default());
+        let message = holder.acquire(1, 1, NOW, &terms());
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
+        let late = terms().deadline(NOW, TERM);
+        let start = holder.on_acquired(&message, &reply, NOW, late, &terms());
+        assert_eq!((start, holder.running()), (SlotStart::Again, 0));
+        assert!(holder.is_listed());
+    }
+}

@@ -1,0 +1,43 @@
+//! How long an owner of slots is known.
+
+use tollgate_core::Tick;
+
+/// How long the store knows an owner of slots that it does not hear from, and how exactly clocks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotTerms {
+    term: Tick,
+    margin: Tick,
+}
+
+impl SlotTerms {
+    /// A term in µs. A hundredth of it is kept as a margin for clocks that do not run at the same rate.
+    #[must_use]
+    pub fn new(term: Tick) -> Self {
+        Self::with_margin(term, term / 100)
+    }
+
+    /// The same with a margin in µs: by how much the clock of a process may fall behind that of the store within a term.
+    #[must_use]
+    pub fn with_margin(term: Tick, margin: Tick) -> Self {
+        Self { term, margin }
+    }
+
+    /// The term, in µs.
+    #[must_use]
+    pub fn term(&self) -> Tick {
+        self.term
+    }
+
+    /// The pause between two renewals, in µs: a third of the term, so that one of them may be lost.
+    #[must_use]
+    pub fn renew_after(&self) -> Tick {
+        self.term / 3
+    }
+
+    /// Until when a request may start on a slot: counted from the time at which its message was **sent**. Counted from the reply, it
+    /// would start on a slot that another process has by then.
+    #[must_use]
+    pub fn deadline(&self, sent: Tick, left: Tick) -> Tick {
+        sent.saturating_add(left).saturating_sub(self.margin)
+    }
+}

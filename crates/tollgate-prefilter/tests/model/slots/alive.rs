@@ -1,0 +1,194 @@
+//! What distinguishes states: without it no exploration would end, for time and numbers go on.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tollgate_core::Tick;
+use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner};
+
+use crate::slots::{
+    fault::Fault,
+    holder::Holder,
+    system::{MOST, Process, System},
+    world::{SlotWorld, TERM},
+};
+
+impl SlotWorld {
+    /// A hash of all that matters from here on, with times relative to now, and numbers by their order.
+    pub(super) fn alive(&self, system: &System) -> u64 {
+        let mut processes: Vec<_> = system
+            .processes
+            .iter()
+            .map(|process| self.process(system, process))
+            .collect();
+        let mut gone: Vec<_> = system
+            .gone
+            .iter()
+            .map(|gone| {
+                let numbers = gone.strays.iter().map(|it| it.0.seq);
+                let ranks = Ranks::new(self.record(system, gone.owner).map(|it| it.1), numbers);
+                let mut bytes = self.record_bytes(system, gone.owner, &ranks);
+                bytes.extend(self.ages(system.now, &gone.lost));
+                let strays = gone.strays.iter().map(|(message, sent)| {
+                    let [a, b, c, d, e] = sent_bytes(message, &ranks);
+                    [a, b, c, d, e, (system.now - sent) as u8]
+                });
+                let mut strays: Vec<_> = strays.collect();
+                strays.sort_unstable();
+                bytes.extend(strays.as_flattened());
+                bytes
+            })
+            .collect();
+        // Which process is which does not matter.
+        if self.fault != Some(Fault::LocalClock) {
+            processes.sort_unstable();
+        }
+        gone.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        (processes, gone, system.left, system.is_disturbed).hash(&mut hasher);
+        system.wrong.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn process(&self, system: &System, process: &Process) -> Vec<u8> {
+        let now = system.now;
+        let waits = process.in_flight.iter().filter(|it| it.reply.is_none());
+        let restarts = self.fault == Some(Fault::OwnerOverRestarts);
+        let numbers = waits.map(|it| it.message.seq);
+        let numbers = numbers.chain(restarts.then_some(process.seq));
+        let ranks = Ranks::new(self.record(system, process.owner).map(|it| it.1), numbers);
+        let mut bytes = self.record_bytes(system, process.owner, &ranks);
+        let (pending, deadline) = match process.holder {
+            Holder::Exact(mut holder) => {
+                let message = holder.release(u64::MAX, 0, now, &self.terms());
+                (message.hi - message.lo, 0)
+            }
+            Holder::Leased(lease) => (lease.usable(), lease.deadline().saturating_sub(now)),
+        };
+        bytes.extend([
+            process.valid as u8,
+            process.outlived as u8,
+            u8::from(process.holder.is_listed()) + 2 * u8::from(process.is_lease_valid),
+            process.holder.held() as u8,
+            pending as u8,
+            deadline.min(100) as u8,
+            process.composed.map_or(0, |it| 1 + it as u8),
+            if restarts { ranks.of(process.seq) } else { 0 },
+        ]);
+        bytes.extend(self.ages(now, &process.lost));
+        let in_flight = process.in_flight.iter().map(|it| {
+            let is_newest = it.message.seq == process.seq;
+            let is_void = match &process.holder {
+                Holder::Exact(holder) => holder.is_void(&it.message),
+                Holder::Leased(_) => !it.is_waited,
+            };
+            let flags = [it.is_waited, it.is_void, is_void, is_newest];
+            let flags = flags.iter().fold(0, |flags, it| 2 * flags + u8::from(*it));
+            let Some(reply) = it.reply else {
+                let [a, b, c, d, e] = sent_bytes(&it.message, &ranks);
+                return [1, a, b, c, d, e, (now - it.sent) as u8, flags];
+            };
+            let outcome = match reply.outcome {
+                SlotOutcome::Granted { .. } => 1,
+                SlotOutcome::Denied => 2,
+                SlotOutcome::Stale => 3,
+            };
+            // Until when it is good, which may have passed.
+            let until = (it.sent + reply.left).saturating_sub(now);
+            let until = match self.fault {
+                Some(Fault::DeadlineFromReply) => reply.left,
+                _ => until,
+            };
+            let (until, valid) = (until as u8, u8::from(it.is_valid));
+            let exact = u8::from(it.message.is_exact);
+            match process.holder {
+                Holder::Leased(_) => [
+                    2,
+                    outcome,
+                    until,
+                    reply.count as u8,
+                    reply.over as u8,
+                    valid,
+                    it.message.want as u8,
+                    flags,
+                ],
+                // A reply that changes nothing is like any other.
+                Holder::Exact(_) if self.fault != Some(Fault::VoidStarts) && is_void => {
+                    [3, u8::from(it.message.want > 0), 0, 0, 0, 0, 0, 0]
+                }
+                Holder::Exact(_) if it.message.want == 0 => {
+                    let settles = is_newest && exact == 1 && outcome != 3;
+                    [4, u8::from(settles), 0, 0, 0, 0, 0, 0]
+                }
+                Holder::Exact(_) if outcome != 1 => {
+                    let settles = is_newest && exact == 1 && outcome != 3;
+                    [5, u8::from(settles), 0, 0, 0, 0, 0, flags]
+                }
+                Holder::Exact(_) => [6, until, valid, exact, 0, 0, 0, flags],
+            }
+        });
+        let mut in_flight: Vec<_> = in_flight.collect();
+        in_flight.sort_unstable();
+        bytes.extend(in_flight.as_flattened());
+        bytes
+    }
+
+    /// Its count, its number, and for how long it is known.
+    fn record(&self, system: &System, owner: SlotOwner) -> Option<(u32, u64, Tick)> {
+        let owner = Fault::owner(self.fault, owner);
+        let mut owners = system.store.owners.iter();
+        let record = owners.find(|it| it.owner == owner)?;
+        Some((record.count, record.seq, record.expires_at))
+    }
+
+    fn record_bytes(&self, system: &System, owner: SlotOwner, ranks: &Ranks) -> Vec<u8> {
+        let skew = match self.fault {
+            Some(Fault::LocalClock) => TERM,
+            _ => 0,
+        };
+        match self.record(system, owner) {
+            // One that has expired is dropped before anything looks at it, but where one is dropped at a time.
+            Some((_, _, at)) if at <= system.clock && self.fault != Some(Fault::OneExpires) => {
+                vec![0; 3]
+            }
+            Some((count, seq, at)) => {
+                let left = (at + skew).saturating_sub(system.clock);
+                vec![1 + left as u8, count as u8, ranks.of(seq)]
+            }
+            None => vec![0; 3],
+        }
+    }
+
+    /// How long ago slots were lost; long ago is long ago.
+    fn ages(&self, now: Tick, lost: &[Tick; MOST]) -> [u8; MOST] {
+        if !self.follows {
+            return [0; MOST];
+        }
+        lost.map(|at| (now - at).min(TERM + self.delay + 1) as u8)
+    }
+}
+
+/// Numbers by their order.
+struct Ranks(Vec<u64>);
+
+impl Ranks {
+    fn new(record: Option<u64>, numbers: impl Iterator<Item = u64>) -> Self {
+        let mut numbers: Vec<_> = numbers.chain(record).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Self(numbers)
+    }
+
+    fn of(&self, seq: u64) -> u8 {
+        self.0.partition_point(|it| *it < seq) as u8
+    }
+}
+
+fn sent_bytes(message: &SlotMessage, ranks: &Ranks) -> [u8; 5] {
+    [
+        ranks.of(message.seq),
+        message.lo as u8,
+        message.hi as u8,
+        message.want as u8,
+        u8::from(message.is_exact),
+    ]
+}

@@ -1,0 +1,293 @@
+//! Worlds in which each request acquires its slot from the store.
+
+use crate::slots::{
+    explore::{breaks, holds},
+    fault::Fault,
+    system::Budget,
+    world::{ABOVE, ALONE, DENIED, LEAKED, MISSING, SlotWorld, UNKNOWN},
+};
+
+/// Two processes, one slot, and one request at a time in each.
+fn one_slot() -> SlotWorld {
+    SlotWorld {
+        limit: 1,
+        processes: 2,
+        requests: 1,
+        is_leased: false,
+        delay: 1,
+        renewals: 1,
+        strays: 1,
+        budget: Budget::default(),
+        follows: false,
+        fault: None,
+    }
+}
+
+/// One process with two requests at a time.
+fn two_requests() -> SlotWorld {
+    SlotWorld {
+        limit: 2,
+        processes: 1,
+        requests: 2,
+        follows: true,
+        ..one_slot()
+    }
+}
+
+/// One slot for two requests, whose replies are lost.
+fn losing() -> SlotWorld {
+    SlotWorld {
+        limit: 1,
+        delay: 0,
+        renewals: 0,
+        strays: 0,
+        ..two_requests()
+    }
+}
+
+fn crashing(world: SlotWorld) -> SlotWorld {
+    SlotWorld {
+        budget: Budget {
+            crashes: 1,
+            ..world.budget
+        },
+        ..world
+    }
+}
+
+fn with(fault: Fault, world: SlotWorld) -> SlotWorld {
+    SlotWorld {
+        fault: Some(fault),
+        ..world
+    }
+}
+
+#[test]
+fn one_slot_is_used_once_and_never_lost() {
+    holds(one_slot());
+}
+
+#[test]
+fn one_slot_is_used_once_and_never_lost_where_processes_crash() {
+    holds(crashing(SlotWorld {
+        strays: 0,
+        ..one_slot()
+    }));
+}
+
+#[test]
+fn two_requests_of_one_process_that_crashes_lose_no_slot_for_longer_than_a_term() {
+    holds(crashing(SlotWorld {
+        strays: 0,
+        ..two_requests()
+    }));
+}
+
+#[test]
+fn a_slot_that_was_lost_does_not_hide_among_those_that_are_wanted() {
+    holds(losing());
+}
+
+#[test]
+fn a_store_that_forgets_lets_no_more_start_than_it_knows_of() {
+    holds(SlotWorld {
+        strays: 0,
+        budget: Budget {
+            resets: 1,
+            ..Budget::default()
+        },
+        ..one_slot()
+    });
+}
+
+#[test]
+fn a_clock_of_the_store_that_is_set_forward_lets_no_more_start_than_it_knows_of() {
+    holds(SlotWorld {
+        strays: 0,
+        budget: Budget {
+            forward: 1,
+            ..Budget::default()
+        },
+        ..one_slot()
+    });
+}
+
+#[test]
+fn a_clock_of_the_store_that_is_set_back_lets_no_more_start() {
+    holds(SlotWorld {
+        strays: 0,
+        budget: Budget {
+            back: 1,
+            ..Budget::default()
+        },
+        ..one_slot()
+    });
+}
+
+/// The clock of the store gains a tick.
+fn drifting() -> SlotWorld {
+    SlotWorld {
+        strays: 0,
+        budget: Budget {
+            drift: 1,
+            ..Budget::default()
+        },
+        ..one_slot()
+    }
+}
+
+#[test]
+fn clocks_may_run_apart_by_the_margin() {
+    holds(drifting());
+}
+
+/// Larger worlds, in the time that the test command has not.
+#[test]
+fn larger_worlds_hold() {
+    let worlds = std::env::var("TOLLGATE_SLOT_WORLDS").unwrap_or_default();
+    for world in worlds.split_whitespace() {
+        eprintln!("{world}");
+        holds(match world {
+            "three_slots" => SlotWorld {
+                limit: 3,
+                requests: 3,
+                strays: 0,
+                ..two_requests()
+            },
+            "three_slots_of_two" => SlotWorld {
+                limit: 3,
+                requests: 2,
+                strays: 0,
+                ..one_slot()
+            },
+            "three_processes" => SlotWorld {
+                processes: 3,
+                strays: 0,
+                ..one_slot()
+            },
+            "two_of_two" => SlotWorld {
+                limit: 2,
+                requests: 2,
+                strays: 0,
+                ..one_slot()
+            },
+            "two_of_two_crashing" => crashing(SlotWorld {
+                limit: 2,
+                requests: 2,
+                strays: 0,
+                ..one_slot()
+            }),
+            "one_slot" => one_slot(),
+            "crashing" => crashing(one_slot()),
+            "two_requests" => two_requests(),
+            "two_requests_crashing" => crashing(two_requests()),
+            "late" => crashing(SlotWorld {
+                delay: 2,
+                ..two_requests()
+            }),
+            _ => panic!("{world} is none of them"),
+        });
+    }
+}
+
+#[test]
+fn slots_without_owners_are_used_twice() {
+    breaks(ABOVE, with(Fault::NoOwner, one_slot()));
+}
+
+#[test]
+fn an_owner_with_the_same_id_after_a_restart_has_its_slots_used_twice() {
+    breaks(
+        ABOVE,
+        with(
+            Fault::OwnerOverRestarts,
+            crashing(SlotWorld {
+                strays: 0,
+                ..one_slot()
+            }),
+        ),
+    );
+}
+
+#[test]
+fn acquires_without_numbers_have_slots_used_twice() {
+    breaks(ABOVE, with(Fault::AcquiresNotNumbered, one_slot()));
+}
+
+#[test]
+fn renewals_without_numbers_have_slots_used_twice() {
+    breaks(ABOVE, with(Fault::RenewalsNotNumbered, one_slot()));
+}
+
+#[test]
+fn relative_counts_leak() {
+    breaks(LEAKED, with(Fault::RelativeCounts, one_slot()));
+}
+
+#[test]
+fn requests_that_are_counted_before_the_number_is_drawn_have_slots_used_twice() {
+    breaks(ABOVE, with(Fault::CountedBefore, one_slot()));
+}
+
+#[test]
+fn one_owner_that_expires_at_a_time_denies_while_slots_are_free() {
+    breaks(DENIED, with(Fault::OneExpires, one_slot()));
+}
+
+#[test]
+fn messages_that_always_extend_the_term_keep_what_is_lost() {
+    breaks(MISSING, with(Fault::AlwaysExtends, losing()));
+}
+
+#[test]
+fn a_record_that_is_deleted_at_zero_leaks() {
+    breaks(LEAKED, with(Fault::DeletedAtZero, one_slot()));
+}
+
+#[test]
+fn a_void_grant_that_starts_is_above_the_limit() {
+    breaks(ABOVE, with(Fault::VoidStarts, one_slot()));
+}
+
+#[test]
+fn a_deadline_from_the_reply_starts_what_is_forgotten() {
+    breaks(UNKNOWN, with(Fault::DeadlineFromReply, one_slot()));
+}
+
+#[test]
+fn without_a_margin_a_request_starts_on_what_is_forgotten() {
+    breaks(UNKNOWN, with(Fault::NoMargin, drifting()));
+}
+
+#[test]
+fn the_clock_of_a_process_has_slots_used_twice() {
+    breaks(ABOVE, with(Fault::LocalClock, one_slot()));
+}
+
+#[test]
+fn a_key_that_is_forgotten_before_the_store_has_replied_leaks() {
+    breaks(LEAKED, with(Fault::LeavesEarly, one_slot()));
+}
+
+#[test]
+fn outlived_requests_that_are_not_counted_again_leave_too_much_running() {
+    let more = SlotWorld {
+        limit: 1,
+        ..two_requests()
+    };
+    breaks(ALONE, with(Fault::NeverRevived, more));
+}
+
+#[test]
+fn an_end_that_counts_twice_is_above_the_limit() {
+    breaks(
+        ALONE,
+        with(
+            Fault::DoubleRelease,
+            SlotWorld {
+                requests: 3,
+                ..two_requests()
+            },
+        ),
+    );
+}

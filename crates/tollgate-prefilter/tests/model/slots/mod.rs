@@ -1,0 +1,12 @@
+//! Slots on small bounds, explored: requests that start and end, replies that are lost or late, processes that
+//! pause, crash and start again, a store that forgets, and clocks that run apart.
+
+mod alive;
+mod exact;
+mod explore;
+mod fault;
+mod holder;
+mod leased;
+mod step;
+mod system;
+mod world;

@@ -1,0 +1,152 @@
+//! Where everything stands, and what may happen next.
+
+use std::hash::{Hash, Hasher};
+
+use smallvec::SmallVec;
+use tollgate_core::Tick;
+use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotState};
+
+use crate::slots::holder::Holder;
+
+/// The most slots of a process that are followed.
+pub(super) const MOST: usize = 3;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct System {
+    /// The time of the processes.
+    pub(super) now: Tick,
+    /// The time of the store.
+    pub(super) clock: Tick,
+    pub(super) store: SlotState,
+    pub(super) processes: SmallVec<[Process; 3]>,
+    /// Processes that have crashed, as long as something of them is left.
+    pub(super) gone: Vec<Gone>,
+    pub(super) next_owner: u64,
+    pub(super) left: Budget,
+    /// The store has forgotten what it knew, or its clock was set.
+    pub(super) is_disturbed: bool,
+    /// What went wrong.
+    pub(super) wrong: Option<&'static str>,
+    /// A hash of all that matters from here on: what distinguishes states.
+    pub(super) alive: u64,
+}
+
+/// How often each of these may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    pub(super) crashes: u8,
+    /// The store forgets all it knows.
+    pub(super) resets: u8,
+    /// The store's clock is set forward by a term.
+    pub(super) forward: u8,
+    /// It is set back by a term.
+    pub(super) back: u8,
+    /// It gains a tick on the clocks of the processes.
+    pub(super) drift: u8,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Process {
+    pub(super) owner: SlotOwner,
+    pub(super) seq: u64,
+    pub(super) holder: Holder,
+    /// Requests that run and whose slots the store has known ever since.
+    pub(super) valid: u32,
+    /// Requests that run otherwise.
+    pub(super) outlived: u32,
+    pub(super) in_flight: Vec<InFlight>,
+    /// The store has known the slots on lease ever since.
+    pub(super) is_lease_valid: bool,
+    /// The requests that ran when a faulty process began to write a message.
+    pub(super) composed: Option<u32>,
+    /// When slots were lost, or on their way back: the last ones first.
+    pub(super) lost: [Tick; MOST],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct InFlight {
+    pub(super) message: SlotMessage,
+    pub(super) sent: Tick,
+    /// The process still waits for the reply.
+    pub(super) is_waited: bool,
+    /// A renewal was sent since.
+    pub(super) is_void: bool,
+    pub(super) reply: Option<SlotReply>,
+    /// The store has known the slots that it granted ever since.
+    pub(super) is_valid: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Gone {
+    pub(super) owner: SlotOwner,
+    pub(super) strays: Vec<(SlotMessage, Tick)>,
+    pub(super) lost: [Tick; MOST],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Action {
+    /// A tick passes everywhere.
+    Tick,
+    /// A tick passes at the store.
+    Drift,
+    Reset,
+    Forward,
+    Back,
+    /// A request acquires a slot, or a lease is increased by so many.
+    Acquire(usize, u32),
+    /// A request starts on the lease.
+    Start(usize),
+    /// A request ends.
+    End(usize, bool),
+    /// So many slots of a lease go back.
+    Return(usize, u32),
+    Renew(usize),
+    /// A faulty process begins to write a renewal.
+    Compose(usize),
+    /// The store processes a message.
+    Execute(usize, usize),
+    /// The reply comes.
+    Deliver(usize, usize),
+    /// The process waits no longer: the message or its reply is lost, or it is still on its way to the store.
+    GiveUp(usize, usize, bool),
+    /// The process dies, and starts again with nothing.
+    Crash(usize),
+    /// The store processes a message of a process that is gone.
+    ExecuteGone(usize, usize),
+    LoseGone(usize, usize),
+}
+
+impl Process {
+    pub(super) fn new(owner: SlotOwner, is_leased: bool) -> Self {
+        Self {
+            owner,
+            seq: 0,
+            holder: Holder::new(owner, is_leased),
+            valid: 0,
+            outlived: 0,
+            in_flight: Vec::new(),
+            is_lease_valid: false,
+            composed: None,
+            lost: [0; MOST],
+        }
+    }
+
+    pub(super) fn running(&self) -> u32 {
+        self.valid + self.outlived
+    }
+
+    /// The slots that it has in use, or has been granted.
+    pub(super) fn held(&self) -> u32 {
+        let granted = self.in_flight.iter().filter(|it| {
+            let outcome = it.reply.map(|reply| reply.outcome);
+            it.is_waited && !it.is_void && matches!(outcome, Some(SlotOutcome::Granted { .. }))
+        });
+        self.holder.held().max(self.running()) + granted.map(|it| it.message.want).sum::<u32>()
+    }
+}
+
+impl Hash for System {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.alive);
+    }
+}

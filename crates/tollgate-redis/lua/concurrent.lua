@@ -1,0 +1,83 @@
+-- Slots: at most so many requests of a key at once, as in `slots/slot_grantor.rs` of tollgate-prefilter.
+--
+-- Quota: the term in µs, the limit. State: the number of the last grant (8 bytes), then 36 bytes for each owner of slots:
+-- its id (8 bytes), the number of its last message, when it is forgotten, its term in µs, and its slots.
+--
+-- A take carries a message behind the fields of the check, packed as 'c8dI4I4B': the owner; the number of the message;
+-- the requests that run; those and what earlier messages in flight may still be granted; and flags: 1 if the last number
+-- counts no message in flight, 2 for a lease, whose reply has the slots of the owner instead of the number of the grant.
+-- The units are the slots wanted: 0 for a release or a renewal. A check without a message only looks.
+--
+-- Returns: 1. -4 - x: granted, and x is the number of the grant. 0: they do not fit. 1: a later message of the owner came
+-- first, and nothing was done. For a lease -4 - x and 2 + x: granted or not, and the owner has x slots. 2. the slots that
+-- are free; negative: those in use above the limit. 3. µs until the owner is forgotten: -1 - x if it was not known.
+--
+-- A process that crashes says nothing any more, and its slots are free after its term. A message that is lost does no
+-- harm, because counts are absolute; one that is late neither, because messages are numbered. Therefore an owner is kept
+-- until its term ends, also without slots.
+
+if purpose then return function() return -1 end end
+
+return function(raw, term, limit, _, now, cost)
+  local owner, seq, least, most, flags
+  if #check >= 63 and role < 2 then
+    owner = sub(check, 39, 46)
+    seq, least, most, flags = unpack('<dI4I4B', check, 47)
+  end
+  local fence, used, ends, kept, place = 0, 0, now, {}, 0
+  local own_seq, own_until, own_term, own_count
+  if raw then
+    if #raw < 29 or (#raw - 29) % 36 ~= 0 or unpack('<B', raw) ~= 22 then return -3, 0, 0 end
+    fence = unpack('<d', raw, 22)
+    for from = 30, #raw, 36 do
+      local number, till, span, count = unpack('<dddI4', raw, from + 8)
+      -- The clock went back. No owner is known for longer than its term.
+      local is_cut = till > now + span
+      if is_cut then till = now + span end
+      if till > now then
+        local id = sub(raw, from, from + 7)
+        if id == owner then
+          own_seq, own_until, own_term, own_count = number, till, span, count
+        else
+          used, place = used + count, place + 1
+          kept[place] = is_cut and id .. pack('<dddI4', number, till, span, count) or sub(raw, from, from + 35)
+          if till > ends then ends = till end
+        end
+      end
+    end
+  end
+
+  if not owner then
+    return cost > limit and -2 or used + cost <= limit and -1 or 0, limit - used, ends - now
+  end
+  if own_seq and seq <= own_seq then
+    return 1, limit - used - own_count, own_until - now
+  end
+  local count = own_count or 0
+  if count > most then count = most end
+  if count < least then count = least end
+  -- A message that does not know what is in use must not keep alive what was lost.
+  if flags % 2 == 1 or not own_seq then own_until, own_term = now + term, term end
+  used = used + count
+  local retry, again = 0, nil
+  if cost == 0 then
+    retry = -1
+  elseif used + cost <= limit then
+    retry, used, count = -1, used + cost, count + cost
+    fence = now > fence and now or fence + 1
+    again = fence
+  elseif cost > limit then
+    retry = -2
+  end
+  if flags > 1 then
+    again = count
+    if retry == 0 then retry = 2 + count end
+  end
+  if own_until > ends then ends = own_until end
+  -- If another rule denies the request, `decide.lua` takes its slots out of the end of the state.
+  instead = -1 - cost
+  kept[place + 1] = owner .. pack('<dddI4', seq, own_until, own_term, count)
+  local left = own_until - now
+  return retry, limit - used, own_seq and left or -1 - left,
+    pack('<BddI4d', 22, term, limit, 0, fence) .. table.concat(kept), ends - now, nil, nil, again
+end
