@@ -13,8 +13,8 @@
 use std::{env, error::Error, time::Duration};
 
 use tokio::time::timeout;
-use tollgate_examples::{redis_server::RedisServer, serve::serve, shop};
-use tollgate_redis::{Keys, Partition, RedisStore, Secret, SecretError};
+use tollgate_examples::{redis_server::RedisServer, secret::secret, serve::serve, shop};
+use tollgate_redis::{Keys, Partition, RedisStore};
 
 /// Two services on one Redis do not meet if their namespaces differ.
 const NAMESPACE: &str = "shop";
@@ -71,15 +71,4 @@ Try:
         )
     })
     .await
-}
-
-/// All processes that share limits have the same one.
-fn secret() -> Result<Secret, SecretError> {
-    if env::var_os("TOLLGATE_SECRET").is_some() {
-        return Secret::from_env("TOLLGATE_SECRET");
-    }
-    println!(
-        "TOLLGATE_SECRET is not set: using a publicly known one, with which anyone who reads Redis can find out who the clients are"
-    );
-    Secret::from_bytes(*b"a secret that is public knowledge")
 }
