@@ -12,6 +12,7 @@ use crate::{
     held_slots::{HeldSlot, HeldSlots, SlotOwner},
     key::{Key, KeyBuf},
     observe::{Observer, Timer, TopKey},
+    on_change::OnChange,
     quota::Quota,
     remote::fallback::Fallback,
     rule::{Mode, Rule},
@@ -964,10 +965,12 @@ fn refuse_unsupported_changes(store: &dyn RuleStore) -> Result<(), RuleError> {
     let Some(rule) = store.rules().given().iter().find(wanted) else {
         return Ok(());
     };
+    let can_reset = store.supports_on_change(OnChange::Reset);
+    let others = if can_reset { ", OnChange::Reset" } else { "" };
     Err(rule.error(
         RuleErrorKind::Store,
         format!(
-            "this store cannot {} used units when the quota changes; take OnChange::Keep, or the memory store",
+            "this store cannot {} used units when the quota changes; take OnChange::Keep{others}, or the memory store",
             rule.change_answer().name()
         ),
     ))

@@ -27,9 +27,13 @@ pub enum OnChange {
     /// Used units are scaled with the limit: of a client that has used half of it, half stays used, rounded up.
     ///
     /// The memory store goes over the rule's keys once when the rules are replaced. In windows, scaled units count as if
-    /// they had just been taken.
+    /// they had just been taken. Redis does not do it: a rule that asks for it is an error when it is bound.
     Scale,
     /// All clients begin anew. The memory store goes over the rule's keys once when the rules are replaced.
+    ///
+    /// Through Redis, the names of the rule's states hold a hash of its own quota, so that processes with the old and the new
+    /// quota count apart for as long as both run, and no client begins anew more than once. A change of a plan alone keeps used
+    /// units. A quota that comes back within its period finds what was used under it then.
     Reset,
 }
 

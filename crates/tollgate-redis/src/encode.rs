@@ -81,6 +81,7 @@ impl Encoder {
         let mut encoder = Self::new(rules, keyspace)?;
         for rule_args in &mut encoder.rules {
             rule_args.name = what.name(&rule_args.name);
+            rule_args.state_name = what.name(&rule_args.state_name);
         }
         Ok(encoder)
     }

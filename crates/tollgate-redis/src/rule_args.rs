@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, Mode, Quota, Rule, RuleSet,
+    AlgorithmKind, Fingerprint, Mode, OnChange, Quota, Rule, RuleSet,
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
 };
 
@@ -25,6 +25,8 @@ pub(crate) const IDENTITY: usize = 21;
 pub(crate) struct RuleArgs {
     /// The rule that owns the state: this one, or the one whose threshold it is.
     pub(crate) name: Box<str>,
+    /// The same in the names of states.
+    pub(crate) state_name: Box<str>,
     /// One bit of 64, by the name. Redis permissions go by the names of keys, which contain the rule's name.
     pub(crate) bit: u64,
     pub(crate) family: u8,
@@ -60,13 +62,15 @@ impl RuleArgs {
             _ => (0, true),
         };
         let quotas: Vec<&Quota> = (0..rule.quotas()).map(|plan| rule.quota_of(plan)).collect();
-        let name = match refers_to {
-            Some(of) if role == THRESHOLD => rules.rules()[of].name(),
-            _ => rule.name(),
+        let owner = match refers_to {
+            Some(of) if role == THRESHOLD => &rules.rules()[of],
+            _ => rule,
         };
+        let name = owner.name();
         Self {
             rule: rule.clone(),
             name: name.into(),
+            state_name: state_name(owner),
             bit: bit(name),
             family: quotas
                 .iter()
@@ -90,12 +94,28 @@ impl RuleArgs {
     }
 }
 
-/// The bit of a name: FNV-1a, to 6 bits.
+/// The bit of a name: 6 bits of its hash.
 fn bit(name: &str) -> u64 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    1 << (hash(name.bytes()) >> 58)
+}
+
+/// FNV-1a.
+fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let bytes = bytes.into_iter();
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    1 << (hash >> 58)
+    })
+}
+
+/// The name of a rule in the names of its states. Where all clients begin anew when the rule's own quota changes, the states of
+/// each quota are others: whatever processes with the old and with the new one do at the same time, no state begins anew twice.
+fn state_name(rule: &Rule) -> Box<str> {
+    if rule.change_answer() != OnChange::Reset {
+        return rule.name().into();
+    }
+    // No name of a rule has a `~`.
+    let quota = identity(rule.quota()).unwrap_or_default();
+    format!("{}~{:016x}", rule.name(), hash(quota)).into()
 }
 
 /// The letter of an algorithm's states.
@@ -138,4 +158,43 @@ fn identity(quota: &Quota) -> Option<[u8; IDENTITY]> {
 /// A number below 2^53.
 pub(crate) fn double(number: u64) -> [u8; 8] {
     (number as f64).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{MINUTE, SECOND};
+
+    use super::*;
+
+    #[test]
+    fn the_states_of_a_rule_that_begins_anew_are_named_after_its_quota() {
+        let names = |rule: Rule| {
+            let rules = RuleSet::new([rule.threshold("warn", Quota::gcra(9, MINUTE).burst(5))]);
+            let rules = rules.expect("valid");
+            let [own, warn] = [0, 1].map(|place| RuleArgs::new(&rules, place));
+            assert_eq!(
+                own.state_name, warn.state_name,
+                "a threshold reads the state"
+            );
+            assert_eq!((&*own.name, &*warn.name), ("rule", "rule"));
+            own.state_name
+        };
+        let rule = |on_change| Rule::new("rule", Quota::gcra(9, MINUTE)).on_change(on_change);
+        assert_eq!(&*names(rule(OnChange::Keep)), "rule");
+        let reset = || rule(OnChange::Reset);
+        let name = names(reset());
+        assert_eq!(name, names(reset()));
+        assert!(name.starts_with("rule~") && name.len() == 21, "{name}");
+        // A client that changes plans keeps its state, and so do the others when a plan is added.
+        assert_eq!(name, names(reset().plan("gold", Quota::gcra(7, SECOND))));
+        let quotas = [
+            Quota::gcra(9, MINUTE).burst(8),
+            Quota::gcra(9, SECOND),
+            Quota::gcra(8, MINUTE),
+        ];
+        for quota in quotas {
+            let other = Rule::new("rule", quota).on_change(OnChange::Reset);
+            assert_ne!(names(other), name, "{quota}");
+        }
+    }
 }

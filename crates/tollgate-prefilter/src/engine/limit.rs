@@ -27,6 +27,9 @@ pub(crate) struct Limit {
     pub(crate) denials: Denials,
     /// Whether its rule has other quotas, for other plans.
     pub(crate) has_plans: bool,
+    /// The own quota of a rule whose clients [begin anew](tollgate_core::OnChange::Reset) when it changes: with another one, the
+    /// states are others.
+    pub(crate) epoch: Option<Quota>,
     /// Keys with unreported units.
     unreported: Mutex<VecDeque<Fingerprint>>,
     has_keys: AtomicBool,
@@ -41,9 +44,16 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    pub(crate) fn new(id: u32, quota: Quota, effective: Effective, has_plans: bool) -> Self {
+    pub(crate) fn new(
+        id: u32,
+        quota: Quota,
+        effective: Effective,
+        has_plans: bool,
+        epoch: Option<Quota>,
+    ) -> Self {
         Self {
             id,
+            epoch,
             windows: Windows::new(&quota, &effective),
             denials: Denials::new(&quota, has_plans),
             quota,

@@ -27,7 +27,8 @@
 //! In Redis, the key of a state is `shop:{client}:rule:a1` or, under [`Partition::One`](crate::Partition::One),
 //! `{shop}:client:rule:a1`: the namespace, the client as 22 letters of a hash, the rule's name, the algorithm as `a` (token
 //! bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets), and the version of the
-//! state's [format](super::upgrading). Deleting one is
+//! state's [format](super::upgrading). Behind the name of a rule that [resets](tollgate_core::OnChange::Reset) when its quota
+//! changes, there is `~` and a hash of the quota. Deleting one is
 //! always allowed, and lets the client start anew; leases that processes hold are spent on top, which a reset counts. Of the second
 //! form:
 //!

@@ -86,6 +86,9 @@
 //! [converted](tollgate_core::algorithm::Algorithm::refund_converted) as the state was. Several limiters of one store with the
 //! same rule share its leases.
 //!
+//! A rule with [`OnChange::Reset`](tollgate_core::OnChange::Reset) has other states with each quota, so that clients begin anew;
+//! `OnChange::Scale` is for the memory store.
+//!
 //! # Some requests of a rule exactly
 //!
 //! Requests for which `RequestRule::exact_when` is true are decided by Redis, whatever the consistency of

@@ -4,8 +4,8 @@ use std::{any::Any, fmt, ops::ControlFlow, sync::Arc};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, RuleError, RuleSet, Step, StoreError,
-    StoreErrorKind,
+    Check, Checks, Decision, Fingerprint, KeyBuf, OnChange, Pending, RuleError, RuleSet, Step,
+    StoreError, StoreErrorKind,
     store::{Receipt, RuleStore, Settlement},
 };
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
@@ -205,6 +205,11 @@ impl RuleStore for Bound {
         let now = self.inner.now();
         let follow_up = self.inner.local.settle(receipts, how, now);
         send_follow_up(&self.inner, follow_up);
+    }
+
+    /// A rule that resets has states of its own for each quota: nothing has to be done about them.
+    fn supports_on_change(&self, on_change: OnChange) -> bool {
+        matches!(on_change, OnChange::Keep | OnChange::Reset)
     }
 
     fn retire(&self) {

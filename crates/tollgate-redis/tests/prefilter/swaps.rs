@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, SECOND, Source};
+use tollgate_core::{
+    CheckPolicy, Key, Limiter, MAX_PERIOD, OnChange, OnStoreError, Quota, Rule, RuleErrorKind,
+    SECOND, Source,
+};
 
 use crate::{
     fleet::{Fleet, PATIENT},
@@ -156,5 +159,93 @@ async fn what_a_replaced_rule_set_holds_goes_back_while_its_limiter_and_tickets_
             .await;
             drop(before);
         }
+    }
+}
+
+#[tokio::test]
+async fn clients_of_a_rule_that_resets_begin_anew_once_with_each_quota() {
+    let server = RedisServer::start(&[]).await;
+    for (kind, consistency) in [
+        ("exact", EXACT),
+        ("leased", LEASED),
+        ("eventual", eventual(20)),
+    ] {
+        for quota in [Quota::gcra, Quota::fixed_window, Quota::sliding_log] {
+            let quota = |limit| quota(limit, MAX_PERIOD);
+            let name = format!("{kind}-{}", quota(1).algorithm().name());
+            let rule = |limit| {
+                let rule = Rule::new(&*name, quota(limit)).on_change(OnChange::Reset);
+                rule.consistency(consistency)
+            };
+            let [mut one, mut two] = [
+                Service::start(&server.url()).await,
+                Service::start(&server.url()).await,
+            ];
+            let before = one.limiter([rule(100)]);
+            one.drain(&before, check(&before, &name)).await;
+            let admitted = one.net;
+            assert!((80..=120).contains(&admitted), "{name}: {admitted}");
+            let after = one.replacing(&before, rule(200));
+            one.drain(&after, check(&after, &name)).await;
+            let again = one.net - admitted;
+            assert!((160..=220).contains(&again), "{name}: {again}");
+            // Another process with the new quota, and one that still has the old one, give nobody anything anew.
+            let new = two.limiter([rule(200)]);
+            two.drain(&new, check(&new, &name)).await;
+            let old = two.replacing(&new, rule(100));
+            two.drain(&old, check(&old, &name)).await;
+            let new = two.replacing(&old, rule(200));
+            two.drain(&new, check(&new, &name)).await;
+            assert!(two.net <= 60, "{name}: {}", two.net);
+            // A plan takes nothing from anybody, and neither does a client that changes to it.
+            let with_plan = one.replacing(&after, rule(200).plan("gold", quota(201)));
+            let on_plan = with_plan.check_with_plan(&name, "gold", &Key::of("client"));
+            let looked = with_plan
+                .peek(&[on_plan.expect("there is one").with_cost(0)])
+                .await;
+            let left = looked.verdicts()[0].remaining();
+            assert!(left <= 60, "{name}: {left}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_scales_is_refused_with_what_redis_can_do() {
+    let server = RedisServer::start(&[]).await;
+    let service = Service::start(&server.url()).await;
+    let rule = Rule::new("scaled", Quota::gcra(9, SECOND)).on_change(OnChange::Scale);
+    let error = Limiter::new(service.store.clone(), [rule]).expect_err("it cannot scale");
+    assert_eq!(error.kind(), RuleErrorKind::Store);
+    let text = error.to_string();
+    assert!(
+        text.contains("cannot scale") && text.contains("OnChange::Reset"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn exact_writes_among_leased_reads_keep_to_one_limit() {
+    let server = RedisServer::start(&[]).await;
+    for quota in [
+        Quota::gcra(LIMIT, MAX_PERIOD),
+        Quota::fixed_window(LIMIT, MAX_PERIOD),
+    ] {
+        let name = quota.algorithm().name();
+        let mut service = Service::start(&server.url()).await;
+        let limiter = service.limiter([Rule::new(name, quota).consistency(LEASED)]);
+        let read = check(&limiter, name);
+        let write = read.with_policy(CheckPolicy::default().exact());
+        service.take_until(&limiter, read, Source::Lease).await;
+        for _ in 0..200 {
+            let written = service.take(&limiter, write, 1).await;
+            assert_eq!(written.verdicts()[0].source(), Source::Store, "{name}");
+            let _ = service.take(&limiter, read, 1).await;
+        }
+        service.drain(&limiter, write).await;
+        // What is on lease is left for reads.
+        let net = service.net;
+        assert!((LIMIT - RESERVE..=LIMIT).contains(&net), "{name}: {net}");
+        service.drain(&limiter, read).await;
+        assert_eq!(service.net, LIMIT, "{name}");
     }
 }
