@@ -17,7 +17,7 @@ const LINE: Duration = Duration::from_millis(100);
 /// What an operator sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a request may wait for a slot.
+    /// How long a request may wait for a slot; zero: it is denied at once.
     pub wait: Duration,
     /// How many exports a tenant has each hour.
     pub per_hour: u64,
@@ -59,11 +59,14 @@ pub fn app(store: impl Store, settings: Settings) -> Result<Router, RuleError> {
             Some(Key::of(key.split_once('.')?.0))
         })
     };
+    let mut at_once = Rule::new("exports-at-once", Quota::concurrent(3));
+    if !settings.wait.is_zero() {
+        at_once = at_once.wait(settings.wait);
+    }
     let limits = RateLimitLayer::new(
         store,
         [
-            Rule::new("exports-at-once", Quota::concurrent(3))
-                .wait(settings.wait)
+            at_once
                 .by(tenant())
                 .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
             Rule::new(

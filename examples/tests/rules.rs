@@ -12,12 +12,12 @@ use std::{
 };
 
 use tollgate::{ManualClock, MemoryStore};
-use tollgate_examples::{redis_server::RedisServer, rules};
+use tollgate_examples::rules;
 use tollgate_redis::Secret;
 use tollgate_rules::{Author, Bindings, LiveRules, RuleSwitch, redis::RedisRules};
 use tollgate_tests::server::Server;
 
-use process::Process;
+use process::{Process, redis};
 
 const LIMITS: &str = include_str!("../limits.toml");
 
@@ -183,14 +183,13 @@ fn until_rules_say(process: &Process, holds: impl Fn(&str) -> bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_rules_and_limits_through_redis() {
-    let redis = RedisServer::start().expect("there is a redis-server");
+    let (_redis, address) = redis();
     let secret = "07".repeat(32);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("limits.toml");
     // A window that does not end in between.
     let limits = LIMITS.replace("fixed_window 5/min", "fixed_window 5/d");
     fs::write(&path, &limits).expect("written");
-    let address = redis.url();
     let settings = [
         ("REDIS_URL", &*address),
         ("TOLLGATE_SECRET", &secret),

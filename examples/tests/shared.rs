@@ -9,21 +9,12 @@ use std::{
     process::Command,
 };
 
-use tollgate_examples::redis_server::RedisServer;
-
-use process::{Process, program};
+use process::{Process, program, redis};
 
 /// The example, on this Redis or on one of its own.
 fn start(redis: Option<&str>) -> Process {
     let settings = redis.map(|redis| ("REDIS_URL", redis));
     Process::start("shared", Path::new("."), settings.as_slice())
-}
-
-/// A Redis that answers.
-fn redis() -> (RedisServer, String) {
-    let server = RedisServer::start().expect("these tests start a redis-server");
-    let address = server.url();
-    (server, address)
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::{fs, path::PathBuf};
 
-use clap::{Args, CommandFactory as _, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use serde_json::json;
 
-use crate::{arguments::Arguments, exit::Exit, failure::Failure, report::Report};
+use crate::{exit::Exit, failure::Failure, report::Report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,8 +44,8 @@ pub(crate) struct ManArgs {
     into: Option<PathBuf>,
 }
 
-/// Completions for a shell.
-pub(crate) fn completions(args: &CompletionsArgs) -> Report {
+/// Completions of this command line for a shell.
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Report {
     let shell = match args.shell {
         ShellName::Bash => Shell::Bash,
         ShellName::Elvish => Shell::Elvish,
@@ -54,15 +54,14 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Report {
         ShellName::Zsh => Shell::Zsh,
     };
     let mut text = Vec::new();
-    generate(shell, &mut Arguments::command(), "tollgate", &mut text);
+    generate(shell, &mut command, "tollgate", &mut text);
     let text = String::from_utf8_lossy(&text).into_owned();
     let json = json!({ "completions": text });
     Report::verbatim(text, json)
 }
 
 /// The page of the program, or one page for each command.
-pub(crate) fn man(args: &ManArgs) -> Result<Report, Failure> {
-    let command = Arguments::command();
+pub(crate) fn man(args: &ManArgs, command: Command) -> Result<Report, Failure> {
     let Some(folder) = &args.into else {
         let mut text = Vec::new();
         Man::new(command)

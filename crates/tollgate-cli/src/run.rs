@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use serde_json::json;
 use tokio::runtime;
 
+use clap::CommandFactory as _;
+
 use crate::{
     arguments::{Arguments, Command},
     completions, doctor,
@@ -62,7 +64,7 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
         Command::Doctor(args) => doctor::run(&args).await,
         Command::Top(args) => watch::top(&args).await,
         Command::Watch(args) => watch::watch(&args, arguments.json).await,
-        Command::Completions(args) => Ok(completions::completions(&args)),
-        Command::Man(args) => completions::man(&args),
+        Command::Completions(args) => Ok(completions::completions(&args, Arguments::command())),
+        Command::Man(args) => completions::man(&args, Arguments::command()),
     }
 }

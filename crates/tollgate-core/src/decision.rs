@@ -8,6 +8,7 @@ use crate::{
     algorithm::{Assessment, Retry},
     claim::{Claim, Places, QueuePlace},
     held_slots::HeldSlots,
+    source::Source,
     sync::Mutex,
     time::{Tick, micros},
 };
@@ -24,36 +25,6 @@ pub enum Outcome {
     Failed,
     /// Not consulted: another rule had already denied the request.
     NotDecided,
-}
-
-/// Where the answer to a check comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Source {
-    /// The store.
-    Store,
-    /// The deny cache: an earlier denial still holds, so the store was not called.
-    DenyCache,
-    /// Units that this process holds on lease.
-    Lease,
-    /// Counted in this process, and reported to the store later.
-    Local,
-    /// The rule's answer to a store failure.
-    Fallback,
-}
-
-impl Source {
-    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local` or `fallback`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::DenyCache => "deny_cache",
-            Self::Lease => "lease",
-            Self::Local => "local",
-            Self::Fallback => "fallback",
-        }
-    }
 }
 
 /// Why a request was denied.

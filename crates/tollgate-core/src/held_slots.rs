@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
-use crate::{decision::Source, key::Fingerprint};
+use crate::{key::Fingerprint, source::Source};
 
 /// Slots of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

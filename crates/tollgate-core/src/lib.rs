@@ -144,6 +144,7 @@ mod rule;
 mod rule_change;
 mod rule_set;
 mod serial;
+mod source;
 mod step;
 pub mod store;
 #[doc(hidden)]
@@ -162,7 +163,7 @@ pub use self::{
     check_policy::CheckPolicy,
     checks::Checks,
     consistency::{Consistency, LeaseShare},
-    decision::{Decision, Outcome, Reason, Source, Verdict},
+    decision::{Decision, Outcome, Reason, Verdict},
     did_you_mean::did_you_mean,
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     held_slots::{HeldSlot, HeldSlots},
@@ -182,6 +183,7 @@ pub use self::{
     rule::{Mode, Rule},
     rule_change::RuleChange,
     rule_set::RuleSet,
+    source::Source,
     step::{Pending, Step},
     store::rule_store::Store,
     ticket::Ticket,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::{
     check::Check,
     checks::Checks,
-    decision::{Decision, Outcome, Source, Verdict},
+    decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     held_slots::{HeldSlot, HeldSlots, SlotOwner},
     key::{Key, KeyBuf},
@@ -17,6 +17,7 @@ use crate::{
     remote::fallback::Fallback,
     rule::{Mode, Rule},
     rule_set::RuleSet,
+    source::Source,
     step::{Pending, Step},
     store::{
         receipt::Settlement,

@@ -6,11 +6,12 @@ use smallvec::SmallVec;
 
 use crate::{
     check::Check,
-    decision::{Decision, Outcome, Source},
+    decision::{Decision, Outcome},
     error::UnknownName,
     held_slots::HeldSlots,
     rule::Rule,
     rule_set::RuleSet,
+    source::Source,
     store::{
         receipt::{Receipt, Settlement},
         rule_store::RuleStore,

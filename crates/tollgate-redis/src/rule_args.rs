@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn the_states_of_a_rule_that_begins_anew_are_named_after_its_quota() {
         let names = |rule: Rule| {
-            let rules = RuleSet::new([rule.threshold("warn", Quota::gcra(9, MINUTE).burst(5))]);
-            let rules = rules.expect("valid");
+            let warn = rule.quota().burst(5);
+            let rules = RuleSet::new([rule.threshold("warn", warn)]).expect("valid");
             let [own, warn] = [0, 1].map(|place| RuleArgs::new(&rules, place));
             assert_eq!(
                 own.state_name, warn.state_name,

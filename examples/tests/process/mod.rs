@@ -8,7 +8,28 @@ use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
+    thread::yield_now,
+    time::{Duration, Instant},
 };
+
+use tollgate_examples::redis_server::RedisServer;
+
+/// A Redis that accepts connections, and its address.
+pub(crate) fn redis() -> (RedisServer, String) {
+    let server = RedisServer::start().expect("these tests start a redis-server");
+    let address = server.url();
+    let socket = address.strip_prefix("redis://").expect("an address");
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+    let begin = Instant::now();
+    while TcpStream::connect(socket).is_err() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "Redis does not start"
+        );
+        yield_now();
+    }
+    (server, address)
+}
 
 /// A process of an example on a port of its own, killed on drop.
 pub(crate) struct Process {

@@ -13,7 +13,7 @@ use tollgate::{
     Admission, Clock, Denied, Key, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer,
     RequestRule, Rule, SECOND, key::header,
 };
-use tollgate_conformance::SwitchedStore;
+use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
     app::{field, get, per_minute, send, still, text},
     probe::Probe,
@@ -295,7 +295,7 @@ fn what_cannot_wait_is_refused() {
     let rule = || paced(SECOND);
     let error = MessageLimitLayer::new(still().0, [rule()]).expect_err("it is refused");
     assert!(error.to_string().contains("wait_up_to"), "{error}");
-    let store = SwitchedStore::at_once(still().0);
+    let store = RemoteStore::new(still().0);
     let error = RateLimitLayer::new(store, [rule()]).expect_err("it is refused");
     assert!(error.to_string().contains("leave wait() out"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{algorithm::gcra::GcraState, quota::Quota, time::Tick};
+use crate::{algorithm::gcra_state::GcraState, quota::Quota, time::Tick};
 
 /// A quota made ready for its algorithm: pure functions of (state, now, cost).
 ///

@@ -8,7 +8,7 @@ use crate::{
     algorithm::{Algorithm, Assessment, Instant, Retry, Taken},
     check::Check,
     claim::{Places, QueuePlace},
-    decision::{Decision, Outcome, Source, Verdict, Verdicts},
+    decision::{Decision, Outcome, Verdict, Verdicts},
     error::StoreError,
     held_slots::HeldSlot,
     key::{Fingerprint, KeyBuf},
@@ -22,6 +22,7 @@ use crate::{
     on_change::OnChange,
     rule::Mode,
     rule_set::RuleSet,
+    source::Source,
     step::Step,
     store::{
         receipt::{Receipt, Settlement},

@@ -1,8 +1,8 @@
 //! What a stripe of threads has counted of a rule and not yet published.
 
 use crate::{
-    decision::Source,
     observe::series::{COUNT, Kind, Series},
+    source::Source,
 };
 
 /// What is counted of a rule without its plan.

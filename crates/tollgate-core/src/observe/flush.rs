@@ -6,10 +6,14 @@ use std::{
     time::Duration,
 };
 
-use crate::observe::rule_observer::RuleObserver;
+/// What has counts to publish.
+pub(super) trait Flush: Send + Sync {
+    /// Publishes what was counted.
+    fn flush(&self);
+}
 
 /// The rules of this process that were used.
-static USED: Mutex<Vec<Weak<RuleObserver>>> = Mutex::new(Vec::new());
+static USED: Mutex<Vec<Weak<dyn Flush>>> = Mutex::new(Vec::new());
 
 /// How far the metrics of a busy rule may be behind.
 const LAG: Duration = Duration::from_millis(50);
@@ -32,7 +36,7 @@ const LAG: Duration = Duration::from_millis(50);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn flush_metrics() {
-    let used: Vec<Arc<RuleObserver>> = {
+    let used: Vec<Arc<dyn Flush>> = {
         let mut used = lock();
         used.retain(|rule| rule.strong_count() > 0);
         used.iter().filter_map(Weak::upgrade).collect()
@@ -73,15 +77,15 @@ fn pause() {
 }
 
 /// A rule is used.
-pub(super) fn register(rule: &Arc<RuleObserver>) {
+pub(super) fn register(rule: Weak<dyn Flush>) {
     let mut used = lock();
     // Those that are gone are forgotten before there are twice as many.
     if used.len() == used.capacity() {
         used.retain(|rule| rule.strong_count() > 0);
     }
-    used.push(Arc::downgrade(rule));
+    used.push(rule);
 }
 
-fn lock() -> MutexGuard<'static, Vec<Weak<RuleObserver>>> {
+fn lock() -> MutexGuard<'static, Vec<Weak<dyn Flush>>> {
     USED.lock().unwrap_or_else(PoisonError::into_inner)
 }

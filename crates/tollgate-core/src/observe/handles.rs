@@ -5,7 +5,6 @@ use std::{collections::HashMap, sync::Arc};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::{
-    decision::Source,
     observe::{
         counts::{COMPUTED, Counted, Counts, EVENTS, OTHER},
         names::{
@@ -17,6 +16,7 @@ use crate::{
         shown::shown,
     },
     rule::{Mode, Rule},
+    source::Source,
     store::rule_store::Usage,
 };
 

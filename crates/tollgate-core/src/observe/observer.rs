@@ -369,14 +369,16 @@ fn hot_key(_: &Rule, _: &Arc<RuleObserver>, hot: &Hot) {
 mod counting {
     use super::{ONE_IN, Observer, Rule, RuleStore, Timer};
     use crate::{
-        decision::{Decision, Outcome, Reason, Source, Verdict},
+        decision::{Decision, Outcome, Reason, Verdict},
         observe::{
             counts::{COMPUTED, Event, OTHER, PLANS},
+            flush::Flush as _,
             names::CHECK_DURATION,
             rule_observer::{Rest, Used},
             series::{Kind, Series},
         },
         rule::Mode,
+        source::Source,
         store::rule_store::Usage,
         sync::lock,
     };
@@ -580,7 +582,7 @@ fn denied(
 #[cfg(feature = "tracing")]
 mod outages {
     use super::{Decision, Observer, Rule, Verdict};
-    use crate::{decision::Source, observe::outage::second};
+    use crate::{observe::outage::second, source::Source};
 
     impl Observer {
         #[inline]

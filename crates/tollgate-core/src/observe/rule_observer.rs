@@ -9,22 +9,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[cfg(feature = "metrics")]
 use crate::{
     decision::Verdict,
-    observe::{counts::Counts, handles::Handles},
+    observe::{
+        counts::Counts,
+        flush::{self, Flush},
+        handles::Handles,
+    },
     sync::lock,
 };
 use crate::{
     observe::top_keys::{TopKey, TopKeys},
     rule::Rule,
 };
-
-/// One in so many requests is a sample.
-#[cfg(feature = "metrics")]
-const ONE_IN: u64 = 16;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 use crate::{
     striped::PerStripe,
     sync::{Mutex, lock_briefly},
 };
+
+/// One in so many requests is a sample.
+#[cfg(feature = "metrics")]
+const ONE_IN: u64 = 16;
 
 /// It costs little before the rule is used.
 #[derive(Debug, Default)]
@@ -132,7 +136,7 @@ impl RuleObserver {
         let _ = rule;
         self.used.get_or_init(|| {
             #[cfg(feature = "metrics")]
-            crate::observe::flush::register(self);
+            flush::register(Arc::downgrade(self) as std::sync::Weak<dyn Flush>);
             Box::new(Used {
                 stripes: PerStripe::new(|_| Stripe::default()),
                 #[cfg(feature = "metrics")]
@@ -154,10 +158,11 @@ impl RuleObserver {
     pub(super) fn used_before(&self) -> Option<&Used> {
         self.used.get().map(|used| &**used)
     }
+}
 
-    /// Publishes what all stripes have counted.
-    #[cfg(feature = "metrics")]
-    pub(super) fn flush(&self) {
+#[cfg(feature = "metrics")]
+impl Flush for RuleObserver {
+    fn flush(&self) {
         let Some(used) = self.used.get() else { return };
         let (has_counts, is_behind) = (&used.has_counts, &used.is_behind);
         if !has_counts.load(Ordering::SeqCst) && !is_behind.load(Ordering::SeqCst) {
@@ -221,7 +226,7 @@ impl Used {
         // Read first: all stripes share it.
         if !self.is_behind.load(Ordering::SeqCst) {
             self.is_behind.store(true, Ordering::SeqCst);
-            crate::observe::flush::flush_soon();
+            flush::flush_soon();
         }
     }
 

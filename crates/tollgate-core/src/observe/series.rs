@@ -2,7 +2,8 @@
 
 use crate::{
     algorithm::Retry,
-    decision::{Outcome, Reason, Source, Verdict},
+    decision::{Outcome, Reason, Verdict},
+    source::Source,
 };
 
 /// What became of a request under one rule.

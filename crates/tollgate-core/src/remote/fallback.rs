@@ -8,7 +8,7 @@ use crate::{
     algorithm::{Retry, Taken},
     check::Check,
     checks::Checks,
-    decision::{Decision, Outcome, Source, Verdict},
+    decision::{Decision, Outcome, Verdict},
     error::RuleError,
     memory::MemoryStore,
     on_store_error::OnStoreError,
@@ -16,6 +16,7 @@ use crate::{
     remote::last_seen::LastSeen,
     rule::Rule,
     rule_set::RuleSet,
+    source::Source,
     store::{
         instance_count::InstanceCount,
         receipt::{Receipt, Settlement},

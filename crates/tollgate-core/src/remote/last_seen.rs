@@ -8,11 +8,12 @@ use std::{
 use crate::{
     algorithm_kind::AlgorithmKind,
     check::Check,
-    decision::{Source, Verdict},
+    decision::Verdict,
     on_store_error::OnStoreError,
     quota::Quota,
     rule::Rule,
     rule_set::RuleSet,
+    source::Source,
     sync::{AtomicU64, Mutex, Ordering, lock},
     time::{Clock, Tick, micros},
 };

@@ -3,7 +3,8 @@
 use crate::{
     algorithm::{GcraState, Taken},
     check::Check,
-    decision::{Source, Verdict},
+    decision::Verdict,
+    source::Source,
     time::Tick,
 };
 

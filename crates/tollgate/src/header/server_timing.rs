@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_written_in_milliseconds_beside_other_timings() {
+    fn a_wait_is_written_in_milliseconds_next_to_other_timings() {
         let mut map = HeaderMap::new();
         map.insert(SERVER_TIMING, HeaderValue::from_static("db;dur=53"));
         write(&mut map, Duration::from_micros(1_250_349));

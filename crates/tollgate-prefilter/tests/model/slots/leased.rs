@@ -85,8 +85,8 @@ fn a_lease_that_keeps_what_is_above_the_limit_is_used_twice() {
 }
 
 #[test]
-fn a_lease_that_is_used_after_its_end_is_used_twice() {
-    breaks(ABOVE, with(Fault::UsedTooLate, straying()));
+fn a_lease_that_is_used_after_its_end_is_used_when_it_is_forgotten() {
+    breaks(UNKNOWN, with(Fault::UsedTooLate, straying()));
 }
 
 #[test]

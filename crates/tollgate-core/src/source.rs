@@ -1,0 +1,31 @@
+//! Where a verdict comes from.
+
+/// Where the answer to a check comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// The store.
+    Store,
+    /// The deny cache: an earlier denial still holds, so the store was not called.
+    DenyCache,
+    /// Units that this process holds on lease.
+    Lease,
+    /// Counted in this process, and reported to the store later.
+    Local,
+    /// The rule's answer to a store failure.
+    Fallback,
+}
+
+impl Source {
+    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local` or `fallback`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::DenyCache => "deny_cache",
+            Self::Lease => "lease",
+            Self::Local => "local",
+            Self::Fallback => "fallback",
+        }
+    }
+}
