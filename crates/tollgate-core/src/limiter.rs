@@ -410,6 +410,12 @@ impl Limiter {
         if !self.shared.observer.is_on() {
             return self.acquire_unreported(checks);
         }
+        self.acquire_reported(checks)
+    }
+
+    // Apart, so that a decision is not moved where nothing is reported.
+    #[inline(never)]
+    fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
         let timer = Timer::start();
         let answer = self.acquire_unreported(checks);
         if let Step::Ready(decision) = &answer {

@@ -1,5 +1,7 @@
 //! What operators see.
 
+use std::io;
+
 use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule};
 use tollgate_redis::{BreakerState, Keys, RedisStore, Secret};
 use tollgate_tests::{
@@ -130,6 +132,28 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     assert!(!round_trips.is_empty() && !waits.is_empty());
     // The server that was started again does not know the script.
     assert!(counted.count("tollgate_redis_resent_total{why=noscript}") >= 1);
+}
+
+#[tokio::test]
+async fn failures_to_connect_are_counted_by_kind() {
+    let metrics = Metrics::record();
+    let redis = RedisServer::start(&[]).await;
+    let password = ["CONFIG", "SET", "requirepass", "right"];
+    assert_eq!(redis.command(&password).await, "+OK\r\n");
+    let address = format!("redis://:wrong@127.0.0.1:{}", redis.port());
+    let refused = RedisStore::builder(&*address, "shop", Keys::plain()).connect();
+    let unknown = RedisStore::builder("redis://nowhere.test", "shop", Keys::plain())
+        .dns_resolver(|_, _| async { Err(io::Error::other("no such host")) })
+        .connect();
+    let _stores = [refused, unknown].map(|store| store.expect("a valid address"));
+    for kind in ["login", "dns"] {
+        let labels = [("kind", kind)];
+        until(kind, || {
+            let counted = metrics.counted();
+            counted.sum("tollgate_redis_connect_failures_total", &labels) > 0
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
