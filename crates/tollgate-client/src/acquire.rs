@@ -1,5 +1,7 @@
 //! Waiting until both the server's and the client's limit have room for a request.
 
+use std::time::Duration;
+
 use http::request::Parts;
 use tokio::time::Instant;
 use tollgate_core::{Checks, Ticket, observe::Timer};
@@ -97,7 +99,11 @@ async fn take_at_head<'a>(
     loop {
         // The denial is reported by the queue where it waits next.
         let started = Timer::start();
-        let decision = limit.limiter.acquire_unreported(checks).await;
+        // What does not fit now waits there as well: here a delay would hold up requests with other keys.
+        let decision = limit
+            .limiter
+            .acquire_with_patience(checks, Duration::ZERO)
+            .await;
         if !decision.is_allowed() {
             return Ok(None);
         }

@@ -63,10 +63,15 @@ async fn many_tasks_keep_to_the_limit_and_all_get_a_response() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn requests_that_waited_for_the_server_do_not_exceed_the_limit() {
+/// Requests that all wait for the server, and then come at ten a second.
+async fn waited_for_the_server(rule: Rule) {
+    let limiter = Limiter::new(store(), [rule]).unwrap();
+    let layer = ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
+        let check = limiter.check("provider", &Key::shared());
+        check.map(|check| [check])
+    });
     let provider = Provider::new([answer(503, &[("retry-after", "20")])]);
-    let client = client(ten_a_second().without_retries(), &provider);
+    let client = client(layer.without_retries(), &provider);
     send(&client, get()).await.unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..60 {
@@ -79,6 +84,17 @@ async fn requests_that_waited_for_the_server_do_not_exceed_the_limit() {
         // Ten of the burst and ten of the second.
         assert!(window[20].millis - window[0].millis >= 1_000, "{window:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_waited_for_the_server_do_not_exceed_the_limit() {
+    waited_for_the_server(Rule::new("provider", Quota::gcra(10, SECOND))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_that_of_a_rule_that_waits() {
+    let rule = Rule::new("provider", Quota::gcra(10, SECOND));
+    waited_for_the_server(rule.wait(MINUTE)).await;
 }
 
 #[tokio::test(start_paused = true)]
