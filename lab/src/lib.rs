@@ -33,6 +33,7 @@ mod engine;
 mod figures;
 mod network;
 mod oracle;
+pub mod pictures;
 mod process;
 mod schedule;
 mod server;

@@ -1,10 +1,16 @@
-//! `cargo run --release -p tollgate-lab simulate` prints what each consistency costs under each workload.
+//! `cargo run --release -p tollgate-lab simulate` prints what each consistency costs under each workload; `pictures`
+//! draws those of the documentation.
 
 #![expect(clippy::print_stdout, reason = "the table is what the program is for")]
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_lab::{Consistency, Network, Workload, run, table};
+use tollgate_lab::{Consistency, Network, Workload, pictures, run, table};
 
 /// The laboratory of tollgate's prefilter.
 #[derive(Debug, Parser)]
@@ -17,6 +23,15 @@ struct Arguments {
 enum Command {
     /// Simulate workloads under consistencies, and print a table
     Simulate(Simulate),
+    /// Draw the pictures of the documentation
+    Pictures(Pictures),
+}
+
+#[derive(Debug, clap::Args)]
+struct Pictures {
+    /// The folder that they are written into
+    #[arg(long, default_value = "docs/pictures")]
+    folder: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -38,8 +53,28 @@ struct Simulate {
     seconds: u32,
 }
 
-fn main() {
-    let Command::Simulate(arguments) = Arguments::parse().command;
+fn main() -> Result<(), String> {
+    match Arguments::parse().command {
+        Command::Simulate(arguments) => {
+            simulate(&arguments);
+            Ok(())
+        }
+        Command::Pictures(arguments) => draw(&arguments.folder),
+    }
+}
+
+/// Writes each picture, and says how large it is.
+fn draw(folder: &Path) -> Result<(), String> {
+    for picture in pictures::all() {
+        let file = folder.join(picture.name).with_extension("svg");
+        fs::write(&file, &picture.svg)
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        println!("{}: {} bytes", file.display(), picture.svg.len());
+    }
+    Ok(())
+}
+
+fn simulate(arguments: &Simulate) {
     let workloads = or_all(&arguments.only, &Workload::ALL);
     let consistencies = or_all(&arguments.consistency, &Consistency::ALL);
     let network = Network::new(arguments.round_trip);

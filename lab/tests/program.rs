@@ -1,6 +1,10 @@
 //! The program as it is called.
 
-use std::process::{Command, Output};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
 
 use tollgate_lab::table::COLUMNS;
 
@@ -70,5 +74,112 @@ fn a_name_that_is_none_is_repeated_with_those_there_are() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success());
         assert!(said.contains(name) && said.contains(known), "{said}");
+    }
+}
+
+/// The pictures of the documentation, as they are in the repository.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pictures")
+}
+
+fn pictures_in(folder: &Path) -> Vec<(String, String)> {
+    let files = fs::read_dir(folder).expect("a folder");
+    let files = files.map(|file| file.expect("a file").path());
+    let svg = files.filter(|file| file.extension().is_some_and(|end| end == "svg"));
+    let mut pictures: Vec<_> = svg
+        .map(|file| {
+            let name = file.file_name().expect("a name").to_string_lossy();
+            let text = fs::read_to_string(&file).expect("text");
+            (name.into_owned(), text)
+        })
+        .collect();
+    pictures.sort();
+    pictures
+}
+
+#[test]
+fn the_pictures_of_the_documentation_are_those_of_the_code() {
+    let is_blessed = std::env::var_os("TOLLGATE_BLESS").is_some();
+    let drawn = match is_blessed {
+        true => folder(),
+        false => Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures"),
+    };
+    if !is_blessed {
+        // Without those that an earlier program has drawn.
+        let _ = fs::remove_dir_all(&drawn);
+        fs::create_dir_all(&drawn).expect("a folder");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate-lab"))
+        .args(["pictures", "--folder"])
+        .arg(&drawn)
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{output:?}");
+    let (drawn, checked_in) = (pictures_in(&drawn), pictures_in(&folder()));
+    let names = |pictures: &[(String, String)]| -> Vec<String> {
+        pictures.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&drawn), names(&checked_in), "TOLLGATE_BLESS=1");
+    for ((name, drawn), (_, checked_in)) in drawn.iter().zip(&checked_in) {
+        let mut lines = drawn.lines().zip(checked_in.lines());
+        let differs = lines.find(|(drawn, checked_in)| drawn != checked_in);
+        assert!(
+            differs.is_none() && drawn.len() == checked_in.len(),
+            "the code draws another {name}: look at it, and write it with TOLLGATE_BLESS=1. {differs:?}"
+        );
+    }
+}
+
+#[test]
+fn a_picture_can_be_read_in_light_and_dark_and_aloud() {
+    for (name, text) in pictures_in(&folder()) {
+        assert!(text.len() <= 30_000, "{name} has {} bytes", text.len());
+        assert!(text.contains("@media(prefers-color-scheme:dark)"), "{name}");
+        let picture = roxmltree::Document::parse(&text).expect(&name);
+        let root = picture.root_element();
+        let named = |id| {
+            let mut all = root.children();
+            let one = all.find(|node| node.attribute("id") == Some(id));
+            one.and_then(|node| node.text()).unwrap_or_default().len()
+        };
+        assert!(named("title") > 10 && named("description") > 100, "{name}");
+        let reads = root.attribute("aria-labelledby");
+        assert_eq!(reads, Some("title description"), "{name}");
+        // Nothing is loaded, and each colour is that of a class.
+        for node in root.descendants() {
+            for wrong in ["href", "src", "fill", "stroke", "style"] {
+                assert!(!node.has_attribute(wrong), "{name}: {wrong}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_text_of_a_picture_leaves_it() {
+    for (name, text) in pictures_in(&folder()) {
+        let picture = roxmltree::Document::parse(&text).expect(&name);
+        let root = picture.root_element();
+        let number = |node: roxmltree::Node<'_, '_>, what| -> f64 {
+            let number = node.attribute(what).expect("a number");
+            number.parse().expect("a number")
+        };
+        let (width, height) = (number(root, "width"), number(root, "height"));
+        let texts = root.descendants().filter(|node| node.has_tag_name("text"));
+        for node in texts {
+            let class = node.attribute("class").unwrap_or_default();
+            let is = |name| class.split(' ').any(|one| one == name);
+            // More than the letters of a usual font take on average.
+            let letter = if is("small") { 6.3 } else { 7.6 };
+            let text = node.text().unwrap_or_default();
+            let length = text.chars().count() as f64 * letter;
+            let (x, y) = (number(node, "x"), number(node, "y"));
+            let left = match (is("mid"), is("end")) {
+                (true, _) => x - length / 2.0,
+                (_, true) => x - length,
+                _ => x,
+            };
+            let fits = left >= 0.0 && left + length <= width && y > 10.0 && y < height;
+            assert!(fits, "{name}: {text:?} from {left} to {}", left + length);
+        }
     }
 }

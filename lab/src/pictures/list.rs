@@ -1,0 +1,29 @@
+//! All pictures.
+
+use crate::pictures::{arrivals, bytes, leases, request, sub_buckets, svg::Svg, turn};
+
+/// A picture of the documentation.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// The name of its file, without `.svg`.
+    pub name: &'static str,
+    /// What its file holds.
+    pub svg: String,
+}
+
+/// Draws all pictures. They are the same each time.
+#[must_use]
+pub fn all() -> Vec<Picture> {
+    let picture = |name, svg: Svg| Picture {
+        name,
+        svg: svg.finish(),
+    };
+    vec![
+        picture("arrivals", arrivals::draw()),
+        picture("turn", turn::draw()),
+        picture("sub-buckets", sub_buckets::draw()),
+        picture("bytes", bytes::draw()),
+        picture("leases", leases::draw()),
+        picture("request", request::draw()),
+    ]
+}

@@ -1,0 +1,17 @@
+//! The pictures of the documentation, drawn from the code that they are about.
+//!
+//! Each is a pure function of the code: it runs the algorithms, the store in memory or the engine of the prefilter, and draws
+//! what they answer.
+
+mod arrivals;
+mod bytes;
+mod client;
+mod exchange;
+mod leases;
+mod list;
+mod request;
+mod sub_buckets;
+mod svg;
+mod turn;
+
+pub use self::list::{Picture, all};

@@ -1,0 +1,185 @@
+//! Writing SVG.
+//!
+//! By hand, because what a picture needs is a dozen lines of text, and because libraries that draw charts write colours into each
+//! element. These colours are in classes, which follow the reader's preference for light or dark, also in an `<img>`.
+
+use std::fmt::{self, Display, Write};
+
+/// A picture, element by element. Lengths are in pixels, from the top left corner.
+#[derive(Debug)]
+pub(super) struct Svg {
+    pub(super) height: f64,
+    title: &'static str,
+    description: String,
+    body: String,
+}
+
+/// The width of all pictures: that of a column of text.
+pub(super) const WIDTH: f64 = 760.0;
+
+/// Classes of colour (`yes`, `no`, `over`, `soft`, `box`, `grid`, `line`, `mark`), of texts (`head`, `small`, `mid`, `end`).
+const STYLE: &str = "\
+text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#1f2328}
+.head{font-weight:600}.small{font-size:12px}.mid{text-anchor:middle}.end{text-anchor:end}
+.soft{fill:#59636e}.yes{fill:#0969da}.no,.over{fill:#bc4c00}
+.box{fill:#f6f8fa;stroke:#818b98}.grid,.line,.mark{fill:none;stroke:#d1d9e0}.line{stroke:#59636e}
+.mark{stroke:#59636e;stroke-dasharray:4 3}.tip{fill:#59636e}
+@media(prefers-color-scheme:dark){
+text{fill:#e6edf3}.soft{fill:#9198a1}.yes{fill:#4493f8}.no,.over{fill:#f0883e}
+.box{fill:#212830;stroke:#656c76}.grid{stroke:#3d444d}.line,.mark{stroke:#9198a1}.tip{fill:#9198a1}
+}
+";
+
+impl Svg {
+    /// An empty picture. The title and the description are for readers who cannot see it.
+    pub(super) fn new(height: f64, title: &'static str, description: impl Into<String>) -> Self {
+        Self {
+            height,
+            title,
+            description: description.into(),
+            body: String::new(),
+        }
+    }
+
+    /// A line of text. `y` is where its letters stand.
+    pub(super) fn text(&mut self, (x, y): (f64, f64), class: &str, text: impl Display) {
+        let (x, y, text) = (Length(x), Length(y), escaped(&text.to_string()));
+        let class = attribute(class);
+        self.element(format_args!(
+            "<text x=\"{x}\" y=\"{y}\"{class}>{text}</text>"
+        ));
+    }
+
+    pub(super) fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str) {
+        let (x, y, width, height) = (Length(x), Length(y), Length(width), Length(height));
+        // Corners of boxes are round, those of bars are not.
+        let round = if class == "box" { " rx=\"6\"" } else { "" };
+        let class = attribute(class);
+        self.element(format_args!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"{round}{class}/>"
+        ));
+    }
+
+    /// Lines through some points, one after the other.
+    pub(super) fn lines(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
+        let lines = path(points);
+        let class = attribute(class);
+        self.element(format_args!("<path d=\"{lines}\"{class}/>"));
+    }
+
+    /// The same below everything that is drawn already.
+    pub(super) fn lines_below(
+        &mut self,
+        class: &str,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) {
+        let above = std::mem::take(&mut self.body);
+        self.lines(class, points);
+        self.body.push_str(&above);
+    }
+
+    /// Bars of one width that stand on `foot`, in one element.
+    pub(super) fn bars(
+        &mut self,
+        class: &str,
+        foot: f64,
+        (width, height): (f64, f64),
+        middles: impl IntoIterator<Item = f64>,
+    ) {
+        let mut path = String::new();
+        let (wide, high) = (Length(width), Length(height));
+        for middle in middles {
+            let (x, y) = (Length(middle - width / 2.0), Length(foot));
+            write(&mut path, format_args!("M{x} {y}v-{high}h{wide}v{high}z"));
+        }
+        if !path.is_empty() {
+            let class = attribute(class);
+            self.element(format_args!("<path d=\"{path}\"{class}/>"));
+        }
+    }
+
+    /// A straight arrow.
+    pub(super) fn arrow(&mut self, from: (f64, f64), to: (f64, f64)) {
+        self.lines("line", [from, to]);
+        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+        // All arrows are level or upright: the longer side is the length.
+        let length = dx.abs().max(dy.abs()).max(1.0);
+        let (dx, dy) = (dx / length * 8.0, dy / length * 8.0);
+        let (back, side) = ((to.0 - dx, to.1 - dy), (dy / 2.0, dx / 2.0));
+        let left = (back.0 - side.0, back.1 + side.1);
+        let right = (back.0 + side.0, back.1 - side.1);
+        self.lines("tip", [to, left, right, to]);
+    }
+
+    /// The whole file.
+    pub(super) fn finish(self) -> String {
+        let (width, height) = (Length(WIDTH), Length(self.height));
+        let (title, description) = (escaped(self.title), escaped(&self.description));
+        let body = self.body;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" role=\"img\" aria-labelledby=\"title description\">\n\
+             <title id=\"title\">{title}</title>\n<desc id=\"description\">{description}</desc>\n\
+             <style>\n{STYLE}</style>\n{body}</svg>\n"
+        )
+    }
+
+    fn element(&mut self, element: fmt::Arguments<'_>) {
+        write(&mut self.body, element);
+        self.body.push('\n');
+    }
+}
+
+/// A length to a tenth of a pixel, in as few letters as it takes.
+struct Length(f64);
+
+impl Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Adding 0 turns -0 into 0.
+        write!(f, "{}", (self.0 * 10.0).round() / 10.0 + 0.0)
+    }
+}
+
+/// Lines as a path has them.
+fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (place, (x, y)) in points.into_iter().enumerate() {
+        let way = if place == 0 { "M" } else { "L" };
+        write(&mut path, format_args!("{way}{} {}", Length(x), Length(y)));
+    }
+    path
+}
+
+fn attribute(class: &str) -> String {
+    if class.is_empty() {
+        String::new()
+    } else {
+        format!(" class=\"{class}\"")
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+fn write(text: &mut String, what: fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("a string takes all text");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_lengths_are_short() {
+        let mut svg = Svg::new(40.0, "a < b & c", "d > e");
+        svg.text((1.04, -0.01), "", "<script>&");
+        let file = svg.finish();
+        assert!(file.contains(">a &lt; b &amp; c</title>"), "{file}");
+        assert!(file.contains(">d &gt; e</desc>"), "{file}");
+        let text = "<text x=\"1\" y=\"0\">&lt;script&gt;&amp;</text>";
+        assert!(file.contains(text), "{file}");
+    }
+}
