@@ -32,6 +32,14 @@ pub(crate) struct BoundNames {
     /// A condition, `when = "NAME"`, and whether it holds; default: false.
     #[arg(long, value_name = "NAME[=BOOLEAN]")]
     bind_condition: Vec<String>,
+
+    /// A condition on the response, `count_if = "NAME"`.
+    #[arg(long, value_name = "NAME")]
+    bind_response_condition: Vec<String>,
+
+    /// A cost by the response, `cost_by_response = "NAME"`.
+    #[arg(long, value_name = "NAME")]
+    bind_response_cost: Vec<String>,
 }
 
 /// The plan of the request by the name that code has bound.
@@ -86,6 +94,13 @@ impl BoundNames {
                 }
             };
             bindings = bindings.condition(name, move |_| holds);
+        }
+        // This program sees no response.
+        for name in &self.bind_response_condition {
+            bindings = bindings.response_condition(name, |_| true);
+        }
+        for name in &self.bind_response_cost {
+            bindings = bindings.response_cost(name, |_| None);
         }
         Ok(bindings)
     }

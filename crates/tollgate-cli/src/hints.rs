@@ -24,6 +24,14 @@ const HINTS: &[(&str, &str)] = &[
         "a condition that the code binds is named by --bind-condition NAME",
     ),
     (
+        "there is no condition on the response",
+        "a condition on the response that the code binds is named by --bind-response-condition NAME",
+    ),
+    (
+        "there is no cost by the response",
+        "a cost by the response that the code binds is named by --bind-response-cost NAME",
+    ),
+    (
         "Bindings::secret",
         "the secret is in the environment variable TOLLGATE_SECRET, or see --secret-file",
     ),

@@ -21,6 +21,7 @@ mod run;
 mod size;
 mod table;
 mod time_text;
+mod trust;
 mod watch;
 
 use std::process::ExitCode;

@@ -3,10 +3,10 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::Args;
-use tollgate_redis::{Keys, Partition, RedisStore, Secret};
+use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
 use tollgate_rules::redis::RedisRules;
 
-use crate::{bound_names::SecretArgs, failure::Failure};
+use crate::{bound_names::SecretArgs, failure::Failure, trust::TrustArgs};
 
 /// How long Redis may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Redis")]
 pub(crate) struct RedisArgs {
-    /// Its address, as the service has it: redis://host, redis-sentinel://…, redis-cluster://… or unix://path.
+    /// Its address, as the service has it: redis://host, redis-sentinel://…, redis-cluster://… or unix://path; with
+    /// rediss instead of redis it is encrypted.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -27,6 +28,9 @@ pub(crate) struct RedisArgs {
     /// The namespace of the service.
     #[arg(long, value_name = "NAME", env = "TOLLGATE_NAMESPACE")]
     pub(crate) namespace: String,
+
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
@@ -76,9 +80,17 @@ impl RedisArgs {
         self.secret.secret()
     }
 
+    fn address(&self) -> Result<Address, Failure> {
+        let address: Result<Address, SetupError> = self.redis.parse();
+        address.map_err(|wrong| Failure::usage(format!("--redis: {wrong}")))
+    }
+
     /// The rules in Redis.
     pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
-        Ok(RedisRules::new(&*self.redis, &self.namespace, secret)?)
+        Ok(match self.trust.config(&self.address()?)? {
+            Some(config) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, config)?,
+            None => RedisRules::new(&*self.redis, &self.namespace, secret)?,
+        })
     }
 
     /// The states in Redis, by one partition.
@@ -91,7 +103,10 @@ impl RedisArgs {
             true => Keys::plain(),
             false => Keys::hashed(self.secret()?),
         };
-        let builder = RedisStore::builder(&*self.redis, &self.namespace, keys);
+        let mut builder = RedisStore::builder(&*self.redis, &self.namespace, keys);
+        if let Some(config) = self.trust.config(&self.address()?)? {
+            builder = builder.tls(config);
+        }
         // It is no instance of the service, whose shares it must not make smaller.
         let builder = builder
             .without_heartbeats()

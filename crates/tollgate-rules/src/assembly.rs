@@ -220,14 +220,13 @@ impl<'a> Assembly<'a> {
             let switched = switched.unwrap_or_default().iter();
             switches.extend(switched.filter_map(|node| self.read_switch(part, node)));
         }
-        Entries {
-            rules: self.rules,
-            behind,
+        Entries::new(
+            (self.rules, behind),
             overrides,
             switches,
-            hash_key: self.bindings.hash_key.clone(),
-            denials: Arc::clone(&self.bindings.denials),
-        }
+            self.bindings.hash_key.clone(),
+            Arc::clone(&self.bindings.denials),
+        )
     }
 
     /// The files themselves were read before.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use http::request::Parts;
 use tollgate::{
-    Key, KeyBuf, Quota,
+    InnerResponse, Key, KeyBuf, Quota,
     key::{ClientIp, KeyExtractor, client_ip},
 };
 
@@ -17,6 +17,8 @@ pub(crate) type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 /// The keyed hash of a client's key under the rule with this name.
 pub(crate) type HashKey = dyn Fn(&str, &KeyBuf) -> u128 + Send + Sync;
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+pub(crate) type ResponseFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
+pub(crate) type ResponseCostFn = dyn Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync;
 
 /// Names that a document may use in addition to the built-in ones: for what needs code.
 ///
@@ -67,6 +69,8 @@ pub struct Bindings {
     pub(crate) plans: BTreeMap<String, Arc<PlanFn>>,
     pub(crate) quotas: BTreeMap<String, Arc<QuotaFn>>,
     pub(crate) conditions: BTreeMap<String, Arc<Predicate>>,
+    pub(crate) response_conditions: BTreeMap<String, Arc<ResponseFn>>,
+    pub(crate) response_costs: BTreeMap<String, Arc<ResponseCostFn>>,
     client_ip: Option<ClientIp>,
     /// For overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
@@ -187,6 +191,51 @@ impl Bindings {
         self
     }
 
+    /// Binds a condition on the response of the service, for `count_if = "wrong-password"`: see
+    /// [`RequestRule::count_if`](tollgate::RequestRule::count_if). Statuses and headers need none:
+    /// `count_if = { status = [401, 403] }`.
+    ///
+    /// ```
+    /// use tollgate_rules::{Bindings, Format, RuleDocument};
+    ///
+    /// let bindings = Bindings::new().response_condition("slow", |response| {
+    ///     let millis = response.header("x-millis").and_then(|value| value.parse::<u64>().ok());
+    ///     millis.is_none_or(|millis| millis > 500)
+    /// });
+    /// let text = r#"
+    ///     version = 1
+    ///     [[rules]]
+    ///     name = "slow-queries"
+    ///     limit = "sliding_log 10/min"
+    ///     by = "header:x-api-key"
+    ///     count_if = "slow"
+    /// "#;
+    /// assert_eq!(RuleDocument::parse(text, Format::Toml, &bindings)?.rules().len(), 1);
+    /// # Ok::<(), tollgate_rules::DocumentError>(())
+    /// ```
+    pub fn response_condition(
+        mut self,
+        name: impl Into<String>,
+        condition: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let condition: Arc<ResponseFn> = Arc::new(condition);
+        self.response_conditions.insert(name.into(), condition);
+        self
+    }
+
+    /// Binds what a request has cost in units by its response, for `cost_by_response = "tokens"`: see
+    /// [`RequestRule::cost_by_response`](tollgate::RequestRule::cost_by_response). A number in a header field needs none:
+    /// `cost_by_response = { header = "x-tokens-used" }`.
+    pub fn response_cost(
+        mut self,
+        name: impl Into<String>,
+        cost: impl Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync + 'static,
+    ) -> Self {
+        let cost: Arc<ResponseCostFn> = Arc::new(cost);
+        self.response_costs.insert(name.into(), cost);
+        self
+    }
+
     /// How `client_ip` and `client_in` find the client's address: behind proxies, with the settings of
     /// [`client_ip`](tollgate::key::client_ip()). Default: the socket's peer.
     pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
@@ -197,7 +246,6 @@ impl Bindings {
     /// The secret by which overrides name keys by their hash, as in documents that were pushed to Redis:
     /// `key = { hash = "…" }`. Rules that follow [Redis](crate::redis) know it.
     #[cfg(feature = "redis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn secret(mut self, secret: &tollgate_redis::Secret) -> Self {
         let key = crate::signing_key::SigningKey::new(secret);
         self.hash_key = Some(Arc::new(move |rule, client| key.hash_key(rule, client)));
@@ -217,6 +265,8 @@ impl fmt::Debug for Bindings {
             .field("plans", &self.plans.keys())
             .field("quotas", &self.quotas.keys())
             .field("conditions", &self.conditions.keys())
+            .field("response_conditions", &self.response_conditions.keys())
+            .field("response_costs", &self.response_costs.keys())
             .finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use tollgate::condition::{grpc_method_is, grpc_service_is};
 
 use crate::{
@@ -171,15 +171,7 @@ impl Condition {
                 (name, fields.get("equals"))
             }
         };
-        let Some(name) = name.and_then(|name| reader.text(name, "the name of a header")) else {
-            return;
-        };
-        let Ok(header) = HeaderName::from_bytes(name.value.as_bytes()) else {
-            let message = format!(
-                "{:?} is not the name of a header; write it as \"x-beta\"",
-                name.value
-            );
-            reader.wrong(&name.span, message);
+        let Some(header) = name.and_then(|name| reader.header_name(name, "x-beta")) else {
             return;
         };
         let Some(equals) = equals else {

@@ -1,18 +1,21 @@
-//! What a request costs: `cost = 5`, a bound name, or a header.
+//! What a request costs: `cost = 5`, a bound name, or a header. And what it has cost, by its response.
 
 use std::sync::Arc;
 
-use http::{HeaderName, request::Parts};
+use http::request::Parts;
 use tollgate_core::MAX_UNITS;
 
 use crate::{
-    bindings::{Bindings, CostFn},
+    bindings::{Bindings, CostFn, ResponseCostFn},
     node::{Node, Value},
     reader::Reader,
 };
 
 /// The fields of a cost in a header.
 pub(crate) const FIELDS: &[&str] = &["header", "max"];
+
+/// The fields of a cost in a header of the response.
+pub(crate) const RESPONSE_FIELDS: &[&str] = &["header"];
 
 /// The units that a request takes.
 #[derive(Clone)]
@@ -35,18 +38,10 @@ impl Cost {
             Value::Table(_) => {
                 let fields = reader.fields(node, "a cost", FIELDS)?;
                 let header = fields.required(reader, "a cost", "header", "\"x-cost\"");
-                let header = header.and_then(|node| reader.text(node, "the name of a header"));
+                let name = header.and_then(|node| reader.header_name(node, "x-cost"));
                 let max = fields.required(reader, "a cost", "max", "100");
                 let max = max.and_then(|node| reader.number(node, "a cost in units", 1, MAX_UNITS));
-                let (header, max) = (header?, max?);
-                let Ok(name) = HeaderName::from_bytes(header.value.as_bytes()) else {
-                    let message = format!(
-                        "{:?} is not the name of a header; write it as \"x-cost\"",
-                        header.value
-                    );
-                    reader.wrong(&header.span, message);
-                    return None;
-                };
+                let (name, max) = (name?, max?);
                 // What a client leaves out or misspells costs most.
                 let cost = move |head: &Parts| {
                     let value = head
@@ -64,4 +59,27 @@ impl Cost {
             }
         }
     }
+}
+
+/// The units that a request has cost, by its response: a bound name, or a header of the service.
+pub(crate) fn read_response_cost(
+    reader: Reader<'_>,
+    node: &Node,
+    bindings: &Bindings,
+) -> Option<Arc<ResponseCostFn>> {
+    if let Value::Text(name) = &node.value {
+        let bound = bindings.response_costs.get(name).cloned();
+        if bound.is_none() {
+            let known = bindings.response_costs.keys().map(String::as_str);
+            reader.unknown(&node.span, "cost by the response", name, known);
+        }
+        return bound;
+    }
+    let fields = reader.fields(node, "a cost by the response", RESPONSE_FIELDS)?;
+    let what = "a cost by the response";
+    let name = fields.required(reader, what, "header", "\"x-tokens-used\"")?;
+    let name = reader.header_name(name, "x-tokens-used")?;
+    Some(Arc::new(move |response| {
+        response.header(name.as_str())?.trim().parse().ok()
+    }))
 }

@@ -1,6 +1,9 @@
 //! What differs between two documents, in words.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, HashSet},
+};
 
 use tollgate_core::{Quota, RuleChange, RuleSet};
 
@@ -27,23 +30,24 @@ pub(crate) fn document_changes(before: &Entries, after: &Entries) -> Vec<String>
 
 /// The same, however many lines it takes.
 pub(crate) fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
-    let rules = |entries: &Entries| {
-        let rules = entries.rules.iter();
-        RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(&|quota| quota)))).ok()
-    };
+    let (old, new) = (Unlike::new(before, after), Unlike::new(after, before));
     let mut lines = Vec::new();
-    match (rules(before), rules(after)) {
+    match (old.rules(), new.rules()) {
         (Some(old), Some(new)) => {
             lines.extend(new.changes_from(&old).iter().map(ToString::to_string));
         }
-        // There were none.
+        // There were none, or none are left of these.
         (None, Some(new)) => {
             let added = new.given().iter().cloned().map(RuleChange::Added);
             lines.extend(added.map(|rule| rule.to_string()));
         }
-        _ => {}
+        (Some(old), None) => {
+            let removed = old.given().iter().cloned().map(RuleChange::Removed);
+            lines.extend(removed.map(|rule| rule.to_string()));
+        }
+        (None, None) => {}
     }
-    let (old, new) = (overrides(before), overrides(after));
+    let (old, new) = (old.overrides(), new.overrides());
     for (known, entry) in &new {
         if !old.contains_key(known) {
             lines.push(added_override(after, entry));
@@ -74,23 +78,74 @@ fn added_override(entries: &Entries, entry: &Override) -> String {
 /// What tells overrides apart.
 type OverrideKey = (String, Vec<u8>, Quota, Term);
 
-fn overrides(entries: &Entries) -> HashMap<OverrideKey, &Override> {
-    let all = entries.overrides.iter().map(|entry| {
-        let client = match &entry.client {
-            // One document may have keys where the other has their hashes.
-            Client::Key(key) => match &entries.hash_key {
-                Some(hash_key) => {
-                    let rule = &entries.rules[entry.rule].name.value;
-                    hash_key(rule, key.as_ref()).to_le_bytes().to_vec()
-                }
-                None => key.as_ref().as_bytes().to_vec(),
-            },
-            Client::Hash(hash) => hash.to_le_bytes().to_vec(),
+/// The rules of a document that another one does not have, or whose fields or overrides it has otherwise.
+struct Unlike<'a> {
+    entries: &'a Entries,
+    rules: Vec<usize>,
+}
+
+impl<'a> Unlike<'a> {
+    fn new(entries: &'a Entries, other: &Entries) -> Self {
+        let by_name = OnceCell::new();
+        let is_unlike = |index: &usize| {
+            let rule = &entries.rules[*index];
+            let name = &rule.name.value;
+            let there = other
+                .rules
+                .get(*index)
+                .filter(|there| there.name.value == *name);
+            let place = match there {
+                Some(_) => Some(*index),
+                None => by_name
+                    .get_or_init(|| by_name_of(other))
+                    .get(&**name)
+                    .copied(),
+            };
+            place.is_none_or(|place| {
+                other.rules[place].content != rule.content
+                    || !entries.has_overrides_of(*index, other, place)
+            })
         };
-        let rule = entries.rules[entry.rule].name.value.clone();
-        ((rule, client, entry.quota, entry.term.clone()), entry)
-    });
-    all.collect()
+        Self {
+            rules: (0..entries.rules.len()).filter(is_unlike).collect(),
+            entries,
+        }
+    }
+
+    /// `None`: there are none.
+    fn rules(&self) -> Option<RuleSet> {
+        let rules = self.rules.iter().map(|index| &self.entries.rules[*index]);
+        RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(&|quota| quota)))).ok()
+    }
+
+    fn overrides(&self) -> HashMap<OverrideKey, &'a Override> {
+        let entries = self.entries;
+        let of_rules = self.rules.iter();
+        let of_rules = of_rules.flat_map(|index| entries.overrides_of(*index));
+        let all = of_rules.map(|entry| {
+            let name = &entries.rules[entry.rule].name.value;
+            let client = match &entry.client {
+                // One document may have keys where the other has their hashes.
+                Client::Key(key) => match &entries.hash_key {
+                    Some(hash_key) => hash_key(name, key.as_ref()).to_le_bytes().to_vec(),
+                    None => key.as_ref().as_bytes().to_vec(),
+                },
+                Client::Hash(hash) => hash.to_le_bytes().to_vec(),
+            };
+            (
+                (name.clone(), client, entry.quota, entry.term.clone()),
+                entry,
+            )
+        });
+        all.collect()
+    }
+}
+
+fn by_name_of(entries: &Entries) -> HashMap<&str, usize> {
+    let rules = entries.rules.iter().enumerate();
+    rules
+        .map(|(index, rule)| (&*rule.name.value, index))
+        .collect()
 }
 
 fn switches(entries: &Entries) -> HashSet<(String, Effect, Term)> {

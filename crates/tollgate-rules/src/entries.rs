@@ -1,6 +1,6 @@
 //! What a document says, and what its rules are at a time.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use http::request::Parts;
 use tollgate::{
@@ -14,6 +14,8 @@ use crate::{
     clock::now,
     condition::Condition,
     denial_audit::DenialAudit,
+    made_rules::{MadeRule, MadeRules},
+    node::hash_of,
     override_entry::{Client, Override},
     rule_entry::{Mode, RuleEntry},
     switch_entry::{Effect, Switch, scaled},
@@ -25,11 +27,24 @@ pub(crate) struct Entries {
     pub(crate) rules: Vec<RuleEntry>,
     /// By rule, the more specific ones of its groups.
     pub(crate) behind: Vec<Vec<usize>>,
-    pub(crate) overrides: Vec<Override>,
+    /// In the order of their rules.
+    overrides: Vec<Override>,
+    /// By rule.
+    of_rule: Vec<OverridesOfRule>,
     pub(crate) switches: Vec<Switch>,
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
-    pub(crate) denials: Arc<DenialAudit>,
+    denials: Arc<DenialAudit>,
+}
+
+/// Which overrides are those of a rule.
+#[derive(Clone)]
+struct OverridesOfRule {
+    range: Range<usize>,
+    /// A hash of what they say.
+    content: u64,
+    /// When the first of them expires.
+    until: Tick,
 }
 
 /// The plans of the clients of a rule that are known by a hash of their key.
@@ -69,6 +84,56 @@ impl AuditedRule {
 }
 
 impl Entries {
+    /// Rules with the more specific ones of their groups, and what is said of rules.
+    pub(crate) fn new(
+        (rules, behind): (Vec<RuleEntry>, Vec<Vec<usize>>),
+        mut overrides: Vec<Override>,
+        switches: Vec<Switch>,
+        hash_key: Option<Arc<HashKey>>,
+        denials: Arc<DenialAudit>,
+    ) -> Self {
+        overrides.sort_by_key(|entry| entry.rule);
+        let mut begin = 0;
+        let of_rule = (0..rules.len()).map(|rule| {
+            let of_rule = overrides[begin..].iter();
+            let of_rule = of_rule.take_while(|entry| entry.rule == rule);
+            let range = begin..begin + of_rule.clone().count();
+            begin = range.end;
+            OverridesOfRule {
+                range,
+                content: content_of(of_rule.clone()),
+                until: of_rule
+                    .map(|entry| entry.term.until)
+                    .min()
+                    .unwrap_or(Tick::MAX),
+            }
+        });
+        Self {
+            of_rule: of_rule.collect(),
+            rules,
+            behind,
+            overrides,
+            switches,
+            hash_key,
+            denials,
+        }
+    }
+
+    /// All overrides, those of a rule one after the other.
+    pub(crate) fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+
+    /// Those of a rule.
+    pub(crate) fn overrides_of(&self, rule: usize) -> &[Override] {
+        &self.overrides[self.of_rule[rule].range.clone()]
+    }
+
+    /// Whether the overrides of a rule say what those of a rule of other entries do.
+    pub(crate) fn has_overrides_of(&self, rule: usize, other: &Self, of: usize) -> bool {
+        self.of_rule[rule].content == other.of_rule[of].content
+    }
+
     /// The rules for a limiter, without what needs a request.
     pub(crate) fn limiter_rules_at(&self, now: Tick) -> Vec<tollgate_core::Rule> {
         let rules = self.rules.iter().enumerate();
@@ -80,68 +145,103 @@ impl Entries {
             .collect()
     }
 
-    /// The rules at a time in microseconds since the Unix epoch.
-    pub(crate) fn rules_at(&self, now: Tick) -> Vec<RequestRule> {
-        let mut overrides: HashMap<usize, Vec<&Override>> = HashMap::new();
-        for entry in self.overrides.iter().filter(|entry| entry.term.until > now) {
-            overrides.entry(entry.rule).or_default().push(entry);
-        }
-        let rules = self.rules.iter().enumerate();
-        let rules = rules.flat_map(|(index, rule)| {
-            let (mode, permille) = self.switched(index, rule.mode, now);
-            let mut numbers = rule.numbers(&|quota| scaled(quota, permille));
-            let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
-            let of_rule = overrides.get(&index).map_or(&[][..], |all| all);
-            let (mut keys, mut hashes) = (Vec::with_capacity(of_rule.len()), HashMap::new());
-            for entry in of_rule {
-                let quota = scaled(entry.quota, permille);
-                let next = plans.len() + 1;
-                let plan = plans
-                    .entry(quota)
-                    .or_insert_with(|| format!("override {next}").into());
-                let plan = Arc::clone(plan);
-                if plans.len() == next {
-                    numbers = numbers.plan(Arc::clone(&plan), quota);
-                }
-                match &entry.client {
-                    Client::Key(key) => keys.push((key.clone(), plan)),
-                    Client::Hash(hash) => {
-                        hashes.insert(*hash, plan);
-                    }
+    /// The rules at a time in microseconds since the Unix epoch. Those for which nothing has changed are those of `before`.
+    pub(crate) fn rules_at(&self, now: Tick, before: &MadeRules) -> MadeRules {
+        let rules = (0..self.rules.len()).map(|index| {
+            let recipe = self.recipe(index, now);
+            let known = before.get(index, &self.rules[index].name.value);
+            match known.filter(|known| known.recipe == recipe) {
+                Some(known) => known.clone(),
+                None => MadeRule {
+                    name: self.rules[index].name.value.as_str().into(),
+                    recipe,
+                    rules: self.make(index, now).into(),
+                },
+            }
+        });
+        MadeRules::new(rules.collect())
+    }
+
+    /// A hash of all that the rules of an entry are made of at a time, but for the bindings.
+    fn recipe(&self, index: usize, now: Tick) -> u64 {
+        let rule = &self.rules[index];
+        let (mode, permille) = self.switched(index, rule.mode, now);
+        let behind = self.behind[index].iter();
+        let behind: Vec<_> = behind
+            .map(|other| {
+                let other_rule = &self.rules[*other];
+                let (mode, _) = self.switched(*other, other_rule.mode, now);
+                (other_rule.content, mode)
+            })
+            .collect();
+        let of_rule = &self.of_rule[index];
+        let overrides = match of_rule.until > now {
+            true => of_rule.content,
+            false => content_of(in_force(self.overrides_of(index), now)),
+        };
+        // What was made holds it: no other is where it is.
+        let hash_key = self.hash_key.as_ref();
+        let hash_key = hash_key.filter(|_| rule.audit || !of_rule.range.is_empty());
+        let hash_key = hash_key.map(|hash_key| Arc::as_ptr(hash_key).cast::<()>());
+        hash_of((rule.content, mode, permille, behind, overrides, hash_key))
+    }
+
+    /// The rules of an entry.
+    fn make(&self, index: usize, now: Tick) -> Vec<RequestRule> {
+        let rule = &self.rules[index];
+        let (mode, permille) = self.switched(index, rule.mode, now);
+        let mut numbers = rule.numbers(&|quota| scaled(quota, permille));
+        let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
+        let of_rule = self.overrides_of(index);
+        let (mut keys, mut hashes) = (Vec::with_capacity(of_rule.len()), HashMap::new());
+        for entry in in_force(of_rule, now) {
+            let quota = scaled(entry.quota, permille);
+            let next = plans.len() + 1;
+            let plan = plans
+                .entry(quota)
+                .or_insert_with(|| format!("override {next}").into());
+            let plan = Arc::clone(plan);
+            if plans.len() == next {
+                numbers = numbers.plan(Arc::clone(&plan), quota);
+            }
+            match &entry.client {
+                Client::Key(key) => keys.push((key.clone(), plan)),
+                Client::Hash(hash) => {
+                    hashes.insert(*hash, plan);
                 }
             }
-            let by_hash = self.hash_key.clone().filter(|_| !hashes.is_empty());
-            let by_hash = by_hash.map(|hash_key| PlansByHash {
+        }
+        let by_hash = self.hash_key.clone().map(|hash_key| PlansByHash {
+            rule: rule.name.value.as_str().into(),
+            plans: hashes,
+            hash_key,
+        });
+        let by_hash = by_hash.filter(|by_hash| !by_hash.plans.is_empty());
+        let by_hash = by_hash.map(Arc::new);
+        let denied = rule.audit.then(|| {
+            Arc::new(AuditedRule {
                 rule: rule.name.value.as_str().into(),
-                plans: hashes,
-                hash_key,
-            });
-            let by_hash = by_hash.map(Arc::new);
-            let denied = rule.audit.then(|| {
-                Arc::new(AuditedRule {
-                    rule: rule.name.value.as_str().into(),
-                    extractor: rule.key.extractor(),
-                    hash_key: self.hash_key.clone(),
-                    denials: Arc::clone(&self.denials),
-                })
-            });
-            let applies = self.group_condition(index, now);
-            let scaled = move |quota| scaled(quota, permille);
-            let made = rule.request_rules(&numbers, scaled, mode, applies.as_ref());
-            made.into_iter().map(move |rule| {
-                let keys = keys.iter().cloned();
-                let rule = keys.fold(rule, |rule, (key, plan)| rule.plan_for_key(key, plan));
-                let rule = match by_hash.clone() {
-                    Some(by_hash) => rule.plan_by_key(move |key| by_hash.find(key)),
-                    None => rule,
-                };
-                match denied.clone() {
-                    Some(denied) => rule.on_denied(move |head| denied.record(head)),
-                    None => rule,
-                }
+                extractor: rule.key.extractor(),
+                hash_key: self.hash_key.clone(),
+                denials: Arc::clone(&self.denials),
             })
         });
-        rules.collect()
+        let applies = self.group_condition(index, now);
+        let scaled = move |quota| scaled(quota, permille);
+        let made = rule.request_rules(&numbers, scaled, mode, applies.as_ref());
+        let made = made.into_iter().map(|rule| {
+            let keys = keys.iter().cloned();
+            let rule = keys.fold(rule, |rule, (key, plan)| rule.plan_for_key(key, plan));
+            let rule = match by_hash.clone() {
+                Some(by_hash) => rule.plan_by_key(move |key| by_hash.find(key)),
+                None => rule,
+            };
+            match denied.clone() {
+                Some(denied) => rule.on_denied(move |head| denied.record(head)),
+                None => rule,
+            }
+        });
+        made.collect()
     }
 
     /// When an override or a switch expires next, in microseconds since the Unix epoch: the rules differ from then on.
@@ -181,5 +281,98 @@ impl Entries {
         }
         let own = &self.rules[rule].condition;
         Some(own.and(move |head| !others.iter().any(|holds| holds(head))))
+    }
+}
+
+fn in_force(overrides: &[Override], now: Tick) -> impl Iterator<Item = &Override> + Clone {
+    overrides.iter().filter(move |entry| entry.term.until > now)
+}
+
+/// A hash of what overrides say.
+fn content_of<'a>(overrides: impl Iterator<Item = &'a Override>) -> u64 {
+    overrides.fold(0, |before, entry| hash_of((before, entry.content)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{bindings::Bindings, format::Format, rule_document::RuleDocument};
+
+    const RULES: [&str; 4] = [
+        "[[rules]]\nname = 'plain'\nlimit = '9/h'\nby = 'constant'\n",
+        "[[rules]]\nname = 'own'\nlimit = '9/h'\nby = 'header:x-key'\n",
+        "[[rules]]\nname = 'exact'\nlimit = '9/h'\nby = 'constant'\nwhen = { path = '/a' }\n",
+        "[[rules]]\nname = 'rest'\nlimit = '9/h'\nby = 'constant'\n",
+    ];
+    const OTHERS: &str = "[[groups]]\nname = 'g'\nrules = ['exact', 'rest']\n\
+        [[overrides]]\nrule = 'own'\nkey = 'ann'\nlimit = '99/h'\nuntil = 2026-01-01T00:00:00Z\n\
+        [[overrides]]\nrule = 'own'\nkey = 'bob'\nlimit = '99/h'\n";
+    /// When the override ends.
+    const ENDS: Tick = 1_767_225_600_000_000;
+
+    fn entries(rules: &[&str], others: &str) -> Entries {
+        let text = format!("version = 1\n{}{others}", rules.concat());
+        let document = RuleDocument::parse(&text, Format::Toml, &Bindings::new());
+        document.expect("a valid document").entries
+    }
+
+    /// The names of the rules that are made anew.
+    fn made_anew(after: &Entries, now: Tick) -> Vec<String> {
+        let made = entries(&RULES, OTHERS).rules_at(ENDS - 1, &MadeRules::default());
+        let again = after.rules_at(now, &made);
+        let all = after.rules.iter().enumerate();
+        let anew = all.filter_map(|(index, rule)| {
+            let name = &rule.name.value;
+            let now = again.get(index, name).expect("it was made");
+            let before = made.get(index, name);
+            let is_kept = before.is_some_and(|before| Arc::ptr_eq(&before.rules, &now.rules));
+            (!is_kept).then(|| name.clone())
+        });
+        anew.collect()
+    }
+
+    #[test]
+    fn of_a_document_that_differs_only_the_rules_that_differ_are_made_anew() {
+        let none: [&str; 0] = [];
+        let same = entries(&RULES, OTHERS);
+        assert_eq!(made_anew(&same, ENDS - 1), none);
+        let moved = [RULES[3], RULES[1], RULES[0], RULES[2]];
+        assert_eq!(made_anew(&entries(&moved, OTHERS), ENDS - 1), none);
+
+        let mut rules = RULES.map(str::to_owned);
+        for (index, anew) in [
+            (0, &["plain"][..]),
+            (1, &["own"]),
+            // It displaces the rest of its group.
+            (2, &["exact", "rest"]),
+            (3, &["rest"]),
+        ] {
+            rules[index] = RULES[index].replace("9/h", "8/h");
+            let changed = rules.each_ref().map(String::as_str);
+            assert_eq!(made_anew(&entries(&changed, OTHERS), ENDS - 1), anew);
+            rules[index] = RULES[index].to_owned();
+        }
+        let renamed = OTHERS.replace("'bob'", "'bea'");
+        assert_eq!(made_anew(&entries(&RULES, &renamed), ENDS - 1), ["own"]);
+        let without_group = OTHERS.replace("'exact', 'rest'", "'exact'");
+        assert_eq!(
+            made_anew(&entries(&RULES, &without_group), ENDS - 1),
+            ["rest"]
+        );
+        let switched = |what: &str| format!("{OTHERS}[[switches]]\nrules = {what}\n");
+        let half = switched("'plain'\nlimit = '50%'");
+        assert_eq!(made_anew(&entries(&RULES, &half), ENDS - 1), ["plain"]);
+        // What is off displaces nothing.
+        let off = switched("'exact'\nlimit = 'off'");
+        assert_eq!(
+            made_anew(&entries(&RULES, &off), ENDS - 1),
+            ["exact", "rest"]
+        );
+    }
+
+    #[test]
+    fn when_an_override_ends_its_rule_is_made_anew() {
+        let same = entries(&RULES, OTHERS);
+        assert_eq!(made_anew(&same, ENDS), ["own"]);
     }
 }

@@ -36,6 +36,7 @@ pub struct Explanation {
     plan: Option<String>,
     quota: Quota,
     origin: QuotaOrigin,
+    counts_if: Option<String>,
     switches: Vec<String>,
 }
 
@@ -144,6 +145,18 @@ impl Explanation {
     #[must_use]
     pub fn origin(&self) -> &QuotaOrigin {
         &self.origin
+    }
+
+    /// Which responses count, as the document says in `count_if`; `None`: all.
+    #[must_use]
+    pub fn counts_if(&self) -> Option<&str> {
+        self.counts_if.as_deref()
+    }
+
+    /// How long a request waits at most instead of being denied; `None` if it does not wait.
+    #[must_use]
+    pub fn at_most_wait(&self) -> Option<Duration> {
+        self.numbers.at_most_wait()
     }
 
     /// The switches that apply to the rule, in words.
@@ -295,6 +308,7 @@ impl<'a> Explaining<'a> {
                 plan: None,
                 quota: *numbers.quota(),
                 origin: QuotaOrigin::Rule,
+                counts_if: rule.counts.as_ref().map(ToString::to_string),
                 switches: switches
                     .map(|switch| format!("{}{}", switch.effect, switch.term))
                     .collect(),
@@ -403,8 +417,7 @@ impl<'a> Explaining<'a> {
     /// The limit of a single client. The last entry that names the key itself is in force, or else one that knows its hash.
     fn find_override(&mut self, key: &KeyBuf) {
         let (mut by_key, mut by_hash) = (None, None);
-        let of_rule = self.entries.overrides.iter();
-        let of_rule = of_rule.filter(|entry| entry.rule == self.index);
+        let of_rule = self.entries.overrides_of(self.index).iter();
         for entry in of_rule.filter(|entry| entry.term.until > self.now) {
             match &entry.client {
                 Client::Key(other) if other.as_ref() == key => by_key = Some(entry),

@@ -84,6 +84,7 @@ mod limit_override;
 mod live_rules;
 mod live_rules_builder;
 mod live_rules_handle;
+mod made_rules;
 mod metrics;
 mod node;
 mod override_entry;
@@ -94,8 +95,8 @@ mod problems;
 mod pushed_document;
 mod reader;
 #[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
+mod response_condition;
 mod rollout;
 mod rule_document;
 mod rule_entry;

@@ -1,6 +1,11 @@
 //! A document as a tree whose nodes know where they are, whatever its syntax.
 
-use std::ops::Range;
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher as _, Hash, Hasher},
+    ops::Range,
+    sync::LazyLock,
+};
 
 /// A value of a document, and its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +51,45 @@ impl Value {
     }
 }
 
+/// So that no two contents are made to have one hash.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// A hash in this process.
+pub(crate) fn hash_of(content: impl Hash) -> u64 {
+    HASHER.hash_one(content)
+}
+
+/// What a node says, wherever it is.
+struct Content<'a>(&'a Node);
+
+impl Hash for Content<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(&self.0.value).hash(state);
+        match &self.0.value {
+            Value::Null => {}
+            Value::Bool(value) => value.hash(state),
+            Value::Integer(value) => value.hash(state),
+            Value::Float(text) | Value::Text(text) | Value::Time(text) => text.hash(state),
+            Value::List(nodes) => {
+                nodes.len().hash(state);
+                nodes.iter().for_each(|node| Content(node).hash(state));
+            }
+            Value::Table(fields) => {
+                fields.len().hash(state);
+                for (name, node) in fields {
+                    (&name.text, Content(node)).hash(state);
+                }
+            }
+        }
+    }
+}
+
 impl Node {
+    /// A hash of what it says, wherever it is.
+    pub(crate) fn content(&self) -> u64 {
+        hash_of(Content(self))
+    }
+
     /// A part of a text: where it lies in the document, if it is written there as it is; else all of it.
     pub(crate) fn part(&self, document: &str, part: Range<usize>) -> Range<usize> {
         let Value::Text(text) = &self.value else {

@@ -13,6 +13,8 @@ use crate::{
 /// A client's own limit.
 #[derive(Clone)]
 pub(crate) struct Override {
+    /// A hash of what it says.
+    pub(crate) content: u64,
     pub(crate) rule: usize,
     pub(crate) client: Client,
     pub(crate) quota: Quota,
@@ -59,6 +61,7 @@ impl Override {
         let (client, quota, term) = (client?, quota?, term?);
         refuse_override(reader, entry, &quota)?;
         Some(Self {
+            content: node.content(),
             rule,
             client,
             quota: quota.value,

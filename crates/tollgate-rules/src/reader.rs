@@ -2,6 +2,7 @@
 
 use std::{fmt, ops::Range, time::Duration};
 
+use http::HeaderName;
 use jiff::Timestamp;
 use tollgate_core::{MAX_UNITS, Quota, Tick, did_you_mean};
 
@@ -75,7 +76,7 @@ impl<'a> Reader<'a> {
         let word: String = word.chars().take(64).collect();
         let mut message = match known.len() {
             0 => format!("there is no {what} {word:?}, nor any other"),
-            1..=20 => format!("there is no {what} {word:?}; there is {}", known.join(", ")),
+            1..=25 => format!("there is no {what} {word:?}; there is {}", known.join(", ")),
             many => format!("there is no {what} {word:?} among {many}"),
         };
         if let Some(meant) = did_you_mean(&word, known) {
@@ -155,6 +156,20 @@ impl<'a> Reader<'a> {
                 None
             }
         }
+    }
+
+    /// The name of a header field, such as `example`.
+    pub(crate) fn header_name(&self, node: &Node, example: &str) -> Option<HeaderName> {
+        let text = self.text(node, "the name of a header")?;
+        let name = HeaderName::from_bytes(text.value.as_bytes()).ok();
+        if name.is_none() {
+            let message = format!(
+                "{:?} is not the name of a header; write it as {example:?}",
+                text.value
+            );
+            self.wrong(&text.span, message);
+        }
+        name
     }
 
     pub(crate) fn boolean(&self, node: &Node) -> Option<bool> {

@@ -14,6 +14,7 @@ use crate::{
     entries::Entries,
     explanation::Explanation,
     format::Format,
+    made_rules::MadeRules,
     node::{Node, Value},
     problems::Problems,
     reader::Reader,
@@ -107,7 +108,7 @@ impl RuleDocument {
     /// The rules at a time in microseconds since the Unix epoch.
     #[must_use]
     pub fn rules_at(&self, now: Tick) -> Vec<RequestRule> {
-        self.entries.rules_at(now)
+        self.entries.rules_at(now, &MadeRules::default()).rules()
     }
 
     /// When an override or a switch expires next, in microseconds since the Unix epoch: the rules differ from then on.
@@ -208,7 +209,7 @@ impl fmt::Debug for RuleDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuleDocument")
             .field("rules", &self.names().collect::<Vec<_>>())
-            .field("overrides", &self.entries.overrides.len())
+            .field("overrides", &self.entries.overrides().len())
             .field("switches", &self.entries.switches.len())
             .finish()
     }

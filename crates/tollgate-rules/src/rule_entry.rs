@@ -1,21 +1,24 @@
 //! A rule of a document.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use tollgate::{
     Missing, RequestRule, Rule,
     condition::{method_in, path as path_is},
 };
-use tollgate_core::{Consistency, OnChange, Quota, RuleErrorKind, RuleSet};
+use tollgate_core::{
+    AlgorithmKind, Consistency, MAX_UNITS, OnChange, Quota, RuleErrorKind, RuleSet,
+};
 
 use crate::{
-    bindings::{Bindings, PlanFn, QuotaFn},
+    bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn},
     condition::Condition,
-    cost::Cost,
+    cost::{Cost, read_response_cost},
     limit::limit,
     node::{Node, Value},
     reader::{At, Reader},
+    response_condition::ResponseCondition,
     rollout::Rollout,
     rule_key::RuleKey,
     store_policy::{StoreErrorAnswers, consistency},
@@ -29,6 +32,10 @@ pub(crate) const FIELDS: &[&str] = &[
     "when",
     "unless",
     "cost",
+    "cost_by_response",
+    "count_if",
+    "wait",
+    "max_waiting",
     "plan",
     "plans",
     "quota_by",
@@ -40,6 +47,7 @@ pub(crate) const FIELDS: &[&str] = &[
     "on_change",
     "missing",
     "keep_on_error",
+    "top_keys",
     "audit",
     "description",
 ];
@@ -73,6 +81,9 @@ pub(crate) const MODES: &[(&str, Mode)] = &[
 /// The fields of a rollout.
 pub(crate) const ROLLOUT_FIELDS: &[&str] = &["percent", "others"];
 
+/// The fields of how many may wait.
+pub(crate) const MAX_WAITING_FIELDS: &[&str] = &["per_key", "in_all"];
+
 /// What a rule in a rollout is for the others.
 pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
 
@@ -83,12 +94,20 @@ pub(crate) const MISSING: &[(&str, Missing)] =
 /// A rule as a document says it.
 #[derive(Clone)]
 pub(crate) struct RuleEntry {
+    /// A hash of what it says.
+    pub(crate) content: u64,
     pub(crate) name: At<String>,
     pub(crate) limit: At<Quota>,
     pub(crate) key: RuleKey,
     pub(crate) condition: Condition,
     pub(crate) unless: Option<Condition>,
     pub(crate) cost: Cost,
+    response_cost: Option<Arc<ResponseCostFn>>,
+    /// Which responses count.
+    pub(crate) counts: Option<ResponseCondition>,
+    wait: Option<At<Duration>>,
+    /// How many requests may wait: of one key, and in all.
+    max_waiting: Option<(usize, usize)>,
     pub(crate) plan: Option<Arc<PlanFn>>,
     plans: Vec<(String, At<Quota>)>,
     pub(crate) quota: Option<Arc<QuotaFn>>,
@@ -100,6 +119,8 @@ pub(crate) struct RuleEntry {
     on_change: OnChange,
     pub(crate) missing: Missing,
     keep_on_error: bool,
+    /// Whether the rule keeps the keys that come most often.
+    top_keys: bool,
     /// Whether denials are recorded.
     pub(crate) audit: bool,
 }
@@ -132,6 +153,29 @@ impl RuleEntry {
         let cost = cost.map_or(Some(Cost::Fixed(1)), |node| {
             Cost::read(reader, node, bindings)
         });
+        let by_response = ["count_if", "cost_by_response"].map(|name| fields.get(name));
+        if let (Some(node), Some(limit)) = (by_response.into_iter().flatten().next(), &limit)
+            && limit.value.algorithm() == AlgorithmKind::Concurrent
+        {
+            let message = "a slot goes back when its request ends, whatever the response is; leave this out, or limit a rate in a rule \
+                           of its own";
+            reader.wrong(&node.span, message);
+        }
+        let [counts, response_cost] = by_response;
+        let counts = counts.and_then(|node| ResponseCondition::read(reader, node, bindings));
+        let response_cost =
+            response_cost.and_then(|node| read_response_cost(reader, node, bindings));
+        let wait = fields.get("wait");
+        let wait = wait.and_then(|node| {
+            let (span, value) = (node.span.clone(), reader.duration(node)?);
+            Some(At { span, value })
+        });
+        let max_waiting = fields.get("max_waiting");
+        if let (Some(node), None) = (max_waiting, &wait) {
+            let message = "no request of this rule waits; add wait = \"5s\", or leave this out";
+            reader.wrong(&node.span, message);
+        }
+        let max_waiting = max_waiting.and_then(|node| read_max_waiting(reader, node));
         let plan_node = fields.get("plan");
         let plan = plan_node.and_then(|node| read_plan(reader, node, bindings));
         let own = limit.as_ref().map(|limit| limit.value);
@@ -163,6 +207,8 @@ impl RuleEntry {
         let missing = fields.get("missing").and_then(|node| missing(reader, node));
         let keep = fields.get("keep_on_error");
         let keep_on_error = keep.and_then(|node| reader.boolean(node));
+        let top_keys = fields.get("top_keys");
+        let top_keys = top_keys.and_then(|node| reader.boolean(node));
         let audit = fields.get("audit").and_then(|node| reader.boolean(node));
         if let Some(node) = fields.get("description") {
             reader.text(node, "a text for readers of the file");
@@ -170,12 +216,17 @@ impl RuleEntry {
         let rollout = fields.get("rollout");
         let rollout = rollout.and_then(|node| read_rollout(reader, node, name.as_ref()));
         let entry = Self {
+            content: node.content(),
             name: name?,
             limit: limit?,
             key: key?,
             condition,
             unless,
             cost: cost?,
+            response_cost,
+            counts,
+            wait,
+            max_waiting,
             plan,
             plans,
             quota,
@@ -187,6 +238,7 @@ impl RuleEntry {
             on_change: on_change.unwrap_or_default(),
             missing: missing.unwrap_or_default(),
             keep_on_error: keep_on_error.unwrap_or_default(),
+            top_keys: top_keys.unwrap_or_default(),
             audit: audit.unwrap_or_default(),
         };
         let consistency_span = consistency_node.map(|node| node.span.clone());
@@ -210,6 +262,7 @@ impl RuleEntry {
                 RuleErrorKind::Name => Some(self.name.span.clone()),
                 RuleErrorKind::Cost => cost,
                 RuleErrorKind::Mode => consistency,
+                RuleErrorKind::Wait => self.wait.as_ref().map(|wait| wait.span.clone()),
                 _ => None,
             };
             let span = span.unwrap_or_else(|| self.limit.span.clone());
@@ -243,6 +296,15 @@ impl RuleEntry {
         }
         if let Cost::Fixed(units) = &self.cost {
             rule = rule.cost(*units);
+        }
+        if self.top_keys {
+            rule = rule.top_keys();
+        }
+        if let Some(at_most) = &self.wait {
+            rule = rule.wait(at_most.value);
+        }
+        if let Some((per_key, in_all)) = self.max_waiting {
+            rule = rule.max_waiting(per_key, in_all);
         }
         rule
     }
@@ -299,6 +361,14 @@ impl RuleEntry {
                 let quota = Arc::clone(quota);
                 rule = rule.quota_by(move |head: &Parts| quota(head).map(scaled));
             }
+            if let Some(counts) = &self.counts {
+                let holds = Arc::clone(&counts.holds);
+                rule = rule.count_if(move |response| holds(response));
+            }
+            if let Some(cost) = &self.response_cost {
+                let cost = Arc::clone(cost);
+                rule = rule.cost_by_response(move |response| cost(response));
+            }
             if self.keep_on_error {
                 rule = rule.keep_on_error();
             }
@@ -329,6 +399,9 @@ pub(crate) fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::
         .consistency(rule.consistency_of())
         .on_store_error(rule.store_error_answer())
         .on_change(rule.change_answer());
+    if let Some(at_most) = rule.at_most_wait() {
+        named = named.wait(at_most);
+    }
     for plan in 1..rule.quotas() {
         let plan_name = rule.plan_name(plan).unwrap_or_default();
         named = named.plan(plan_name, *rule.quota_of(plan));
@@ -397,6 +470,18 @@ fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
         return Some(Missing::Reject(status));
     }
     reader.word(node, "way to count requests without a key", MISSING)
+}
+
+fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
+    let what = "max_waiting";
+    let fields = reader.fields(node, what, MAX_WAITING_FIELDS)?;
+    let number = |name: &str, example: &str| {
+        let node = fields.required(reader, what, name, example)?;
+        let number = reader.number(node, "a number of requests", 1, MAX_UNITS)?;
+        usize::try_from(number).ok()
+    };
+    let (per_key, in_all) = (number("per_key", "10"), number("in_all", "500"));
+    Some((per_key?, in_all?))
 }
 
 fn read_rollout(

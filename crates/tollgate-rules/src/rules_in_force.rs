@@ -8,7 +8,8 @@ use std::{
 
 use tokio::sync::watch;
 use tollgate::{
-    LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleChange, RuleError, RulesHandle, Store,
+    LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleChange, RuleError,
+    RulesHandle, Store,
 };
 use tollgate_core::Tick;
 
@@ -16,12 +17,13 @@ use crate::{
     audit::{AuditKind, AuditRecord, AuditSinks},
     author::Author,
     bindings::Bindings,
-    clock::now,
+    clock::{self, now},
     denial_audit::DenialAudit,
     document_changes::document_changes,
     document_error::DocumentError,
     document_tree::DocumentTree,
     fleet::Fleet,
+    made_rules::MadeRules,
     metrics,
     rule_document::RuleDocument,
     rule_text::RuleText,
@@ -50,6 +52,10 @@ struct State {
     hash: u64,
     rejected_hash: Option<u64>,
     followers: Followers,
+    /// The rules of the layers.
+    made: MadeRules,
+    /// How long the last change took, from the document that was read to the rules in force.
+    took: Duration,
     /// The number that the source gave the document in force.
     of_source: Option<u64>,
     revision: u64,
@@ -94,6 +100,8 @@ impl RulesInForce {
                 hash: text.hash(),
                 rejected_hash: None,
                 followers: Followers::default(),
+                made: MadeRules::default(),
+                took: Duration::ZERO,
                 of_source: text.revision(),
                 revision,
                 since: now,
@@ -149,14 +157,14 @@ impl RulesInForce {
 
     pub(crate) fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
         let mut state = self.lock();
-        let layer = RateLimitLayer::switchable(store, state.document.rules_at(state.computed))?;
+        let layer = RateLimitLayer::switchable(store, state.make())?;
         state.followers.layers.push(layer.handle());
         Ok(layer)
     }
 
     pub(crate) fn message_layer(&self, store: impl Store) -> Result<MessageLimitLayer, RuleError> {
         let mut state = self.lock();
-        let layer = MessageLimitLayer::new(store, state.document.rules_at(state.computed))?;
+        let layer = MessageLimitLayer::new(store, state.make())?;
         state.followers.layers.push(layer.handle());
         Ok(layer)
     }
@@ -180,6 +188,7 @@ impl RulesInForce {
             hash: state.hash,
             rules: state.document.names().count(),
             in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
+            took: state.took,
             rejected: state.rejected,
             last_rejection: state.last_rejection.clone(),
             source_error: state.source_error.clone(),
@@ -306,8 +315,8 @@ impl State {
         let applied = text.and_then(|text| {
             self.refuse_older(of_source)?;
             let (document, local) = self.with_local(bindings, &text, &self.local)?;
-            let lines = document_changes(&self.document.entries, &document.entries);
             let changes = self.replace(&document, now)?;
+            let lines = document_changes(&self.document.entries, &document.entries);
             Ok((text, document, local, changes, lines))
         });
         match applied {
@@ -343,8 +352,8 @@ impl State {
         let before = self.revision;
         let now = now();
         let applied = together(bindings, &self.text, &local).and_then(|document| {
-            let lines = document_changes(&self.document.entries, &document.entries);
             let changes = self.replace(&document, now)?;
+            let lines = document_changes(&self.document.entries, &document.entries);
             Ok((document, changes, lines))
         });
         match applied {
@@ -433,30 +442,49 @@ impl State {
         Err(DocumentError::of_whole("the rules", message))
     }
 
+    /// The rules in force, for a layer.
+    fn make(&mut self) -> Vec<RequestRule> {
+        self.made = self.document.entries.rules_at(self.computed, &self.made);
+        self.made.rules()
+    }
+
     /// Replaces the rules of all layers in one step, then those of the limiters.
     fn replace(
         &mut self,
         document: &RuleDocument,
         now: Tick,
     ) -> Result<Vec<RuleChange>, DocumentError> {
+        let begun = clock::now();
+        self.followers.forget_gone();
+        let made = match self.followers.layers.is_empty() {
+            true => MadeRules::default(),
+            false => document.entries.rules_at(now, &self.made),
+        };
+        let before = (&self.document, self.computed, &self.made);
         let changes = self
             .followers
-            .replace((&self.document, self.computed), (document, now))
+            .replace(before, (document, now, &made))
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
+        self.took = Duration::from_micros(clock::now().saturating_sub(begun));
         self.computed = now;
+        self.made = made;
         Ok(changes)
     }
 }
 
-/// A document, and the time that its rules are for.
-type At<'a> = (&'a RuleDocument, Tick);
+/// A document, the time that its rules are for, and those that were made of it for layers.
+type At<'a> = (&'a RuleDocument, Tick, &'a MadeRules);
 
 impl Followers {
-    /// All or none. Says what changed in the first layer, or else in the first limiter.
-    fn replace(&mut self, before: At<'_>, after: At<'_>) -> Result<Vec<RuleChange>, RuleError> {
+    /// Forgets the layers that are gone.
+    fn forget_gone(&mut self) {
         self.layers.retain(|handle| handle.limiter().is_some());
+    }
+
+    /// All or none. Says what changed in the first layer, or else in the first limiter.
+    fn replace(&self, before: At<'_>, after: At<'_>) -> Result<Vec<RuleChange>, RuleError> {
         let of_layers = self.replace_layers(after)?;
-        let rules = |(document, at): At<'_>| document.limiter_rules_at(at);
+        let rules = |(document, at, _): At<'_>| document.limiter_rules_at(at);
         let mut of_limiters = Vec::new();
         for (index, limiter) in self.limiters.iter().enumerate() {
             match limiter.replace(rules(after)) {
@@ -475,12 +503,8 @@ impl Followers {
         Ok(changes.unwrap_or_default())
     }
 
-    fn replace_layers(&self, (document, at): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
-        if self.layers.is_empty() {
-            return Ok(Vec::new());
-        }
-        let rules = document.rules_at(at);
-        RulesHandle::replace_all(self.layers.iter().map(|handle| (handle, rules.clone())))
+    fn replace_layers(&self, (_, _, made): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        RulesHandle::replace_all(self.layers.iter().map(|handle| (handle, made.rules())))
     }
 }
 

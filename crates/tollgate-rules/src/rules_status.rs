@@ -12,6 +12,7 @@ pub struct RulesStatus {
     pub(crate) hash: u64,
     pub(crate) rules: usize,
     pub(crate) in_force_for: Duration,
+    pub(crate) took: Duration,
     pub(crate) rejected: u64,
     pub(crate) last_rejection: Option<String>,
     pub(crate) source_error: Option<String>,
@@ -42,6 +43,13 @@ impl RulesStatus {
     #[must_use]
     pub fn in_force_for(&self) -> Duration {
         self.in_force_for
+    }
+
+    /// How long the last change took, from the document that was read to the rules in force. Requests do not wait for it. Zero
+    /// before the first change.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.took
     }
 
     /// How many documents were rejected since the start.

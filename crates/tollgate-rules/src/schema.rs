@@ -16,7 +16,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        assembly, condition, cost, limit, override_entry, rule_entry, store_policy, switch_entry,
+        assembly, condition, cost, limit, override_entry, response_condition, rule_entry,
+        store_policy, switch_entry,
     };
 
     fn schema() -> Value {
@@ -32,17 +33,20 @@ mod tests {
             .filter(|(_, table)| table["properties"].is_object())
             .map(|(name, _)| name.as_str())
             .collect();
-        let known: [(&str, &[&str]); 15] = [
+        let known: [(&str, &[&str]); 18] = [
             ("", assembly::FIELDS),
             ("rule", rule_entry::FIELDS),
             ("limit_table", limit::FIELDS),
             ("condition_table", condition::FIELDS),
             ("header", condition::HEADER_FIELDS),
             ("cost_header", cost::FIELDS),
+            ("response_cost", cost::RESPONSE_FIELDS),
+            ("response_condition_table", response_condition::FIELDS),
             ("consistency_table", store_policy::CONSISTENCY_FIELDS),
             ("eventual", store_policy::EVENTUAL_FIELDS),
             ("on_store_error_table", store_policy::STORE_ERROR_FIELDS),
             ("store_error_answer", store_policy::ANSWER_FIELDS),
+            ("max_waiting", rule_entry::MAX_WAITING_FIELDS),
             ("rollout", rule_entry::ROLLOUT_FIELDS),
             ("group", assembly::GROUP_FIELDS),
             ("override", override_entry::FIELDS),
@@ -97,6 +101,10 @@ mod tests {
             (
                 "/$defs/on_store_error/anyOf/0".to_owned(),
                 names(store_policy::STORE_ERRORS),
+            ),
+            (
+                "/$defs/response_condition_table/properties/grpc_status/anyOf/0".to_owned(),
+                names(response_condition::GRPC_STATUSES),
             ),
             (
                 "/$defs/store_error_answer/then/properties/answer".to_owned(),

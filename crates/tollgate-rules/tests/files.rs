@@ -253,6 +253,34 @@ async fn reads_fail_open_and_writes_fail_closed_on_one_budget() {
 }
 
 #[tokio::test]
+async fn wrong_passwords_lock_an_address_out_and_right_ones_are_free() {
+    let service = Service::of_file("log_in.toml");
+    let log_in = |status: StatusCode| {
+        let inner = service_fn(move |_: Request<String>| async move {
+            let mut response = Response::new(String::new());
+            *response.status_mut() = status;
+            Ok::<_, Infallible>(response)
+        });
+        service
+            .layer
+            .layer(inner)
+            .oneshot(request("POST", "/login"))
+    };
+    for (status, times) in [(200, 20), (401, 2), (200, 5), (403, 1)] {
+        let status = StatusCode::from_u16(status).expect("a status");
+        for _ in 0..times {
+            let Ok(response) = log_in(status).await;
+            assert_eq!(response.status(), status);
+        }
+    }
+    let Ok(response) = log_in(StatusCode::OK).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    service.clock.advance(std::time::Duration::from_secs(600));
+    let Ok(response) = log_in(StatusCode::OK).await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn two_exports_of_a_tenant_run_at_once() {
     let service = Service::of_file("exports.toml");
     let export = || {

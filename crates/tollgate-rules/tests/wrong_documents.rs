@@ -18,6 +18,8 @@ fn bindings() -> Bindings {
         .plan("plan", |_| Some("gold"))
         .quota("tenant-quota", |_| None)
         .condition("beta", |_| true)
+        .response_condition("wrong-password", |_| true)
+        .response_cost("tokens", |_| None)
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
         }
     };
     let patient = Patient {
-        places: Places::read(&args.redis.redis)?,
+        places: Places::read(&args.redis.redis, &args.redis.trust)?,
         namespace: &args.redis.namespace,
         secret,
         partition: args.partition.as_ref().map(|named| named.0.clone()),

@@ -6,7 +6,7 @@ use tollgate_redis::{Partition, Secret};
 
 use crate::{
     doctor::{
-        Place, Places, Server,
+        Access, Place, Places, Server,
         access::access,
         cluster::{self, Shard},
         finding::Finding,
@@ -41,15 +41,13 @@ impl Patient<'_> {
             Places::Sentinel {
                 sentinels,
                 master,
-                login,
-                database,
+                access,
             } => {
-                let (place, mut findings) =
-                    ask_sentinels(sentinels, master, login, database).await?;
+                let (place, mut findings) = ask_sentinels(sentinels, master, access).await?;
                 findings.extend(self.one(&place).await?);
                 Ok(findings)
             }
-            Places::Cluster { seeds, login } => self.cluster(seeds, login).await,
+            Places::Cluster { seeds, access } => self.cluster(seeds, access).await,
         }
     }
 
@@ -61,7 +59,7 @@ impl Patient<'_> {
         Ok(findings)
     }
 
-    async fn cluster(&self, seeds: &[Place], login: &str) -> Result<Vec<Finding>, Failure> {
+    async fn cluster(&self, seeds: &[Place], access: &Access) -> Result<Vec<Finding>, Failure> {
         let (mut seed, mut findings) = first_that_answers(seeds).await?;
         let shards = match cluster::shards(&mut seed).await {
             Ok(shards) => shards,
@@ -78,17 +76,17 @@ impl Patient<'_> {
         let partition = self.partition.as_ref();
         findings.extend(cluster::partition(&mut seed, &shards, self.namespace, partition).await);
         for shard in &shards {
-            findings.extend(self.shard(shard, login).await);
+            findings.extend(self.shard(shard, access).await);
         }
         Ok(findings)
     }
 
-    async fn shard(&self, shard: &Shard, login: &str) -> Vec<Finding> {
+    async fn shard(&self, shard: &Shard, access: &Access) -> Vec<Finding> {
         let named = |mut finding: Finding| {
             finding.server.clone_from(&shard.primary);
             finding
         };
-        let mut server = match Server::connect(&Place::tcp(login, &shard.primary, "")).await {
+        let mut server = match Server::connect(&Place::tcp(access, &shard.primary)).await {
             Ok(server) => server,
             Err(failure) => {
                 let finding = Finding::error(
@@ -100,9 +98,8 @@ impl Patient<'_> {
             }
         };
         let mut findings = self.examine_server(&mut server, true).await;
-        if shard.slots.iter().any(|_| true) {
-            findings.extend(instances(&mut server, self.namespace, self.secret.as_ref()).await);
-        }
+        findings.extend(instances(&mut server, self.namespace, self.secret.as_ref()).await);
+        findings.push(neighbours(&mut server, self.namespace).await);
         findings.into_iter().map(named).collect()
     }
 
@@ -133,9 +130,9 @@ impl Patient<'_> {
                 "that is as it should be for the user of a service; run this as an administrator too, or add +info +config|get",
             )),
         }
-        let user = self.user();
+        let user = self.places.access().user();
         findings.extend(access(server, self.namespace, is_cluster, user).await);
-        if !self.places.has_login() && !server.name.starts_with('/') {
+        if !self.places.access().has_login() && !server.name.starts_with('/') {
             findings.push(Finding::note(
                 "login",
                 "no password is asked for: who reaches the server may decide who passes",
@@ -145,26 +142,13 @@ impl Patient<'_> {
         findings.extend(pace(server, self.namespace, self.deadline).await);
         findings
     }
-
-    /// The user of the service, for the remedy.
-    fn user(&self) -> Option<&str> {
-        let login = match &self.places {
-            Places::Server(place) => {
-                let (login, _) = place.url.strip_prefix("redis://")?.rsplit_once('@')?;
-                login
-            }
-            Places::Sentinel { login, .. } | Places::Cluster { login, .. } => login,
-        };
-        login.split(':').next()
-    }
 }
 
 /// The master, as the sentinels say, and what is wrong with them.
 async fn ask_sentinels(
     sentinels: &[Place],
     master: &str,
-    login: &str,
-    database: &str,
+    access: &Access,
 ) -> Result<(Place, Vec<Finding>), Failure> {
     const CHECK: &str = "sentinels";
     let (mut said, mut findings) = (Vec::new(), Vec::new());
@@ -181,12 +165,12 @@ async fn ask_sentinels(
             Ok(Some((host, port))) => said.push(format!("{host}:{port}")),
             Ok(None) => findings.push(Finding::warning(
                 CHECK,
-                format!("{} knows no master {master:?}", place.name),
+                format!("{} knows no master {master:?}", place.name()),
                 "SENTINEL MASTERS there says which it knows",
             )),
             Err(why) => findings.push(Finding::warning(
                 CHECK,
-                format!("{} does not say who the master is: {why}", place.name),
+                format!("{} does not say who the master is: {why}", place.name()),
                 "start it, or leave it out of the address; its user needs +sentinel|get-master-addr-by-name",
             )),
         }
@@ -209,7 +193,7 @@ async fn ask_sentinels(
             "name all sentinels in the address, and start those that are down",
         ),
     });
-    Ok((Place::tcp(login, host, database), findings))
+    Ok((Place::tcp(access, host), findings))
 }
 
 async fn first_that_answers(seeds: &[Place]) -> Result<(Server, Vec<Finding>), Failure> {

@@ -18,6 +18,6 @@ mod version;
 
 pub(crate) use self::{
     doctor_command::{DoctorArgs, run},
-    place::{Place, Places},
+    place::{Access, Place, Places},
     server::{Server, numbers},
 };

@@ -1,149 +1,157 @@
 //! Where the servers of an address are.
 
+use std::sync::Arc;
+
+use redis::{ProtocolVersion, RedisConnectionInfo};
+use tokio_rustls::rustls::ClientConfig;
 use tollgate_redis::{Address, SetupError};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, trust::TrustArgs};
 
-/// The servers that an address names, each as the client of this program takes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The servers that an address names.
+#[derive(Clone, Debug)]
 pub(crate) enum Places {
     /// One server.
     Server(Place),
-    /// Sentinels, and the name of the master.
+    /// Sentinels, and the name of the master, with its access.
     Sentinel {
         sentinels: Vec<Place>,
         master: String,
-        /// `user:password@` of the master, and its database.
-        login: String,
-        database: String,
+        access: Access,
     },
-    /// Some servers of a cluster.
-    Cluster { seeds: Vec<Place>, login: String },
+    /// Some servers of a cluster, and the access to all of them.
+    Cluster { seeds: Vec<Place>, access: Access },
 }
 
 /// One server.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// Without user and password.
-    pub(crate) name: String,
-    /// As redis-rs takes it; with the password.
-    pub(crate) url: String,
+    /// Where it listens.
+    pub(crate) at: tollgate_redis::Place,
+    pub(crate) access: Access,
 }
 
-impl std::fmt::Debug for Place {
+/// How a server is spoken to.
+#[derive(Clone, Default)]
+pub(crate) struct Access {
+    user: Option<String>,
+    password: Option<String>,
+    database: u32,
+    /// Whom an encrypted connection trusts; `None`: it is not encrypted.
+    pub(crate) trust: Option<Arc<ClientConfig>>,
+}
+
+impl std::fmt::Debug for Access {
     /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name)
+        f.debug_struct("Access")
+            .field("user", &self.user)
+            .field("database", &self.database)
+            .field("is_encrypted", &self.trust.is_some())
+            .finish_non_exhaustive()
     }
 }
 
 impl Places {
     /// Reads an address that the store takes too.
-    pub(crate) fn read(address: &str) -> Result<Self, Failure> {
-        let (scheme, rest) = address.split_once("://").unwrap_or(("redis", address));
-        if scheme.starts_with("rediss") {
-            return Err(Failure::usage(
-                "--redis: this command does not encrypt; run it where the server can be reached without, or through a tunnel \
-                 such as `stunnel`",
-            ));
-        }
+    pub(crate) fn read(address: &str, trust: &TrustArgs) -> Result<Self, Failure> {
         let parsed: Result<Address, SetupError> = address.parse();
-        parsed.map_err(|wrong| Failure::usage(format!("--redis: {wrong}")))?;
-        if scheme.starts_with("unix") || scheme == "redis+unix" {
-            let (login, path) = split_login(rest);
-            let name = path.split('?').next().unwrap_or_default().to_owned();
-            let url = format!("unix://{path}{}", unix_login(&login, path));
-            return Ok(Self::Server(Place { name, url }));
+        let parsed = parsed.map_err(|wrong| Failure::usage(format!("--redis: {wrong}")))?;
+        let trust = trust.config(&parsed)?;
+        let parts = parsed.parts();
+        let access = |[user, password]: [Option<String>; 2], database| Access {
+            user,
+            password,
+            database,
+            trust: trust.clone(),
+        };
+        let servers = access(parts.login, parts.database);
+        let of = |access: &Access| -> Vec<Place> {
+            let places = parts.places.iter();
+            places
+                .map(|at| Place {
+                    at: at.clone(),
+                    access: access.clone(),
+                })
+                .collect()
+        };
+        if let Some(master) = parts.master {
+            return Ok(Self::Sentinel {
+                sentinels: of(&access(parts.sentinel_login, 0)),
+                master,
+                access: servers,
+            });
         }
-        let (login, rest) = split_login(rest);
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        match scheme {
-            "redis-sentinel" => {
-                let (master, database) = path.split_once('/').unwrap_or((path, "0"));
-                let parameter = |name: &str| {
-                    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-                    pairs
-                        .find(|(known, _)| *known == name)
-                        .map(|(_, value)| value)
-                };
-                let user = parameter("sentinel_username").unwrap_or_default();
-                let sentinel_login = match parameter("sentinel_password") {
-                    Some(password) => format!("{user}:{password}@"),
-                    None => String::new(),
-                };
-                let hosts = hosts.split(',').map(|host| with_port(host, 26_379));
-                Ok(Self::Sentinel {
-                    sentinels: hosts
-                        .map(|host| Place::tcp(&sentinel_login, &host, ""))
-                        .collect(),
-                    master: master.to_owned(),
-                    login,
-                    database: database.to_owned(),
+        let mut places = of(&servers);
+        match places.pop() {
+            Some(place) if !parts.is_cluster => Ok(Self::Server(place)),
+            last => {
+                places.extend(last);
+                Ok(Self::Cluster {
+                    seeds: places,
+                    access: servers,
                 })
             }
-            "redis-cluster" => Ok(Self::Cluster {
-                seeds: hosts
-                    .split(',')
-                    .map(|host| Place::tcp(&login, &with_port(host, 6_379), ""))
-                    .collect(),
-                login,
-            }),
-            _ => Ok(Self::Server(Place::tcp(
-                &login,
-                &with_port(hosts, 6_379),
-                path,
-            ))),
         }
     }
 
-    /// Whether a user or a password is given.
-    pub(crate) fn has_login(&self) -> bool {
+    /// How the servers that decide are spoken to.
+    pub(crate) fn access(&self) -> &Access {
         match self {
-            Self::Server(place) => place.url.contains('@') || place.url.contains("pass="),
-            Self::Sentinel { login, .. } | Self::Cluster { login, .. } => !login.is_empty(),
+            Self::Server(place) => &place.access,
+            Self::Sentinel { access, .. } | Self::Cluster { access, .. } => access,
         }
     }
 }
 
 impl Place {
-    /// A host with its port, behind `user:password@`.
-    pub(crate) fn tcp(login: &str, host: &str, database: &str) -> Self {
+    /// The server at a host and port, as another one writes them.
+    pub(crate) fn tcp(access: &Access, host: &str) -> Self {
+        let (host, port) = match host.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().unwrap_or(6_379)),
+            None => (host, 6_379),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
         Self {
-            name: host.to_owned(),
-            url: format!("redis://{login}{host}/{database}"),
+            at: tollgate_redis::Place::Tcp(host.to_owned(), port),
+            access: access.clone(),
+        }
+    }
+
+    /// Its host and port, or its path, without user and password.
+    pub(crate) fn name(&self) -> String {
+        match &self.at {
+            tollgate_redis::Place::Tcp(host, port) if host.contains(':') => {
+                format!("[{host}]:{port}")
+            }
+            tollgate_redis::Place::Tcp(host, port) => format!("{host}:{port}"),
+            tollgate_redis::Place::Unix(path) => path.display().to_string(),
         }
     }
 }
 
-fn split_login(rest: &str) -> (String, &str) {
-    match rest.rsplit_once('@') {
-        Some((login, rest)) => (format!("{login}@"), rest),
-        None => (String::new(), rest),
+impl Access {
+    /// Whether a password is given.
+    pub(crate) fn has_login(&self) -> bool {
+        self.password.is_some()
     }
-}
 
-/// redis-rs has the user of a socket among the parameters.
-fn unix_login(login: &str, path: &str) -> String {
-    let Some((user, password)) = login.trim_end_matches('@').split_once(':') else {
-        return String::new();
-    };
-    let mark = if path.contains('?') { '&' } else { '?' };
-    match user {
-        "" => format!("{mark}pass={password}"),
-        _ => format!("{mark}user={user}&pass={password}"),
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
-}
 
-fn with_port(host: &str, port: u16) -> String {
-    let has_port = match host.rsplit_once(']') {
-        Some((_, rest)) => rest.starts_with(':'),
-        None => host.contains(':'),
-    };
-    if has_port {
-        host.to_owned()
-    } else {
-        format!("{host}:{port}")
+    /// As redis-rs takes it.
+    pub(crate) fn info(&self) -> RedisConnectionInfo {
+        let mut info = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP2)
+            .set_db(i64::from(self.database));
+        if let Some(user) = &self.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            info = info.set_password(password);
+        }
+        info
     }
 }
 
@@ -152,7 +160,7 @@ mod tests {
     use super::*;
 
     fn read(address: &str) -> Places {
-        Places::read(address).expect("a valid address")
+        Places::read(address, &TrustArgs::default()).expect("a valid address")
     }
 
     #[test]
@@ -160,47 +168,77 @@ mod tests {
         let Places::Server(place) = read("redis://ada:sesame@cache/3") else {
             panic!("it is one server");
         };
+        assert_eq!(place.name(), "cache:6379");
         assert_eq!(
-            (&*place.name, &*place.url),
-            ("cache:6379", "redis://ada:sesame@cache:6379/3")
+            (
+                place.access.user(),
+                place.access.has_login(),
+                place.access.database
+            ),
+            (Some("ada"), true, 3)
         );
-        assert_eq!(format!("{place:?}"), "cache:6379");
+        assert!(!format!("{place:?}").contains("sesame"));
         let Places::Server(place) = read("redis://[::1]:7000") else {
             panic!("it is one server");
         };
-        assert_eq!(place.name, "[::1]:7000");
-        let Places::Sentinel {
-            sentinels,
-            master,
-            login,
-            database,
-        } = read("redis-sentinel://:sesame@one,two:7/limits/2?sentinel_password=open")
-        else {
-            panic!("there are sentinels");
+        assert_eq!(
+            (&*place.name(), place.access.has_login()),
+            ("[::1]:7000", false)
+        );
+        let Places::Server(place) = read("unix:///run/redis.sock") else {
+            panic!("it is one server");
         };
-        let names: Vec<_> = sentinels.iter().map(|place| &*place.name).collect();
-        assert_eq!(
-            (names, &*master, &*database),
-            (vec!["one:26379", "two:7"], "limits", "2")
-        );
-        assert_eq!(
-            (&*login, &*sentinels[0].url),
-            (":sesame@", "redis://:open@one:26379/")
-        );
-        let Places::Cluster { seeds, login } = read("redis-cluster://one,two:7001") else {
+        assert_eq!(place.name(), "/run/redis.sock");
+        for scheme in ["redis-sentinel", "redis+sentinel"] {
+            let address = format!("{scheme}://:sesame@one,two:7/limits/2?sentinel_password=open");
+            let Places::Sentinel {
+                sentinels,
+                master,
+                access,
+            } = read(&address)
+            else {
+                panic!("there are sentinels");
+            };
+            let names: Vec<_> = sentinels.iter().map(Place::name).collect();
+            assert_eq!(
+                (names, &*master, access.database),
+                (
+                    vec!["one:26379".to_owned(), "two:7".to_owned()],
+                    "limits",
+                    2
+                )
+            );
+            let passwords = (&access.password, &sentinels[0].access.password);
+            assert_eq!(
+                passwords,
+                (&Some("sesame".to_owned()), &Some("open".to_owned()))
+            );
+        }
+        let Places::Cluster { seeds, access } = read("redis-cluster://one,two:7001") else {
             panic!("it is a cluster");
         };
-        assert_eq!((seeds.len(), &*seeds[1].name, &*login), (2, "two:7001", ""));
+        let names: Vec<_> = seeds.iter().map(Place::name).collect();
+        assert_eq!(
+            (names.join(" "), access.has_login()),
+            ("one:6379 two:7001".to_owned(), false)
+        );
+    }
+
+    #[test]
+    fn a_server_that_another_one_names_is_found() {
+        let access = Access::default();
+        for (named, name) in [("cache:7000", "cache:7000"), ("[::1]:7000", "[::1]:7000")] {
+            assert_eq!(Place::tcp(&access, named).name(), name);
+        }
     }
 
     #[test]
     fn what_cannot_be_used_is_refused_with_a_remedy() {
-        for (address, word) in [
-            ("rediss://cache", "tunnel"),
-            ("http://cache", "redis-sentinel"),
-        ] {
-            let wrong = Places::read(address).expect_err("it cannot be used");
-            assert!(wrong.message.contains(word), "{}", wrong.message);
-        }
+        let wrong = Places::read("http://cache", &TrustArgs::default()).expect_err("no Redis");
+        assert!(
+            wrong.message.contains("redis-sentinel"),
+            "{}",
+            wrong.message
+        );
     }
 }

@@ -3,8 +3,15 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult,
+    aio::MultiplexedConnection,
 };
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 
 use crate::{doctor::place::Place, failure::Failure};
 
@@ -28,19 +35,19 @@ impl Server {
         let failed = |wrong: RedisError| {
             Failure::failed(format!(
                 "{} cannot be asked: {}; {}",
-                place.name,
+                place.name(),
                 words(&wrong),
                 connect_remedy(&wrong)
             ))
         };
-        let client = Client::open(&*place.url).map_err(failed)?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        let connection = timeout(PATIENCE, connect(place)).await;
+        let connection = connection.unwrap_or_else(|_| {
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            Err(RedisError::from(late))
+        });
         Ok(Self {
-            name: place.name.clone(),
-            connection: connection.await.map_err(failed)?,
+            name: place.name(),
+            connection: connection.map_err(failed)?,
         })
     }
 
@@ -76,6 +83,48 @@ impl Server {
         let found: Vec<String> = self.ask(&["CONFIG", "GET", name]).await.ok()?;
         found.into_iter().nth(1)
     }
+}
+
+async fn connect(place: &Place) -> RedisResult<MultiplexedConnection> {
+    let stream = dial(place).await?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    let info = place.access.info();
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(&info, stream, config).await?;
+    // It ends with the last clone of the connection.
+    tokio::spawn(driver);
+    Ok(connection)
+}
+
+/// What the protocol is spoken over.
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+
+async fn dial(place: &Place) -> RedisResult<Box<dyn ByteStream>> {
+    let (host, port) = match &place.at {
+        tollgate_redis::Place::Tcp(host, port) => (host.as_str(), *port),
+        #[cfg(unix)]
+        tollgate_redis::Place::Unix(path) => {
+            return Ok(Box::new(tokio::net::UnixStream::connect(path).await?));
+        }
+        #[cfg(not(unix))]
+        tollgate_redis::Place::Unix(_) => {
+            let why = "this system has no Unix sockets";
+            return Err(RedisError::from((ErrorKind::InvalidClientConfig, why)));
+        }
+    };
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    let Some(trust) = &place.access.trust else {
+        return Ok(Box::new(stream));
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        let why = "no certificate can be for this host";
+        RedisError::from((ErrorKind::InvalidClientConfig, why, host.to_owned()))
+    })?;
+    let connector = TlsConnector::from(std::sync::Arc::clone(trust));
+    Ok(Box::new(connector.connect(name, stream).await?))
 }
 
 /// The lines of `INFO`.
@@ -124,6 +173,10 @@ fn connect_remedy(wrong: &RedisError) -> &'static str {
         "give the user and the password in the address, as redis://user:password@host"
     } else if words.contains("noauth") {
         "it wants a password; give it in the address, as redis://:password@host"
+    } else if words.contains("certificate") {
+        "name the authority that its certificate is from with --ca, and the server as the certificate does"
+    } else if words.contains("tls") || words.contains("corrupt message") {
+        "does it encrypt at this port? Without encryption an address begins with redis://"
     } else if wrong.is_timeout() {
         "is a firewall between here and there?"
     } else {

@@ -6,7 +6,7 @@ use tollgate_rules::{Explained, Explanation};
 
 use crate::{
     bound_names::SecretArgs, exit::Exit, failure::Failure, printable, report::Report,
-    request_args::RequestArgs, rule_args::RuleArgs, rules::explained_json, table::Table,
+    request_args::RequestArgs, rule_args::RuleArgs, rules::explained_json, table::Table, time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -75,6 +75,18 @@ fn notes(explained: &[Explanation]) -> String {
             && let Some(hash) = rule.key_hash()
         {
             notes.push_str(&format!("\n{name}: the client is {hash:032x}"));
+        }
+        if let Some(at_most) = rule.at_most_wait().filter(|_| rule.counts()) {
+            notes.push_str(&format!(
+                "\n{name}: a request that does not fit waits for up to {}",
+                time_text::duration(at_most)
+            ));
+        }
+        if let Some(condition) = rule.counts_if().filter(|_| rule.counts()) {
+            notes.push_str(&format!(
+                "\n{name}: gives the units back unless the response is {}",
+                printable::line(condition, 300)
+            ));
         }
         for switch in rule.switches() {
             notes.push_str(&format!(

@@ -21,6 +21,8 @@ pub(crate) fn explained_json(explained: &Explanation) -> Value {
         "until": until,
         "reason": reason,
         "units": explained.units(),
+        "waits_seconds": explained.at_most_wait().map(|at_most| at_most.as_secs_f64()),
+        "count_if": explained.counts_if(),
         "switches": explained.switches(),
         "client": explained.key_hash().map(|hash| format!("{hash:032x}")),
         "shares_the_bucket_without_key": explained.is_shared(),

@@ -9,13 +9,17 @@ const WINDOW: u64 = 37;
 const HEAD: u64 = 29;
 const EACH: u64 = 12;
 
+/// As much for each process that has slots.
+const OWNER: u64 = 36;
+
 /// An entry of the table of keys, one of the table of expiries, each of 24 bytes in steps of 16.
 const ENTRIES: u64 = 2 * 32;
 /// A value has a header of 16 bytes; up to this length it lies behind it in one piece.
 const OBJECT: u64 = 16;
 const IN_ONE_PIECE: u64 = 44;
 
-/// The bytes that one client takes in Redis 7.0 when it has used so many units, at different times.
+/// The bytes that one client takes in Redis 7.0 when it has used so many units, at different times; of slots, when so many
+/// processes have them.
 pub(crate) fn bytes_per_client(namespace: &str, rule: &str, quota: &Quota, used: u64) -> u64 {
     // {namespace}:22 letters:rule:a1
     let key = namespace.len() as u64 + 3 + 22 + 1 + rule.len() as u64 + 3;
@@ -31,6 +35,7 @@ fn value_bytes(quota: &Quota, used: u64) -> u64 {
     let used = used.clamp(1, quota.limit().max(1));
     match quota.algorithm() {
         AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => WINDOW,
+        AlgorithmKind::Concurrent => HEAD + OWNER * used,
         AlgorithmKind::SlidingLog => HEAD + EACH * used,
         AlgorithmKind::SlidingBuckets => {
             HEAD + EACH * used.min(u64::from(quota.bucket_count()) + 1)
@@ -93,6 +98,15 @@ mod tests {
                 "{quota} with {used} used: {computed}, not {measured}"
             );
         }
+    }
+
+    #[test]
+    fn each_process_with_slots_takes_its_part() {
+        let size =
+            |processes| bytes_per_client("shop", "exports", &Quota::concurrent(4), processes);
+        // 65 bytes in a piece of their own, of 80; two of 101 in one of 112.
+        assert_eq!(size(2) - size(1), 32);
+        assert_eq!(size(4), size(1_000), "no more than there are slots");
     }
 
     #[test]

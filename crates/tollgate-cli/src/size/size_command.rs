@@ -88,17 +88,13 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
             continue;
         }
         let process = memory_size::bytes(rule, clients)?;
-        let is_slots = quota.algorithm() == AlgorithmKind::Concurrent;
-        if is_slots {
+        if quota.algorithm() == AlgorithmKind::Concurrent {
             notes.push_str(&format!(
-                "\n{}: slots, whose states in Redis are not sized here",
+                "\n{}: slots, of one process and at most of as many processes as there are slots",
                 rule.name()
             ));
         }
         let of_redis = |used| {
-            if is_slots {
-                return 0;
-            }
             let each = redis_size::bytes_per_client(&args.namespace, rule.name(), quota, used);
             each.saturating_mul(clients)
         };

@@ -294,6 +294,8 @@ fn a_service_is_recognised_by_its_secret() {
 fn a_cluster_is_examined_server_by_server() {
     let cluster = RedisCluster::start();
     let program = Program::on(cluster.server(0), RULES).set("REDIS_URL", &cluster.url());
+    // `forum` lies with the second of them.
+    let _: String = cluster.server(1).ask(&["SET", "{forum}:session", "x"]);
     let (code, findings) = examined(&program, &["--partition", "one"]);
     assert_eq!(code, 1);
     says(
@@ -323,6 +325,13 @@ fn a_cluster_is_examined_server_by_server() {
         .iter()
         .filter(|finding| finding["check"] == "access");
     assert!(access.clone().all(|finding| finding["level"] == "ok") && access.count() == 3);
+    // Of each of them.
+    let neighbours = |level: &str| {
+        let all = findings.iter();
+        all.filter(|it| it["check"] == "neighbours" && it["level"] == level)
+            .count()
+    };
+    assert_eq!((neighbours("ok"), neighbours("note")), (2, 1));
     let (_, findings) = examined(&program, &["--partition", "key"]);
     says(
         finding(&findings, "partition", "ok"),
@@ -376,8 +385,8 @@ fn a_server_that_is_not_there_is_no_finding() {
         .run(&["doctor"])
         .assert(3, &["127.0.0.1:1 cannot be asked", "is the server running"]);
     program
-        .run(&["doctor", "--redis", "rediss://127.0.0.1"])
-        .assert(2, &["tunnel"]);
+        .run(&["doctor", "--redis", "redis://127.0.0.1", "--ca", "ca.pem"])
+        .assert(2, &["rediss://host"]);
     program
         .run(&["doctor", "--redis", "redis-cluster://127.0.0.1:1"])
         .assert(3, &["cannot be asked"]);

@@ -147,4 +147,22 @@ fn labels_of_metrics_are_shown_and_not_obeyed() {
     let ran = program.run(&["top", "--over", "0.1"]);
     assert_harmless(ran.assert(0, &["search", "\\u{1b}[2J\\nforged\\u{202e}"]));
     assert_eq!(ran.out.lines().count(), 4, "{}", ran.out);
+    let watch = ["watch", "--every", "0.1", "--times", "2"];
+    let ran = program.run(&watch);
+    assert_harmless(ran.assert(0, &["search", "\\u{1b}[2J\\nforged\\u{202e}"]));
+    let ran = program.run(&[&watch[..], &["--json"]].concat());
+    assert!(
+        ran.out.is_ascii() && !ran.out.contains('\u{1b}'),
+        "{}",
+        ran.out
+    );
+    // One that fills any screen.
+    let long = format!(
+        "tollgate_requests_total{{rule=\"{}\",decision=\"denied\"}} 7",
+        "x".repeat(65_536)
+    );
+    let program = program.set("TOLLGATE_METRICS", &metrics(long.leak()));
+    let ran = program.run(&["top", "--over", "0.1"]);
+    assert_harmless(ran.assert(0, &["xxx"]));
+    assert!(ran.out.len() < 4_096, "{}", ran.out.len());
 }

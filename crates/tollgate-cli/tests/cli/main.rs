@@ -1,6 +1,7 @@
 //! The program as a shell has it: what it prints, and its exit code.
 
 mod doctor;
+mod encrypted;
 mod guide;
 mod hostile;
 mod key;

@@ -258,6 +258,67 @@ fn explain_says_which_rules_count_a_request_and_why() {
 }
 
 #[test]
+fn explain_says_what_waits_and_which_responses_count() {
+    let text = "\
+version = 1
+
+[[rules]]
+name = \"exports\"
+limit = \"concurrent 3\"
+by = \"constant\"
+wait = \"5s\"
+
+[[rules]]
+name = \"log-ins\"
+limit = \"sliding_log 3/10min\"
+by = \"constant\"
+count_if = { status = [401, 403], not = \"captcha\" }
+cost_by_response = \"tries\"
+";
+    let program = Program::new().file("limits.toml", text);
+    let explain = ["rules", "explain", "--rules", "limits.toml"];
+    program.run(&explain).assert(
+        1,
+        &[
+            "--bind-response-condition NAME",
+            "--bind-response-cost NAME",
+        ],
+    );
+    let bound = [
+        "--bind-response-condition",
+        "captcha",
+        "--bind-response-cost",
+        "tries",
+    ];
+    let explain = [&explain[..], &bound].concat();
+    program.run(&explain).assert(
+        0,
+        &[
+            "concurrent 3",
+            "exports: a request that does not fit waits for up to 5 s",
+            r#"log-ins: gives the units back unless the response is {"status": [401, 403], "not": "captcha"}"#,
+        ],
+    );
+    let (_, json) = program.json(&explain);
+    assert_eq!(json["rules"][0]["waits_seconds"], json!(5.0));
+    assert_eq!(json["rules"][0]["count_if"], json!(null));
+    assert_eq!(
+        json["rules"][1]["count_if"],
+        json!(r#"{"status": [401, 403], "not": "captcha"}"#)
+    );
+    let other = text.replace("5s", "250ms").replace(", 403", "");
+    let program = program.file("other.toml", &other);
+    let diff = ["rules", "diff", "limits.toml", "other.toml"];
+    program.run(&[&diff[..], &bound].concat()).assert(
+        1,
+        &[
+            "exports: concurrent 3, waits up to 5s → concurrent 3, waits up to 250ms",
+            r#"log-ins: count_if {"status": [401, 403], "not": "captcha"} → {"status": [401], "not": "captcha"}"#,
+        ],
+    );
+}
+
+#[test]
 fn explain_prints_a_table_with_the_clients_hash_and_not_its_key() {
     let program = Program::new()
         .file("limits.toml", EXPLAINED)

@@ -97,6 +97,23 @@ fn a_namespace_is_watched_by_a_sample_of_its_keys() {
 }
 
 #[test]
+fn the_command_line_says_what_is_watched_whatever_the_environment_has() {
+    let server = RedisServer::start(&[]);
+    let _: String = server.ask(&["SET", "{shop}:AAAAAAAAAAAAAAAAAAAAAA:of-redis:a1", "x"]);
+    // As the page has it: where Redis is, is known for all commands.
+    let program = Program::on(&server, "version = 1\n");
+    let page = metrics("");
+    let top = ["top", "--over", "0.1"];
+    let by_metrics = program.run(&[&top[..], &["--metrics", &page]].concat());
+    by_metrics.assert(0, &["search"]).lacks(&["of-redis"]);
+    program.run(&top).assert(0, &["of-redis"]);
+    let program = program.set("TOLLGATE_METRICS", &page);
+    let by_redis = program.run(&[&top[..], &["--redis", &server.url()]].concat());
+    by_redis.assert(0, &["of-redis"]).lacks(&["search"]);
+    program.run(&top).assert(0, &["search"]);
+}
+
+#[test]
 fn what_cannot_be_watched_says_what_would_help() {
     let program = Program::new();
     program.run(&["top"]).assert(2, &["--metrics", "--redis"]);

@@ -121,7 +121,6 @@ impl RedisRules {
     ///
     /// An address or a namespace that cannot be used; an address that does not ask for encryption.
     #[cfg(feature = "tls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn with_tls(
         address: impl TryInto<Address, Error: Into<SetupError>>,
         namespace: &str,

@@ -4,6 +4,7 @@ mod bounds;
 mod entries;
 mod explanation;
 mod keys_and_conditions;
+mod load;
 mod model;
 mod quota_by;
 mod rollout;

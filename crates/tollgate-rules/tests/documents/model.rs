@@ -30,6 +30,7 @@ mode = "enforce"
 on_change = "scale"
 missing = 401
 keep_on_error = true
+top_keys = true
 
 [[rules]]
 name = "everything"
@@ -73,6 +74,7 @@ rules:
     on_change: scale
     missing: 401
     keep_on_error: true
+    top_keys: true
   - name: everything
     limit: { algorithm: sliding_buckets, units: 1000, per: 1min, buckets: 30 }
     by: [client_ip, method]
@@ -107,7 +109,8 @@ pub(crate) const JSON: &str = r#"{
       "on_store_error": "deny",
       "on_change": "scale",
       "missing": 401,
-      "keep_on_error": true
+      "keep_on_error": true,
+      "top_keys": true
     },
     {
       "name": "everything",
@@ -134,7 +137,9 @@ fn one_model_has_three_syntaxes() {
                 share: LeaseShare::permille(125),
             })
             .on_store_error(OnStoreError::Deny)
-            .on_change(OnChange::Scale),
+            .on_change(OnChange::Scale)
+            .top_keys()
+            .subject_type("header"),
         tollgate_core::Rule::new(
             "everything",
             Quota::sliding_buckets(500, MINUTE).buckets(30),
@@ -144,7 +149,8 @@ fn one_model_has_three_syntaxes() {
             max_unreported: 10,
         })
         .on_store_error(OnStoreError::Cap(Quota::fixed_window(10, SECOND)))
-        .shadow(),
+        .shadow()
+        .subject_type("ip+method"),
     ];
     for (text, format) in [
         (TOML, Format::Toml),

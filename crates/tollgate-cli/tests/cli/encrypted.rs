@@ -1,0 +1,124 @@
+//! Redis over encrypted connections.
+
+use std::fs;
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+
+use crate::support::{Program, RedisServer, free_port};
+
+const RULES: &str =
+    "version = 1\n[[rules]]\nname = \"api\"\nlimit = \"60/min\"\nby = \"header:x-api-key\"\n";
+
+/// A server that encrypts, and its certificate.
+struct Encrypted {
+    server: RedisServer,
+    port: u16,
+    certificate: String,
+    _files: TempDir,
+}
+
+impl Encrypted {
+    fn start() -> Self {
+        let certified = generate_simple_self_signed(["127.0.0.1".to_owned()]);
+        let CertifiedKey { cert, signing_key } = certified.expect("a certificate");
+        let files = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = files.path().join(name);
+            fs::write(&path, text).expect("a file");
+            path.to_str().expect("a plain name").to_owned()
+        };
+        let certificate = file("certificate.pem", &cert.pem());
+        let key = file("key.pem", &signing_key.serialize_pem());
+        let port = free_port();
+        let server = RedisServer::start(&[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &certificate,
+            "--maxmemory",
+            "256mb",
+        ]);
+        Self {
+            server,
+            port,
+            certificate,
+            _files: files,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.port)
+    }
+}
+
+#[test]
+fn each_command_that_asks_redis_does_so_encrypted() {
+    let redis = Encrypted::start();
+    let program = Program::on(&redis.server, RULES)
+        .set("REDIS_URL", &redis.url())
+        .set("TOLLGATE_CA", &redis.certificate);
+    // Without encryption nothing reaches it: the other port is closed.
+    let _: String = redis.server.ask(&["CONFIG", "SET", "port", "0"]);
+    let pushed = [
+        "rules",
+        "push",
+        "limits.toml",
+        "--by",
+        "alice",
+        "--because",
+        "a test",
+    ];
+    program.run(&pushed).assert(0, &["revision 1"]);
+    program.run(&["rules", "history"]).assert(0, &["alice"]);
+    let key = ["key", "check", "-H", "x-api-key: acme"];
+    program.run(&key).assert(0, &["api", "59"]);
+    program.run(&["top"]).assert(0, &["api"]);
+    let (_, found) = program.json(&["doctor", "--deadline", "10000"]);
+    let access = found["findings"].as_array().expect("findings").iter();
+    let access = access
+        .clone()
+        .find(|it| it["check"] == "access")
+        .expect("a finding");
+    assert_eq!(access["level"], "ok");
+}
+
+#[test]
+fn a_server_that_nobody_vouches_for_is_not_spoken_to_and_the_remedy_is_named() {
+    let redis = Encrypted::start();
+    let other = generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let program = Program::on(&redis.server, RULES)
+        .set("REDIS_URL", &redis.url())
+        .file("other.pem", &other.cert.pem())
+        .file("no.pem", "no certificate\n");
+    for command in [
+        &["doctor"][..],
+        &["top"],
+        &["key", "status", "-H", "x-api-key: acme"],
+    ] {
+        let ran = program.run(&[command, &["--ca", "other.pem"]].concat());
+        ran.assert(3, &["certificate"]);
+    }
+    program
+        .run(&["doctor", "--ca", "other.pem"])
+        .assert(3, &["--ca"]);
+    for (file, words) in [
+        ("no.pem", "there is no certificate in it"),
+        ("nowhere.pem", "-----BEGIN CERTIFICATE-----"),
+    ] {
+        let ran = program.run(&["doctor", "--ca", file]);
+        ran.assert(2, &[file, words]);
+    }
+    // At the port that does not encrypt.
+    let clear = redis.server.url().replace("redis://", "rediss://");
+    let ran = program
+        .set("REDIS_URL", &clear)
+        .run(&["doctor", "--ca", "other.pem"]);
+    ran.assert(3, &["cannot be asked"]);
+}

@@ -1,0 +1,53 @@
+//! The rules for layers that were made of a document.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
+
+use tollgate::RequestRule;
+
+/// The rules for layers that were made of a document, so that a document after it makes only those that differ.
+#[derive(Default)]
+pub(crate) struct MadeRules {
+    list: Vec<MadeRule>,
+    by_name: OnceLock<HashMap<Arc<str>, usize>>,
+}
+
+/// What was made of one rule.
+#[derive(Clone)]
+pub(crate) struct MadeRule {
+    pub(crate) name: Arc<str>,
+    /// A hash of all that it was made of.
+    pub(crate) recipe: u64,
+    pub(crate) rules: Arc<[RequestRule]>,
+}
+
+impl MadeRules {
+    pub(crate) fn new(list: Vec<MadeRule>) -> Self {
+        Self {
+            list,
+            by_name: OnceLock::new(),
+        }
+    }
+
+    /// What was made of the rule with this name, which is probably at this index.
+    pub(crate) fn get(&self, index: usize, name: &str) -> Option<&MadeRule> {
+        let there = self.list.get(index).filter(|made| *made.name == *name);
+        there.or_else(|| {
+            let by_name = self.by_name.get_or_init(|| {
+                let names = self.list.iter().enumerate();
+                names
+                    .map(|(index, made)| (Arc::clone(&made.name), index))
+                    .collect()
+            });
+            self.list.get(*by_name.get(name)?)
+        })
+    }
+
+    /// All of them, for a layer.
+    pub(crate) fn rules(&self) -> Vec<RequestRule> {
+        let made = self.list.iter();
+        made.flat_map(|made| made.rules.iter().cloned()).collect()
+    }
+}
