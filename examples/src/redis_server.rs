@@ -68,6 +68,7 @@ fn spawn(port: u16, dir: &TempDir) -> io::Result<Child> {
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no"])
+        .args(["--maxmemory", "256mb", "--maxmemory-policy", "noeviction"])
         .arg("--dir")
         .arg(dir.path())
         .stdin(Stdio::null())

@@ -43,7 +43,8 @@ pub async fn shared(
     let keys = Keys::hashed(secret.clone());
     let mut store = RedisStore::builder(address, namespace, keys)
         // Only a cluster asks for it: a request's rules have several keys, and are decided in one step.
-        .partition(Partition::One);
+        .partition(Partition::One)
+        .measure_namespace(5_000);
     if let Some(deadline) = deadline {
         store = store.deadline(deadline);
     }

@@ -23,7 +23,7 @@ pub(crate) struct Mutation {
     pub(crate) limit_s: u64,
     /// Why no test can see it.
     pub(crate) equivalent: Option<String>,
-    /// The file of the list, without its ending.
+    /// The file of the list, from the root of the repository.
     #[serde(skip)]
     pub(crate) list: String,
 }
@@ -73,9 +73,9 @@ pub(crate) fn mutations(root: &Path) -> Result<Vec<Mutation>, Box<dyn Error>> {
         let text = fs::read_to_string(&path)?;
         let list: List =
             toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let file = path.strip_prefix(root)?.display().to_string();
         all.extend(list.mutation.into_iter().map(|mutation| Mutation {
-            list: name.clone().into_owned(),
+            list: file.clone(),
             ..mutation
         }));
     }
@@ -139,6 +139,19 @@ mod tests {
     fn there_are_a_hundred_mutations_at_least() {
         let all = mutations(repository()).expect("the lists");
         assert!(all.len() >= 100, "there are {}", all.len());
+    }
+
+    #[test]
+    fn a_list_is_chosen_by_its_file_without_those_whose_names_begin_alike() {
+        let chosen = |text: &str| -> BTreeSet<_> {
+            let all = mutations(repository()).expect("the lists").into_iter();
+            all.filter(|mutation| mutation.is_chosen(&[text.to_owned()]))
+                .map(|mutation| mutation.list)
+                .collect()
+        };
+        assert!(chosen("list/slots").len() > 1);
+        let one = BTreeSet::from(["mutations/list/slots.toml".to_owned()]);
+        assert_eq!(chosen("list/slots.toml"), one);
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn concluded(rows: &[(&Mutation, Outcome)]) -> bool {
     );
     for (mutation, outcome) in &bad {
         println!(
-            "\n{outcome}: {}: {}\n    cargo test {}\n    listed in mutations/list/{}.toml",
+            "\n{outcome}: {}: {}\n    cargo test {}\n    listed in {}",
             mutation.file, mutation.name, mutation.test, mutation.list
         );
         if let Some(argument) = &mutation.equivalent {

@@ -23,7 +23,7 @@ impl Metrics {
         }
     }
 
-    /// What was recorded so far. Counters begin anew after that.
+    /// What was recorded so far. Counters and gauges begin anew after that.
     #[must_use]
     pub fn counted(&self) -> Counted {
         tollgate::observe::flush_metrics();

@@ -117,7 +117,8 @@ fn rules(step: usize) -> Vec<Rule> {
                 Quota::fixed_window(limit, SECOND),
                 Quota::sliding_window(limit, SECOND),
                 Quota::sliding_buckets(limit, SECOND),
-                Quota::sliding_log(limit, SECOND),
+                // The most that a log remembers.
+                Quota::sliding_log(limit.min(1_000), SECOND),
                 Quota::gcra(limit, SECOND),
                 Quota::token_bucket(limit).refill(limit, SECOND),
                 Quota::leaky_bucket(limit).leak(limit, SECOND),

@@ -3,7 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use http::request::Parts;
-use tollgate_core::{Check, Checks, Decision, Limiter, LiveLimiter};
+use tollgate_core::{
+    Check, Checks, Decision, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind,
+};
 use tower::BoxError;
 
 type ChecksFn = dyn Fn(&Limiter, &Parts) -> Result<Checks, BoxError> + Send + Sync;
@@ -90,8 +92,27 @@ impl ClientLimit {
 
 impl RequestLimit {
     pub(crate) fn checks(&self, head: &Parts) -> Result<Checks, BoxError> {
-        (self.checks)(&self.limiter, head)
+        let checks = (self.checks)(&self.limiter, head)?;
+        match checks.iter().find_map(|check| self.rule_of_slots(check)) {
+            Some(rule) => Err(refuse_slots(rule).into()),
+            None => Ok(checks),
+        }
     }
+
+    fn rule_of_slots(&self, check: &Check) -> Option<&Rule> {
+        let rule = self.limiter.rules().rules().get(usize::from(check.rule()));
+        rule.filter(|rule| rule.has_slots())
+    }
+}
+
+/// The layer counts requests when they are sent. Their slots would be free again while they run.
+fn refuse_slots(rule: &Rule) -> RuleError {
+    RuleError::new(
+        RuleErrorKind::Quota,
+        rule.name(),
+        "the layer does not see when a response has been read, so it cannot hold slots; acquire this rule around the call, and \
+         hold the ticket until the work is done, or take tower's ConcurrencyLimit",
+    )
 }
 
 impl fmt::Debug for ClientLimit {

@@ -64,6 +64,9 @@ impl ClientRateLimitLayer {
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     ///
+    /// A check of a rule of [slots](tollgate_core::Quota::concurrent) is an error of the request: the layer does not see when a
+    /// response has been read. Acquire such a rule around the call, and hold the ticket until the work is done.
+    ///
     /// The rules of a [`LiveLimiter`](tollgate_core::LiveLimiter) can be replaced while requests are sent: a clone of it is the
     /// handle. A request is sent by the rules that are in force when it begins, with all of its retries.
     ///

@@ -193,7 +193,6 @@ mod retry;
 mod service;
 
 #[cfg(feature = "tonic")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 pub use self::over_channel::OverChannel;
 pub use self::{
     client_limit::ClientLimiter,

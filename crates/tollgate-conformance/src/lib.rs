@@ -31,7 +31,8 @@
 //! # assert!(std::any::type_name_of_val(&remote).ends_with("remote"));
 //! ```
 //!
-//! A store that counts slots ([`Quota::concurrent`](tollgate_core::Quota::concurrent)) mounts [`slots_suite!`](slots_suite) beside it.
+//! A store that counts slots ([`Quota::concurrent`](tollgate_core::Quota::concurrent)) mounts [`slots_suite!`](slots_suite) beside it,
+//! and one whose requests wait for units ([`Rule::wait`](tollgate_core::Rule::wait)) [`wait_suite!`](wait_suite).
 //!
 //! [`RemoteStore`] is a memory store behind a slow, failing network, and [`SwitchedStore`] one that can be switched off: callers
 //! can be tested on them without a server.

@@ -158,6 +158,28 @@ macro_rules! conformance_suite {
                 among_many_tasks_never_more_than_the_limit_run;
         }
     };
+    (@waiting $make:expr, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            waiting:
+                requests_wait_in_the_order_of_the_store_spaced_to_the_tick,
+                who_would_wait_too_long_is_denied_until_the_queue_has_room,
+                a_request_waits_no_longer_than_it_has_patience,
+                several_rules_start_together_and_are_charged_as_of_then,
+                rules_that_cannot_wait_are_charged_when_the_request_starts,
+                a_denial_frees_nobody_in_the_queue,
+                the_last_place_goes_back_and_no_other,
+                a_place_goes_back_to_what_was_before_it,
+                a_queue_keeps_its_length_when_the_quota_changes,
+                a_denial_says_nothing_of_how_long_a_state_of_another_quota_makes_wait,
+                a_request_never_waits_for_what_never_fits_nor_for_nothing,
+                a_threshold_above_the_burst_observes_the_queue,
+                a_shadow_never_moves_the_start,
+                a_shadow_is_decided_when_all_rules_let_the_request_start,
+                what_has_waited_is_forgotten_only_when_it_is_paid_back,
+                what_cannot_wait_is_refused_with_what_would,
+                among_many_tasks_every_place_is_given_once;
+        }
+    };
     (@ $make:expr, #[$test:meta] $($module:ident: $($case:ident),+;)+) => {
         $($crate::conformance_suite! { @@ $make, #[$test] $module: $($case),+ })+
     };
@@ -190,5 +212,16 @@ macro_rules! slots_suite {
     ($make:expr, #[$test:meta]) => {
         $crate::conformance_suite!(@slots $make, #[$test]);
         $crate::conformance_suite! { @ $make, #[$test] slots: time_brings_no_slot_back; }
+    };
+}
+
+/// The same for stores whose requests [wait](tollgate_core::Rule::wait) for units, beside [`conformance_suite`].
+#[macro_export]
+macro_rules! wait_suite {
+    ($make:expr) => {
+        $crate::wait_suite!($make, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, #[$test:meta]) => {
+        $crate::conformance_suite!(@waiting $make, #[$test]);
     };
 }

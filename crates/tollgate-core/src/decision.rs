@@ -620,9 +620,15 @@ impl Decision {
         self
     }
 
-    pub(crate) fn places(&self) -> Places {
+    /// The places that a [delayed](Self::delayed) request has in the queues, and that a started one has had: for stores.
+    #[must_use]
+    pub fn queue_places(&self) -> &[QueuePlace] {
         let claim = self.claim.as_ref();
-        claim.map_or_else(Places::new, |claim| claim.places.clone())
+        claim.map_or(&[], |claim| &claim.places)
+    }
+
+    pub(crate) fn places(&self) -> Places {
+        self.queue_places().into()
     }
 
     /// The same decision as a denial for this reason.

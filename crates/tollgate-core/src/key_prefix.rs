@@ -5,8 +5,8 @@ use std::fmt;
 use crate::key::Fingerprint;
 
 /// The first letters of what stands for a key in its store, for logs, top keys and support: it tells two clients apart, and not
-/// who they are. A fingerprint is hashed with a secret of the store. On Redis, where all processes have the same secret, the
-/// name of the key's state contains these letters.
+/// who they are. A fingerprint is hashed with a secret of the store. On Redis all processes that have the same secret show the same
+/// letters for a key. They are not those in the name of its state, which is hashed once more.
 ///
 /// ```
 /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};

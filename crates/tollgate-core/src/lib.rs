@@ -111,6 +111,8 @@
 //! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"`; [records](observe::DecisionRecord) of decisions can be serialised |
 //! | `metrics`, `tracing` | a [`Limiter`] reports its decisions: see [`observe`] |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod algorithm;
 mod algorithm_kind;
 mod check;
@@ -189,7 +191,7 @@ pub use self::{
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
     variable_quota::CheckQuota,
-    wait_queue::{WaitError, WaitErrorKind},
+    wait_queue::{WaitError, WaitErrorKind, WaitPlace},
 };
 
 #[cfg(feature = "stream")]

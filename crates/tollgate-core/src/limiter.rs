@@ -27,7 +27,7 @@ use crate::{
     ticket::{Ticket, receipts},
     time::Clock,
     variable_quota::CheckQuota,
-    wait_queue::WaitQueues,
+    wait_queue::{WaitError, WaitPlace, WaitQueues},
 };
 
 /// Rules on a store: what workers, queue consumers and layers call.
@@ -396,6 +396,9 @@ impl Limiter {
     /// The decision is `Allow` or `Deny`, never `Failed`: what the store could not decide was decided by the rules'
     /// answers to a store failure. Thresholds of the rules are checked with them; their verdicts come last.
     ///
+    /// It does not stand in line for slots: one that has just become free may be taken by it, before those that
+    /// [wait](Self::acquire_within) for it. [`acquire_unless_queued`](Self::acquire_unless_queued) leaves it to them.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the answer does not give back what was taken.
@@ -551,6 +554,16 @@ impl Limiter {
                 let rule = rules.get(usize::from(check.rule()));
                 rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
             })
+    }
+
+    /// A place for a request that waits for the [delay](Decision::delay) of its decision: for layers, which wait themselves. Hold it
+    /// until the wait is over. Acquires that wait here have one.
+    ///
+    /// # Errors
+    ///
+    /// As many wait already as [may](Rule::max_waiting). The request gives its place in the store back, and is denied.
+    pub fn enter_wait(&self, checks: &[Check]) -> Result<WaitPlace<'_>, WaitError> {
+        self.wait_queues().count(self.rules().rules(), checks)
     }
 
     /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the

@@ -27,7 +27,15 @@ pub enum OnChange {
     /// Used units are scaled with the limit: of a client that has used half of it, half stays used, rounded up.
     ///
     /// The memory store goes over the rule's keys once when the rules are replaced. In windows, scaled units count as if
-    /// they had just been taken. Redis does not do it: a rule that asks for it is an error when it is bound.
+    /// they had just been taken.
+    ///
+    /// Through Redis, a state is scaled when it is next asked for, by processes with the new quota and back by those that still
+    /// have the old one: between them, no more is admitted than the larger burst and the faster rate allow. Units of a window
+    /// keep their times. Nothing comes back sooner than under the quota that it was taken under: a window of another length
+    /// keeps its units as [`Keep`](Self::Keep) does, and of a bucket that now fills in less time, as many units stay used as
+    /// would have come back in that time. Each scaling of a window rounds up by less than a unit. Both processes have to know
+    /// that the rule scales, so deploy this before the first change of its quota. Quotas that checks
+    /// [bring along](crate::Check::with_quota) keep used units.
     Scale,
     /// All clients begin anew. The memory store goes over the rule's keys once when the rules are replaced.
     ///

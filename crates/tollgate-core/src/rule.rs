@@ -49,7 +49,8 @@ pub enum Mode {
 pub struct Rule {
     pub(crate) name: Arc<str>,
     pub(crate) quota: Quota,
-    plans: Vec<(Arc<str>, Quota)>,
+    /// Shared by copies: a swap of thousands of rules makes many of them.
+    plans: Arc<Vec<(Arc<str>, Quota)>>,
     pub(crate) thresholds: Vec<(Arc<str>, Quota)>,
     cost: u64,
     pub(crate) mode: Mode,
@@ -57,9 +58,24 @@ pub struct Rule {
     pub(crate) on_store_error: OnStoreError,
     on_change: OnChange,
     wait: Option<Duration>,
+    max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
     top_keys: Option<TopKeysSetting>,
+    subject_type: Option<Arc<str>>,
 }
+
+/// How many requests may wait for a rule in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MaxWaiting {
+    pub(crate) per_key: usize,
+    pub(crate) in_all: usize,
+}
+
+/// Unless a rule says otherwise.
+pub(crate) const MAX_WAITING: MaxWaiting = MaxWaiting {
+    per_key: 1_024,
+    in_all: 16_384,
+};
 
 impl Rule {
     /// A rule with this name and quota: enforced, one unit a request.
@@ -72,7 +88,7 @@ impl Rule {
         Self {
             name: name.into(),
             quota,
-            plans: Vec::new(),
+            plans: Arc::default(),
             thresholds: Vec::new(),
             cost: 1,
             mode: Mode::Enforce,
@@ -80,8 +96,10 @@ impl Rule {
             on_store_error: OnStoreError::LocalShare,
             on_change: OnChange::Keep,
             wait: None,
+            max_waiting: MAX_WAITING,
             variable: None,
             top_keys: None,
+            subject_type: None,
         }
     }
 
@@ -95,7 +113,7 @@ impl Rule {
     /// to be limited apart, such as reads and writes, are two rules.
     #[must_use]
     pub fn plan(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        self.plans.push((name.into(), quota));
+        Arc::make_mut(&mut self.plans).push((name.into(), quota));
         self
     }
 
@@ -174,6 +192,28 @@ impl Rule {
         self.wait
     }
 
+    /// How many requests may wait for this rule at once, for one key and in all, in one process. Default: 1 024 and 16 384. Above
+    /// that, a request that would wait is turned away: [`Reason::QueueFull`](crate::Reason::QueueFull).
+    ///
+    /// A layer has [a bound](https://docs.rs/tollgate/latest/tollgate/struct.RateLimitLayer.html#method.max_waiting) of its own,
+    /// over all of its rules. Take far less than that for one key, so that no client keeps the others from waiting.
+    ///
+    /// ```
+    /// use tollgate_core::{Quota, Rule, SECOND};
+    ///
+    /// let rule = Rule::new("exports", Quota::concurrent(3)).wait(5 * SECOND).max_waiting(10, 500);
+    /// # let _ = rule;
+    /// ```
+    #[must_use]
+    pub fn max_waiting(mut self, per_key: usize, in_all: usize) -> Self {
+        self.max_waiting = MaxWaiting { per_key, in_all };
+        self
+    }
+
+    pub(crate) fn max_waiting_of(&self) -> MaxWaiting {
+        self.max_waiting
+    }
+
     /// What to answer when the store fails.
     #[must_use]
     pub fn on_store_error(mut self, answer: OnStoreError) -> Self {
@@ -227,6 +267,20 @@ impl Rule {
 
     /// Whether it keeps its top keys, and how.
     #[inline]
+    /// What the rule counts by: `ip`, `api_key`, `tenant`. It is the label `subject_type` of the rule's metrics, a fixed word and
+    /// nothing of a request. Default: in a layer what the rule's key says of itself, elsewhere `none`.
+    #[must_use]
+    pub fn subject_type(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.subject_type = Some(name.into());
+        self
+    }
+
+    /// The [type of subject](Self::subject_type), if it was named.
+    #[must_use]
+    pub fn subject_type_name(&self) -> Option<&str> {
+        self.subject_type.as_deref()
+    }
+
     pub(crate) fn top_keys_setting(&self) -> Option<&TopKeysSetting> {
         self.top_keys.as_ref()
     }
@@ -493,6 +547,12 @@ impl Rule {
     }
 
     fn validate_wait(&self) -> Result<(), RuleError> {
+        if self.max_waiting.per_key == 0 || self.max_waiting.in_all == 0 {
+            return Err(self.error(
+                RuleErrorKind::Wait,
+                "with room for 0 requests none could wait; take at least 1, or leave wait() out to deny at once",
+            ));
+        }
         let Some(at_most) = self.wait else {
             return Ok(());
         };

@@ -111,7 +111,7 @@ fn quotas(rule: &Rule) -> impl Iterator<Item = (Option<&str>, &Quota)> {
     (0..rule.quotas()).map(|plan| (rule.plan_name(plan), rule.quota_of(plan)))
 }
 
-/// The quotas of a rule, and its mode where it is not enforced.
+/// The quotas of a rule, how long requests wait for them, and its mode where it is not enforced.
 struct Numbers<'a>(&'a Rule);
 
 impl fmt::Display for Numbers<'_> {
@@ -121,6 +121,9 @@ impl fmt::Display for Numbers<'_> {
                 None => write!(f, "{quota}")?,
                 Some(plan) => write!(f, ", {plan} {quota}")?,
             }
+        }
+        if let Some(at_most) = self.0.at_most_wait() {
+            write!(f, ", waits up to {at_most:?}")?;
         }
         f.write_str(match self.0.mode() {
             Mode::Off => " (off)",
@@ -157,6 +160,10 @@ mod tests {
         assert_eq!(
             changes(rule(slow).off(), rule(slow).plan("gold", fast)),
             ["api: gcra 60/min (off) → gcra 60/min, gold gcra 90/min, used units are kept"]
+        );
+        assert_eq!(
+            changes(rule(slow), rule(slow).wait(5 * SECOND)),
+            ["api: gcra 60/min → gcra 60/min, waits up to 5s"]
         );
         assert_eq!(
             changes(rule(slow), rule(slow).cost(2)),

@@ -131,8 +131,11 @@ impl Ticket {
         let index = rules
             .position(rule)
             .ok_or_else(|| UnknownName::new("rule", rule, rules.given().iter().map(Rule::name)))?;
-        self.receipts
-            .retain(|receipt| usize::from(receipt.check.rule()) == index);
+        for receipt in &mut self.receipts {
+            if usize::from(receipt.check.rule()) != index {
+                *receipt = place_of(receipt);
+            }
+        }
         Ok(self)
     }
 
@@ -154,24 +157,8 @@ impl Ticket {
     }
 
     /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
-    pub fn settle_each(self, mut cost: impl FnMut(&Check) -> Option<u64>) {
-        let costs = self.receipts.iter().map(|receipt| cost(&receipt.check));
-        let costs: SmallVec<[Option<u64>; 4]> = costs.collect();
-        if costs.contains(&Some(0)) {
-            let mut returned = self.receipts.clone();
-            for (receipt, cost) in returned.iter_mut().zip(&costs) {
-                if *cost != Some(0) {
-                    // It stays in the list: a store may find the states of the others by it.
-                    receipt.check = receipt.check.with_cost(0);
-                }
-            }
-            self.store.settle(&returned, Settlement::Cancel);
-        }
-        for (index, cost) in costs.into_iter().enumerate() {
-            if let Some(cost) = cost.filter(|cost| *cost > 0) {
-                self.settle_to(&self.receipts[index..=index], cost);
-            }
-        }
+    pub fn settle_each(self, cost: impl FnMut(&Check) -> Option<u64>) {
+        self.settle_to(cost);
     }
 
     /// Gives everything back.
@@ -198,29 +185,49 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         match self.on_drop {
             Some(OnDrop::Settle(how)) => self.store.settle(&self.receipts, how),
-            Some(OnDrop::Cost(cost)) => self.settle_to(&self.receipts, cost),
+            Some(OnDrop::Cost(cost)) => self.settle_to(|_| Some(cost)),
             None => {}
         }
     }
 }
 
 impl Ticket {
-    /// In one settlement where all checks took as much, which is the rule.
-    fn settle_to(&self, receipts: &[Receipt], cost: u64) {
-        let how = |receipt: &Receipt| {
+    /// In one settlement where all checks took as much, which is the rule. A `None` leaves what a check took.
+    fn settle_to(&self, mut cost: impl FnMut(&Check) -> Option<u64>) {
+        let mut how = |receipt: &Receipt| {
             let reserved = receipt.check.cost();
-            if cost < reserved {
-                Settlement::Refund(reserved - cost)
-            } else {
-                Settlement::Charge(cost - reserved)
+            match cost(&receipt.check).filter(|_| reserved > 0)? {
+                0 => Some(Settlement::Cancel),
+                cost if cost < reserved => Some(Settlement::Refund(reserved - cost)),
+                cost if cost > reserved => Some(Settlement::Charge(cost - reserved)),
+                _ => None,
             }
         };
-        for alike in receipts.chunk_by(|one, other| how(one) == how(other)) {
-            match alike.first().map(how) {
-                None | Some(Settlement::Charge(0)) => {}
-                Some(how) => self.store.settle(alike, how),
+        let hows: SmallVec<[Option<Settlement>; 4]> = self.receipts.iter().map(&mut how).collect();
+        for (index, one) in hows.iter().enumerate() {
+            let Some(how) = *one else { continue };
+            if hows[..index].contains(one) {
+                continue;
             }
+            if hows.iter().all(|other| other == one) {
+                return self.store.settle(&self.receipts, how);
+            }
+            let part = self.receipts.iter().zip(&hows);
+            let part = part.map(|(receipt, other)| match other == one {
+                true => *receipt,
+                false => place_of(receipt),
+            });
+            let part: SmallVec<[Receipt; 4]> = part.collect();
+            self.store.settle(&part, how);
         }
+    }
+}
+
+/// A receipt that is not settled, and stays in the list because a store may find the states of the others by it.
+fn place_of(receipt: &Receipt) -> Receipt {
+    Receipt {
+        check: receipt.check.with_cost(0),
+        ..*receipt
     }
 }
 

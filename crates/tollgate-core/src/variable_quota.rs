@@ -1,11 +1,17 @@
 //! Quotas that checks bring along.
 
-use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     quota::Quota,
     serial::next_serial,
-    sync::{Mutex, lock},
+    striped::PerStripe,
+    sync::{Mutex, MutexGuard, lock},
     time::{Clock, Tick},
 };
 
@@ -40,7 +46,7 @@ impl CheckQuota {
 /// its serial number.
 #[derive(Clone)]
 pub(crate) struct VariableQuota {
-    shared: Arc<Mutex<Numbers>>,
+    shared: Arc<Shared>,
     clock: Clock,
     part: Part,
 }
@@ -53,6 +59,28 @@ enum Part {
     Share(NonZeroU32),
     /// Another quota in its place.
     Cap(Quota),
+}
+
+/// The numbers, and what each stripe of threads remembers of them, so that a request writes nothing that others read.
+#[derive(Default)]
+struct Shared {
+    numbers: Mutex<Numbers>,
+    near: OnceLock<PerStripe<Mutex<Near>>>,
+}
+
+/// What a stripe of threads remembers. It is true while it is fresh: a number that was just used stays with its quota.
+#[derive(Default)]
+struct Near {
+    numbers: HashMap<Quota, u16>,
+    quotas: HashMap<u16, Seen>,
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    quota: Quota,
+    serial: u32,
+    /// From then on, the use has to be noted again.
+    until: Tick,
 }
 
 #[derive(Default)]
@@ -73,6 +101,10 @@ struct Numbered {
 const KEPT: u64 = 600_000_000;
 /// The numbers that are given out before one is used again.
 const FEW: usize = 256;
+/// How long a stripe of threads remembers a number without noting that it is used, in µs: far below [`KEPT`].
+const NEAR: u64 = 60_000_000;
+/// The numbers that a stripe of threads remembers.
+const MOST_NEAR: usize = 1_024;
 /// How many quotas are looked at for one that is not used.
 const LOOKS: usize = 16;
 
@@ -103,7 +135,7 @@ impl VariableQuota {
 
     /// The quota with this number, counted from 0.
     pub(crate) fn quota(&self, number: usize) -> Option<Quota> {
-        let quota = lock(&self.shared).quotas.get(number)?.quota;
+        let quota = self.seen(number)?.quota;
         Some(match self.part {
             Part::Whole => quota,
             Part::Share(instances) => {
@@ -121,23 +153,52 @@ impl VariableQuota {
 
     /// The serial number with which this number was given out last.
     pub(crate) fn serial(&self, number: usize) -> Option<u32> {
-        Some(lock(&self.shared).quotas.get(number)?.serial)
+        Some(self.seen(number)?.serial)
     }
 
     /// The number of a quota that was accepted before.
     pub(crate) fn known(&self, quota: &Quota) -> Option<(u16, u32)> {
         let now = self.clock.now();
-        let mut numbers = lock(&self.shared);
+        let mut near = self.near();
+        if let Some(number) = near.numbers.get(quota)
+            && let Some(seen) = near.quotas.get(number)
+            && now < seen.until
+        {
+            return Some((*number, seen.serial));
+        }
+        let mut numbers = lock(&self.shared.numbers);
         let number = *numbers.numbers.get(quota)?;
-        let numbered = numbers.quotas.get_mut(usize::from(number))?;
-        numbered.used_at = now;
-        Some((number, numbered.serial))
+        let seen = numbers.used(number, now)?;
+        drop(numbers);
+        near.remember(number, seen);
+        Some((number, seen.serial))
+    }
+
+    /// What has this number, as this stripe of threads remembers it, or as it is.
+    fn seen(&self, number: usize) -> Option<Seen> {
+        let number = u16::try_from(number).ok()?;
+        let now = self.clock.now();
+        let near = self.near();
+        if let Some(seen) = near.quotas.get(&number).filter(|seen| now < seen.until) {
+            return Some(*seen);
+        }
+        drop(near);
+        let numbers = lock(&self.shared.numbers);
+        numbers.quotas.get(usize::from(number)).map(Numbered::seen)
+    }
+
+    fn near(&self) -> MutexGuard<'_, Near> {
+        let near = self
+            .shared
+            .near
+            .get_or_init(|| PerStripe::new(|_| Mutex::default()));
+        lock(near.here())
     }
 
     /// A number for a quota, below `most`. `None`: that many others are in use.
     pub(crate) fn add(&self, quota: Quota, most: usize) -> Option<(u16, u32)> {
         let now = self.clock.now();
-        let mut numbers = lock(&self.shared);
+        let mut numbers = lock(&self.shared.numbers);
         let numbers = &mut *numbers;
         let serial = next_serial() as u32;
         let numbered = Numbered {
@@ -164,7 +225,38 @@ impl VariableQuota {
     }
 }
 
+impl Near {
+    fn remember(&mut self, number: u16, seen: Seen) {
+        if self.quotas.len() >= MOST_NEAR {
+            *self = Self::default();
+        }
+        if let Some(before) = self.quotas.insert(number, seen)
+            && before.quota != seen.quota
+        {
+            self.numbers.remove(&before.quota);
+        }
+        self.numbers.insert(seen.quota, number);
+    }
+}
+
+impl Numbered {
+    fn seen(&self) -> Seen {
+        Seen {
+            quota: self.quota,
+            serial: self.serial,
+            until: self.used_at.saturating_add(NEAR),
+        }
+    }
+}
+
 impl Numbers {
+    /// Notes that a number is used.
+    fn used(&mut self, number: u16, now: Tick) -> Option<Seen> {
+        let numbered = self.quotas.get_mut(usize::from(number))?;
+        numbered.used_at = numbered.used_at.max(now);
+        Some(numbered.seen())
+    }
+
     /// A number whose quota was not used for long.
     fn unused(&mut self, now: Tick) -> Option<usize> {
         if self.quotas.len() < FEW {
@@ -191,7 +283,7 @@ impl Eq for VariableQuota {}
 
 impl fmt::Debug for VariableQuota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quotas = lock(&self.shared).quotas.len();
+        let quotas = lock(&self.shared.numbers).quotas.len();
         write!(f, "VariableQuota({quotas} quotas, {:?})", self.part)
     }
 }
@@ -224,7 +316,7 @@ mod tests {
             assert_eq!(variable.known(&quota(n)), Some((number, serial)));
             clock.advance(SECOND);
         }
-        let numbers = lock(&variable.shared);
+        let numbers = lock(&variable.shared.numbers);
         assert!(numbers.quotas.len() <= 700);
         assert_eq!(numbers.numbers.len(), numbers.quotas.len());
     }
@@ -242,6 +334,34 @@ mod tests {
         assert_eq!(variable.known(&quota(1)), None);
         let now = variable.serial(usize::from(idle.0));
         assert_ne!(now, Some(idle.1));
+    }
+
+    #[test]
+    fn a_use_on_one_stripe_of_threads_is_noted_for_all() {
+        let (variable, clock) = variable();
+        let used = variable.add(quota(0), 300).expect("there is room");
+        // Long after, all other numbers are given away again and again.
+        for n in 1..3_000 {
+            assert_eq!(variable.known(&quota(0)), Some(used), "after {n} seconds");
+            assert_eq!(variable.quota(usize::from(used.0)), Some(quota(0)));
+            if let Some(other) = variable.add(quota(n), 300) {
+                assert_ne!(other.0, used.0, "after {n} seconds");
+            }
+            clock.advance(SECOND);
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_used_is_known_without_a_look_at_what_threads_share() {
+        let (variable, clock) = variable();
+        let used = variable.add(quota(0), 300).expect("there is room");
+        assert_eq!(variable.known(&quota(0)), Some(used));
+        clock.advance(Duration::from_micros(NEAR - 1));
+        // It would not return otherwise.
+        let shared = lock(&variable.shared.numbers);
+        assert_eq!(variable.known(&quota(0)), Some(used));
+        assert_eq!(variable.serial(usize::from(used.0)), Some(used.1));
+        drop(shared);
     }
 
     #[test]

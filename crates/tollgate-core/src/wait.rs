@@ -2,9 +2,9 @@
 
 use std::{
     cell::Cell,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     pin::pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
     time::{Duration, Instant},
@@ -16,7 +16,8 @@ use crate::{
     decision::{Decision, Reason},
     key::Key,
     limiter::Limiter,
-    observe,
+    observe::{self, Waiting},
+    store::slot_waiters::SlotWaiters,
     wait_queue::{Kind, Permit, WaitError},
 };
 
@@ -72,8 +73,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is something to wait for, and 1 024 are waiting for the same rules and keys already, or too many on this
-    /// limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
+    /// There is something to wait for, and as many are waiting for a rule already as [may](crate::Rule::max_waiting), or too many
+    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
     /// was reached. Nothing was taken.
     ///
     /// # Cancel safety
@@ -89,10 +90,8 @@ impl Limiter {
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
-        let started = observe::Timer::start();
-        let decision = self.acquire_within_unreported(checks, patience).await?;
-        self.report(checks, &decision, started, "");
-        Ok(decision)
+        let timer = TaskTimer(tokio::time::Instant::now());
+        acquire_observed(self, checks, patience, timer).await
     }
 
     /// The same, and tells operators nothing of it: see [`acquire_unreported`](Self::acquire_unreported).
@@ -127,18 +126,16 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is something to wait for, and 1 024 are waiting for the same rules and keys already, or too many on this
-    /// limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
+    /// There is something to wait for, and as many are waiting for a rule already as [may](crate::Rule::max_waiting), or too many
+    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
     /// was reached. Nothing was taken.
     pub fn acquire_within_blocking(
         &self,
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
-        let (started, timer) = (observe::Timer::start(), ThreadTimer::new());
-        let decision = timer.block_on(acquire_in_queue(self, checks, patience, &timer))?;
-        self.report(checks, &decision, started, "");
-        Ok(decision)
+        let timer = ThreadTimer::new();
+        timer.block_on(acquire_observed(self, checks, patience, &timer))
     }
 
     /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost, and
@@ -181,6 +178,71 @@ trait Timer {
     fn sleep_until(&self, elapsed: Duration) -> impl Future<Output = ()>;
 }
 
+impl<T: Timer> Timer for &T {
+    fn elapsed(&self) -> Duration {
+        (**self).elapsed()
+    }
+
+    async fn sleep_until(&self, elapsed: Duration) {
+        (**self).sleep_until(elapsed).await;
+    }
+}
+
+/// A timer that tells operators that an acquire waits, from when it first sleeps.
+struct ObservedTimer<'a, T> {
+    timer: T,
+    limiter: &'a Limiter,
+    checks: &'a [Check],
+    waiting: OnceLock<Waiting>,
+}
+
+impl<T: Timer> Timer for ObservedTimer<'_, T> {
+    fn elapsed(&self) -> Duration {
+        self.timer.elapsed()
+    }
+
+    async fn sleep_until(&self, elapsed: Duration) {
+        let observer = self.limiter.observer();
+        self.waiting.get_or_init(|| observer.waiting(self.checks));
+        self.timer.sleep_until(elapsed).await;
+    }
+}
+
+/// Acquires, and tells operators of the decision and of the wait.
+async fn acquire_observed(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+    timer: impl Timer,
+) -> Result<Decision, WaitError> {
+    let started = observe::Timer::start();
+    let timer = ObservedTimer {
+        timer,
+        limiter,
+        checks,
+        waiting: OnceLock::new(),
+    };
+    let result = acquire_in_queue(limiter, checks, patience, &timer).await;
+    let waited = timer.elapsed();
+    match &result {
+        Ok(decision) => {
+            limiter.report(checks, decision, started, "");
+            if let Some(waiting) = timer.waiting.into_inner() {
+                waiting.ended(decision, waited);
+            }
+        }
+        Err(error) => {
+            let began = timer.waiting.into_inner();
+            let waiting = began.unwrap_or_else(|| limiter.observer().waiting(checks));
+            match error {
+                WaitError(Kind::TimedOut) => waiting.expired(),
+                _ => waiting.turned_away(),
+            }
+        }
+    }
+    result
+}
+
 async fn acquire_in_queue(
     limiter: &Limiter,
     checks: &[Check],
@@ -190,7 +252,7 @@ async fn acquire_in_queue(
     if let Some(at_most) = limiter.at_most_wait(checks) {
         return acquire_by_rules(limiter, checks, patience.min(at_most), timer).await;
     }
-    let permit = match limiter.wait_queues().enter(checks) {
+    let permit = match limiter.wait_queues().enter(limiter.rules().rules(), checks) {
         Ok(permit) => permit,
         // Others fill the queues. An acquire with no other in front that finds its units needs no permit.
         Err(full) if limiter.wait_queues().is_free(checks) => {
@@ -240,7 +302,7 @@ async fn acquire_by_rules(
     let mut permit = None;
     if checks.iter().any(|check| has_slots(&check)) {
         // Slots come back in no order, so requests stand in line for them.
-        let entered = permit.insert(limiter.wait_queues().enter(checks)?);
+        let entered = permit.insert(limiter.wait_queues().enter(rules, checks)?);
         if !reaches_front(entered, patience, timer).await {
             return Err(WaitError(Kind::TimedOut));
         }
@@ -252,13 +314,14 @@ async fn acquire_by_rules(
         // Made before the request asks, so that no release is missed.
         let waiters = store.slot_waiters().filter(|_| permit.is_some());
         let waiter = waiters.map(|waiters| waiters.wait(keys));
+        let poll_every = waiters.map_or(Some(ASK_AGAIN), SlotWaiters::poll_every);
         let decision = limiter.acquire_with_patience(checks, left).await;
         let received = timer.elapsed();
         if decision.is_allowed() && !decision.delay().is_zero() {
             if permit.is_none() {
                 // Dropped with an error, the ticket gives the place back.
                 let place = limiter.ticket(checks, &decision).cancel_on_drop();
-                permit = Some(limiter.wait_queues().enter(checks)?);
+                permit = Some(limiter.wait_queues().enter(rules, checks)?);
                 place.keep();
             }
             let place = limiter.ticket(checks, &decision).cancel_on_drop();
@@ -278,15 +341,19 @@ async fn acquire_by_rules(
             let mut released = pin!(async {
                 match &waiter {
                     Some(waiter) => waiter.released().await,
-                    None => timer.sleep_until(timer.elapsed() + ASK_AGAIN).await,
+                    None => pending().await,
                 }
             });
-            let mut timeout = pin!(async { timer.sleep_until(patience).await });
-            let is_over = poll_fn(|cx| match released.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(false),
-                Poll::Pending => timeout.as_mut().poll(cx).map(|()| true),
+            // Slots of other processes may come back sooner, without a notice.
+            let asks_at = poll_every.map(|pause| timer.elapsed().saturating_add(pause));
+            let asks_at = asks_at.map_or(patience, |at| at.min(patience));
+            let mut timeout = pin!(async { timer.sleep_until(asks_at).await });
+            let ended = poll_fn(|cx| match released.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => timeout.as_mut().poll(cx),
             });
-            if is_over.await {
+            ended.await;
+            if timer.elapsed() >= patience {
                 return Ok(decision.denied_for(Reason::WaitExpired));
             }
         } else {

@@ -1,25 +1,25 @@
 //! The queues in which acquires wait.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     error::Error,
     fmt,
     sync::Arc,
     task::{Poll, Waker},
 };
 
+use smallvec::SmallVec;
+
 use crate::{
     check::Check,
     error::UnknownName,
     key::Fingerprint,
+    rule::{MAX_WAITING, Rule},
     sync::{Mutex, lock},
 };
 
-/// How many may wait at once for the same rules and keys.
-const CAPACITY: usize = 1_024;
-
 /// How many may wait at once on one limiter.
-const IN_ALL: usize = 16 * CAPACITY;
+const IN_ALL: usize = MAX_WAITING.in_all;
 
 /// How many may wait at once on one limiter before the rest is for the first of each queue: clients with a few keys must
 /// not keep all others out.
@@ -35,7 +35,14 @@ pub(crate) struct WaitQueues(Mutex<Waiting>);
 struct Waiting {
     queues: HashMap<QueueKey, Arc<WaitQueue>>,
     total: usize,
+    counts: HashMap<Counted, usize>,
 }
+
+/// What waiting requests are counted by: a rule, or a key of it.
+type Counted = (u16, Option<Fingerprint>);
+
+/// The counts that a waiting request is part of.
+type CountedBy = SmallVec<[Counted; 4]>;
 
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,22 +65,21 @@ struct Waiters {
 pub(crate) struct Permit<'a> {
     queues: &'a WaitQueues,
     key: QueueKey,
+    counted: CountedBy,
     queue: Arc<WaitQueue>,
     number: u64,
 }
 
 impl WaitQueues {
-    pub(crate) fn enter(&self, checks: &[Check]) -> Result<Permit<'_>, WaitError> {
+    pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
         let key = queue_key(checks);
         let mut waiting = lock(&self.0);
         let there = waiting.queues.get(&key);
         let ahead = there.map_or(0, |queue| lock(&queue.0).entries.len());
-        if ahead >= CAPACITY {
-            return Err(WaitError(Kind::QueueFull));
-        }
         if waiting.total >= if ahead > 0 { BEHIND_A_FIRST } else { IN_ALL } {
             return Err(WaitError(Kind::LimiterFull));
         }
+        let counted = waiting.count(rules, checks)?;
         waiting.total += 1;
         let queue = Arc::clone(waiting.queues.entry(key.clone()).or_default());
         let number = {
@@ -87,14 +93,102 @@ impl WaitQueues {
         Ok(Permit {
             queues: self,
             key,
+            counted,
             queue,
             number,
+        })
+    }
+
+    /// Counts a request that waits, and stands in no queue here.
+    pub(crate) fn count(
+        &self,
+        rules: &[Rule],
+        checks: &[Check],
+    ) -> Result<WaitPlace<'_>, WaitError> {
+        let counted = lock(&self.0).count(rules, checks)?;
+        Ok(WaitPlace {
+            queues: self,
+            counted,
         })
     }
 
     /// Whether no acquire waits for the same rules and keys.
     pub(crate) fn is_free(&self, checks: &[Check]) -> bool {
         !lock(&self.0).queues.contains_key(&queue_key(checks))
+    }
+}
+
+impl Waiting {
+    /// Counts a request by the rules that let it wait, or else by all, and by their keys.
+    fn count(&mut self, rules: &[Rule], checks: &[Check]) -> Result<CountedBy, WaitError> {
+        let mut counted = CountedBy::new();
+        for (rule, check) in rules_to_wait_for(rules, checks) {
+            let max = rule.max_waiting_of();
+            let of_rule = (check.rule(), None);
+            let of_key = (check.rule(), Some(check.key()));
+            for (counted_by, max) in [(of_key, max.per_key), (of_rule, max.in_all)] {
+                if self.counts.get(&counted_by).is_some_and(|now| *now >= max) {
+                    return Err(WaitError(Kind::QueueFull(max)));
+                }
+                if !counted.contains(&counted_by) {
+                    counted.push(counted_by);
+                }
+            }
+        }
+        for counted_by in &counted {
+            *self.counts.entry(*counted_by).or_default() += 1;
+        }
+        Ok(counted)
+    }
+
+    fn count_out(&mut self, counted: &CountedBy) {
+        for counted_by in counted {
+            if let Entry::Occupied(mut count) = self.counts.entry(*counted_by) {
+                match *count.get() {
+                    0 | 1 => drop(count.remove()),
+                    _ => *count.get_mut() -= 1,
+                }
+            }
+        }
+    }
+}
+
+/// The rules that let a request with these checks wait, with their checks; all that are enforced if there is none.
+pub(crate) fn rules_to_wait_for<'a>(
+    rules: &'a [Rule],
+    checks: &'a [Check],
+) -> SmallVec<[(&'a Rule, &'a Check); 2]> {
+    let all = || {
+        let taking = checks.iter().filter(|check| check.cost() > 0);
+        let of_rule =
+            taking.filter_map(|check| Some((rules.get(usize::from(check.rule()))?, check)));
+        of_rule.filter(|(rule, _)| rule.is_enforced())
+    };
+    let waiting = all().filter(|(rule, _)| rule.at_most_wait().is_some());
+    let waiting: SmallVec<_> = waiting.collect();
+    match waiting.is_empty() {
+        true => all().collect(),
+        false => waiting,
+    }
+}
+
+/// The place of a request that waits: see [`Limiter::enter_wait`](crate::Limiter::enter_wait). It is free again when this is
+/// dropped.
+#[must_use = "the place is free again when this is dropped"]
+pub struct WaitPlace<'a> {
+    queues: &'a WaitQueues,
+    counted: CountedBy,
+}
+
+impl Drop for WaitPlace<'_> {
+    fn drop(&mut self) {
+        lock(&self.queues.0).count_out(&self.counted);
+    }
+}
+
+impl fmt::Debug for WaitPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitPlace").finish_non_exhaustive()
     }
 }
 
@@ -137,6 +231,7 @@ impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let mut waiting = lock(&self.queues.0);
         waiting.total -= 1;
+        waiting.count_out(&self.counted);
         let mut waiters = lock(&self.queue.0);
         let index = waiters.index_of(self.number);
         index.and_then(|at| waiters.entries.remove(at));
@@ -159,7 +254,8 @@ pub struct WaitError(pub(crate) Kind);
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    QueueFull,
+    /// As many wait for a rule, or a key of it, as may.
+    QueueFull(usize),
     LimiterFull,
     TimedOut,
     Unknown(UnknownName),
@@ -182,7 +278,7 @@ impl WaitError {
     #[must_use]
     pub fn kind(&self) -> WaitErrorKind {
         match self.0 {
-            Kind::QueueFull | Kind::LimiterFull => WaitErrorKind::QueueFull,
+            Kind::QueueFull(_) | Kind::LimiterFull => WaitErrorKind::QueueFull,
             Kind::TimedOut => WaitErrorKind::TimedOut,
             Kind::Unknown(_) => WaitErrorKind::UnknownRule,
         }
@@ -198,10 +294,10 @@ impl From<UnknownName> for WaitError {
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::QueueFull => write!(
+            Kind::QueueFull(max) => write!(
                 f,
-                "{CAPACITY} are waiting for units of the same rules and keys already; \
-                 turn the caller away, or let fewer wait"
+                "{max} are waiting for a rule, or for one of its keys, already; turn the caller away, or let more wait by \
+                 Rule::max_waiting"
             ),
             Kind::LimiterFull => write!(
                 f,

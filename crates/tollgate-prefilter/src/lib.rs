@@ -56,6 +56,8 @@
 //! reply, a lease would outlive what the store knows of it. Only the schedule of a scheduled lease begins with the **reply**:
 //! with the query, its units would be spent too early.
 //!
+//! `docs/design/leases.md` in the repository has the protocol step by step, its proof, how it is checked, and what was tried.
+//!
 //! The clock of a process has to go on while its machine sleeps. With a clock that stands still, as most monotonic clocks do, a process
 //! spends its leases after it wakes: once, and above the limit by at most their units.
 //!
@@ -118,9 +120,9 @@ mod table;
 pub use self::{
     effective::{DowngradeReason, Effective},
     engine::{
-        Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply,
-        IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply, ReportEvent,
-        ReportReply, RequestEvents, Reset, StoreRules,
+        Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, EngineUsage, FollowUp,
+        GrantReply, IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply,
+        ReportEvent, ReportReply, RequestEvents, Reset, StoreRules,
     },
     lease::{
         bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},
@@ -140,8 +142,10 @@ pub use self::{
         slot_holder::{SlotHolder, SlotStart},
         slot_lease::SlotLease,
         slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
+        slot_table::{SlotCounts, SlotKey, SlotTable},
         slot_terms::SlotTerms,
     },
+    table::table_usage::TableUsage,
 };
 
 /// Runs the program in the README.

@@ -48,7 +48,8 @@ return function(raw, term, limit, _, now, cost)
   end
 
   if not owner then
-    return cost > limit and -2 or used + cost <= limit and -1 or 0, limit - used, ends - now
+    -- A cost of 0 never blocks, also where more runs than the limit.
+    return cost > limit and -2 or (cost == 0 or used + cost <= limit) and -1 or 0, limit - used, ends - now
   end
   if own_seq and seq <= own_seq then
     return 1, limit - used - own_count, own_until - now

@@ -16,9 +16,14 @@ local group, size, denied = nil, 0, nil
 -- Whether the previous request was granted, or denied by its only check for a time; the function of
 -- `window_leases.lua`.
 local granted, waits, window_leases = false, false, nil
+-- Of a request whose rules wait: the checks of those rules by their place in the group, and when each fits by the negative
+-- place; by when all of them fit, in µs after now, rounded up and down; and when the check at hand fits by its own quota.
+local waiting, delay, delay_floor, due
 -- How often a check still repeats, each time for the next key; whether it is a request of its own that takes units under
 -- an enforced rule and has no further keys; and its state, if that was read.
 local repeats, alone, read = 0, false, nil
+-- Whether used units of the check's rule scale with its limit; the function of `scale.lua`.
+local scales, scale = false, nil
 local what, more, key, cost, rule, alg, first, limit, third
 local i, n = 2, 1
 while true do
@@ -29,6 +34,8 @@ while true do
     else
       check = ARGV[i]
       what, role, more, key, cost, rule, instead, alg, first, limit, third = unpack('<BBBHdHHBddI4', check)
+      scales = what >= 128
+      if scales then what = what - 128 end
       alone = what + role + more + size == 0 and cost > 0 and alg < 20
       i = i + 1
       local run = ARGV[i]
@@ -77,12 +84,15 @@ while true do
     -- overflow bucket too; `is_older` whether the state was found under a name of the previous format.
     local raw, gone, notify, is_older
     local before, before_other = 0, 0
+    -- The end of the part before the quotas of a rule that scales.
+    local known = #check
+    if scales then known = known - 2 - 21 * unpack('<H', check, known - 1) end
     if read ~= nil then
       raw, read = read, nil
     elseif what < 8 then
       raw = try('GET', KEYS[key])
     else
-      local ends, overflow_before, overflow_before_other = #check - 5, 0, 0
+      local ends, overflow_before, overflow_before_other = known - 5, 0, 0
       if what >= 64 then
         ends, what = ends - 8, what - 64
         before, before_other, overflow_before, overflow_before_other = unpack('<HHHH', check, ends + 6)
@@ -124,11 +134,19 @@ while true do
     -- The leases of a window follow its state.
     local leases
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
+    if scales and raw and not raw.err then
+      local place, wrote_it = known + 1, sub(raw, 1, 21)
+      while place < #check - 2 and sub(check, place, place + 20) ~= wrote_it do place = place + 21 end
+      if place > #check - 2 then
+        scale = scale or step_of(1)
+        raw, leases = scale(raw, leases, sub(check, known + 1, known + 21))
+      end
+    end
     if what == 4 then
       -- A reset keeps the leases and drops everything else.
       local _
       if alg == 17 and raw and #raw == 49 then
-        _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what, check)
+        _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what)
       elseif leases then
         window_leases = window_leases or step_of(0)
         _, _, _, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
@@ -147,7 +165,7 @@ while true do
       if what == 7 and not (granted or waits and alg == 17) then
         retry = 0
       elseif alg == 17 then
-        retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, check, granted)
+        retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, granted)
       else
         window_leases = window_leases or step_of(0)
         retry, left, reset, state, ttl =
@@ -156,14 +174,14 @@ while true do
       end
     elseif what < 2 then
       retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
-      if retry == -1 and left == 0 and cost == 0 and alg < 22 then
+      if retry == -1 and left == 0 and cost == 0 and alg > 16 and alg < 22 then
         -- When one unit would fit, by the quota that wrote the state if a denial leaves the state to it.
         local _, other
         again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
         if other then
           local _, first0, limit0, third0 = unpack('<BddI4', raw)
           if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
-            local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit)
+            local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit, 9)
             if later ~= -1 then again = later end
           end
         end
@@ -174,21 +192,41 @@ while true do
         -- the state says when the units fit, and repairs it.
         local _, first0, limit0, third0 = unpack('<BddI4', raw)
         -- A bucket has compared the limits itself.
-        if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
+        if alg < 18 or (limit0 >= limit and limit0 <= 2^53) then
           local later, _, later_reset, repaired, repaired_ttl =
-            step(raw, first0, limit0, third0, now, cost + limit0 - limit)
-          -- It fits there only through rounding: nothing to repair, and nothing is taken.
+            step(raw, first0, limit0, third0, now, cost + limit0 - limit, 9)
+          -- It fits there only through rounding, or for the burst that is larger here: nothing is taken.
           if later == -1 then
-            state = nil
+            state = cost + limit0 <= limit and repaired
+            ttl = repaired_ttl
           else
-            retry, reset, state, ttl = later, later_reset, repaired, repaired_ttl
+            -- Requests that wait do so by their own quota. A shadow is denied by the one that wrote the state, too.
+            if again then due = retry end
+            if not again or role > 0 then retry = later end
+            reset, state, ttl = later_reset, repaired, repaired_ttl
           end
         end
       end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
       if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
-      if more == 1 or size > 0 or what == 1 or role > 0 then
+      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 then
         -- Several checks, or one that is not a plain take: decide all of them, then write.
+        if alg == 16 then
+          waiting = waiting or {}
+          waiting[size + 1], waiting[-1 - size], due = check, due or retry, nil
+          if role == 0 and retry >= 0 and again then
+            local patience = unpack('<d', check, 39)
+            if retry <= patience then
+              if retry > (delay or 0) then delay = retry end
+              if again > (delay_floor or 0) then delay_floor = again end
+              retry = -2^52 - retry
+            else
+              retry = retry - patience + (leaves and 2^52 or 0)
+            end
+          end
+          -- While leases from before its requests waited are out, it cannot be charged as of later.
+          if cost > 0 and raw and #raw == 49 then waiting.not_before = true end
+        end
         if role == 0 and (retry >= 0 or retry == -2) then
           if not denied or denied == rule then denied = rule else denied = -1 end
         end
@@ -246,11 +284,31 @@ while true do
   n = n + 3
 
   if size > 0 and more == 0 then
-    granted, waits = what == 0 and not denied, false
+    if delay and waiting.not_before then
+      denied = denied or -1
+      for place = 1, size, 13 do
+        local reply = group[place + 12]
+        if out[reply + 1] <= -2^52 then out[reply + 1] = -2^52 - out[reply + 1] end
+      end
+    end
+    if denied or what == 1 then delay = nil end
+    granted, waits = what == 0 and not denied and not delay, false
     for place = 1, size, 13 do
       local reply = group[place + 12]
-      local role, state, gone, notify = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
-      if denied and (out[reply + 1] == -1 or out[reply + 1] < -3) then
+      local state, gone, notify = group[place + 8], group[place + 10], group[place + 11]
+      local retry = out[reply + 1]
+      -- The step of an algorithm looks at both.
+      role, check = group[place + 5], waiting and waiting[place] or check
+      local units = delay and waiting[place] and unpack('<d', check, 6) or 0
+      if units > 0 and retry ~= -2 and retry ~= -3 and waiting[-place] <= delay then
+        -- It takes its place in the queue, and tells what was before it.
+        local step, raw = group[place], group[place + 1]
+        local rest
+        rest, out[reply + 2], out[reply + 3], state, group[place + 9] =
+          step(raw, group[place + 2], group[place + 3], group[place + 4], now, units, 8,
+            unpack('<d', check, 55), delay_floor or 0)
+        out[reply + 1] = rest - 2^53
+      elseif (denied or delay) and (retry == -1 or retry < -3) then
         local slots = -1 - group[place + 6]
         if slots >= 0 then
           -- Nothing runs, so it has no slots; what its process has in use is written.
@@ -260,16 +318,19 @@ while true do
             out[reply + 1], out[reply + 2] = -1, out[reply + 2] + slots
           end
         elseif role == 0 then
-          -- This check fits, but the request is denied: keep its units, and report the numbers before the take.
+          -- This check fits, but the request is denied or waits: keep its units, and report the numbers before the take.
           local step, raw = group[place], group[place + 1]
-          local _, left, reset = step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
+          local _, left, reset, _, _, _, _, again =
+            step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
           out[reply + 2], out[reply + 3] = left, reset
-          if left > 0 then out[reply + 1] = -1 end
+          if left > 0 then out[reply + 1] = -1 elseif again then out[reply + 1] = -4 - again end
           state = false
-        elseif group[place + 6] ~= 65535 and group[place + 6] ~= denied then
+        elseif delay or group[place + 6] ~= 65535 and group[place + 6] ~= denied then
           -- A shadow counts as if it were the only rule, or as if it replaced its rule.
           state = false
         end
+      elseif delay then
+        state = false
       end
       if state and what == 0 and role ~= 2 then
         local ttl = group[place + 9] + 999
@@ -297,7 +358,7 @@ while true do
       if out[reply + 1] == -3 then granted = false end
       if notify == 2 then out[reply + 2] = -1 - out[reply + 2] end
     end
-    size, denied = 0, nil
+    size, denied, waiting, delay, delay_floor = 0, nil, nil, nil, nil
   end
 end
 

@@ -7,100 +7,16 @@
 -- A bucket with leases or an overdraft stores 16 bytes more, as `BucketGrantor` of tollgate-prefilter does: the number
 -- of a lease generation, the units granted in it, the units granted in the generation before, and the overdraft (units
 -- used beyond the burst, a 32-bit float that is rounded up). Units on lease are not available to others.
-
-if purpose == 'refund' then
-  return function(raw, n, burst, d, now, cost, at, fresh_at)
-    if #raw ~= 33 and #raw ~= 49 then return -3 end
-    local alg, n0, burst0, d0, tat, rest = unpack('<BddI4dI4', raw)
-    if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3 end
-    if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3 end
-    if cost > burst then cost = burst end
-    local part = cost * (n % d)
-    local units_rest = part % d
-    local units = cost * ((n - n % d) / d) + (part - units_rest) / d
-    -- The units weigh until `at` + their time. `fresh_at` is that time rounded up to a whole µs.
-    local till, till_rest = at + units, units_rest
-    if till >= fresh_at then till, till_rest = fresh_at, 0 end
-    if d > 1 then
-      if till < fresh_at - 1 or (till == fresh_at - 1 and till_rest < 1) then
-        till, till_rest = fresh_at - 1, 1
-      end
-    else
-      till, till_rest = fresh_at, 0
-    end
-    local ahead = tat - now
-    if ahead < 0 then ahead, rest = 0, 0 end
-    local back, back_rest
-    if n0 == n and burst0 == burst and d0 == d then
-      -- Give back what the units still weigh, at most their full time.
-      back, back_rest = till - now, till_rest
-      if back < 0 then back, back_rest = 0, 0 end
-      if back > units or (back == units and back_rest > units_rest) then back, back_rest = units, units_rest end
-    else
-      -- The state was converted to another quota since: count from `at` at the faster of the two rates, and give back
-      -- at most the full time of the units. muldiv(n0, d, d0) < n exactly if n0/d0 < n/d.
-      local since = at < now and now - at or 0
-      local whole, over = muldiv(n0, d, d0)
-      local is_faster = whole < n
-      back, back_rest = till - (is_faster and at or now), till_rest
-      if back < 0 then back, back_rest = 0, 0 end
-      part = burst * (n % d)
-      local most_rest = part % d
-      local most = burst * ((n - n % d) / d) + (part - most_rest) / d
-      if back > most or (back == most and back_rest > most_rest) then back, back_rest = most, most_rest end
-      local count
-      count, part = muldiv(back, d, n)
-      part = part + back_rest
-      count, part = count + (part - part % n) / n, part % n
-      -- The bucket may have been full when it was converted. The conversion then dropped the units beyond the new
-      -- burst.
-      local unit_rest = n0 % d0
-      local unit = (n0 - unit_rest) / d0
-      local full_rest = burst0 * unit_rest % d0
-      local full = burst0 * unit + (burst0 * unit_rest - full_rest) / d0
-      local level = ahead + since
-      local forgotten = 0
-      if burst > burst0 and (level > full or (level == full and rest >= full_rest)) then forgotten = burst - burst0 end
-      if not is_faster then
-        if count >= cost then count, part = cost, 0 end
-        count = count - forgotten
-        if count >= burst0 then count, part = burst0, 0 end
-        if count < 0 then count, part = 0, 0 end
-      end
-      whole = muldiv(part, n0, n)
-      over = count * unit_rest
-      back, back_rest = count * unit + (over - over % d0) / d0, over % d0 + whole % d0
-      back = back + (whole - whole % d0) / d0
-      if back_rest >= d0 then back, back_rest = back + 1, back_rest - d0 end
-      if is_faster then
-        back = back - since
-        over = cost * unit_rest
-        whole, over = cost * unit + (over - over % d0) / d0, over % d0
-        if back > whole or (back == whole and back_rest > over) then back, back_rest = whole, over end
-        over = forgotten * unit_rest
-        back, back_rest = back - forgotten * unit - (over - over % d0) / d0, back_rest - over % d0
-        if back_rest < 0 then back, back_rest = back - 1, back_rest + d0 end
-        if back < 0 then back, back_rest = 0, 0 end
-      end
-    end
-    ahead, rest = ahead - back, rest - back_rest
-    if rest < 0 then ahead, rest = ahead - 1, rest + d0 end
-    if ahead < 0 then ahead, rest = 0, 0 end
-    local ttl = rest > 0 and ahead + 1 or ahead
-    local state = sub(raw, 1, 21) .. pack('<dI4', now + ahead, rest)
-    if #raw == 33 then return -1, state, ttl end
-    -- Keep the state until the leases have expired and the bucket has refilled after that.
-    local generation, current, previous = unpack('<I4I4I4', raw, 34)
-    local last = (generation + 2) * LIFE - now + (current + previous) * (n0 / d0)
-    if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
-    return -1, state .. sub(raw, 34), ttl
-  end
-end
+--
+-- As algorithm 16 it is that of a rule whose requests wait. Its state has 12 bytes more: for how long requests wait at
+-- most, in µs, and before when units were taken that lapse, in steps of 2^20 µs (`cut` in `gcra_state.rs`). The arrival
+-- time may lie beyond the burst by that wait: a queue. A denial never cuts a queue.
 
 if purpose == 'take' then
   return function(key, last, n, burst, d, now, cost, _, margin, out, place)
     if cost > burst then return key end
-    local keys = KEYS
+    local keys, size, queue = KEYS, 33, nil
+    if alg == 16 then size, queue = 45, sub(check, 55, 62) .. '\0\0\0\0' end
     -- The interval, the tolerance, and the time that the units take, as mixed numbers.
     local unit, unit_rest, most, most_rest, time, part = n, 0, burst * n, 0, cost * n, 0
     if d > 1 then
@@ -118,7 +34,7 @@ if purpose == 'take' then
       local name = keys[key]
       local raw, ahead, rest = try('GET', name), 0, 0
       if raw then
-        if #raw ~= 33 then return key, raw end
+        if #raw ~= size or queue and sub(raw, 34) ~= queue then return key, raw end
         local alg, n0, burst0, d0, tat, rest0 = unpack('<BddI4dI4', raw)
         if alg ~= 17 or n0 ~= n or burst0 ~= burst or d0 ~= d or not (tat >= 0) then return key, raw end
         if tat >= now then ahead, rest = tat - now, rest0 end
@@ -131,7 +47,9 @@ if purpose == 'take' then
       local reset = rest > 0 and ahead + 1 or ahead
       local ttl = reset + 999
       ttl = format('%d', (ttl - ttl % 1000) / 1000 + margin)
-      if try('SET', name, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), 'PX', ttl).err then return key, raw end
+      local state = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest)
+      if queue then state = state .. queue end
+      if try('SET', name, state, 'PX', ttl).err then return key, raw end
       local retry = -1
       if ahead > latest or (ahead == latest and rest > latest_rest) then
         retry = latest - ahead - (rest > latest_rest and 5 or 4)
@@ -143,7 +61,9 @@ if purpose == 'take' then
   end
 end
 
-local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgotten)
+-- `doing` is the operation from 4 on. 8 takes units that are used from `forgotten` µs after now on, of a rule whose requests
+-- wait for `granted` µs at most; it returns the state before. 9 decides as the quota that wrote the state.
+local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   -- The interval and the tolerance as mixed numbers.
   local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
   if d > 1 then
@@ -160,15 +80,51 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   local n0, d0, cut
   -- The units on lease, and the overdraft.
   local generation, current, previous, overdraft
+  -- For how long requests wait at most; the arrival time of the state; units that were taken until `cut_at` lapse, and those
+  -- of before step `cut_step`.
+  local at_most, before, before_rest, cut_at, cut_step = nil, 0, 0, nil, nil
+  local by_writer = doing == 9
+  if by_writer then
+    doing = nil
+  elseif alg == 16 then
+    at_most = doing == 8 and granted or unpack('<d', check, 55)
+  end
   if raw then
+    local wait0, is_same = nil, true
     if #raw ~= 33 then
-      if #raw ~= 49 then return -3, 0, 0 end
-      generation, current, previous, overdraft = unpack('<I4I4I4f', raw, 34)
+      if #raw == 45 then
+        wait0, cut_step = unpack('<dI4', raw, 34)
+        if not (wait0 >= 0 and wait0 <= 2^52) then return -3, 0, 0 end
+        -- It has no leases to return.
+        if doing == 6 then return -1, 0, 0 end
+        if wait0 == 0 then wait0 = nil end
+      elseif #raw == 49 then
+        generation, current, previous, overdraft = unpack('<I4I4I4f', raw, 34)
+        -- Leases from before the requests of the rule waited: until they have ended, requests are denied at once.
+        at_most = nil
+      else
+        return -3, 0, 0
+      end
     end
     local alg, number, burst0, third, tat, part = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3, 0, 0 end
     if tat >= now then ahead, rest = tat - now, part end
-    if number ~= n or burst0 ~= burst or third ~= d then
+    before, before_rest = tat, part
+    if by_writer then
+      at_most = wait0
+    elseif role == 2 and wait0 then
+      -- A threshold sees the queue as it is, however long.
+      if third ~= d and rest > 0 then
+        local left
+        rest, left = muldiv(rest, d, third)
+        if left > 0 then rest = rest + 1 end
+        if rest >= d then ahead, rest = ahead + 1, rest - d end
+      end
+      at_most, number, burst0, third = 2^52, n, burst, d
+    else
+      is_same = wait0 == at_most
+    end
+    if not is_same or number ~= n or burst0 ~= burst or third ~= d then
       n0, d0 = number, third
       if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3, 0, 0 end
       if doing == 6 then
@@ -177,12 +133,23 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
         local _, granted_in = unpack('<dd', check, 39)
         local beyond = 0
         if burst > burst0 and tat - granted_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
-        return arrive(raw, n0, burst0, d0, now, cost, doing, check, granted, beyond)
+        return arrive(raw, n0, burst0, d0, now, cost, doing, granted, beyond)
       end
       -- Used units stay used: units + part/n0, at most the burst of the quota that wrote the state.
       part = burst0 * (n0 % d0)
       local most0_rest = part % d0
       local most0 = burst0 * ((n0 - n0 % d0) / d0) + (part - most0_rest) / d0
+      if at_most or wait0 then cut_at = tat end
+      -- The queue, which keeps its length in time. In front of it the bucket is full.
+      local queue, queue_rest = -1, 0
+      if wait0 then
+        if ahead > most0 + wait0 or (ahead == most0 + wait0 and rest > most0_rest) then
+          ahead, rest = most0 + wait0, most0_rest
+        end
+        queue, queue_rest = ahead - most0, rest - most0_rest
+        if queue_rest < 0 then queue, queue_rest = queue - 1, queue_rest + d0 end
+        if queue == 0 and queue_rest == 0 then queue = -1 end
+      end
       -- The overdraft stays as well: those units were admitted, or a scheduled lease may still spend them.
       local owed = 0
       if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest, owed = most0, most0_rest, overdraft or 0 end
@@ -190,11 +157,17 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       units, part = muldiv(ahead, d0, n0)
       part = part + rest
       units, part = units + (part - part % n0) / n0, part % n0
-      if units >= burst then
+      if queue >= 0 then
+        local more, left = muldiv(queue_rest, d, d0)
+        if left > 0 then more = more + 1 end
+        ahead, rest, cut = most + queue, most_rest + more, burst0 > burst
+        if rest >= d then ahead, rest = ahead + 1, rest - d end
+        if rest >= d then ahead, rest = ahead + 1, rest - d end
+      elseif units >= burst then
         ahead, rest, cut = most, most_rest, units > burst or part > 0
         if cut and doing == 5 then
           -- Debit under the quota that wrote the state: cut to this burst, it would give away what was used.
-          local _, _, reset, state, ttl = arrive(raw, n0, burst0, d0, now, cost, doing, check)
+          local _, _, reset, state, ttl = arrive(raw, n0, burst0, d0, now, cost, doing)
           return -1, 0, reset, state, ttl
         end
       else
@@ -230,16 +203,36 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     end
   end
 
-  -- An arrival time beyond the burst comes from a clock that went back or a burst that was lowered. A denial repairs
-  -- it, but keeps the overdraft.
+  -- An arrival time beyond the burst, and what requests wait for, comes from a clock that went back or a burst that was
+  -- lowered. A denial repairs it, but keeps the overdraft.
   local repair, leaves = n0, false
   if ahead > most or (ahead == most and rest > most_rest) then
-    local top, top_rest = most, most_rest
+    local top, top_rest = most + (at_most or 0), most_rest
     if overdraft and overdraft > 0 then
       local part = most_rest + overdraft * unit_rest
       top, top_rest = most + overdraft * unit + (part - part % d) / d, part % d
     end
-    if ahead > top or (ahead == top and rest > top_rest) then ahead, rest, repair = top, top_rest, true end
+    if ahead > top or (ahead == top and rest > top_rest) then
+      if at_most then cut_at = now + ahead end
+      ahead, rest, repair = top, top_rest, true
+    end
+  end
+  if cut_at then
+    if cut_at < now then cut_at = now end
+    local step = (cut_at - cut_at % 2^20) / 2^20 + 1
+    if step >= 2^32 then step = 2^32 - 1 end
+    if not cut_step or step > cut_step then cut_step = step end
+  end
+  if doing == 8 then
+    if n0 then before, before_rest = now + ahead, rest end
+    -- The units count from when they are used on, or from when those before them are paid back.
+    if forgotten > ahead then ahead, rest = forgotten, 0 end
+    local part = rest + cost * unit_rest
+    ahead, rest = ahead + cost * unit + (part - part % d) / d, part % d
+    local top = most + at_most
+    if ahead > top or (ahead == top and rest > most_rest) then ahead, rest = top, most_rest end
+    local state = pack('<BddI4dI4dI4', 17, n, burst, d, now + ahead, rest, at_most, cut_step or 0)
+    return before_rest, before, 0, state, rest > 0 and ahead + 1 or ahead
   end
 
   local wanted = cost
@@ -312,7 +305,13 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
           till, out = till + LIFE, current
         end
       end
-      if fits then again = wait else retry = wait end
+      if fits then
+        again = wait
+      else
+        retry = wait
+        -- The same rounded down.
+        if at_most then again = over < most_rest and whole - most - 1 or whole - most end
+      end
     end
   end
   if n0 and retry ~= -1 then
@@ -343,6 +342,17 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   end
 
   if remaining < 0 then remaining = 0 end
+  if alg == 16 and cost == 0 and remaining == 0 and not by_writer then
+    -- When one unit fits, by the quota that wrote the state if a denial leaves the state to it.
+    local other
+    local _
+    again, _, _, _, _, other = arrive(raw, n, burst, d, now, 1)
+    if other then
+      local _, n0, burst0, d0 = unpack('<BddI4', raw)
+      local later = arrive(raw, n0, burst0, d0, now, 1 + burst0 - burst, 9)
+      if later ~= -1 then again = later end
+    end
+  end
 
   local kind, units, after = 0, 0, 0
   if doing == 7 then
@@ -421,10 +431,12 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   if doing == 5 or doing == 6 then
     return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
   end
-  if cost > 0 and repair then
-    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset, leaves, nil, again
+  if repair and (cost > 0 or by_writer) then
+    local state = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest)
+    if at_most or cut_step then state = state .. pack('<dI4', at_most or 0, cut_step or 0) end
+    return retry, remaining, reset, state, reset, leaves, nil, again
   end
-  return retry, remaining, reset
+  return retry, remaining, reset, nil, nil, nil, nil, again
 end
 
 return arrive

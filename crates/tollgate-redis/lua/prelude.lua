@@ -15,7 +15,7 @@
 --              which keeps the leases; 5 debit: take even if the units do not fit; 6 return a lease; 7 grant a lease if
 --              the request before it was granted, or a scheduled lease if that has one check and was denied.
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
---              other name. For 0 to 3: 32 report new keys; 64 there are keys of the previous format.
+--              other name; 128 used units scale with the limit. For 0 to 3: 32 report new keys; 64 there are keys of the previous format.
 --          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written)
 --          B   1 if the next check belongs to the same request, 0 if this is its last check
 --          H   the key: KEYS[H]
@@ -24,25 +24,31 @@
 --          H   for a shadow, the number of the rule that it would replace; 65535: none
 --          B d d I4  the quota: the algorithm, its first number, its limit, its third number
 --              17 token bucket, GCRA, leaky bucket: n, burst, d; one unit takes n/d µs, in lowest terms
+--              16 the same of a rule whose requests wait
 --              18 fixed window: period in µs, limit, 0
 --              19 sliding window of two counters: period in µs, limit, resolution in µs
 --              20 sliding log: period in µs, limit, 0
 --              21 sliding window in sub-buckets: width of a sub-bucket in µs, limit, number of sub-buckets
 --              22 slots: term in µs, limit, 0. A take has a message behind these fields, and a reply of its own: see
 --              `concurrent.lua`. A request that is denied still says what its process has in use.
+--          then for 0 and 1 of algorithm 16, '<ddd': for how long the request waits at most, 0, and for how long requests of
+--          the rule do, in µs.
 --          then for 2, '<dd': the time at which the units were taken, and the time at which the state would have been
 --          fresh; also for 3 with an overflow bucket, where units that are not fresh yet, and have no state of their own,
---          were taken from the overflow bucket.
+--          were taken from the overflow bucket. For algorithm 16 always, and '<d' behind them: for how long requests of the
+--          rule wait at most; for 2 also '<dd': the state before the units were taken, -1 where that is not known.
 --          for 6, '<dd': the units left (in a window with those of earlier leases that were returned later), and the
 --          generation that the grant returned;
 --          for 7, '<dddd': the most units that may be on lease; the units wanted for a scheduled lease; the horizon in µs
 --          within which all units taken must have refilled; and the level at or below which scheduling starts.
---          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
+--          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
 --          Otherwise a new state is written under the first name if states move, and under the other name if they stay.
 --          with 64, after these, '<HHHH': the same four names in the previous format, or 0. If there is no state under the
 --          names of this format, the script converts one that it finds under those, and writes it under the name of this
 --          format. The old state stays for processes that only know the previous format.
+--          with 128, last of all, the quotas of the rule, 21 bytes each as above, and their number, '<H'. A state that none of
+--          them wrote is scaled to the first: see `scale.lua`.
 --          For 4, algorithm 255 means any: whatever is under the key is deleted.
 --          For 0 and 1, of a request of one check, without flags: an argument of two bytes behind it, '<H', is how often the
 --          check repeats, each time for the next key. Each repetition is a request of its own.
@@ -52,7 +58,10 @@
 -- Returns integers: the time in µs, then three numbers for each check:
 --          1. -1 fits; -2 never fits; -3 nothing was done for this check. From 0 up: it does not fit, and would after that
 --             many µs. From -4 down: it fits and leaves less than its units; they fit again after -4 - x µs (for 0 units
---             with nothing left: one unit does).
+--             with nothing left: one unit does). Of algorithm 16 also: from 2^52 up: it does not fit, and would after x - 2^52
+--             µs; the state is of another quota. From -2^52 down: for 1, it fits after -2^52 - x µs, for which it waits. From
+--             -2^53 up: the request waits. It has taken its units, and behind this and the second number, -2^53 + x, is the
+--             state before: the arrival time and its remainder x. The request starts when all these states let it.
 --          2. units left: after the take if the request takes, otherwise at present. For 4: 1 if there was a value. After
 --             -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
 --             accept those of others: 1 out of memory, 2 it cannot save, 3 too few replicas, 4 the user lacks the

@@ -3,14 +3,22 @@
 //! The constant parts, the names of the rules and the bytes of their quotas, are encoded once. A
 //! [`Call`](crate::call::Call) is then filled with requests.
 
+use std::{sync::Arc, time::Duration};
+
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet};
+use tollgate_core::{
+    Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet, Tick,
+};
+use tollgate_prefilter::SlotKey;
 
 use crate::{
     keyspace::{Keyspace, Metered, Partition},
-    rule_args::{IDENTITY, RuleArgs, THRESHOLD},
+    rule_args::{ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
     slot::tag_in,
 };
+
+/// The longest wait that is passed to the script, and longer than any rule has.
+const LONGEST_WAIT: Tick = 1 << 52;
 
 /// A rule set in the encoding of the script.
 #[derive(Debug)]
@@ -19,6 +27,8 @@ pub(crate) struct Encoder {
     rules: Box<[RuleArgs]>,
     /// The rule whose client decides about the slot of a request.
     with: Option<u16>,
+    /// Whether requests wait for units of any rule.
+    has_waits: bool,
 }
 
 impl Encoder {
@@ -32,18 +42,18 @@ impl Encoder {
             Partition::ByRule(name) => Some(rule_that_partitions(rules, name)?),
             _ => None,
         };
-        let lines = (0..rules.rules().len())
-            .map(|place| RuleArgs::new(rules, place))
-            .collect();
+        let lines = (0..rules.rules().len()).map(|place| RuleArgs::new(rules, place));
+        let lines: Box<[_]> = lines.collect();
         Ok(Self {
             keyspace,
+            has_waits: lines.iter().any(|rule| rule.wait.is_some()),
             rules: lines,
             with,
         })
     }
 
     /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
-    /// against one bucket of the rule that all such share. See [`Call::acquire_capped`](crate::call::Call::acquire_capped).
+    /// against one bucket of the rule that all such share. See [`Call::acquire_within`](crate::call::Call::acquire_within).
     ///
     /// # Errors
     ///
@@ -72,6 +82,13 @@ impl Encoder {
         Ok(self)
     }
 
+    /// The same with another term of slots.
+    pub(crate) fn with_slot_term(mut self, term: Duration) -> Self {
+        let rules = std::mem::take(&mut self.rules).into_iter();
+        self.rules = rules.map(|rule_args| rule_args.with_term(term)).collect();
+        self
+    }
+
     /// The same rules on one of the states of the accuracy meter, without caps on new keys.
     pub(crate) fn metered(
         rules: &RuleSet,
@@ -81,7 +98,7 @@ impl Encoder {
         let mut encoder = Self::new(rules, keyspace)?;
         for rule_args in &mut encoder.rules {
             rule_args.name = what.name(&rule_args.name);
-            rule_args.state_name = what.name(&rule_args.state_name);
+            rule_args.state_name = what.name(&rule_args.state_name).into();
         }
         Ok(encoder)
     }
@@ -185,6 +202,48 @@ impl Encoder {
             None => rule_args.brought(check.plan()),
         };
         Some((rule_args, plan?))
+    }
+
+    /// For how long a request with these checks waits at most, in µs: as long as the least patient of its rules lets it, and as
+    /// it has `patience` itself.
+    pub(crate) fn patience(&self, checks: &[Check], patience: Tick) -> Tick {
+        if !self.has_waits {
+            return 0;
+        }
+        let waits = checks.iter().filter(|check| check.cost() > 0);
+        let waits = waits.filter_map(|check| {
+            let (rule_args, _) = self.args_of(check)?;
+            rule_args.wait.filter(|_| rule_args.role == ENFORCED)
+        });
+        waits.fold(patience.min(LONGEST_WAIT), u64::min)
+    }
+
+    /// Whether a rule is about slots.
+    pub(crate) fn is_of_slots(&self, rule: u16) -> bool {
+        let rule_args = self.rules.get(usize::from(rule));
+        rule_args.is_some_and(RuleArgs::is_of_slots)
+    }
+
+    /// The name of a rule in the names of its states.
+    pub(crate) fn state_name(&self, rule: u16) -> Option<&str> {
+        let rule_args = self.rules.get(usize::from(rule))?;
+        Some(&rule_args.state_name)
+    }
+
+    /// The state that has the slots of a check, which lies where `with` does.
+    pub(crate) fn slot_key(&self, check: &Check, with: Option<Fingerprint>) -> Option<SlotKey> {
+        let rule_args = self.rules.get(usize::from(check.rule()))?;
+        Some(SlotKey {
+            key: check.key(),
+            rule: Arc::clone(&rule_args.state_name),
+            place: with,
+        })
+    }
+
+    /// The client that determines the slot of a state of slots.
+    pub(crate) fn place_of(&self, key: &SlotKey) -> Option<Fingerprint> {
+        let is_one = self.keyspace.partition == Partition::One;
+        (!is_one).then(|| key.place.unwrap_or(key.key))
     }
 
     /// Whether one rule and key is checked under two plans that have a limit.

@@ -58,9 +58,8 @@ pub enum Partition {
     /// checks are decided in one step; for others it works as [`Key`](Self::Key).
     ///
     /// **Every other rule is then counted for each tenant apart**: one by address lets an address through once for each
-    /// tenant. The state of such a rule is found only together with its tenant: by a request, by the whole of its ticket,
-    /// and by [`Limiter::reset_all`](tollgate_core::Limiter::reset_all) with a check of each of the two rules, not by a part
-    /// of a ticket. Overflow buckets are counted for each tenant apart too. A cluster refuses a change of secrets, as with
+    /// tenant. The state of such a rule is found only together with its tenant: by a request, by its ticket,
+    /// and by [`Limiter::reset_all`](tollgate_core::Limiter::reset_all) with a check of each of the two rules. Overflow buckets are counted for each tenant apart too. A cluster refuses a change of secrets, as with
     /// [`Key`](Self::Key).
     ByRule(Box<str>),
 }
@@ -144,6 +143,26 @@ impl Keyspace {
     #[must_use]
     pub(crate) fn start(&self) -> String {
         format!("{{{}}}:probe:start", self.namespace)
+    }
+
+    /// The names of who measures the namespace, and of what was found. No state has them, as with
+    /// [`instances`](Self::instances).
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub(crate) fn measured(&self) -> [String; 2] {
+        ["measuring", "size"].map(|what| format!("{{{}}}:{what}", self.namespace))
+    }
+
+    /// A name in this slot of a cluster. No state has it, as with [`instances`](Self::instances).
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub(crate) fn name_in(&self, slot: u16) -> String {
+        format!("{}:{{{}}}:size", self.namespace, tag_in(slot))
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// The name of the set of quotas. No state has it, as with [`instances`](Self::instances).

@@ -110,11 +110,12 @@ mod new_key_cap;
 mod observe;
 mod packed;
 mod plain;
+mod queued;
 #[cfg(feature = "redis-1")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
 pub mod redis_1;
 mod refusal;
 mod reply;
+mod reply_line;
 mod rotation;
 mod rule_args;
 mod script;

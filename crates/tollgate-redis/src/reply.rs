@@ -2,15 +2,18 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
+    Check, Decision, Outcome, Quota, Retry, RuleSet, Source, Tick, Verdict,
+    algorithm::{Algorithm as _, Assessment, Concurrent, ConcurrentState, GcraState},
 };
 
-use tollgate_prefilter::Grant;
+use tollgate_prefilter::{Grant, SlotMessage, SlotOutcome, SlotReply};
 
 use crate::{
     call::RequestLayout,
     encode::Encoder,
+    queued::{Queued, would_wait},
     refusal::Refusal,
+    reply_line::ReplyLine,
     rule_args::{ENFORCED, NONE, RuleArgs, THRESHOLD},
 };
 
@@ -20,6 +23,16 @@ const NEVER: i64 = -2;
 const FAILED: i64 = -3;
 /// From here down the check fits; the difference to this number is the µs after which it fits again.
 const FITS_AGAIN: i64 = -4;
+/// From here up the check does not fit, and the state is of another quota; the difference to this number is the µs after which
+/// it fits.
+const OF_ANOTHER_QUOTA: i64 = 1 << 52;
+/// From here down a request that only looks fits after the µs that are the difference to this number.
+const WOULD_WAIT: i64 = -(1 << 52);
+/// From here up, by the remainder of an arrival time: the request waits, and this is the state before.
+const QUEUED: i64 = -(1 << 53);
+
+/// A message about slots is older than one that was read before; nothing was done.
+const STALE: i64 = 1;
 
 /// The numbers of an answer to a check.
 const NUMBERS: usize = 3;
@@ -76,19 +89,82 @@ impl Reply {
         checks: &[Check],
         rules: &RuleSet,
     ) -> Decision {
-        let verdicts = checks.iter().zip(layout.places()).map(|(check, place)| {
-            let (rule, plan) = (check.rule(), check.plan());
-            let Some(place) = place else {
-                return Verdict::unanswered(rule, plan, Outcome::NotDecided);
-            };
+        let line = |place: usize| {
             let mut capped = layout.capped.iter();
             let tells = capped.any(|capped| usize::from(capped.place) == place);
-            match self.answer(place, tells) {
+            self.line(place, tells)
+        };
+        let has_slots = |check: &Check| rules.rules()[usize::from(check.rule())].has_slots();
+        let lines = rules.has_waits().then(|| {
+            let places = checks.iter().zip(layout.places());
+            places.map(|(check, place)| line(place.filter(|_| !has_slots(check))?))
+        });
+        let lines: SmallVec<[_; 4]> = lines.into_iter().flatten().collect();
+        let queued = Queued::new(self.at, &lines, layout, checks, rules);
+        let verdicts = checks.iter().enumerate().map(|(index, check)| {
+            let (rule, plan) = (check.rule(), check.plan());
+            let Some(place) = layout.place(index) else {
+                return Verdict::unanswered(rule, plan, Outcome::NotDecided);
+            };
+            if has_slots(check) {
+                let is_delayed = queued.is_some();
+                return self.slots_verdict((check, place), is_delayed, layout, checks, rules);
+            }
+            let answer = match line(place) {
+                Some(ReplyLine::Answer(answer) | ReplyLine::WouldWait { answer }) => Some(answer),
+                Some(ReplyLine::Queued { .. }) => queued.as_ref().and_then(|it| it.answer(place)),
+                None => None,
+            };
+            match answer {
                 Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
                 None => Verdict::unanswered(rule, plan, Outcome::Failed),
             }
         });
-        Decision::new(self.at, verdicts, |verdict| rules.enforces(verdict.rule()))
+        let decision = Decision::new(self.at, verdicts, |verdict| rules.enforces(verdict.rule()));
+        match (queued, would_wait(&lines)) {
+            (Some(queued), _) => decision.delayed(queued.delay(), queued.places()),
+            (None, Some(wait)) => decision.delayed(wait, []),
+            (None, None) => decision,
+        }
+    }
+
+    /// What it says to a check of slots at this place.
+    fn slots_verdict(
+        &self,
+        (check, place): (&Check, usize),
+        is_delayed: bool,
+        layout: &RequestLayout,
+        checks: &[Check],
+        rules: &RuleSet,
+    ) -> Verdict {
+        let answers = || checks.iter().zip(layout.places());
+        let is_denied = || {
+            answers().any(|(check, place)| {
+                let retry = place.and_then(|place| self.of(place)).map(|it| it[0]);
+                rules.enforces(usize::from(check.rule()))
+                    && retry.is_some_and(|retry| retry >= 0 || retry == NEVER)
+            })
+        };
+        let (rule, plan) = (check.rule(), check.plan());
+        // Checks on one state are one check.
+        let folded = answers().filter(|(_, other)| *other == Some(place));
+        let cost = folded.fold(0, |sum: u64, (other, _)| sum.saturating_add(other.cost()));
+        let is_taken = !is_delayed && !is_denied();
+        let takes = is_taken || !rules.enforces(usize::from(rule));
+        let quota = rules.rules()[usize::from(rule)].quota_under(usize::from(plan));
+        match self.slot_answer(place, &quota, cost, takes) {
+            Some((answer, Some(number))) => {
+                Verdict::new(rule, plan, answer, Source::Store).with_slot_number(number)
+            }
+            Some((answer, None)) => Verdict::new(rule, plan, answer, Source::Store).of_slots(),
+            None => Verdict::unanswered(rule, plan, Outcome::Failed),
+        }
+    }
+
+    /// Whether the check at an index was denied by a state that another quota has written.
+    pub(crate) fn is_of_another_quota(&self, layout: &RequestLayout, index: usize) -> bool {
+        let answer = layout.place(index).and_then(|place| self.of(place));
+        answer.is_some_and(|[retry, ..]| retry >= OF_ANOTHER_QUOTA)
     }
 
     /// What became of the checks of one request that might have made keys. None of a check that failed: whatever it had
@@ -129,6 +205,9 @@ impl Reply {
         };
         let created = move |index: &usize| {
             let check = &checks[*index];
+            if encoder.is_of_slots(check.rule()) {
+                return false;
+            }
             let (Some(place), Some((rule_args, _))) = (own(*index), encoder.args_of(check)) else {
                 return false;
             };
@@ -233,14 +312,72 @@ impl Reply {
         failed.find_map(|answer| Refusal::of(answer[1]))
     }
 
+    /// The answer to a message about slots; `None`: it failed.
+    #[must_use]
+    pub(crate) fn slots(&self, place: u16, message: &SlotMessage) -> Option<SlotReply> {
+        let [retry, free, left] = self.of(usize::from(place))?;
+        let outcome = match retry {
+            FAILED => return None,
+            STALE => SlotOutcome::Stale,
+            number if number <= FITS_AGAIN => SlotOutcome::Granted {
+                fence: FITS_AGAIN.abs_diff(number),
+            },
+            FITS if message.want == 0 => SlotOutcome::Granted { fence: 0 },
+            // Or another rule denies the request.
+            _ => SlotOutcome::Denied,
+        };
+        // There are fewer than 2^32.
+        let count = |slots: i64| u32::try_from(slots.max(0)).unwrap_or(u32::MAX);
+        Some(SlotReply {
+            outcome,
+            // A process that asks for each request knows them itself.
+            count: 0,
+            free: count(free),
+            over: count(free.saturating_neg()),
+            // -1 - n is the complement of n.
+            left: u64::try_from(if left < 0 { !left } else { left }).ok()?,
+            is_new: left < 0,
+        })
+    }
+
+    /// The answer to a check of slots, and the number of those that it was given; `None`: it failed. `takes`: nothing denies
+    /// its request.
+    fn slot_answer(
+        &self,
+        place: usize,
+        quota: &Quota,
+        cost: u64,
+        takes: bool,
+    ) -> Option<(Assessment, Option<u64>)> {
+        let [retry, free, _] = self.of(place).filter(|it| it[0] != FAILED)?;
+        let number = (retry <= FITS_AGAIN).then(|| FITS_AGAIN.abs_diff(retry));
+        let algorithm = Concurrent::new(quota)?;
+        let mut state = ConcurrentState::default();
+        let free = i128::from(free) + number.map_or(0, |_| i128::from(cost));
+        let in_use = i128::from(quota.limit()) - free;
+        algorithm.take(&mut state, 0, u64::try_from(in_use).unwrap_or(0));
+        // One that fits in a request that is denied takes nothing.
+        let cost = if retry == FITS && !takes { 0 } else { cost };
+        let answer = algorithm.assess(&state, 0, cost);
+        let answer = match answer.fits && retry >= 0 {
+            true => {
+                // It was too late, and may fit by now.
+                let (left, retry) = (answer.remaining, Retry::Unknown);
+                Assessment::new(false, left, 0, retry)
+            }
+            false => answer,
+        };
+        Some((answer, number))
+    }
+
     /// The script's answer to the check at an index.
     fn of(&self, place: usize) -> Option<[i64; 3]> {
         let start = 1 + place * NUMBERS;
         self.integers.get(start..start + NUMBERS)?.try_into().ok()
     }
 
-    /// The answer to a check; `None` where it failed.
-    fn answer(&self, place: usize, tells: bool) -> Option<Assessment> {
+    /// What it says to a check; `None` where it failed.
+    fn line(&self, place: usize, tells: bool) -> Option<ReplyLine> {
         let [retry, mut remaining, mut reset_after] = self.of(place)?;
         if tells {
             // -1 - n is the complement of n.
@@ -251,17 +388,33 @@ impl Reply {
                 reset_after
             };
         }
-        Some(Assessment::new(
-            retry == FITS || retry <= FITS_AGAIN,
+        let (remaining, reset_after) = (
             u64::try_from(remaining).ok()?,
             u64::try_from(reset_after).ok()?,
+        );
+        if let Ok(rest) = u32::try_from(retry.checked_sub(QUEUED)?) {
+            let before = GcraState::new(remaining, rest, 0);
+            return Some(ReplyLine::Queued { before });
+        }
+        let answer = Assessment::new(
+            retry == FITS || retry <= FITS_AGAIN,
+            remaining,
+            reset_after,
             match retry {
                 FITS => Retry::Now,
                 NEVER => Retry::Never,
                 FAILED => return None,
+                wait if wait <= WOULD_WAIT => Retry::after_micros(WOULD_WAIT.abs_diff(wait)),
                 again if again <= FITS_AGAIN => Retry::after_micros(FITS_AGAIN.abs_diff(again)),
+                later if later >= OF_ANOTHER_QUOTA => {
+                    Retry::after_micros(later.abs_diff(OF_ANOTHER_QUOTA))
+                }
                 after => Retry::after_micros(u64::try_from(after).ok()?),
             },
-        ))
+        );
+        Some(match retry <= WOULD_WAIT {
+            true => ReplyLine::WouldWait { answer },
+            false => ReplyLine::Answer(answer),
+        })
     }
 }

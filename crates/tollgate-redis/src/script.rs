@@ -19,7 +19,8 @@ pub const TEXT: &str = concat!(
     include_str!("../lua/prelude.lua"),
     "local step_of\n",
     "step_of = function(alg, purpose)\n",
-    "if alg == 17 then\n",
+    "if alg == 17 or alg == 16 then\n",
+    include_str!("../lua/gcra_refund.lua"),
     include_str!("../lua/gcra.lua"),
     "elseif alg == 18 then\n",
     include_str!("../lua/fixed_window.lua"),
@@ -33,6 +34,8 @@ pub const TEXT: &str = concat!(
     include_str!("../lua/concurrent.lua"),
     "elseif alg == 0 then\n",
     include_str!("../lua/window_leases.lua"),
+    "elseif alg == 1 then\n",
+    include_str!("../lua/scale.lua"),
     "end\nend\n",
     include_str!("../lua/decide.lua"),
 );

@@ -72,7 +72,7 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
 }
 
 mod hashed {
-    use tollgate_conformance::conformance_suite;
+    use tollgate_conformance::{conformance_suite, slots_suite, wait_suite};
     use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
@@ -83,10 +83,12 @@ mod hashed {
     }
 
     conformance_suite!(store);
+    slots_suite!(store, own_clock);
+    wait_suite!(store);
 }
 
 mod during_a_change_of_secrets {
-    use tollgate_conformance::conformance_suite;
+    use tollgate_conformance::{conformance_suite, slots_suite, wait_suite};
     use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
@@ -98,10 +100,12 @@ mod during_a_change_of_secrets {
     }
 
     conformance_suite!(store);
+    slots_suite!(store, own_clock);
+    wait_suite!(store);
 }
 
 mod plain {
-    use tollgate_conformance::conformance_suite;
+    use tollgate_conformance::{conformance_suite, slots_suite};
     use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
@@ -112,6 +116,7 @@ mod plain {
     }
 
     conformance_suite!(store);
+    slots_suite!(store, own_clock);
 }
 
 mod leased {

@@ -151,7 +151,6 @@ pub fn grpc_method_is(
 /// Add the layer where the route is known: `route_layer`, a method router's `layer`, or `Router::layer`. It is `false` if no
 /// route matched, as in a fallback.
 #[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let route = route.into();
     let routes = match route.strip_prefix('/') {

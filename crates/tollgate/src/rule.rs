@@ -58,7 +58,11 @@ impl Rule {
 
     /// Counts requests by this key: see [`key`](crate::key).
     pub fn by(self, key: impl KeyExtractor) -> RequestRule {
-        RequestRule::new(self.0, Some(Arc::new(key)))
+        let rule = match self.0.subject_type_name() {
+            Some(_) => self.0,
+            None => self.0.subject_type(key.subject_type()),
+        };
+        RequestRule::new(rule, Some(Arc::new(key)))
     }
 
     /// Leaves the check to handlers, for keys that are in the body, say: see
@@ -126,6 +130,13 @@ impl Rule {
         Self(self.0.wait(at_most))
     }
 
+    /// How many requests may wait for this rule at once, of one client and in all, in one process. Default: 1 024 and 16 384; the
+    /// [layer](crate::RateLimitLayer::max_waiting) has a bound over all of its rules. Above that, a request that would wait is
+    /// denied. Take far less than the layer has for one client, so that none keeps the others from waiting.
+    pub fn max_waiting(self, per_key: usize, in_all: usize) -> Self {
+        Self(self.0.max_waiting(per_key, in_all))
+    }
+
     /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
     pub fn on_change(self, answer: OnChange) -> Self {
         Self(self.0.on_change(answer))
@@ -135,6 +146,12 @@ impl Rule {
     /// [`Limiter::top_keys`](crate::Limiter::top_keys), which [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) has.
     pub fn top_keys(self) -> Self {
         Self(self.0.top_keys())
+    }
+
+    /// What the rule counts by, as the label `subject_type` of its metrics: `api_key`, `tenant`. A fixed word, and nothing of a
+    /// request. Default: what its key [says of itself](crate::key::KeyExtractor::subject_type), such as `ip` or `header`.
+    pub fn subject_type(self, name: impl Into<Arc<str>>) -> Self {
+        Self(self.0.subject_type(name))
     }
 
     /// Keeps the [top keys](Self::top_keys), and shows each by what `label` calls it: an account's number, an address with its

@@ -260,3 +260,15 @@ async fn requests_in_flight_by_rules_that_can_be_replaced_hold_no_name() {
     assert!(other().is_ok());
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn slots_are_refused_because_they_would_be_free_while_the_request_runs() {
+    let provider = Provider::new([]);
+    let client = client(limit(Quota::concurrent(3)), &provider);
+    let error = send(&client, get()).await.expect_err("it is refused");
+    let error = error.downcast::<ClientRateLimitError>().expect("ours");
+    let source = error.source().expect("it says why").to_string();
+    assert!(source.contains("\"provider\""), "{source}");
+    assert!(source.contains("hold the ticket"), "{source}");
+    assert!(provider.seen().is_empty());
+}

@@ -1,14 +1,18 @@
-//! Slots over sockets, with clients that go away at any point: nothing is leaked, and never do more run than may.
+//! Slots with clients that go away at any point, over sockets and without them: nothing is leaked, and never do more run than
+//! may.
 
 use std::{
     collections::HashMap,
     env,
+    future::Future,
     net::SocketAddr,
-    panic::resume_unwind,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -20,6 +24,7 @@ use axum::{
     routing,
 };
 use http::{HeaderMap, Method, Request, StatusCode, header::CONNECTION};
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -30,8 +35,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_stream::{StreamExt, iter};
-use tollgate::{HOUR, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+use tollgate::{
+    Clock, HOUR, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule, SECOND, key::header,
+};
 use tollgate_tests::server::Server;
+use tower::{Layer, ServiceExt, service_fn};
 
 /// At once, for each client.
 const SLOTS: u64 = 3;
@@ -330,5 +338,200 @@ async fn no_slot_is_leaked_by_clients_that_go_away() {
         assert_eq!(now.load(Ordering::SeqCst), 0, "{client}");
         // All were in use at a time, and not one more.
         assert_eq!(most.load(Ordering::SeqCst), SLOTS, "{client}");
+    }
+}
+
+/// A body of some lines, and how it ends.
+struct Lines {
+    run: Option<Run>,
+    left: usize,
+    work: &'static str,
+}
+
+impl http_body::Body for Lines {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        if self.left > 0 {
+            self.left -= 1;
+            if self.is_end_stream() {
+                // A server does not poll it again.
+                drop(self.run.take());
+            }
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"a line")))));
+        }
+        if self.work == "endless" {
+            return Poll::Pending;
+        }
+        drop(self.run.take());
+        match self.work {
+            "panic-in-body" => resume_unwind(Box::new("in the body")),
+            "error-in-body" => Poll::Ready(Some(Err("in the body"))),
+            "trailers" => {
+                self.work = "lines";
+                Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::new()))))
+            }
+            _ => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0 && self.work == "full"
+    }
+}
+
+/// The same service without sockets.
+async fn work_in_memory(
+    running: Running,
+    request: Request<Empty<Bytes>>,
+) -> Result<http::Response<Lines>, &'static str> {
+    let client = request.headers()["x-client"].to_str().expect("text");
+    let run = running.start(client);
+    let work = WORK.into_iter().chain(["error", "trailers"]);
+    let work = work
+        .into_iter()
+        .find(|work| request.uri().path()[1..] == **work)
+        .expect("it is one of them");
+    for _ in 0..request.uri().query().map_or(0, str::len) {
+        yield_now().await;
+    }
+    match work {
+        "never" => std::future::pending().await,
+        "panic" => resume_unwind(Box::new("in the handler")),
+        "error" => return Err("in the handler"),
+        _ => {}
+    }
+    let mut response = http::Response::new(Lines {
+        run: Some(run),
+        left: 2,
+        work,
+    });
+    match work {
+        "upgrade" => {
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            // The slot goes back with the response.
+            response.body_mut().run = None;
+            response.body_mut().left = 0;
+        }
+        "not-modified" => *response.status_mut() = StatusCode::NOT_MODIFIED,
+        "nothing" => {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response.body_mut().left = 0;
+        }
+        _ => {}
+    }
+    Ok(response)
+}
+
+/// What a client holds of a request.
+enum Held<F> {
+    Nothing,
+    Request(Pin<Box<F>>),
+    Body(Pin<Box<ResponseBody<Lines>>>),
+}
+
+/// Polls once. A panic ends the request, as a server does.
+fn poll_once<F>(held: &mut Held<F>)
+where
+    F: Future<Output = Result<http::Response<ResponseBody<Lines>>, &'static str>>,
+{
+    let mut cx = Context::from_waker(Waker::noop());
+    let polled = catch_unwind(AssertUnwindSafe(|| match held {
+        Held::Nothing => None,
+        Held::Request(future) => match future.as_mut().poll(&mut cx) {
+            Poll::Pending => None,
+            Poll::Ready(Ok(response)) => Some(Held::Body(Box::pin(response.into_body()))),
+            Poll::Ready(Err(_)) => Some(Held::Nothing),
+        },
+        Held::Body(body) => match body.as_mut().poll_frame(&mut cx) {
+            Poll::Pending | Poll::Ready(Some(Ok(_))) => None,
+            Poll::Ready(_) => Some(Held::Nothing),
+        },
+    }));
+    if let Some(next) = polled.unwrap_or(Some(Held::Nothing)) {
+        *held = next;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_cut_off_anywhere_leave_nothing_behind() {
+    const AT_ONCE: usize = 24;
+    let requests = number("TOLLGATE_ABORTS_IN_MEMORY", 20_000);
+    let seed = number("TOLLGATE_ABORTS_SEED", 1);
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let quota = Quota::gcra(100_000, SECOND).burst(100_000);
+    let rules = [
+        Rule::new("at-once", Quota::concurrent(SLOTS))
+            .wait(SECOND)
+            .by(header("x-client")),
+        Rule::new("rate", quota).by(header("x-client")),
+    ];
+    let limits = RateLimitLayer::new(store, rules).expect("valid rules");
+    let limits = limits.max_waiting(8, 1 << 20);
+    let clients = (0..CLIENTS).map(|client| (format!("client-{client}"), Default::default()));
+    let running = Running(Arc::new(clients.collect()));
+    let service = limits.layer(service_fn({
+        let running = running.clone();
+        move |request| work_in_memory(running.clone(), request)
+    }));
+    let mut random = Random(seed);
+    let begin = |random: &mut Random, work: &str| {
+        let uri = format!("/{work}?{}", "y".repeat(random.below(3) as usize));
+        let client = format!("client-{}", random.below(CLIENTS));
+        let request = Request::builder().uri(uri).header("x-client", client);
+        let request = request.body(Empty::<Bytes>::new()).expect("a request");
+        Held::Request(Box::pin(service.clone().oneshot(request)))
+    };
+
+    let mut held: Vec<_> = (0..AT_ONCE).map(|_| Held::Nothing).collect();
+    let (mut begun, mut bodies, mut steps) = (0, 0_u64, 0_u64);
+    while begun < requests {
+        let at = random.below(AT_ONCE as u64) as usize;
+        if matches!(held[at], Held::Nothing) {
+            let work = random.below(WORK.len() as u64 + 2) as usize;
+            let work = WORK.get(work).unwrap_or(&["error", "trailers"][work % 2]);
+            held[at] = begin(&mut random, work);
+            begun += 1;
+        }
+        // One in six goes away, wherever its request is.
+        match random.below(6) {
+            0 => held[at] = Held::Nothing,
+            _ => {
+                let was_request = matches!(held[at], Held::Request(_));
+                poll_once(&mut held[at]);
+                bodies += u64::from(was_request && matches!(held[at], Held::Body(_)));
+            }
+        }
+        steps += 1;
+        if steps.is_multiple_of(1_000) {
+            // Those that wait come to the end of their time.
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+    }
+    assert!(
+        bodies > requests / 8,
+        "the test has to get to bodies: {bodies}"
+    );
+    drop(held);
+    assert_eq!(free(&limits), [SLOTS; CLIENTS as usize], "seed {seed}");
+    for (client, [now, most]) in &*running.0 {
+        assert_eq!(now.load(Ordering::SeqCst), 0, "{client}");
+        // All were in use at a time, and not one more.
+        assert_eq!(most.load(Ordering::SeqCst), SLOTS, "{client}");
+    }
+    // All places of the layer are free too: as many wait as may, and one more does not.
+    let mut waiting = Vec::new();
+    for number in 0..=SLOTS + 8 {
+        let request = Request::get("/never").header("x-client", "client-0");
+        let request = request.body(Empty::<Bytes>::new()).expect("a request");
+        let mut call = Held::Request(Box::pin(service.clone().oneshot(request)));
+        poll_once(&mut call);
+        let is_denied = matches!(call, Held::Body(_));
+        assert_eq!(is_denied, number == SLOTS + 8, "{number}");
+        waiting.push(call);
     }
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use http::{Request, StatusCode};
 use tollgate::{
     Admission, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
-    key::{client_ip, header, look_up},
+    key::{KeyExtractorExt as _, client_ip, constant, header, key_fn, look_up, method},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -40,6 +40,50 @@ fn requests<const N: usize>(counted: &Counted, rule: &str, expected: [(&str, u64
         .filter(|(_, count)| *count > 0)
         .collect();
     assert_eq!(reported, BTreeMap::from(expected), "{rule}");
+}
+
+#[tokio::test]
+async fn the_type_of_subject_is_what_the_key_says_of_itself_or_the_rule() {
+    let metrics = Metrics::record();
+    let app = app([
+        per_minute("address", 9).by(client_ip()),
+        per_minute("both", 9).by((header("x-api-key"), method())),
+        per_minute("either", 9).by(header("x-api-key").or(constant("all"))),
+        per_minute("own", 9).by(key_fn(|head| Some(head.uri.path()))),
+        per_minute("said", 9)
+            .subject_type("tenant\n\"")
+            .by(header("x-api-key")),
+    ]);
+    let request = Request::get("/").header("x-api-key", "acme");
+    let request = request.extension(axum::extract::ConnectInfo(std::net::SocketAddr::from((
+        [192, 0, 2, 7],
+        4711,
+    ))));
+    send(
+        &app,
+        request.body(axum::body::Body::empty()).expect("a request"),
+    )
+    .await;
+    let counted = metrics.counted();
+    for (rule, subject) in [
+        ("address", "ip"),
+        ("both", "header+method"),
+        ("either", "header|constant"),
+        ("own", "custom"),
+        ("said", "tenant\u{fffd}\""),
+    ] {
+        let labels = [
+            ("rule", rule),
+            ("subject_type", subject),
+            ("decision", "allowed"),
+        ];
+        let names: Vec<_> = counted.names().filter(|name| name.contains(rule)).collect();
+        assert_eq!(
+            counted.sum("tollgate_requests_total", &labels),
+            1,
+            "{rule}: {names:?}"
+        );
+    }
 }
 
 #[tokio::test]

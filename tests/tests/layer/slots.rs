@@ -469,3 +469,14 @@ fn a_message_holds_no_slot() {
         "{error}"
     );
 }
+
+#[test]
+fn a_slot_that_depends_on_the_response_is_refused() {
+    let counts = at_once(1).count_if(|response| response.is_failure());
+    let costs = at_once(1).cost_by_response(|_| Some(2));
+    for (rule, call) in [(counts, "count_if"), (costs, "cost_by_response")] {
+        let error = RateLimitLayer::new(still().0, [rule]).expect_err("it is refused");
+        let remedy = format!("remove {call}, or limit a rate in a rule of its own");
+        assert!(error.to_string().contains(&remedy), "{error}");
+    }
+}

@@ -1,21 +1,22 @@
 //! Waiting in the layer: when a request starts, what it holds meanwhile, and how many may wait.
 
-use std::{convert::Infallible, time::Duration};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, routing};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep},
+    task::{JoinHandle, JoinSet},
+    time::{Instant, sleep, timeout},
 };
 use tollgate::{
-    Admission, Clock, Denied, Key, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer,
-    RequestRule, Rule, SECOND, key::header,
+    Admission, Clock, Denied, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
+    RateLimitLayer, RequestRule, Rule, SECOND, key::header,
 };
 use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
     app::{field, get, per_minute, send, still, text},
+    counted::{Counted, Metrics},
     probe::Probe,
     server::Server,
 };
@@ -290,6 +291,88 @@ async fn a_handler_waits_for_its_own_rule() {
     assert_eq!(text(send(&app, from("ann")).await).await, "100ms");
 }
 
+/// What is counted of the waits of a rule.
+fn waits(counted: &Counted, rule: &str, outcome: &str) -> u64 {
+    counted.count(&format!(
+        "tollgate_waits_total{{rule={rule},outcome={outcome}}}"
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_are_counted_by_what_becomes_of_them() {
+    let metrics = Metrics::record();
+    let layer = limits([paced(SECOND), at_once(1, SECOND)]).max_waiting(2, 1 << 20);
+    let app = app(&layer);
+    drop(spawn(&app, "ann").await.await.unwrap());
+    // Nothing waits, and nothing is said of waits.
+    let counted = metrics.counted();
+    assert_eq!(waits(&counted, "paced", "admitted"), 0);
+    assert!(
+        counted
+            .recorded("tollgate_wait_seconds{rule=paced}")
+            .is_empty()
+    );
+
+    let gone = spawn(&app, "ann").await;
+    let behind = spawn(&app, "ann").await;
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 429);
+    let counted = metrics.counted();
+    assert_eq!(counted.gauge("tollgate_waiting{rule=paced}"), 2.0);
+    assert_eq!(waits(&counted, "paced", "queue_full"), 1);
+    gone.abort();
+    let _ = gone.await;
+    let (held, after) = behind.await.unwrap();
+    assert_eq!((held.status().as_u16(), after), (200, 2 * TENTH));
+    // The slot is not free in time.
+    let (expired, _) = spawn(&app, "ann").await.await.unwrap();
+    assert_eq!(expired.status(), 429);
+    let counted = metrics.counted();
+    // As many fewer than before.
+    assert_eq!(counted.gauge("tollgate_waiting{rule=paced}"), -2.0);
+    assert_eq!(counted.gauge("tollgate_waiting{rule=at-once}"), -2.0);
+    for (outcome, times) in [
+        ("admitted", 1),
+        ("abandoned", 1),
+        ("queue_full", 0),
+        ("wait_expired", 1),
+        ("denied", 0),
+    ] {
+        assert_eq!(waits(&counted, "paced", outcome), times, "{outcome}");
+    }
+    assert_eq!(counted.recorded("tollgate_wait_seconds{rule=paced}"), [0.2]);
+    // The one behind kept the time that it was given, so the unit of the one in front lapsed. A request says so a second later.
+    drop((held, expired));
+    sleep(2 * SECOND).await;
+    drop(spawn(&app, "bob").await.await.unwrap());
+    let counted = metrics.counted();
+    let lapsed = counted.count("tollgate_wait_units_lapsed_total{rule=paced}");
+    assert_eq!(lapsed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_of_a_worker_are_counted_too() {
+    let metrics = Metrics::record();
+    let quota = Quota::gcra(10, SECOND).burst(1);
+    let limiter = Limiter::new(store(), [Rule::new("provider", quota)]).expect("a valid rule");
+    let key = Key::shared();
+    for _ in 0..3 {
+        let decision = limiter.wait("provider", &key, SECOND).await;
+        assert!(decision.expect("room").is_allowed());
+    }
+    let abandoned = timeout(TENTH / 2, limiter.wait("provider", &key, SECOND));
+    assert!(abandoned.await.is_err());
+    let checks = [limiter.check("provider", &key).expect("it is there")];
+    let first = limiter.acquire_within(&checks, SECOND);
+    let late = limiter.acquire_within(&checks, TENTH / 4);
+    let (first, late) = tokio::join!(first, late);
+    assert!(first.is_ok() && late.is_err());
+    let counted = metrics.counted();
+    for (outcome, times) in [("admitted", 3), ("abandoned", 1), ("wait_expired", 1)] {
+        assert_eq!(waits(&counted, "provider", outcome), times, "{outcome}");
+    }
+    assert_eq!(counted.gauge("tollgate_waiting{rule=provider}"), 0.0);
+}
+
 #[test]
 fn what_cannot_wait_is_refused() {
     let rule = || paced(SECOND);
@@ -314,4 +397,54 @@ async fn requests_wait_over_http() {
     }
     // Three units of a tenth of a second each, of which the first was there.
     assert!(waited >= 2 * TENTH, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_flood_of_waiting_clients_is_bounded_over_http() {
+    const CLIENTS: [&str; 4] = ["a", "b", "c", "d"];
+    let quota = Quota::gcra(1, MINUTE).burst(1);
+    // All places in the store are within the wait, and nobody starts before the test ends.
+    let rule = Rule::new("paced", quota)
+        .wait(60 * MINUTE)
+        .max_waiting(6, 16);
+    let layer = RateLimitLayer::new(MemoryStore::new(), [rule.by(header("x-client"))]);
+    let layer = layer.expect("valid rules").max_waiting(64, 1 << 20);
+    let server = Arc::new(Server::start(app(&layer)).await);
+    let mut tasks = JoinSet::new();
+    for _ in 0..10 {
+        for client in CLIENTS {
+            let server = Arc::clone(&server);
+            tasks.spawn(async move { server.send("GET", "/", &[("x-client", client)]).await });
+        }
+    }
+    let mut statuses = HashMap::new();
+    for _ in 0..24 {
+        // Those that do not wait are answered.
+        let answer = tasks.join_next().await.expect("a task").expect("an answer");
+        if answer.status == 429 {
+            assert!(answer.body.contains("queue_full"), "{}", answer.body);
+        }
+        *statuses.entry(answer.status).or_insert(0) += 1;
+    }
+    assert_eq!(statuses, HashMap::from([(200, 4), (429, 20)]));
+    assert_eq!(tasks.len(), 16);
+
+    let places = |client: &str, most: usize| {
+        let request = get("/").header("x-client", client).body(());
+        let (head, ()) = request.expect("a request").into_parts();
+        let key = layer.key_of("paced", &head).expect("it has a key");
+        let limiter = layer.limiter();
+        let checks = [limiter.check("paced", &key).expect("it is there")];
+        let places = (0..most).map_while(|_| limiter.enter_wait(&checks).ok());
+        places.collect::<Vec<_>>().len()
+    };
+    let free: usize = CLIENTS.iter().map(|client| places(client, 64)).sum();
+    assert_eq!(free, 0);
+    // They go away, and all places are free again.
+    tasks.shutdown().await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while CLIENTS.iter().any(|client| places(client, 64) < 6) {
+        assert!(Instant::now() < deadline, "places are missing");
+        sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -159,6 +159,53 @@ async fn the_effective_bound_is_a_gauge_per_rule() {
 }
 
 #[tokio::test]
+async fn what_a_process_holds_and_the_calls_that_it_saves_are_counted() {
+    let metrics = Metrics::record();
+    let redis = RedisServer::start(&[]).await;
+    let store = store(&redis, "shop").await;
+    let (limiter, tracked) = limiter(&store, leased("hot", Quota::gcra(100_000, HOUR)));
+    let other = limiter
+        .check("hot", &Key::of("other"))
+        .expect("it is there");
+    let mut saved = 0;
+    let mut decide = async |check: Check, at_least: u64| {
+        let (end, mut alone) = (Instant::now() + PATIENCE, 0);
+        while alone < at_least {
+            let decision = limiter.acquire(&[check]).await;
+            alone += u64::from(decision.verdicts()[0].source() == Source::Lease);
+            assert!(Instant::now() < end, "nothing was granted");
+        }
+        saved += alone;
+    };
+    decide(tracked, 10).await;
+    decide(other, 7).await;
+    let (end, mut counted_as_saved) = (Instant::now() + PATIENCE, 0);
+    loop {
+        let counted = metrics.counted();
+        counted_as_saved += counted.count("tollgate_redis_calls_saved_total{}");
+        let is_there = |name: &str| counted.names().any(|known| known == name);
+        let keys = "tollgate_redis_leased_keys{kind=lease}";
+        if counted_as_saved == saved && is_there(keys) && counted.gauge(keys) > 1.5 {
+            let gauge = |name: &str| counted.gauge(&format!("tollgate_redis_{name}"));
+            let near =
+                |name: &str, number: f64| assert!((gauge(name) - number).abs() < 0.5, "{name}");
+            near("leased_keys{kind=lease}", 2.0);
+            near("leased_keys{kind=scheduled}", 0.0);
+            near("table_keys{table=leases}", 2.0);
+            near("table_keys{table=reports}", 0.0);
+            near("table_bytes{table=reports}", 0.0);
+            assert!(gauge("table_bytes{table=leases}") > 65_536.0);
+            // 65 536 cells of 32 bytes.
+            assert!(gauge("table_bytes{table=deny_cache}") >= f64::from(1 << 21));
+            break;
+        }
+        assert!(counted_as_saved <= saved, "{counted_as_saved} of {saved}");
+        assert!(Instant::now() < end, "{counted_as_saved} of {saved}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn reports_are_counted_and_unreported_usage_is_a_gauge() {
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;

@@ -9,6 +9,8 @@ mod blocking_server;
 mod redis_server;
 mod seen;
 mod service;
+mod size;
+mod together;
 
 use std::time::Duration;
 

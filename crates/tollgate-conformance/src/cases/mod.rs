@@ -8,3 +8,4 @@ pub mod slots;
 pub mod tasks;
 pub mod tickets;
 pub mod time;
+pub mod waiting;

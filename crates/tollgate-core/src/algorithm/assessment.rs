@@ -34,9 +34,10 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         false
     }
 
-    /// Decides about a state of another quota, as it is: a threshold that reads the state of a rule whose requests wait sees its
-    /// queue.
-    fn observe(&self, state: &Self::State, now: Tick, cost: u64) -> Assessment {
+    /// Decides about a state that `writer` has written, as it is: a threshold that reads the state of a rule whose requests wait
+    /// sees its queue.
+    fn observe(&self, writer: &Self, state: &Self::State, now: Tick, cost: u64) -> Assessment {
+        let _ = writer;
         self.assess(state, now, cost)
     }
 

@@ -187,6 +187,36 @@ impl Gcra {
         self.set(state, back);
     }
 
+    /// Denies by the [bound](Algorithm::deny_bound) of an earlier denial what would not fit within `patience` µs either: for a rule
+    /// whose requests [wait](crate::Rule::wait). `None`: the bound does not decide, read the state.
+    ///
+    /// The answer says when the same request fits so that it may wait.
+    #[must_use]
+    pub fn deny_within(
+        &self,
+        bound: DenyBound,
+        now: Tick,
+        cost: u64,
+        patience: u64,
+    ) -> Option<Assessment> {
+        let ahead = self.ahead(&GcraState::new(bound.0, bound.1 as u32, 0), now);
+        // Beyond the reach: a denial has to repair the state first.
+        if cost == 0 || ahead > self.reach {
+            return None;
+        }
+        let patience = self.parts(patience).min(self.reach - self.tolerance);
+        let lacks = (ahead + self.span_of(cost)).saturating_sub(self.tolerance);
+        if cost <= self.burst && lacks <= patience {
+            return None;
+        }
+        let (answer, _) = self.answer(ahead, cost);
+        let retry = match answer.retry {
+            Retry::After(_) => Retry::after_micros(self.micros(lacks.saturating_sub(patience))),
+            other => other,
+        };
+        Some(Assessment { retry, ..answer })
+    }
+
     /// The earliest arrival time of a state that is fresh at `fresh_at`, to the tick, and that lets `cost` units pass at
     /// `retry_at`, to the tick, where that is known: what an answer tells of the state behind it.
     #[must_use]
@@ -357,30 +387,6 @@ impl Gcra {
         // A time keeps its length: at most ten years in parts of 32 bits.
         (queue * u128::from(self.denominator)).div_ceil(u128::from(before.denominator))
     }
-
-    /// An answer to a denial of a rule whose requests wait: the same cost fits sooner, because it may wait then.
-    #[cold]
-    #[inline(never)]
-    fn deny_by_queue(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
-        let ahead = self.ahead(&GcraState::new(bound.0, bound.1 as u32, 0), now);
-        // Beyond the reach: a denial has to repair the state first.
-        if cost == 0 || ahead > self.reach {
-            return None;
-        }
-        if cost <= self.burst && ahead + self.span_of(cost) <= self.reach {
-            return None;
-        }
-        let (answer, _) = self.answer(ahead, cost);
-        let wait = self.reach - self.tolerance;
-        let retry = match answer.retry {
-            Retry::After(_) => {
-                let lacks = (ahead + self.span_of(cost)).saturating_sub(self.tolerance);
-                Retry::after_micros(self.micros(lacks.saturating_sub(wait)))
-            }
-            other => other,
-        };
-        Some(Assessment { retry, ..answer })
-    }
 }
 
 /// The quotient, at most `u64::MAX`, and the remainder.
@@ -437,7 +443,12 @@ impl Algorithm for Gcra {
         self.reach > self.tolerance
     }
 
-    fn observe(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
+    fn observe(&self, writer: &Self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
+        let rest = u128::from(state.rest) * u128::from(self.denominator);
+        let rest = rest.div_ceil(u128::from(writer.denominator));
+        let (whole, rest) = divide(rest, self.denominator);
+        // A remainder is below the denominator, which validation keeps within 32 bits.
+        let state = &GcraState::new(state.tat.saturating_add(whole), rest as u32, 0);
         // However long the queue is.
         let unbounded = Self {
             reach: u128::MAX / 2,
@@ -611,7 +622,7 @@ impl Algorithm for Gcra {
     #[inline]
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         if self.waits() {
-            return self.deny_by_queue(bound, now, cost);
+            return self.deny_within(bound, now, cost, u64::MAX);
         }
         let state = GcraState {
             tat: bound.0,

@@ -98,7 +98,8 @@
 //!   burst, entries of a log to `now`, and a window or sub-bucket to the one after that of `now`. It does not move to
 //!   that of `now`: a clock that goes back by a millisecond over a boundary would refill the window it came from.
 //!
-//! The tests hold each algorithm to an exact oracle of big integers over random histories.
+//! The tests hold each algorithm to an exact oracle of big integers over random histories. `docs/design/arithmetic.md` in the
+//! repository says where a fraction is rounded, and what other representations lose.
 //!
 //! [`Quota::gcra`]: crate::Quota::gcra
 

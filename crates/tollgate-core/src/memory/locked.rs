@@ -67,7 +67,8 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             return plan.quota.assess(&A::State::default(), now, cost);
         };
         if plan.is_threshold && writer.quota.waits() {
-            return plan.quota.observe(&entry.state, now, cost);
+            let writer = &writer.quota;
+            return plan.quota.observe(writer, &entry.state, now, cost);
         }
         let carried = plan.quota.convert(&writer.quota, &entry.state, now);
         let answer = plan.quota.assess(&carried, now, cost);

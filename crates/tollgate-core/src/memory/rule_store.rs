@@ -457,7 +457,10 @@ impl MemoryRuleStore {
                 continue;
             }
             match slot.instant.map(|instant| instant.start - now) {
-                Some(wait) if wait <= at_most => answer.fits = true,
+                Some(wait) if wait <= at_most => {
+                    answer.fits = true;
+                    answer.retry = Retry::after_micros(wait);
+                }
                 Some(wait) => {
                     answer.retry = Retry::after_micros(wait - at_most);
                     denied.push(slot.check.rule());
@@ -637,7 +640,7 @@ impl RuleStore for MemoryRuleStore {
     }
 
     fn settle(&self, receipts: &[Receipt], how: Settlement) {
-        for receipt in receipts {
+        for receipt in receipts.iter().filter(|receipt| receipt.check.cost() > 0) {
             let check = &receipt.check;
             let Some(rule) = self.rule(check) else {
                 continue;

@@ -301,11 +301,13 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Evicts one entry, never `keep`: an expired one, or else the first of a sample in [`EvictionOrder`]. False: all others
-    /// have slots in use.
+    /// Evicts one entry, never `keep`: an expired one, or else the first of a sample in [`EvictionOrder`]. False: all that
+    /// were seen have slots in use.
     fn evict(&mut self, keep: Option<Fingerprint>, now: Tick) -> bool {
         let mut first: Option<(EvictionOrder, usize)> = None;
         let mut seen = 0;
+        // Slots in use are never evicted: an unused entry among many of them is worth a longer look, but not all of the shard.
+        let sample = if A::HOLDS_SLOTS { 8 * SAMPLE } else { SAMPLE };
         for _ in 0..self.entries.len() {
             self.advance();
             let Some(entry) = self.entries.get(self.cursor) else {
@@ -318,15 +320,14 @@ impl<A: Algorithm> Shard<A> {
                 self.remove_at(self.cursor);
                 return true;
             }
-            if A::HOLDS_SLOTS {
-                continue;
-            }
-            let order = self.eviction_order(entry, now);
-            if first.is_none_or(|(least, _)| order < least) {
-                first = Some((order, self.cursor));
+            if !A::HOLDS_SLOTS {
+                let order = self.eviction_order(entry, now);
+                if first.is_none_or(|(least, _)| order < least) {
+                    first = Some((order, self.cursor));
+                }
             }
             seen += 1;
-            if seen == SAMPLE {
+            if seen == sample {
                 break;
             }
         }

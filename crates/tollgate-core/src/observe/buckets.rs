@@ -31,6 +31,11 @@ pub const RETRY_AFTER_BUCKETS: [f64; 11] = [
 /// Buckets of `tollgate_remaining_ratio`: shares of a limit.
 pub const REMAINING_BUCKETS: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
 
+/// Buckets of `tollgate_wait_seconds`, in seconds.
+pub const WAIT_BUCKETS: [f64; 11] = [
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0,
+];
+
 /// The histograms with their buckets, to go through when an exporter is set up. Buckets of `tollgate_redis_…` are those of
 /// [`CHECK_DURATION_BUCKETS`].
 ///
@@ -40,10 +45,11 @@ pub const REMAINING_BUCKETS: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0
 ///     assert!(metric.starts_with("tollgate_") && buckets.is_sorted());
 /// }
 /// ```
-pub const BUCKETS: [(&str, &[f64]); 6] = [
+pub const BUCKETS: [(&str, &[f64]); 7] = [
     ("tollgate_check_duration_seconds", &CHECK_DURATION_BUCKETS),
     ("tollgate_retry_after_seconds", &RETRY_AFTER_BUCKETS),
     ("tollgate_remaining_ratio", &REMAINING_BUCKETS),
+    ("tollgate_wait_seconds", &WAIT_BUCKETS),
     (
         "tollgate_redis_call_duration_seconds",
         &CHECK_DURATION_BUCKETS,

@@ -9,8 +9,8 @@ use crate::{
         counts::{COMPUTED, Counted, Counts, EVENTS, OTHER},
         names::{
             ADMITTED_IN_FALLBACK, BURST_EXHAUSTED, DIFFERENCES, EVICTED_LIVE, FALLBACK_DECISIONS,
-            HOT_KEYS, NEAR_LIMIT, NEW_KEYS, REMAINING, REQUESTS, RETRY_AFTER, STORE_FAILURES,
-            TRACKED_BYTES, TRACKED_KEYS, UNITS, describe,
+            HOT_KEYS, LAPSED_UNITS, NEAR_LIMIT, NEW_KEYS, REMAINING, REQUESTS, RETRY_AFTER,
+            STORE_FAILURES, TRACKED_BYTES, TRACKED_KEYS, UNITS, describe,
         },
         series::{Kind, Series},
         shown::shown,
@@ -25,6 +25,7 @@ use crate::{
 pub(super) struct Handles {
     rule: Arc<str>,
     algorithm: &'static str,
+    subject_type: Arc<str>,
     /// The names of its plans, from plan 1 on.
     plans: Box<[Arc<str>]>,
     /// In the order of the events.
@@ -36,6 +37,8 @@ pub(super) struct Handles {
     tracked_bytes: Gauge,
     evicted_live: Counter,
     new_keys: Counter,
+    /// Of rules whose requests wait.
+    lapsed_units: Option<Counter>,
 }
 
 impl Handles {
@@ -48,6 +51,7 @@ impl Handles {
         let fallback = |answer: &'static str| counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy);
         let mut handles = Self {
             algorithm: rule.quota().algorithm().name(),
+            subject_type: shown(rule.subject_type_name().unwrap_or("none")).into(),
             plans: rule.plan_names().map(|plan| shown(plan).into()).collect(),
             events: [
                 of_rule(NEAR_LIMIT),
@@ -69,6 +73,7 @@ impl Handles {
             tracked_bytes: gauge!(TRACKED_BYTES, "rule" => Arc::clone(name)),
             evicted_live: of_rule(EVICTED_LIVE),
             new_keys: of_rule(NEW_KEYS),
+            lapsed_units: rule.at_most_wait().map(|_| of_rule(LAPSED_UNITS)),
             rule: Arc::clone(name),
         };
         handles.begin(rule.mode());
@@ -116,6 +121,7 @@ impl Handles {
             Counted::UnitsDenied => u8::MAX - 1,
         };
         let (rule, algorithm) = (&self.rule, self.algorithm);
+        let subject_type = &self.subject_type;
         let plan_name = || -> Arc<str> {
             match plan {
                 0 => "none".into(),
@@ -133,6 +139,7 @@ impl Handles {
                     REQUESTS,
                     "rule" => Arc::clone(rule),
                     "algorithm" => algorithm,
+                    "subject_type" => Arc::clone(subject_type),
                     "plan" => plan_name(),
                     "decision" => series.decision(),
                     "reason" => series.reason(),
@@ -149,6 +156,9 @@ impl Handles {
         self.tracked_bytes.set(usage.bytes as f64);
         self.evicted_live.absolute(usage.evicted_live);
         self.new_keys.absolute(usage.new_keys);
+        if let Some(lapsed_units) = &self.lapsed_units {
+            lapsed_units.absolute(usage.lapsed_units);
+        }
     }
 }
 

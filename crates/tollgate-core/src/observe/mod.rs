@@ -35,15 +35,19 @@ mod shown;
 mod sketch;
 mod timer;
 mod top_keys;
+mod waiting;
 
 #[cfg(feature = "metrics")]
 pub use self::flush::flush_metrics;
 pub(crate) use self::top_keys::TopKeysSetting;
 pub use self::{
-    buckets::{BUCKETS, CHECK_DURATION_BUCKETS, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS},
+    buckets::{
+        BUCKETS, CHECK_DURATION_BUCKETS, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, WAIT_BUCKETS,
+    },
     observer::Observer,
     record::DecisionRecord,
     shown::shown,
     timer::Timer,
     top_keys::TopKey,
+    waiting::Waiting,
 };

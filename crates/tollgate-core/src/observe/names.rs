@@ -18,6 +18,28 @@ pub(super) const NEW_KEYS: &str = "tollgate_new_keys_total";
 pub(super) const STORE_FAILURES: &str = "tollgate_store_failures_total";
 pub(super) const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
 pub(super) const ADMITTED_IN_FALLBACK: &str = "tollgate_units_admitted_in_fallback_total";
+pub(super) const LAPSED_UNITS: &str = "tollgate_wait_units_lapsed_total";
+pub(super) const WAITING: &str = "tollgate_waiting";
+pub(super) const WAIT: &str = "tollgate_wait_seconds";
+pub(super) const WAITS: &str = "tollgate_waits_total";
+
+/// Describes those of requests that wait, once in a process.
+pub(super) fn describe_waiting() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        metrics::describe_gauge!(WAITING, Unit::Count, "Requests that wait now.");
+        metrics::describe_histogram!(
+            WAIT,
+            Unit::Seconds,
+            "How long requests have waited that were admitted then."
+        );
+        metrics::describe_counter!(
+            WAITS,
+            Unit::Count,
+            "Requests that have waited, or found the queue full, by outcome."
+        );
+    });
+}
 
 /// Describes them, once in a process.
 pub(super) fn describe() {
@@ -45,7 +67,7 @@ pub(super) fn describe() {
     });
 }
 
-const COUNTERS: [(&str, Unit, &str); 11] = [
+const COUNTERS: [(&str, Unit, &str); 12] = [
     (
         REQUESTS,
         Unit::Count,
@@ -78,6 +100,11 @@ const COUNTERS: [(&str, Unit, &str); 11] = [
         "Live states evicted because of the memory limit.",
     ),
     (NEW_KEYS, Unit::Count, "States that were created."),
+    (
+        LAPSED_UNITS,
+        Unit::Count,
+        "Units of requests that gave up waiting, with others behind them.",
+    ),
     (
         STORE_FAILURES,
         Unit::Count,

@@ -10,6 +10,7 @@ use crate::{
         rule_observer::RuleObserver,
         timer::Timer,
         top_keys::{Hot, TopKey},
+        waiting::Waiting,
     },
     rule::Rule,
     rule_set::RuleSet,
@@ -274,6 +275,11 @@ impl Observer {
             let _ = is_enforced;
             (at_once, log)
         })
+    }
+
+    /// A request with these checks begins to wait, or is turned away because it cannot.
+    pub fn waiting(&self, checks: &[Check]) -> Waiting {
+        Waiting::begin(&self.set, checks)
     }
 
     /// A rule did not apply to a request: exempt, unlimited, or without a key.

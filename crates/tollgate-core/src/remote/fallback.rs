@@ -330,8 +330,7 @@ fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     if lacks > 0 {
         // A charge does not look at when units were taken.
         let taken = Taken::new(0, 0);
-        let check = *check;
-        let receipt = Receipt::of_store(check, taken);
+        let receipt = Receipt::of_store(check.with_cost(lacks), taken);
         shares.settle(&[receipt], Settlement::Charge(lacks));
     }
 }

@@ -124,6 +124,9 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
 
     /// Settles units that were taken. Never blocks on I/O, and may be called from `Drop`: a settlement that cannot be sent is
     /// lost, and counted as such.
+    ///
+    /// The receipts are those of one request, for stores where one of them says where the states of the others lie. One whose
+    /// check has a cost of 0 does only that: it is not settled.
     fn settle(&self, receipts: &[Receipt], how: Settlement);
 
     /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold

@@ -70,6 +70,12 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         }
     }
 
+    /// The memory of the cells, used or not.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.lines)
+    }
+
     #[inline(always)]
     fn line(&self, shard: usize, key: Fingerprint) -> Option<&CacheLine<WORDS>> {
         let index = (key.bits() >> 24) as usize & (self.per_shard - 1);

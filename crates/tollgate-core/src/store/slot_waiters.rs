@@ -6,6 +6,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Poll, Waker},
+    time::Duration,
 };
 
 use smallvec::SmallVec;
@@ -21,6 +22,8 @@ use crate::{
 pub struct SlotWaiters {
     waiting: AtomicU64,
     by_key: Mutex<HashMap<Fingerprint, Vec<Arc<Signal>>>>,
+    /// How often who waits looks by itself.
+    poll_every: Option<Duration>,
 }
 
 /// Whether slots were released since, and who is to be told.
@@ -35,6 +38,19 @@ pub(crate) struct SlotWaiter<'a> {
 }
 
 impl SlotWaiters {
+    /// Those of a store where other processes return slots too, without a notice: the first in line asks again at this interval.
+    #[must_use]
+    pub fn polled(every: Duration) -> Self {
+        Self {
+            poll_every: Some(every),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn poll_every(&self) -> Option<Duration> {
+        self.poll_every
+    }
+
     /// Wakes who waits for slots of this key. To be called after they were returned.
     #[inline]
     pub fn wake(&self, key: Fingerprint) {

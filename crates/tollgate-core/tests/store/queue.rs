@@ -343,3 +343,54 @@ async fn nothing_is_taken_for_an_empty_queue() {
     drop(limiter.acquire_within(&checks, PATIENT));
     assert_eq!(left(&limiter, "rule", "a"), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_says_how_many_wait_for_one_key_and_in_all() {
+    let rule = Rule::new("rule", Quota::gcra(1, LONG)).max_waiting(2, 5);
+    let limiter = limiter([rule]);
+    let checks = |key| [check(&limiter, "rule", key, 1)];
+    let keys = ["a", "b", "c"];
+    for key in keys {
+        assert!(limiter.acquire(&checks(key)).await.is_allowed());
+    }
+    let endless = 2 * LONG;
+    let mut tasks = Vec::new();
+    for key in keys {
+        for place in 0..2 {
+            let task = waiter(&limiter, &checks(key), endless).await;
+            // The sixth is one too many.
+            assert_eq!(
+                task.is_finished(),
+                key == "c" && place == 1,
+                "{key} {place}"
+            );
+            tasks.push(task);
+        }
+    }
+    let full = limiter.acquire_within(&checks("a"), endless).await;
+    let full = full.expect_err("two wait for it").to_string();
+    assert!(
+        full.starts_with("2 are waiting") && full.contains("max_waiting"),
+        "{full}"
+    );
+    let full = limiter.acquire_within(&checks("c"), endless).await;
+    let full = full.expect_err("five wait in all").to_string();
+    assert!(full.starts_with("5 are waiting"), "{full}");
+    // A place of a layer is one of these.
+    assert!(limiter.enter_wait(&checks("c")).is_err());
+    tasks[0].abort();
+    tokio::task::yield_now().await;
+    let place = limiter.enter_wait(&checks("c")).expect("one has gone");
+    assert!(limiter.enter_wait(&checks("a")).is_err());
+    drop(place);
+    drop(limiter.enter_wait(&checks("a")).expect("it is free again"));
+}
+
+#[test]
+fn a_rule_with_no_room_for_waiters_is_refused() {
+    for (per_key, in_all) in [(0, 1), (1, 0)] {
+        let rule = Rule::new("rule", Quota::gcra(1, LONG)).max_waiting(per_key, in_all);
+        let error = Limiter::new(MemoryStore::new(), [rule]).expect_err("it is refused");
+        assert!(error.to_string().contains("leave wait() out"), "{error}");
+    }
+}

@@ -26,6 +26,21 @@ fn one_rule_of_a_ticket_is_settled_and_the_others_are_let_be() {
 }
 
 #[test]
+fn a_charge_of_one_rule_leaves_the_others_as_they_are() {
+    let rules = ["requests", "bytes"].map(|name| Rule::new(name, Quota::gcra(100, LONG)));
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+    let checks = ["requests", "bytes"].map(|rule| check(&limiter, rule, "ann", 10));
+    let decision = at_once(limiter.acquire(&checks));
+    let ticket = limiter.ticket(&checks, &decision);
+    ticket
+        .of_rule("bytes")
+        .expect("the rule is there")
+        .charge(5);
+    let left = ["requests", "bytes"].map(|rule| left(&limiter, rule, "ann"));
+    assert_eq!(left, [90, 85]);
+}
+
+#[test]
 fn a_ticket_of_a_rule_that_is_not_there_says_which_are() {
     let limiter = Limiter::new(
         MemoryStore::new(),

@@ -341,3 +341,29 @@ async fn no_more_wait_than_may() {
     }
     assert_eq!((allowed, full), (1_025, 75));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_acquire_does_not_stand_in_line_and_the_one_in_line_goes_on_waiting() {
+    let slots = Rule::new("slots", Quota::concurrent(1)).wait(MINUTE);
+    let limiter = limiter([slots]);
+    let checks = [check(&limiter, "slots", "a", 1)];
+    let ticket = |decision| limiter.ticket(&checks, decision);
+    let first = at_once(limiter.acquire(&checks));
+    let first = ticket(&first);
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire_within(&checks, MINUTE).await }
+    });
+    sleep(SECOND).await;
+    drop(first);
+    // The one in line is woken, and has not run yet.
+    assert!(limiter.acquire_unless_queued(&checks).is_none());
+    let second = at_once(limiter.acquire(&checks));
+    assert!(second.is_allowed());
+    let second = ticket(&second);
+    sleep(SECOND).await;
+    assert!(!waiting.is_finished());
+    drop(second);
+    let third = waiting.await.expect("a task").expect("room");
+    assert!(third.is_allowed());
+}

@@ -50,11 +50,13 @@ pub(crate) enum Denials {
     Window { limit: u64 },
     /// By the cost: when that cost fits.
     Cost,
+    /// Not at all.
+    None,
 }
 
 impl Denials {
-    /// Those of a quota; `has_plans`: its rule has other quotas too.
-    pub(crate) fn new(quota: &Quota, has_plans: bool) -> Self {
+    /// Those of a quota; `has_plans`: its rule has other quotas too. `wait` is how long requests wait for it.
+    pub(crate) fn new(quota: &Quota, has_plans: bool, wait: Option<Duration>) -> Self {
         if quota.algorithm() == AlgorithmKind::FixedWindow {
             return Self::Window {
                 limit: quota.limit(),
@@ -64,9 +66,14 @@ impl Denials {
             // Of several, the one that wrote the state says when the units fit, by its own rate. From that nothing follows
             // for other costs, nor for the arrival time under this one.
             Some(bucket) if !has_plans => Self::Bucket {
-                quota: bucket,
+                quota: match wait {
+                    Some(at_most) => bucket.waiting(at_most),
+                    None => bucket,
+                },
                 fill: fill(quota),
             },
+            // When a cost fits depends on for how long the request may wait.
+            Some(_) if wait.is_some() => Self::None,
             _ => Self::Cost,
         }
     }
@@ -75,7 +82,7 @@ impl Denials {
     fn salt(&self, slot: TableKey, cost: u64) -> u64 {
         let limit = u64::from(slot.limit);
         match self {
-            Self::Bucket { .. } | Self::Window { .. } => limit,
+            Self::Bucket { .. } | Self::Window { .. } | Self::None => limit,
             // All bits of a cost count, and small costs stay away from the numbers of limits.
             Self::Cost => limit ^ cost.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32),
         }
@@ -92,11 +99,16 @@ impl DenyCache {
         }
     }
 
+    /// The memory that it takes, used or not.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cells.bytes() + size_of_val(&*self.writers)
+    }
+
     fn shard(key: Fingerprint) -> usize {
         (key.bits() >> 40) as usize & (SHARDS - 1)
     }
 
-    /// Denies `cost` units, if what was learned says so. Also whether what is left is known: where nothing can be left,
+    /// Denies `cost` units, if what was learned says so for a request that waits for `patience` µs at most. Also whether what is left is known: where nothing can be left,
     /// nothing is. Of anything else others may have taken since.
     #[inline]
     pub(crate) fn deny(
@@ -104,7 +116,7 @@ impl DenyCache {
         denials: &Denials,
         slot: TableKey,
         now: Tick,
-        cost: u64,
+        (cost, patience): (u64, Tick),
     ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
         let salt = denials.salt(slot, cost);
@@ -117,7 +129,10 @@ impl DenyCache {
         }
         match denials {
             Denials::Bucket { quota, fill } => {
-                let assess = |until| assess(quota, *fill, DenyBound(until, rest), now, cost);
+                let assess = |until| match quota.waits() {
+                    true => quota.deny_within(DenyBound(until, rest), now, cost, patience),
+                    false => assess(quota, *fill, DenyBound(until, rest), now, cost),
+                };
                 let denied = assess(until)?;
                 // Rather too late than too early.
                 if denied.remaining == 0 {
@@ -135,6 +150,7 @@ impl DenyCache {
                 // Time may have given something back since, if not enough.
                 Some((denial(rest, wait + late, false), cost == 1))
             }
+            Denials::None => None,
         }
     }
 
@@ -155,6 +171,8 @@ impl DenyCache {
         let (until, rest) = match (denials, verdict.retry()) {
             (Denials::Bucket { quota, .. }, retry) => {
                 let retry = match retry {
+                    // It depends on for how long the request may wait.
+                    _ if quota.waits() => None,
                     Retry::After(wait) => Some((after(wait), cost)),
                     _ => None,
                 };
@@ -163,7 +181,7 @@ impl DenyCache {
             }
             (Denials::Window { .. }, _) => (after(verdict.reset_after()), verdict.remaining()),
             (Denials::Cost, Retry::After(wait)) => (after(wait), verdict.remaining()),
-            (Denials::Cost, _) => return,
+            (Denials::Cost | Denials::None, _) => return,
         };
         // A process that was stopped in between has learned nothing that is worth telling.
         let Some(late) = now.checked_sub(sent).filter(|late| *late <= LATEST) else {

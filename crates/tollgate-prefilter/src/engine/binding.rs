@@ -91,10 +91,23 @@ impl Binding {
         }
     }
 
-    /// Denies a check, if the deny cache does.
+    /// Denies a check of a request that waits for `patience` µs at most, if the deny cache does.
     #[inline]
-    pub(crate) fn deny(&self, check: &Check, now: Tick) -> Option<Verdict> {
-        self.local().deny(self.limit(check)?, check, now)
+    pub(crate) fn deny(&self, check: &Check, now: Tick, patience: Tick) -> Option<Verdict> {
+        self.local().deny(self.limit(check)?, check, now, patience)
+    }
+
+    /// For how long a request with these checks waits at most: as long as the least patient of its rules lets it, and as it has
+    /// `patience` itself.
+    #[inline]
+    pub(crate) fn patience(&self, checks: &[Check], patience: Tick) -> Tick {
+        if !self.rules.has_waits() {
+            return 0;
+        }
+        let waits = checks.iter().filter(|check| check.cost() > 0);
+        let waits = waits.filter_map(|check| self.limit(check)?.wait);
+        let waits = waits.map(|wait| Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX));
+        waits.fold(patience, Tick::min)
     }
 
     /// A decision of this process.

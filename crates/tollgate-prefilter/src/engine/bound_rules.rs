@@ -127,21 +127,29 @@ impl BoundRules {
     /// decides, and then the store. A denial by the cache ends the decision: the other rules are not decided.
     #[inline]
     pub fn begin(&self, checks: &[Check], now: Tick) -> Begin {
+        self.begin_within(checks, Tick::MAX, now)
+    }
+
+    /// The same for a request that waits for no longer than `patience` µs, also where its rules would let it
+    /// [wait](tollgate_core::Rule::wait) longer. The query [has](Query::patience) how long it waits at most.
+    #[inline]
+    pub fn begin_within(&self, checks: &[Check], patience: Tick, now: Tick) -> Begin {
         let [check] = checks else {
-            return self.begin_several(checks, now);
+            return self.begin_several(checks, patience, now);
         };
+        let patience = self.0.patience(checks, patience);
         let miss = match self.0.spend(check, now) {
             Ok(verdict) => return self.decided(check, verdict, now),
             Err(miss) => miss,
         };
-        if let Some(verdict) = self.0.deny(check, now) {
+        if let Some(verdict) = self.0.deny(check, now, patience) {
             return self.decided(check, verdict, now);
         }
         let mut new_keys = IndexSet::default();
         if miss.is_new {
             new_keys.insert(0);
         }
-        Begin::Query(self.acquire(Checks::from_slice(checks), new_keys))
+        Begin::Query(self.acquire(Checks::from_slice(checks), new_keys, patience))
     }
 
     #[inline(always)]
@@ -155,14 +163,15 @@ impl BoundRules {
         Begin::Decided(decision)
     }
 
-    fn acquire(&self, checks: Checks, new_keys: IndexSet) -> Query {
-        Query::from(Exchange::acquire(&self.0, checks, new_keys))
+    fn acquire(&self, checks: Checks, new_keys: IndexSet, patience: Tick) -> Query {
+        Query::from(Exchange::acquire(&self.0, checks, new_keys, patience))
     }
 
     #[inline(never)]
-    fn begin_several(&self, checks: &[Check], now: Tick) -> Begin {
+    fn begin_several(&self, checks: &[Check], patience: Tick, now: Tick) -> Begin {
         let store_at = self.0.local().store_time.at(now);
-        let split = match Split::new(&self.0, checks, now) {
+        let patience = self.0.patience(checks, patience);
+        let split = match Split::new(&self.0, checks, patience, now) {
             ControlFlow::Break(decision) => {
                 if let Some(events) = self.0.request_events() {
                     events.decided(checks, &decision, now);
@@ -174,9 +183,12 @@ impl BoundRules {
         let undecided: Step = split.undecided(checks).collect();
         let steps = Request::steps(&self.0, checks, &undecided);
         if undecided.len() == checks.len() && steps.len() <= 1 {
-            return Begin::Query(self.acquire(Checks::from_slice(checks), split.new_keys));
+            let checks = Checks::from_slice(checks);
+            return Begin::Query(self.acquire(checks, split.new_keys, patience));
         }
-        let exchange = Exchange::acquire(&self.0, Checks::new(), IndexSet::default());
+        // States that are decided one after the other have no instant in common.
+        let patience = if steps.len() > 1 { 0 } else { patience };
+        let exchange = Exchange::acquire(&self.0, Checks::new(), IndexSet::default(), patience);
         let request = Request::new(checks, split, steps, (now, store_at));
         Begin::Query(Query::of_request(exchange, Box::new(request)))
     }

@@ -7,8 +7,8 @@ use tollgate_core::{RuleSet, Tick};
 use crate::{
     deny::deny_cache::DenyCache,
     engine::{
-        binding::Binding, bound_rules::BoundRules, engine_state::EngineState, events::EngineEvents,
-        local::Local, store_rules::StoreRules,
+        binding::Binding, bound_rules::BoundRules, engine_state::EngineState,
+        engine_usage::EngineUsage, events::EngineEvents, local::Local, store_rules::StoreRules,
     },
 };
 
@@ -64,18 +64,19 @@ impl Engine {
         self.0.local.store_time.at(now)
     }
 
-    /// The units of all leases that this process holds.
+    /// What this process holds. It takes a look at every key.
     #[must_use]
-    pub fn units_on_lease(&self, now: Tick) -> u64 {
-        let leases = self.0.local.leases();
-        leases.map_or(0, |leases| leases.units(now))
-    }
-
-    /// The units that this process has admitted and the store does not know of.
-    #[must_use]
-    pub fn units_unreported(&self) -> u64 {
-        let reports = self.0.local.reports();
-        reports.map_or(0, |reports| reports.unreported())
+    pub fn usage(&self, now: Tick) -> EngineUsage {
+        let local = &self.0.local;
+        let mut usage = EngineUsage::default();
+        if let Some(leases) = local.leases() {
+            leases.survey(now, &mut usage);
+        }
+        if let Some(reports) = local.reports() {
+            reports.survey(&mut usage);
+        }
+        usage.deny_cache_bytes = local.deny.as_ref().map_or(0, DenyCache::bytes) as u64;
+        usage
     }
 }
 

@@ -40,11 +40,13 @@ impl EngineState {
         let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
         let is_reset = rule.change_answer() == OnChange::Reset;
         let epoch = is_reset.then(|| *rule.quota());
+        let wait = rule.at_most_wait().filter(|_| !rule.has_slots());
         let is_same = |limit: &Arc<Limit>| {
             limit.quota == quota
                 && limit.effective == effective
                 && limit.has_plans == has_plans
                 && limit.epoch == epoch
+                && limit.wait == wait
         };
         let mut limits = self.limits();
         let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
@@ -52,7 +54,7 @@ impl EngineState {
         let limit = known.unwrap_or_else(|| {
             // It would take four billion different quotas in one process for two to have the same.
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let limit = Arc::new(Limit::new(id, quota, effective, has_plans, epoch));
+            let limit = Arc::new(Limit::new(id, quota, effective, has_plans, epoch, wait));
             of_name.push(Arc::downgrade(&limit));
             limit
         });

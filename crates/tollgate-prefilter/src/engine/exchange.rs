@@ -1,6 +1,6 @@
 //! One query to the store and its reply.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Checks, Decision, Outcome, Source, Tick, Verdict};
@@ -24,6 +24,8 @@ pub(crate) struct Exchange {
     checks: Checks,
     /// Checks whose keys are in no table: their replies begin no local usage, and no leases are wanted.
     new_keys: IndexSet,
+    /// For how long the request waits at most, in µs.
+    pub(crate) patience: Tick,
     leases: SmallVec<[LeaseItem; 1]>,
     /// Each costs the units to report.
     reports: SmallVec<[Check; 1]>,
@@ -50,8 +52,15 @@ pub struct LeaseItem {
 }
 
 impl Exchange {
-    pub(crate) fn acquire(binding: &Arc<Binding>, checks: Checks, new_keys: IndexSet) -> Self {
-        Self::new(binding, Kind::Acquire, checks, new_keys)
+    pub(crate) fn acquire(
+        binding: &Arc<Binding>,
+        checks: Checks,
+        new_keys: IndexSet,
+        patience: Tick,
+    ) -> Self {
+        let mut exchange = Self::new(binding, Kind::Acquire, checks, new_keys);
+        exchange.patience = patience;
+        exchange
     }
 
     pub(crate) fn peek(binding: &Arc<Binding>, checks: Checks) -> Self {
@@ -69,6 +78,7 @@ impl Exchange {
             kind,
             checks,
             new_keys,
+            patience: 0,
             leases: SmallVec::new(),
             reports: SmallVec::new(),
             sent: None,
@@ -388,7 +398,11 @@ impl Exchange {
             None => *verdict,
         });
         let enforces = |verdict: &Verdict| self.binding.rules.enforces(verdict.rule());
-        Decision::new(decision.at(), verdicts, enforces)
+        let adjusted = Decision::new(decision.at(), verdicts, enforces);
+        match decision.delay() {
+            Duration::ZERO => adjusted,
+            delay => adjusted.delayed(delay, decision.queue_places().iter().copied()),
+        }
     }
 }
 

@@ -6,7 +6,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    engine::limit::{Limit, Visit},
+    engine::{
+        engine_usage::EngineUsage,
+        limit::{Limit, Visit},
+    },
     lease::{
         grant::{Grant, LeaseQuery, ReturnedLease},
         lease_holder::LeaseHolder,
@@ -240,8 +243,16 @@ impl Leases {
         left.unwrap_or(0)
     }
 
-    /// The units of all leases.
-    pub(crate) fn units(&self, now: Tick) -> u64 {
-        self.keys.sum(|lease| lease.holder.held(now))
+    /// Adds what is held.
+    pub(crate) fn survey(&self, now: Tick, usage: &mut EngineUsage) {
+        usage.leases = self.keys.survey(|lease| {
+            let units = lease.holder.held(now);
+            usage.units_on_lease += units;
+            match units {
+                0 => {}
+                _ if lease.holder.has_scheduled(now) => usage.scheduled_keys += 1,
+                _ => usage.leased_keys += 1,
+            }
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! One quota of one rule.
 
-use std::{collections::VecDeque, fmt};
+use std::{collections::VecDeque, fmt, time::Duration};
 
 use tollgate_core::{Fingerprint, Quota, Tick};
 
@@ -30,6 +30,8 @@ pub(crate) struct Limit {
     /// The own quota of a rule whose clients [begin anew](tollgate_core::OnChange::Reset) when it changes: with another one, the
     /// states are others.
     pub(crate) epoch: Option<Quota>,
+    /// How long requests wait for it at most.
+    pub(crate) wait: Option<Duration>,
     /// Keys with unreported units.
     unreported: Mutex<VecDeque<Fingerprint>>,
     has_keys: AtomicBool,
@@ -50,12 +52,14 @@ impl Limit {
         effective: Effective,
         has_plans: bool,
         epoch: Option<Quota>,
+        wait: Option<Duration>,
     ) -> Self {
         Self {
             id,
             epoch,
+            wait,
             windows: Windows::new(&quota, &effective),
-            denials: Denials::new(&quota, has_plans),
+            denials: Denials::new(&quota, has_plans, wait),
             quota,
             effective,
             has_plans,

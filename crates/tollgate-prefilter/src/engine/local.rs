@@ -114,12 +114,19 @@ impl Local {
         wait(limit, self.store_time.at(now), (cost, left), due)
     }
 
-    /// Denies a check, if the deny cache says so.
+    /// Denies a check of a request that waits for `patience` µs at most, if the deny cache says so.
     #[inline]
-    pub(crate) fn deny(&self, limit: &Limit, check: &Check, now: Tick) -> Option<Verdict> {
+    pub(crate) fn deny(
+        &self,
+        limit: &Limit,
+        check: &Check,
+        now: Tick,
+        patience: Tick,
+    ) -> Option<Verdict> {
         let slot = limit.slot(check.key());
         let deny = self.deny.as_ref()?;
-        let (mut denied, knows_left) = deny.deny(&limit.denials, slot, now, check.cost())?;
+        let (mut denied, knows_left) =
+            deny.deny(&limit.denials, slot, now, (check.cost(), patience))?;
         if let Effective::Leased(terms) = &limit.effective
             && terms.schedule().is_some()
             && !check.policy().is_exact()

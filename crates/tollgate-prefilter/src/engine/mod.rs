@@ -5,6 +5,7 @@ mod bound_rules;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod engine;
 mod engine_state;
+pub(crate) mod engine_usage;
 mod events;
 mod exchange;
 mod index_set;
@@ -32,6 +33,7 @@ mod windows;
 pub use self::{
     bound_rules::{Begin, BoundRules},
     engine::{Engine, EngineOptions},
+    engine_usage::EngineUsage,
     events::{EngineEvents, LeaseEvent, ReportEvent, RequestEvents},
     exchange::LeaseItem,
     index_set::IndexSet,

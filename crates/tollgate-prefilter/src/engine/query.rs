@@ -104,6 +104,12 @@ impl Query {
         self.exchange.takes()
     }
 
+    /// For how long the request waits for units at most, in µs: where its rules let it [wait](tollgate_core::Rule::wait).
+    #[must_use]
+    pub fn patience(&self) -> Tick {
+        self.exchange.patience
+    }
+
     /// Whether the request takes more queries after this one, unless it is denied.
     #[must_use]
     pub fn has_more_steps(&self) -> bool {
@@ -169,7 +175,8 @@ impl Query {
                 request.cancel(binding, &mut follow_up.settle);
             }
             decision = request.decision(binding);
-            if decision.outcome() == Outcome::Deny {
+            // A request that waits pays when it starts, but for its place in the queue.
+            if decision.outcome() == Outcome::Deny || !decision.delay().is_zero() {
                 let refunds = request.give_back_local(binding, now);
                 follow_up.settle.extend(refunds);
             }
@@ -190,7 +197,8 @@ impl Query {
 
     fn decided(&self, checks: &[Check], decision: &Decision, now: Tick) {
         let events = self.exchange.binding.request_events();
-        if let Some(events) = events.filter(|_| self.takes() && !self.is_abandoned) {
+        let has_taken = self.takes() && decision.delay().is_zero();
+        if let Some(events) = events.filter(|_| has_taken && !self.is_abandoned) {
             events.decided(checks, decision, now);
         }
     }
@@ -234,6 +242,7 @@ impl Query {
         let checks = self.checks().iter().zip(decision.verdicts());
         let taken = checks.filter(|(check, verdict)| {
             check.cost() > 0
+                && !verdict.is_of_slots()
                 && verdict.outcome() == Outcome::Allow
                 && verdict.source() == Source::Store
         });

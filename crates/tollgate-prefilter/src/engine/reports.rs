@@ -6,7 +6,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    engine::limit::{Limit, Visit},
+    engine::{
+        engine_usage::EngineUsage,
+        limit::{Limit, Visit},
+    },
     report::{
         local_usage::{LocalUsage, Spend},
         terms::ReportTerms,
@@ -257,9 +260,11 @@ impl Reports {
         unsent.unwrap_or(0)
     }
 
-    /// The units that the store does not know of.
-    pub(crate) fn unreported(&self) -> u64 {
-        self.keys.sum(|counted| counted.usage.unreported())
+    /// Adds what is held.
+    pub(crate) fn survey(&self, usage: &mut EngineUsage) {
+        usage.reports = self
+            .keys
+            .survey(|counted| usage.units_unreported += counted.usage.unreported());
     }
 }
 

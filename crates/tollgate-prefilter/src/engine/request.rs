@@ -1,11 +1,11 @@
 //! A request that is not decided in one step.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Check, Checks, Decision, Fingerprint, Outcome, Source, Tick, Verdict,
-    store::{Receipt, Settlement},
+    store::{QueuePlace, Receipt, Settlement},
 };
 
 use crate::engine::{
@@ -37,6 +37,9 @@ pub(crate) struct Request {
     is_denied: bool,
     /// Checks of steps that were not denied.
     taken: Step,
+    /// How long it waits, and its places in queues.
+    delay: Duration,
+    places: SmallVec<[QueuePlace; 1]>,
     /// Leases that go back, after earlier steps.
     pub(crate) returned: Vec<Exchange>,
 }
@@ -63,6 +66,8 @@ impl Request {
             store_at,
             is_denied: false,
             taken: Step::new(),
+            delay: Duration::ZERO,
+            places: SmallVec::new(),
             returned: Vec::new(),
         }
     }
@@ -108,6 +113,14 @@ impl Request {
             self.verdicts[usize::from(*index)] = Some((decision.at(), *verdict));
         }
         self.is_denied = takes && decision.outcome() == Outcome::Deny;
+        // Only a request that is decided in one step waits.
+        self.delay = decision.delay();
+        let places = decision.queue_places().iter().map(|place| {
+            let mut place = *place;
+            place.check = self.step[usize::from(place.check)];
+            place
+        });
+        self.places = places.collect();
         // A step that denies takes nothing.
         if takes && !self.is_denied {
             self.taken.extend_from_slice(&self.step);
@@ -126,7 +139,9 @@ impl Request {
         let verdicts = self.checks.iter().zip(&self.verdicts);
         let verdicts = verdicts.map(|(check, verdict)| match verdict {
             None => Verdict::unanswered(check.rule(), check.plan(), Outcome::NotDecided),
-            Some((_, verdict)) if verdict.source() == Source::Local => *verdict,
+            Some((_, verdict)) if verdict.source() == Source::Local || verdict.is_of_slots() => {
+                *verdict
+            }
             // All have one time. A refund finds its window by that time and the time until the reset.
             Some((then, verdict)) => {
                 let fresh_at = then.saturating_add(verdict.reset_after_ticks());
@@ -134,7 +149,11 @@ impl Request {
             }
         });
         let enforces = |verdict: &Verdict| binding.rules.enforces(verdict.rule());
-        Decision::new(at, verdicts, enforces)
+        let decision = Decision::new(at, verdicts, enforces);
+        match self.delay {
+            Duration::ZERO => decision,
+            delay => decision.delayed(delay, self.places.iter().copied()),
+        }
     }
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
@@ -163,6 +182,7 @@ impl Request {
         let check = self.checks.get(index)?;
         let (at, verdict) = self.verdicts.get(index)?.as_ref()?;
         let is_taken = check.cost() > 0
+            && !verdict.is_of_slots()
             && verdict.outcome() == Outcome::Allow
             && binding.rules.enforces(verdict.rule());
         is_taken.then(|| Receipt::new(*check, verdict, *at))

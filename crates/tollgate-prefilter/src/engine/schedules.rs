@@ -206,8 +206,8 @@ impl Process {
 
     /// Everything has gone back, and so many units are counted.
     fn has_counted(&self, admitted: u64) {
-        assert_eq!(self.engine.units_on_lease(self.now), 0);
-        assert_eq!(self.engine.units_unreported(), 0);
+        assert_eq!(self.engine.usage(self.now).units_on_lease, 0);
+        assert_eq!(self.engine.usage(self.now).units_unreported, 0);
         let store = self.store.lock().expect("no panic");
         assert_eq!(FixedWindow::weight(&store.state.counts), admitted);
     }

@@ -24,12 +24,13 @@ impl Split {
     pub(crate) fn new(
         binding: &Binding,
         checks: &[Check],
+        patience: Tick,
         now: Tick,
     ) -> ControlFlow<Decision, Self> {
         if let Some(decision) = Check::deny_two_plans(&binding.rules, checks) {
             return ControlFlow::Break(decision);
         }
-        if let Some(decision) = deny(binding, checks, now) {
+        if let Some(decision) = deny(binding, checks, patience, now) {
             return ControlFlow::Break(decision);
         }
         let mut split = Self::default();
@@ -98,14 +99,14 @@ fn spend(binding: &Binding, checks: &[Check], check: &Check, now: Tick) -> Resul
 /// Denies a request of several checks if the deny cache denies one. The others are not decided.
 ///
 /// A shadow counts what is denied as well, and a threshold reports on it, so a request with one of them goes to the store.
-fn deny(binding: &Binding, checks: &[Check], now: Tick) -> Option<Decision> {
+fn deny(binding: &Binding, checks: &[Check], patience: Tick, now: Tick) -> Option<Decision> {
     let is_enforced = |check: &Check| binding.rules.enforces(usize::from(check.rule()));
     if !checks.iter().all(is_enforced) {
         return None;
     }
     let answers = checks.iter().map(|check| {
         let limit = binding.limit(check)?;
-        let denied = binding.local().deny(limit, check, now)?;
+        let denied = binding.local().deny(limit, check, now, patience)?;
         // What this process may spend is taken already.
         let leased = match check.policy().is_exact() {
             true => 0,

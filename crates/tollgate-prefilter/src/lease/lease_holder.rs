@@ -159,7 +159,8 @@ impl LeaseHolder {
         query
     }
 
-    fn has_scheduled(&self, now: Tick) -> bool {
+    /// Whether units of a scheduled lease are left, due or not.
+    pub(crate) fn has_scheduled(&self, now: Tick) -> bool {
         self.grant
             .is_some_and(|grant| grant.is_scheduled() && grant.alive(now) > 0)
     }

@@ -34,7 +34,7 @@ impl ReportTerms {
     pub fn new(quota: &Quota, interval: Duration, max_unreported: u64) -> Result<Self, NoReports> {
         if matches!(
             quota.algorithm(),
-            AlgorithmKind::SlidingLog | AlgorithmKind::Unlimited
+            AlgorithmKind::SlidingLog | AlgorithmKind::Concurrent | AlgorithmKind::Unlimited
         ) {
             return Err(NoReports::Algorithm);
         }

@@ -24,11 +24,15 @@ pub struct SlotHolder {
     /// Acquires with a smaller number are void.
     void_before: u64,
     newest: u64,
-    /// The newest message was exact, and the store has replied to it.
+    /// An exact message has said what runs: nothing has ended since.
+    is_told: bool,
+    /// The newest message was exact and nothing has ended since, and the store has replied to it.
     is_settled: bool,
     /// Grants with a smaller number were forgotten by the store.
     outlived_before: u64,
     renew_at: Tick,
+    /// `is_settled` and `renew_at` before the newest message.
+    before: (bool, Tick),
 }
 
 /// What becomes of a request whose acquire has been answered.
@@ -59,9 +63,11 @@ impl SlotHolder {
             pending: 0,
             void_before: 0,
             newest: 0,
+            is_told: true,
             is_settled: true,
             outlived_before: 0,
             renew_at: 0,
+            before: (true, 0),
         }
     }
 
@@ -91,8 +97,9 @@ impl SlotHolder {
         if !is_void {
             self.pending = self.pending.saturating_sub(message.want);
         }
-        self.note(message, reply);
+        self.note(message, reply, now, terms);
         match reply.outcome {
+            SlotOutcome::Denied => SlotStart::Denied { free: reply.free },
             // The renewal has told the store that it does not run.
             _ if is_void => SlotStart::Again,
             SlotOutcome::Granted { fence } if now < terms.deadline(sent, reply.left) => {
@@ -105,31 +112,64 @@ impl SlotHolder {
                 self.renew_at = now;
                 SlotStart::Again
             }
-            SlotOutcome::Denied => SlotStart::Denied { free: reply.free },
             SlotOutcome::Stale => SlotStart::Again,
         }
     }
 
-    /// The reply to an acquire is lost, or its request has gone. The next renewal, which is due now, frees the slots if they
-    /// were granted.
-    pub fn give_up(&mut self, message: &SlotMessage, now: Tick) {
+    /// The reply to an acquire is lost, or its request has gone. The next renewal frees the slots if they were granted; it is due as
+    /// after the [end](Self::end) of a request.
+    pub fn give_up(&mut self, message: &SlotMessage, now: Tick, terms: &SlotTerms) {
         if !self.is_void(message) {
             self.pending = self.pending.saturating_sub(message.want);
         }
-        self.is_settled = false;
-        self.renew_at = now;
+        self.tell_soon(now, terms);
     }
 
-    /// Requests that held so many slots have ended. The message frees the slots; if it is lost, the next renewal does.
-    pub fn release(&mut self, seq: u64, slots: u32, now: Tick, terms: &SlotTerms) -> SlotMessage {
+    /// The newest message, an acquire, has certainly not reached the store: all is as before it. An earlier one is
+    /// [given up](Self::give_up).
+    pub fn not_sent(&mut self, message: &SlotMessage) {
+        if !self.is_void(message) {
+            self.pending = self.pending.saturating_sub(message.want);
+        }
+        if message.seq == self.newest {
+            (self.is_settled, self.renew_at) = self.before;
+        }
+    }
+
+    /// Requests that held so many slots have ended. Any later exact message says so. A renewal does at once, unless it would void
+    /// acquires in flight: these are mostly answered sooner.
+    pub fn end(&mut self, slots: u32, now: Tick, terms: &SlotTerms) {
         self.running = self.running.saturating_sub(slots);
-        self.message(seq, 0, self.pending == 0, now, terms)
+        self.tell_soon(now, terms);
+    }
+
+    /// The store may count slots that are not in use, and what is in flight does not say so.
+    fn tell_soon(&mut self, now: Tick, terms: &SlotTerms) {
+        self.is_told = false;
+        self.is_settled = false;
+        let delay = if self.pending == 0 {
+            0
+        } else {
+            terms.patience()
+        };
+        self.renew_by(now.saturating_add(delay));
+    }
+
+    /// The next renewal is due then, unless it is sooner.
+    pub fn renew_by(&mut self, at: Tick) {
+        self.renew_at = self.renew_at.min(at);
+    }
+
+    /// Whether slots are in use, or wanted.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.running > 0 || self.pending > 0
     }
 
     /// Whether the store may know of slots of this process, so that it has to be renewed. Otherwise the holder may be forgotten.
     #[must_use]
     pub fn is_listed(&self) -> bool {
-        self.running > 0 || self.pending > 0 || !self.is_settled
+        self.is_in_use() || !self.is_settled
     }
 
     /// When the next renewal is due, if one is.
@@ -145,8 +185,14 @@ impl SlotHolder {
     }
 
     /// Processes the reply to a release or a renewal.
-    pub fn on_renewed(&mut self, message: &SlotMessage, reply: &SlotReply, now: Tick) {
-        self.note(message, reply);
+    pub fn on_renewed(
+        &mut self,
+        message: &SlotMessage,
+        reply: &SlotReply,
+        now: Tick,
+        terms: &SlotTerms,
+    ) {
+        self.note(message, reply, now, terms);
         if reply.outcome == SlotOutcome::Stale && message.seq == self.newest {
             // No message of this life is newer: the number has to grow.
             self.renew_at = now;
@@ -176,8 +222,10 @@ impl SlotHolder {
     ) -> SlotMessage {
         debug_assert!(seq > self.newest, "the numbers of messages grow");
         self.newest = seq;
+        self.before = (self.is_settled, self.renew_at);
         self.is_settled = false;
         if is_exact {
+            self.is_told = true;
             self.void_before = seq;
             self.renew_at = now.saturating_add(terms.renew_after());
         }
@@ -191,11 +239,19 @@ impl SlotHolder {
         }
     }
 
-    fn note(&mut self, message: &SlotMessage, reply: &SlotReply) {
-        if reply.outcome == SlotOutcome::Stale {
+    fn note(&mut self, message: &SlotMessage, reply: &SlotReply, now: Tick, terms: &SlotTerms) {
+        let is_stale = reply.outcome == SlotOutcome::Stale;
+        if is_stale && message.is_exact {
+            // The store has not read it, and later ones may not be exact.
+            self.tell_soon(now, terms);
+        } else if self.pending == 0 && !self.is_told {
+            // A renewal voids nothing any more.
+            self.renew_at = now;
+        }
+        if is_stale {
             return;
         }
-        if message.seq == self.newest && message.is_exact {
+        if message.seq == self.newest && message.is_exact && self.is_told {
             self.is_settled = true;
         }
         if reply.is_new {
@@ -240,7 +296,7 @@ mod tests {
                 let reply = grantor.decide(&mut state, sent + delay * second, &message);
                 let survives = TERM / 3 * (lost + 1) + delay * second < TERM;
                 assert_eq!(reply.is_new, !survives, "{lost} lost, {delay} s on its way");
-                holder.on_renewed(&message, &reply, sent + delay * second);
+                holder.on_renewed(&message, &reply, sent + delay * second, &terms());
                 assert_eq!(holder.is_outlived(1), !survives);
                 // It occupies its slot again.
                 assert_eq!(reply.count, 1);
@@ -251,11 +307,13 @@ mod tests {
     #[test]
     fn a_key_is_listed_until_the_store_has_replied_to_the_release() {
         let (mut holder, mut state) = running();
-        let message = holder.release(2, 1, NOW, &terms());
+        holder.end(1, NOW, &terms());
+        assert_eq!(holder.renew_at(), Some(NOW));
+        let message = holder.renew(2, NOW, &terms());
         assert!(holder.is_listed());
         let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
         assert_eq!((reply.count, reply.free), (0, 1));
-        holder.on_renewed(&message, &reply, NOW);
+        holder.on_renewed(&message, &reply, NOW, &terms());
         assert!(!holder.is_listed());
     }
 
@@ -265,7 +323,7 @@ mod tests {
         let grantor = SlotGrantor::new(1, TERM);
         let message = holder.acquire(1, 1, NOW, &terms());
         let _lost = grantor.decide(&mut state, NOW, &message);
-        holder.give_up(&message, NOW + 1);
+        holder.give_up(&message, NOW + 1, &terms());
         assert_eq!(holder.renew_at(), Some(NOW + 1));
         let message = holder.renew(2, NOW + 1, &terms());
         assert_eq!(grantor.decide(&mut state, NOW + 1, &message).free, 1);
@@ -298,5 +356,55 @@ mod tests {
         let start = holder.on_acquired(&message, &reply, NOW, late, &terms());
         assert_eq!((start, holder.running()), (SlotStart::Again, 0));
         assert!(holder.is_listed());
+    }
+
+    #[test]
+    fn an_end_that_is_hidden_by_acquires_in_flight_is_told_when_they_are_answered_or_soon() {
+        let grantor = SlotGrantor::new(1, TERM);
+        let (mut holder, mut state) = running();
+        let first = holder.acquire(2, 1, NOW, &terms());
+        let _denied = grantor.decide(&mut state, NOW, &first);
+        holder.end(1, NOW, &terms());
+        // It would void an acquire in flight, which is not held up for that.
+        assert_eq!(holder.renew_at(), Some(NOW + terms().patience()));
+        let second = holder.acquire(3, 1, NOW, &terms());
+        let denied = grantor.decide(&mut state, NOW, &second);
+        for message in [first, second] {
+            let start = holder.on_acquired(&message, &denied, NOW, NOW, &terms());
+            assert_eq!(start, SlotStart::Denied { free: 0 });
+        }
+        // It might be the first one's, for all the store was told.
+        assert_eq!((holder.running(), grantor.used(&state, NOW)), (0, 1));
+        assert_eq!(holder.renew_at(), Some(NOW));
+        let message = holder.renew(4, NOW, &terms());
+        grantor.decide(&mut state, NOW, &message);
+        assert_eq!(grantor.used(&state, NOW), 0);
+    }
+
+    #[test]
+    fn an_end_is_told_although_an_earlier_message_is_answered_after_it() {
+        let (mut holder, mut state) = running();
+        let message = holder.renew(2, NOW, &terms());
+        holder.end(1, NOW, &terms());
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
+        holder.on_renewed(&message, &reply, NOW, &terms());
+        assert_eq!(holder.renew_at(), Some(NOW));
+    }
+
+    #[test]
+    fn an_exact_message_that_a_later_one_has_overtaken_is_said_again() {
+        let grantor = SlotGrantor::new(1, TERM);
+        let (mut holder, mut state) = running();
+        holder.end(1, NOW, &terms());
+        let first = holder.acquire(2, 1, NOW, &terms());
+        let second = holder.acquire(3, 1, NOW, &terms());
+        assert!(first.is_exact && !second.is_exact);
+        for message in [second, first] {
+            let reply = grantor.decide(&mut state, NOW, &message);
+            let _ = holder.on_acquired(&message, &reply, NOW, NOW, &terms());
+        }
+        // The second has hidden the end, and the first, which says it, came too late.
+        assert_eq!((holder.running(), grantor.used(&state, NOW)), (0, 1));
+        assert_eq!(holder.renew_at(), Some(NOW));
     }
 }

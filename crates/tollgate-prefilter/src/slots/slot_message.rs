@@ -53,6 +53,14 @@ pub struct SlotReply {
     pub is_new: bool,
 }
 
+impl SlotReply {
+    /// Whether the slots wanted were granted.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        matches!(self.outcome, SlotOutcome::Granted { .. })
+    }
+}
+
 /// What became of the slots wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotOutcome {

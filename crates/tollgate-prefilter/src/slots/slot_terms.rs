@@ -34,6 +34,18 @@ impl SlotTerms {
         self.term / 3
     }
 
+    /// How long the end of a request may go untold, in µs, so that acquires in flight are not void: 30 ms of 15 s.
+    #[must_use]
+    pub fn patience(&self) -> Tick {
+        self.term / 500
+    }
+
+    /// The pause before a renewal whose reply was lost is sent again, in µs: half a second of 15 s.
+    #[must_use]
+    pub fn retry_after(&self) -> Tick {
+        self.term / 30
+    }
+
     /// Until when a request may start on a slot: counted from the time at which its message was **sent**. Counted from the reply, it
     /// would start on a slot that another process has by then.
     #[must_use]

@@ -35,6 +35,10 @@ impl BloomFilter {
         word.load(Ordering::Relaxed) & bit > 0
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+
     /// A key is kept from now on.
     pub(crate) fn insert(&self, slot: TableKey) {
         let (word, bit) = self.place(slot);

@@ -6,7 +6,7 @@ use tollgate_core::Tick;
 
 use crate::{
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_briefly},
-    table::{bloom_filter::BloomFilter, table_key::TableKey},
+    table::{bloom_filter::BloomFilter, table_key::TableKey, table_usage::TableUsage},
 };
 
 /// Nothing is kept of a key.
@@ -158,13 +158,21 @@ impl<T: Default> KeyTable<T> {
         Some(act(&mut entry.value))
     }
 
-    /// Adds something up over all keys.
-    pub(crate) fn sum(&self, of: impl Fn(&T) -> u64) -> u64 {
-        let of_set = |set: &LockedSet<T>| -> u64 {
+    /// Shows what is kept of each key, and gives how large the table is.
+    pub(crate) fn survey(&self, mut see: impl FnMut(&T)) -> TableUsage {
+        let mut usage = TableUsage::default();
+        let mut room = 0;
+        for set in &self.sets {
             let set = lock_briefly(&set.0);
-            set.entries.iter().map(|entry| of(&entry.value)).sum()
-        };
-        self.sets.iter().map(of_set).sum()
+            set.entries.iter().for_each(|entry| see(&entry.value));
+            usage.keys += set.entries.len() as u64;
+            room += set.entries.capacity();
+        }
+        let sets = self.sets.len() * size_of::<LockedSet<T>>();
+        let seen = self.seen.len() * size_of::<AtomicU64>();
+        let entries = room * size_of::<Entry<T>>();
+        usage.bytes = (sets + seen + entries + self.bloom_filter.bytes()) as u64;
+        usage
     }
 }
 

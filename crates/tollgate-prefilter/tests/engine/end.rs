@@ -97,10 +97,10 @@ impl<'a> End<'a> {
     fn check(&self, when: &str) {
         let (world, now) = (self.0.world, self.0.store_now());
         for it in &self.0.processes {
-            let on_lease = it.engine.units_on_lease(self.0.now);
+            let on_lease = it.engine.usage(self.0.now).units_on_lease;
             let says = || format!("{on_lease} units are on lease {when}");
             self.0.must(on_lease == 0, says);
-            let unreported = it.engine.units_unreported();
+            let unreported = it.engine.usage(self.0.now).units_unreported;
             let says = || format!("{unreported} units are unreported {when}");
             self.0.must(unreported == 0, says);
             let lost = it.lost();

@@ -181,10 +181,11 @@ impl<'a> Run<'a> {
                 let checks = self.world.checks(1);
                 let first: Vec<_> = checks.into_iter().filter(|it| it.rule() == 0).collect();
                 let it = &self.processes[process];
-                let unreported = it.engine.units_unreported();
+                let unreported = || it.engine.usage(now).units_unreported;
+                let before = unreported();
                 let reset = it.bound[bound].begin_reset(&first, now);
                 let returned = reset.returned().iter().map(|(_, it)| *it).collect();
-                let content = Content::Reset(returned, unreported - it.engine.units_unreported());
+                let content = Content::Reset(returned, before - unreported());
                 self.post(process, bound, content, Waits::Reset(reset), None);
             }
             Event::Maintain(process) => {

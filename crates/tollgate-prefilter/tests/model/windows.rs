@@ -15,7 +15,7 @@ const LENGTH: u64 = 3;
 
 /// How far the largest worlds are explored, in steps. What requests of two processes may become in more is explored with the
 /// engine.
-const STEPS: usize = 13;
+const STEPS: usize = 12;
 
 /// Two processes and windows of three units, two of which may be granted.
 fn windows<A: Windowed>() -> World<Window<A>> {

@@ -1,12 +1,13 @@
 //! The arguments of a call: the time, then one for each check, as `prelude.lua` documents.
 
 use tollgate_core::{Check, MAX_UNITS};
+use tollgate_prefilter::SlotMessage;
 
 use crate::{
     call::state_keys::Found,
     encode::Encoder,
     packed::Packed,
-    rule_args::{RuleArgs, double},
+    rule_args::{IDENTITY, RuleArgs, WAITS, double},
 };
 
 /// What the script does with a check.
@@ -23,11 +24,12 @@ pub(super) enum Operation {
 }
 
 /// Flags that are added to the operation of a check: it has further keys; its state moves to the first of them; the answer
-/// reports new keys; there may be keys of the previous format.
+/// reports new keys; there may be keys of the previous format; used units scale with the limit.
 const OTHER: u8 = 8;
 const MOVES: u8 = 16;
 const REPORTS_NEW: u8 = 32;
 const OLDER: u8 = 64;
+const SCALES: u8 = 128;
 
 /// The arguments of a call, in order.
 #[derive(Clone, Default)]
@@ -74,6 +76,10 @@ impl Args {
         bytes.extend_from_slice(&check.rule().to_le_bytes());
         bytes.extend_from_slice(&rule_args.instead.to_le_bytes());
         bytes.extend_from_slice(quota);
+        if rule_args.wait.is_some() && !matches!(what, Operation::Reset) {
+            let algorithm = bytes.len() - IDENTITY;
+            bytes[algorithm] = WAITS;
+        }
         begun
     }
 
@@ -82,16 +88,32 @@ impl Args {
         self.0.bytes.extend_from_slice(tail.as_flattened());
     }
 
+    /// Adds what a process says about slots to a take, as `concurrent.lua` reads it.
+    pub(super) fn add_slots(&mut self, message: &SlotMessage) {
+        let bytes = &mut self.0.bytes;
+        bytes.extend_from_slice(&message.owner.0.to_le_bytes());
+        bytes.extend_from_slice(&double(message.seq));
+        bytes.extend_from_slice(&message.lo.to_le_bytes());
+        bytes.extend_from_slice(&message.hi.to_le_bytes());
+        bytes.push(u8::from(message.is_exact));
+    }
+
     /// Ends a check that has no other keys.
     pub(super) fn end(&mut self) {
         self.0.end();
     }
 
-    /// Ends a check, with its other keys if it has any.
-    pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
+    /// Ends a check, with its other keys if it has any, and the quotas of a rule that scales.
+    pub(super) fn end_with(
+        &mut self,
+        rules: &Encoder,
+        (rule_args, quota): (&RuleArgs, &[u8; IDENTITY]),
+        found: Found,
+        reports_new: bool,
+    ) {
+        let begins = self.0.ends.last().copied().unwrap_or(0);
         let older = found.older != [0; 4];
         if reports_new || older || found.other > 0 || found.overflow > 0 {
-            let begins = self.0.ends.last().copied().unwrap_or(0);
             let flags = [
                 OTHER,
                 if rules.keyspace.keys.moves() {
@@ -110,6 +132,14 @@ impl Args {
                 let keys = found.older.map(u16::to_le_bytes);
                 self.0.bytes.extend_from_slice(keys.as_flattened());
             }
+        }
+        if let Some(quotas) = rule_args.scaled(quota) {
+            self.0.bytes[begins] += SCALES;
+            let before = self.0.bytes.len();
+            quotas.for_each(|quota| self.0.bytes.extend_from_slice(quota));
+            // A rule has fewer than 65 536 quotas.
+            let count = ((self.0.bytes.len() - before) / IDENTITY) as u16;
+            self.0.bytes.extend_from_slice(&count.to_le_bytes());
         }
         self.0.end();
     }

@@ -7,7 +7,7 @@ use tollgate_core::{
     Check, Fingerprint, Tick,
     store::{Receipt, Settlement},
 };
-use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms, SlotMessage};
 
 use crate::{
     call::{
@@ -94,11 +94,13 @@ impl Call {
     /// `None` if the call is full (about 65 000 checks), or if one rule and key is checked under two plans, whose costs have
     /// no sum. Then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
+    #[cfg(test)]
     pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
-        self.request(rules, checks, Operation::Take, |_| true)
+        self.acquire_within(rules, checks, Tick::MAX, |_| true)
     }
 
-    /// Adds a request that takes its units if all fit, and creates new keys only if `may_make` allows it.
+    /// Adds a request that takes its units if all fit, or will within `patience` µs and the waits of its rules; and that creates
+    /// new keys only if `may_make` allows it.
     ///
     /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
     /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
@@ -106,13 +108,72 @@ impl Call {
     ///
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub(crate) fn acquire_capped(
+    pub(crate) fn acquire_within(
         &mut self,
         rules: &Encoder,
         checks: &[Check],
+        patience: Tick,
         may_make: impl FnMut(u16) -> bool,
     ) -> Option<RequestLayout> {
-        self.request(rules, checks, Operation::Take, may_make)
+        self.request(
+            rules,
+            checks,
+            (Operation::Take, patience),
+            (may_make, |_, _, _| None),
+        )
+    }
+
+    /// As [`acquire_within`](Self::acquire_within), for rules with slots. `message` is called for each state of slots, with the
+    /// check that takes them, who says where the state lies, and the place of the answer. Without a message nothing is taken.
+    ///
+    /// `None` as for [`acquire`](Self::acquire).
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub(crate) fn acquire_slots(
+        &mut self,
+        rules: &Encoder,
+        checks: &[Check],
+        patience: Tick,
+        may_make: impl FnMut(u16) -> bool,
+        message: impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
+    ) -> Option<RequestLayout> {
+        self.request(
+            rules,
+            checks,
+            (Operation::Take, patience),
+            (may_make, message),
+        )
+    }
+
+    /// Adds a message about slots that no request waits for. Gives the index of its answer; `None` as for
+    /// [`close`](Self::close).
+    #[must_use = "the answer says whether it was read"]
+    pub(crate) fn tell_slots(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        with: Option<Fingerprint>,
+        message: &SlotMessage,
+    ) -> Option<u16> {
+        if !self.has_room(1) {
+            return None;
+        }
+        // A quota that was brought along may be forgotten by now. What runs counts under any.
+        let of_check = rules.args_of(check);
+        let (rule_args, plan) = of_check.or_else(|| {
+            rules
+                .any_args(check.rule())
+                .map(|(rule_args, plan)| (rule_args, *plan))
+        })?;
+        // Below 65 535, as there was room.
+        let place = self.checks() as u16;
+        let found = self.keys.find(rules, rule_args, check, with, None, 0);
+        self.rules |= rule_args.bit;
+        let check = check.with_cost(0);
+        self.args
+            .begin(Operation::Take, rule_args, &check, found.key, &plan);
+        self.args.add_slots(message);
+        self.args.end_with(rules, (rule_args, &plan), found, false);
+        Some(place)
     }
 
     /// Adds a request that takes nothing.
@@ -120,7 +181,8 @@ impl Call {
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
-        self.request(rules, checks, Operation::Query, |_| true)
+        let what = (Operation::Query, Tick::MAX);
+        self.request(rules, checks, what, (|_| true, |_, _, _| None))
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
@@ -142,11 +204,14 @@ impl Call {
             return false;
         }
         let with = rules.with(holdings.iter().map(|holding| holding.check));
-        for Receipt { check, taken, .. } in holdings {
+        let of_units = |receipt: &&Receipt| !rules.is_of_slots(receipt.check.rule());
+        // Slots go back when their request ends.
+        for receipt in holdings.iter().filter(of_units) {
+            let (check, taken) = (&receipt.check, &receipt.taken);
             let (what, units) = match how {
                 Settlement::Refund(units) => (Operation::Refund, units.min(check.cost())),
                 Settlement::Cancel => (Operation::Refund, check.cost()),
-                Settlement::Charge(units) => (Operation::Charge, units),
+                Settlement::Charge(units) if check.cost() > 0 => (Operation::Charge, units),
                 _ => continue,
             };
             let Some((rule_args, plan)) = rules.args_of(check).filter(|_| units > 0) else {
@@ -157,13 +222,24 @@ impl Call {
             let check = check.with_cost(units);
             self.rules |= rule_args.bit;
             self.args.begin(what, rule_args, &check, found.key, &plan);
-            if matches!(what, Operation::Refund) || found.overflow > 0 {
+            if matches!(what, Operation::Refund) || found.overflow > 0 || rule_args.wait.is_some() {
                 // Later than any state of a quota: LAST and the time from empty to full.
                 let fresh_at = taken.fresh_at.min(LAST << 1);
                 self.args
                     .add(&[double(taken.at.min(LAST)), double(fresh_at)]);
             }
-            self.args.end_with(rules, found, false);
+            if let Some(wait) = rule_args.wait {
+                // A part of the units leaves the rest taken.
+                let before = receipt.before.filter(|_| units == receipt.check.cost());
+                let (tat, rest) =
+                    before.map_or((-1.0, 0), |state| (state.tat() as f64, state.rest()));
+                self.args.add(&[
+                    double(wait),
+                    tat.to_le_bytes(),
+                    f64::from(rest).to_le_bytes(),
+                ]);
+            }
+            self.args.end_with(rules, (rule_args, &plan), found, false);
         }
         true
     }
@@ -189,6 +265,10 @@ impl Call {
             let Some((rule_args, quota)) = rules.any_args(check.rule()) else {
                 continue;
             };
+            if rule_args.is_of_slots() {
+                // Slots belong to requests that run.
+                continue;
+            }
             let check = check.with_cost(0);
             let first = self.keys.len();
             let found = self.keys.find(rules, rule_args, &check, with, None, first);
@@ -276,7 +356,7 @@ impl Call {
         self.rules |= rule_args.bit;
         self.args.begin(what, rule_args, check, found.key, &plan);
         self.args.add(tail);
-        self.args.end_with(rules, found, false);
+        self.args.end_with(rules, (rule_args, &plan), found, false);
         Some(place)
     }
 
@@ -289,14 +369,18 @@ impl Call {
         &mut self,
         rules: &Encoder,
         checks: &[Check],
-        what: Operation,
-        mut may_make: impl FnMut(u16) -> bool,
+        (what, patience): (Operation, Tick),
+        (mut may_make, mut message): (
+            impl FnMut(u16) -> bool,
+            impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
+        ),
     ) -> Option<RequestLayout> {
         if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
             return None;
         }
         let first_key = self.keys.len();
         let with = rules.with(checks.iter().copied());
+        let patience = rules.patience(checks, patience);
         let mut places: SmallVec<[u16; 4]> = SmallVec::with_capacity(checks.len());
         let mut capped = SmallVec::new();
         // The check before.
@@ -342,7 +426,17 @@ impl Call {
             self.rules |= rule_args.bit;
             let check = check.with_cost(cost);
             before = Some(self.args.begin(what, rule_args, &check, found.key, &plan));
-            self.args.end_with(rules, found, cap.is_some());
+            if let Some(wait) = rule_args.wait {
+                self.args.add(&[double(patience), double(0), double(wait)]);
+            }
+            if rule_args.takes_slots() && cost > 0 {
+                let with = with.filter(|_| !rules.is_with(check.rule()));
+                if let Some(message) = message(&check, with, place) {
+                    self.args.add_slots(&message);
+                }
+            }
+            self.args
+                .end_with(rules, (rule_args, &plan), found, cap.is_some());
         }
         Some(RequestLayout { places, capped })
     }

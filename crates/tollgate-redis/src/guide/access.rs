@@ -24,6 +24,7 @@
 //! | Sentinel | `+role`, on the servers |
 //! | Cluster | `+cluster\|slots +cluster\|info +asking` |
 //! | the name and version of this crate in `CLIENT LIST`, from Redis 7.2 on (older servers refuse the whole line with it) | `+client\|setinfo`; without it the server notes a refusal for each connection in `ACL LOG`, and all works |
+//! | [the size of the namespace](crate::RedisStoreBuilder::measure_namespace), on all servers; with `+scan` its user may read the names of all keys | `+scan +memory\|usage +info` |
 //! | a clock of the caller's own, on servers whose scripts may not tell the time | nothing; leave out `+time` |
 //!
 //! The sentinels themselves are asked for `SENTINEL GET-MASTER-ADDR-BY-NAME` only. Where they want a login, it is

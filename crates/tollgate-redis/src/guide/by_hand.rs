@@ -58,6 +58,8 @@
 //! | 15, 16 | u16 | for a shadow, the rule that it replaces; 65 535 otherwise |
 //! | 17 to 37 | u8, f64, f64, u32 | the quota: algorithm, and three numbers |
 //!
+//! A rule whose requests wait has algorithm 16 in the place of 17, and 24 bytes more: the head of the script says which.
+//!
 //! An argument of two bytes behind a check that takes (0) or looks (1), alone in its request, repeats the check: it is a u16,
 //! the number of the keys that follow the check's own, each for one more request.
 //!

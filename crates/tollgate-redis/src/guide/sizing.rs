@@ -26,7 +26,8 @@
 //! prefer sub-buckets where the limit is large.
 //!
 //! A [meter](crate::RedisStoreBuilder::meter) of one key in `n` adds one state for each `n`, and a second one for a while where
-//! units are given back. While units of a bucket or a window are out in leases, 16 bytes more are kept of it.
+//! units are given back. While units of a bucket or a window are out in leases, 16 bytes more are kept of it. A
+//! bucket of a rule whose requests wait has 12 bytes more, and lives until its queue is paid back.
 //!
 //! ```
 //! /// Bytes for all states: clients that come within the life of a state, for each rule that they meet.

@@ -9,7 +9,8 @@
 //! | `tollgate_units_admitted_in_fallback_total` | by its sum after an outage | what the outage has let through |
 //! | `tollgate_requests_total` with `reason="store_failed"` | any increase | clients notice |
 //! | `tollgate_check_duration_seconds` | a high quantile near the deadline | Redis or the way to it is slow |
-//! | `used_memory` / `maxmemory` of Redis | 70 % | at 100 % takes are refused |
+//! | `tollgate_redis_memory_used_ratio`, or `used_memory` / `maxmemory` of Redis | 70 % | at 100 % takes are refused |
+//! | `tollgate_redis_namespace_keys` | thrice as many as within the last hour | somebody invents keys |
 //! | `evicted_keys` of Redis | any increase | limits are forgotten; the policy is wrong |
 //! | `instantaneous_ops_per_sec`, the processor of Redis | 60 % of one core | a server decides on one core |
 //! | `connected_clients` of Redis | near `maxclients` | instances would be turned away |
@@ -43,15 +44,24 @@
 //! | `tollgate_redis_new_keys_total{rule}` | keys that were created: checks that took units, and [reports](super::consistency), where nothing of the key was in use. A client whose state has expired counts again. Not counted are keys whose reply never came | a rate far above that of new clients: somebody invents keys. Consider a [cap](crate::RedisStoreBuilder::cap_new_keys) |
 //! | `tollgate_redis_new_keys_refused_total{rule}` | checks of clients beyond a [cap](crate::RedisStoreBuilder::cap_new_keys) on new keys, which share one bucket | any |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
-//! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `leases` (returned without a request), `resets`, `meter`. Those of one moment travel as one command | |
+//! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `leases` (returned without a request), `resets`, `meter`, `slots` (told of without a request). Those of one moment travel as one command | |
 //! | `tollgate_redis_decisions_total{rule,consistency,source}` | checks that were decided, by `store`, `deny_cache`, `lease` or `local` | a share of `store` that rises: [calls for each check](#calls-for-each-check) |
 //! | `tollgate_redis_over_admission_bound_units{rule,consistency}` | units by which all instances together may be above the limit of a key: 0, or of an eventual rule instances times `max_unreported` | more than you have agreed to |
 //! | `tollgate_redis_lease_limit_units{rule,consistency}` | of a leased rule, the most units of a key that may lie idle while a request is refused | |
 //! | `tollgate_redis_units_on_lease` | units that this process holds in leases, of all keys | |
 //! | `tollgate_redis_units_unreported` | units that this process has admitted and Redis does not know of, of all keys | a number that only grows: reports do not arrive |
 //! | `tollgate_redis_reports_lost_units_total` | units of reports that had no answer, so that nobody knows whether Redis has counted them, and those that a limiter which is gone could not report | any increase, with the outage that it came from |
+//! | `tollgate_redis_leased_keys{kind}` | keys for which this process holds a `lease` or a `scheduled` lease | |
+//! | `tollgate_redis_table_keys{table}` | keys of which this process keeps something: `leases`, `reports` | near 262 144: Redis decides each request of further keys |
+//! | `tollgate_redis_table_bytes{table}` | the memory of that: `leases`, `reports`, `deny_cache` | |
+//! | `tollgate_redis_calls_saved_total` | requests that this process has decided without a call | |
+//! | `tollgate_redis_namespace_keys` | keys of the [namespace](#the-size-of-the-namespace) in Redis, if they are measured | a number that grows faster than that of your clients |
+//! | `tollgate_redis_namespace_bytes` | the memory that they take | |
+//! | `tollgate_redis_memory_used_ratio` | the share of its `maxmemory` that Redis uses, for whatever; in a cluster of the server where it is highest. Not there without a bound | above 0.7 |
 //! | `tollgate_redis_leases_total{what}` | leases that were `requested`, `granted`, `returned`, or `lost` because no reply came | many requested and few granted: the quota is too small, or too full, for leases |
 //! | `tollgate_redis_reports_total{what}` | reports that were `sent`, `kept` for the next because they did not run, or `lost` | any `lost` |
+//! | `tollgate_redis_slots_in_use` | slots of requests that run in this process | as many as the limits allow, for long: requests that do not end |
+//! | `tollgate_redis_slots_total{what}` | keys whose slots Redis was `told` of without a request; grants that were `voided`: they came too late to be used, and the requests asked again; requests that `outlived` their slots: Redis had forgotten them, and others may have been given them | any `outlived`: the process stood still, or could not reach Redis, for longer than the [term](crate::RedisStoreBuilder::slot_term) |
 //! | `tollgate_redis_meter_requests_total{rule,consistency}` | requests of sampled keys that the [meter](super::consistency#reading-the-meter) has followed | none, where one is set |
 //! | `tollgate_redis_meter_over_admitted_units_total{rule,consistency}` | units of those that were let through above the limit | any, of `exact` or `leased`; of `eventual` a share that you have not agreed to |
 //! | `tollgate_redis_meter_false_refusals_total{rule,consistency}` | those that were refused although they fitted | a share that clients would notice |
@@ -69,6 +79,19 @@
 //! one in ten seconds (error) about rights, values or a full server that somebody has to change. When rules are bound, there is one (warn) for
 //! each quota that cannot have the consistency that its rule asks for, with the reason;
 //! [`RedisStore::effective`](crate::RedisStore::effective) says it in code.
+//!
+//! # The size of the namespace
+//!
+//! Redis says how many keys it has, not whose they are. With
+//! [`measure_namespace`](crate::RedisStoreBuilder::measure_namespace)
+//! the store counts those of its namespace by `SCAN`, 100 at a time within a budget, and asks one in ten by `MEMORY USAGE`. In a
+//! cluster it goes to each primary in turn. The user needs [three rights more](super::access).
+//!
+//! One process of the fleet measures: it says so in `{shop}:measuring`, and leaves what it has found in `{shop}:size`. The others
+//! read that every five seconds, so all of them show the same numbers: take the `max`, not the `sum`. If it ends, another one
+//! follows within two minutes. A look at 100 keys kept a Redis 7.0 busy for 240 µs, and a Valkey 9.1 for 110 µs: with 5 000 keys a
+//! second that is a percent of its time. A million keys, of whatever namespace, then take less than four minutes; after a
+//! measurement it pauses for one.
 //!
 //! # Two quotas of one rule
 //!

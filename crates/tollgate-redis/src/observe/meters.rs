@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use tollgate_prefilter::{LeaseEvent, ReportEvent};
+use tollgate_prefilter::{EngineUsage, LeaseEvent, ReportEvent};
 
 use crate::{
     connection::{
@@ -29,9 +29,18 @@ const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
 const KEY_CONFLICTS: &str = "tollgate_redis_key_conflicts";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
+const LEASED_KEYS: &str = "tollgate_redis_leased_keys";
+const TABLE_KEYS: &str = "tollgate_redis_table_keys";
+const TABLE_BYTES: &str = "tollgate_redis_table_bytes";
+const CALLS_SAVED: &str = "tollgate_redis_calls_saved_total";
+const NAMESPACE_KEYS: &str = "tollgate_redis_namespace_keys";
+const NAMESPACE_BYTES: &str = "tollgate_redis_namespace_bytes";
+const MEMORY_USED: &str = "tollgate_redis_memory_used_ratio";
 const CALLS: &str = "tollgate_redis_calls_total";
 const LEASES: &str = "tollgate_redis_leases_total";
 const REPORTS: &str = "tollgate_redis_reports_total";
+const SLOTS: &str = "tollgate_redis_slots_total";
+const SLOTS_IN_USE: &str = "tollgate_redis_slots_in_use";
 const LOST_UNITS: &str = "tollgate_redis_reports_lost_units_total";
 
 #[derive(Debug, Default)]
@@ -54,10 +63,19 @@ struct Handles {
     key_conflicts: Gauge,
     on_lease: Gauge,
     unreported: Gauge,
+    leased_keys: Gauge,
+    scheduled_keys: Gauge,
+    /// Of leases and of local usage.
+    table_keys: [Gauge; 2],
+    /// The same, and the deny cache.
+    table_bytes: [Gauge; 3],
+    calls_saved: Counter,
     lost: Counter,
-    calls: [Counter; 6],
+    calls: [Counter; 7],
     leases: [Counter; 4],
     reports: [Counter; 3],
+    slots: [Counter; 3],
+    slots_in_use: Gauge,
 }
 
 impl std::fmt::Debug for Handles {
@@ -86,6 +104,12 @@ impl Handles {
             key_conflicts: gauge!(KEY_CONFLICTS),
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
+            leased_keys: gauge!(LEASED_KEYS, "kind" => "lease"),
+            scheduled_keys: gauge!(LEASED_KEYS, "kind" => "scheduled"),
+            table_keys: ["leases", "reports"].map(|table| gauge!(TABLE_KEYS, "table" => table)),
+            table_bytes: ["leases", "reports", "deny_cache"]
+                .map(|table| gauge!(TABLE_BYTES, "table" => table)),
+            calls_saved: counter!(CALLS_SAVED),
             lost: counter!(LOST_UNITS),
             // In the order of the variants.
             calls: [
@@ -95,11 +119,14 @@ impl Handles {
                 "leases",
                 "resets",
                 "meter",
+                "slots",
             ]
             .map(|what| counter!(CALLS, "for" => what)),
             leases: ["requested", "granted", "returned", "lost"]
                 .map(|what| counter!(LEASES, "what" => what)),
             reports: ["sent", "kept", "lost"].map(|what| counter!(REPORTS, "what" => what)),
+            slots: ["told", "voided", "outlived"].map(|what| counter!(SLOTS, "what" => what)),
+            slots_in_use: gauge!(SLOTS_IN_USE),
         }
     }
 }
@@ -118,6 +145,12 @@ fn describe() {
         SETTLEMENTS_LOST,
         "Settlements that could not be sent: units stay as they were taken"
     );
+    metrics::describe_counter!(
+        SLOTS,
+        "Keys whose slots Redis was told of without a request; grants that came too late to be used; requests that ran on after \
+         Redis had forgotten their slots"
+    );
+    metrics::describe_gauge!(SLOTS_IN_USE, "Slots of requests that run in this process");
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
     metrics::describe_counter!(
@@ -151,6 +184,36 @@ fn describe() {
     metrics::describe_gauge!(
         UNREPORTED,
         "Units that this process has admitted and not reported to Redis yet"
+    );
+    metrics::describe_gauge!(
+        LEASED_KEYS,
+        "Keys for which this process holds a lease or a scheduled lease, by kind"
+    );
+    metrics::describe_gauge!(
+        TABLE_KEYS,
+        "Keys of which this process keeps something, by table"
+    );
+    metrics::describe_gauge!(
+        TABLE_BYTES,
+        Unit::Bytes,
+        "Memory of the tables of this process, by table"
+    );
+    metrics::describe_counter!(
+        CALLS_SAVED,
+        "Requests that this process has decided without a call"
+    );
+    metrics::describe_gauge!(
+        NAMESPACE_KEYS,
+        "Keys of the namespace in Redis, on all servers"
+    );
+    metrics::describe_gauge!(
+        NAMESPACE_BYTES,
+        Unit::Bytes,
+        "Memory that the keys of the namespace take in Redis, by a sample of one key in ten"
+    );
+    metrics::describe_gauge!(
+        MEMORY_USED,
+        "The share of its maxmemory that Redis uses, for whatever; in a cluster of the server where it is highest"
     );
     metrics::describe_counter!(
         CALLS,
@@ -193,10 +256,35 @@ impl Meters {
         self.handles().settlements_lost.increment(1);
     }
 
-    pub(super) fn held(&self, on_lease: u64, unreported: u64) {
+    /// What became of slots since it was told last, and how many are in use.
+    pub(super) fn slots(&self, [told, voided, outlived]: [u64; 3], in_use: u64) {
         let handles = self.handles();
-        handles.on_lease.set(on_lease as f64);
-        handles.unreported.set(unreported as f64);
+        for (counter, count) in handles.slots.iter().zip([told, voided, outlived]) {
+            counter.increment(count);
+        }
+        handles.slots_in_use.set(in_use as f64);
+    }
+
+    pub(super) fn usage(&self, usage: &EngineUsage) {
+        let handles = self.handles();
+        let numbers = [
+            (&handles.on_lease, usage.units_on_lease),
+            (&handles.unreported, usage.units_unreported),
+            (&handles.leased_keys, usage.leased_keys),
+            (&handles.scheduled_keys, usage.scheduled_keys),
+            (&handles.table_keys[0], usage.leases.keys),
+            (&handles.table_keys[1], usage.reports.keys),
+            (&handles.table_bytes[0], usage.leases.bytes),
+            (&handles.table_bytes[1], usage.reports.bytes),
+            (&handles.table_bytes[2], usage.deny_cache_bytes),
+        ];
+        for (gauge, number) in numbers {
+            gauge.set(number as f64);
+        }
+    }
+
+    pub(super) fn calls_saved(&self, calls: u64) {
+        self.handles().calls_saved.increment(calls);
     }
 
     pub(super) fn sent(&self, what_for: CallFor) {
@@ -240,6 +328,16 @@ impl Meters {
 
     pub(super) fn key_conflicts(&self, others: usize) {
         self.handles().key_conflicts.set(others as f64);
+    }
+
+    /// Each minute, so that handles are looked up.
+    pub(super) fn namespace_size(&self, keys: u64, bytes: u64, used: Option<f64>) {
+        self.handles();
+        gauge!(NAMESPACE_KEYS).set(keys as f64);
+        gauge!(NAMESPACE_BYTES).set(bytes as f64);
+        if let Some(used) = used {
+            gauge!(MEMORY_USED).set(used);
+        }
     }
 
     /// Rare, so that handles are looked up: servers of a cluster come and go.

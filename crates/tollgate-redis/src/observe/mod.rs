@@ -11,6 +11,8 @@ mod rule_counts;
 mod rule_meters;
 mod stopwatch;
 #[cfg(feature = "metrics")]
+mod striped_count;
+#[cfg(feature = "metrics")]
 mod traffic_meters;
 mod what;
 

@@ -9,10 +9,12 @@ use std::{
 };
 
 use tollgate_core::{Rule, RuleSet};
+#[cfg(feature = "metrics")]
+use tollgate_prefilter::EngineUsage;
 use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent};
 
 #[cfg(feature = "metrics")]
-use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
+use crate::observe::{meters::Meters, striped_count::StripedCount, traffic_meters::TrafficMeters};
 use crate::{
     connection::{error::CallError, event::NodeEvent, traffic::TrafficSink},
     observe::{events::Events, rule_counts::RuleCounts, stopwatch::Stopwatch, what::CallFor},
@@ -29,6 +31,8 @@ pub(crate) struct Observer {
     meters: Meters,
     #[cfg(feature = "metrics")]
     traffic: Arc<TrafficMeters>,
+    #[cfg(feature = "metrics")]
+    calls_saved: StripedCount,
 }
 
 impl Observer {
@@ -157,10 +161,17 @@ impl Observer {
         self.tell_bounds(count);
     }
 
-    /// Redis has not heard that this instance is there. No request waits for it, so that nothing else would tell of a right
-    /// that is missing.
-    pub(crate) fn heartbeat_failed(&self, error: &CallError) {
+    /// A heartbeat has failed, or a look at the size of the namespace. No request waits for it, so that nothing else would tell
+    /// of a right that is missing.
+    pub(crate) fn background_failed(&self, error: &CallError) {
         self.events.failed(error);
+    }
+
+    /// The namespace has so many keys, which take about so many bytes. Of the server that is nearest to its bound, this share of
+    /// the memory is in use.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn namespace_size(&self, keys: u64, bytes: u64, used: Option<f64>) {
+        self.meters.namespace_size(keys, bytes, used);
     }
 
     /// So many other quotas there are for a rule that this instance has too.
@@ -191,12 +202,27 @@ impl Observer {
         self.events.keys_differ(here, elsewhere);
     }
 
-    /// So many units are in leases that this process holds, and so many it has admitted that Redis does not know of.
-    pub(crate) fn held(&self, on_lease: u64, unreported: u64) {
+    /// This process holds so much now.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn usage(&self, usage: &EngineUsage) {
+        self.meters.usage(usage);
+        self.meters.calls_saved(self.calls_saved.take());
+    }
+
+    /// A request was decided without a call.
+    #[inline]
+    pub(crate) fn saved_call(&self) {
         #[cfg(feature = "metrics")]
-        self.meters.held(on_lease, unreported);
+        self.calls_saved.add();
+    }
+
+    /// What became of slots since it was told last: keys that were told of, grants that were void, requests that outlived their
+    /// slots; and the slots in use.
+    pub(crate) fn slots(&self, counts: [u64; 3], in_use: u64) {
+        #[cfg(feature = "metrics")]
+        self.meters.slots(counts, in_use);
         #[cfg(not(feature = "metrics"))]
-        let _ = (on_lease, unreported);
+        let _ = (counts, in_use);
     }
 
     /// Redis may not have counted so many units, and they are not reported again.

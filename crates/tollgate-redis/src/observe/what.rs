@@ -10,4 +10,6 @@ pub(crate) enum CallFor {
     Leases,
     Resets,
     Meter,
+    /// What is in use of slots, without a request.
+    Slots,
 }

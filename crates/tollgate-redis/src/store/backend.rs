@@ -92,13 +92,19 @@ impl Backend {
     }
 
     /// Runs another script.
-    pub(super) fn run(&self, script: &Arc<Script>, key: &str, args: &[&str]) -> Answer {
+    pub(super) fn run(&self, script: &Arc<Script>, keys: &[&str], args: &[&str]) -> Answer {
         match self {
-            Self::One { node, .. } => {
-                let args: Vec<_> = args.iter().map(|arg| arg.as_bytes()).collect();
-                Answer::One(node.call(Request::new(script, &[key.as_bytes()], &args)))
-            }
-            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.call(script, &[key], args))),
+            Self::One { node, .. } => Answer::One(node.call(Request::new(script, keys, args))),
+            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.call(script, keys, args))),
+        }
+    }
+
+    /// A slot of each server that decides.
+    #[cfg(feature = "metrics")]
+    pub(super) fn slots(&self) -> Vec<u16> {
+        match self {
+            Self::One { .. } => vec![0],
+            Self::Cluster(cluster) => cluster.slots(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! A rule set on the store.
 
-use std::{any::Any, fmt, ops::ControlFlow, sync::Arc};
+use std::{any::Any, fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, OnChange, Pending, RuleError, RuleSet, Step,
-    StoreError, StoreErrorKind,
-    store::{Receipt, RuleStore, Settlement},
+    Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, Mode, OnChange, Pending, Rule,
+    RuleError, RuleErrorKind, RuleSet, Step, StoreError, StoreErrorKind, Tick,
+    store::{Receipt, RuleStore, Settlement, SlotWaiters},
 };
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
 
@@ -15,12 +15,14 @@ use crate::{
     observe::{CallFor, Stopwatch},
     store::{
         flusher::Flusher,
-        heartbeat::Heartbeat,
         in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
         inner::Inner,
         meter::Meter,
         rules_on_redis::RulesOnRedis,
         shared::Shared,
+        slots::release,
+        store_tasks::StoreTasks,
+        unsupported_waits::refuse_unsupported_waits,
     },
 };
 
@@ -35,10 +37,12 @@ pub(super) struct Bound {
 impl Bound {
     pub(super) fn new(
         shared: Arc<Shared>,
-        heartbeat: Option<Arc<Heartbeat>>,
+        tasks: Option<Arc<StoreTasks>>,
         rules: Arc<RuleSet>,
     ) -> Result<Self, RuleError> {
-        let mut encoder = Encoder::new(&rules, shared.keyspace.clone())?;
+        refuse_slots(&rules)?;
+        let encoder = Encoder::new(&rules, shared.keyspace.clone())?;
+        let mut encoder = encoder.with_slot_term(shared.slots.term);
         let caps: Box<[_]> = rules
             .rules()
             .iter()
@@ -54,8 +58,17 @@ impl Bound {
             .zip(&caps)
             .filter(|(_, cap)| cap.is_some())
         {
+            if rule.has_slots() {
+                return Err(RuleError::new(
+                    RuleErrorKind::Store,
+                    rule.name(),
+                    "slots of new clients cannot go to an overflow bucket, because each belongs to a request that runs; leave \
+                     cap_new_keys out, and limit new clients by a rate in a rule of its own",
+                ));
+            }
             encoder = encoder.with_overflow(rule.name())?;
         }
+        refuse_unsupported_waits(&rules, &encoder, shared.backend.is_cluster())?;
         if shared.backend.is_cluster() {
             encoder.fits_a_cluster()?;
         }
@@ -70,7 +83,11 @@ impl Bound {
         let followed = |rule: usize, plan: usize| {
             let counts = || counts.get(rule)?.get(plan).cloned();
             let rule = &rules.rules()[rule];
-            let is_followed = shared.exact(rule).is_none() && !shared.is_capped(rule);
+            let waits = rule.at_most_wait().is_some();
+            let is_followed = shared.exact(rule).is_none()
+                && !shared.is_capped(rule)
+                && !rule.has_slots()
+                && !waits;
             is_followed.then(counts).flatten()
         };
         let meter = shared
@@ -88,7 +105,7 @@ impl Bound {
             rules,
             encoder,
             caps,
-            _heartbeat: heartbeat.map(|it| it as Arc<dyn Any + Send + Sync>),
+            _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
         Ok(Self {
             _flusher: Flusher::start(&inner).map(Arc::new),
@@ -98,6 +115,17 @@ impl Bound {
 
     pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.inner
+    }
+
+    fn begin(&self, begin: Begin) -> Step<Decision> {
+        match begin {
+            Begin::Decided(decision) => {
+                self.inner.count_decided(decision.verdicts());
+                self.inner.shared.observer.saved_call();
+                Step::Ready(decision)
+            }
+            Begin::Query(query) => self.send(query),
+        }
     }
 
     fn send(&self, query: Query) -> Step<Decision> {
@@ -179,13 +207,17 @@ impl RuleStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        match self.inner.local.begin(checks, self.inner.now()) {
-            Begin::Decided(decision) => {
-                self.inner.count_decided(decision.verdicts());
-                Step::Ready(decision)
-            }
-            Begin::Query(query) => self.send(query),
-        }
+        self.begin(self.inner.local.begin(checks, self.inner.now()))
+    }
+
+    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        let patience = Tick::try_from(patience.as_micros()).unwrap_or(Tick::MAX);
+        let begin = (self.inner.local).begin_within(checks, patience, self.inner.now());
+        self.begin(begin)
+    }
+
+    fn supports_wait(&self) -> bool {
+        true
     }
 
     fn resolved(&self, checks: &[Check], decision: &Decision) {
@@ -207,9 +239,26 @@ impl RuleStore for Bound {
         send_follow_up(&self.inner, follow_up);
     }
 
-    /// A rule that resets has states of its own for each quota: nothing has to be done about them.
+    fn supports_slots(&self) -> bool {
+        true
+    }
+
+    fn release(&self, slots: &[HeldSlot]) {
+        let inner = &self.inner;
+        release(&inner.shared, slots, |rule| inner.encoder.state_name(rule));
+    }
+
+    fn slot_waiters(&self) -> Option<&SlotWaiters> {
+        Some(&self.inner.shared.slots.waiters)
+    }
+
+    /// A rule that resets has states of its own for each quota, and the script scales a state when it is next asked for: nothing
+    /// has to be done when rules are replaced.
     fn supports_on_change(&self, on_change: OnChange) -> bool {
-        matches!(on_change, OnChange::Keep | OnChange::Reset)
+        matches!(
+            on_change,
+            OnChange::Keep | OnChange::Scale | OnChange::Reset
+        )
     }
 
     fn retire(&self) {
@@ -236,6 +285,34 @@ impl RuleStore for Bound {
             answer
         }))
     }
+}
+
+/// Slots that Redis cannot count.
+fn refuse_slots(rules: &RuleSet) -> Result<(), RuleError> {
+    /// Counts of a process have 32 bits.
+    const MOST: u64 = 1_000_000_000;
+    let limits = |rule: &Rule| {
+        (0..rule.quotas())
+            .map(|plan| rule.quota_of(plan).limit())
+            .max()
+    };
+    let slots = rules
+        .given()
+        .iter()
+        .filter(|rule| rule.has_slots() && *rule.mode() != Mode::Off);
+    for rule in slots {
+        let limit = limits(rule).unwrap_or(0);
+        if limit > MOST {
+            return Err(RuleError::new(
+                RuleErrorKind::Store,
+                rule.name(),
+                format!(
+                    "{limit} slots are more than Redis counts; take at most {MOST}, or Quota::unlimited"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Bound {

@@ -10,6 +10,8 @@ use tollgate_prefilter::{Engine, EngineOptions};
 
 #[cfg(feature = "tls")]
 use crate::connection::security::Security;
+#[cfg(feature = "metrics")]
+use crate::store::{gauges::Gauges, namespace_size::NamespaceSize};
 use crate::{
     address::{Address, Target},
     connection::{
@@ -22,9 +24,11 @@ use crate::{
     keyspace::{Keyspace, Partition},
     new_key_cap::NewKeyCap,
     observe::{EngineObserver, Observer},
+    rule_args::SLOT_TERM,
     store::{
-        backend::Backend, in_flight_calls::InFlightCalls, instances::Instances,
-        process_clock::process_clock, redis_store::RedisStore, shared::Shared,
+        backend::Backend, heartbeat::Heartbeat, in_flight_calls::InFlightCalls,
+        instances::Instances, process_clock::process_clock, process_slots::ProcessSlots,
+        redis_store::RedisStore, shared::Shared, store_tasks::StoreTasks,
     },
 };
 
@@ -63,6 +67,10 @@ pub struct RedisStoreBuilder {
     heartbeats: bool,
     learns: bool,
     meter: Option<u64>,
+    slot_term: Duration,
+    /// Keys that are looked at in a second, for the size of the namespace.
+    #[cfg(feature = "metrics")]
+    measured: Option<u32>,
 }
 
 impl RedisStoreBuilder {
@@ -79,6 +87,9 @@ impl RedisStoreBuilder {
             heartbeats: true,
             learns: true,
             meter: None,
+            slot_term: SLOT_TERM,
+            #[cfg(feature = "metrics")]
+            measured: None,
         }
     }
 
@@ -131,6 +142,24 @@ impl RedisStoreBuilder {
             ));
         }
         self.options.deadline = deadline;
+        self
+    }
+
+    /// How long Redis keeps the [slots](tollgate_core::Quota::concurrent) of a process that it does not hear from. Default: 15 s; 1 s
+    /// to an hour. It is told every third of it, by one call for all requests that run.
+    ///
+    /// A process that crashes leaves its slots in use for so long. One that stands still for longer, or cannot reach Redis, is
+    /// taken for one that has crashed: its requests go on, and others may be given their slots meanwhile. Take a longer term where
+    /// that is worse than waiting. Processes with different terms go together.
+    pub fn slot_term(mut self, term: Duration) -> Self {
+        const SHORTEST: Duration = Duration::from_secs(1);
+        const LONGEST: Duration = Duration::from_secs(3_600);
+        if !(SHORTEST..=LONGEST).contains(&term) {
+            return self.refuse(format!(
+                "a term of {term:?} for slots is not between {SHORTEST:?} and {LONGEST:?}; 15 s is usual"
+            ));
+        }
+        self.slot_term = term;
         self
     }
 
@@ -256,6 +285,34 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Counts the keys of the namespace in Redis, and estimates their memory, for the metrics
+    /// [`tollgate_redis_namespace_keys`, `tollgate_redis_namespace_bytes` and
+    /// `tollgate_redis_memory_used_ratio`](crate::guide::watching#the-size-of-the-namespace). Without this nothing is
+    /// measured: it looks at all keys of the servers, also those of others, and needs
+    /// [rights of its own](crate::guide::access).
+    ///
+    /// `keys_per_second` is the most that all processes together look at, 100 at a time; at least 100. 5 000 is usual: a million
+    /// keys are measured in less than four minutes, for about a percent of the server's time. One process measures and the others
+    /// read what it has found, so a fleet costs no more than one process. The next measurement begins a minute after the last has
+    /// ended.
+    ///
+    /// # Accuracy
+    ///
+    /// Keys that come or go during a measurement are counted or not; while a server's table grows, some are counted twice. One
+    /// key in ten is asked for its memory, and the others are taken to be like those. What a server keeps of a key in its own
+    /// tables is not in it, a quarter to a third of what `used_memory` grows by.
+    #[cfg(feature = "metrics")]
+    pub fn measure_namespace(mut self, keys_per_second: u32) -> Self {
+        const LEAST: u32 = 100;
+        if keys_per_second < LEAST {
+            return self.refuse(format!(
+                "{keys_per_second} keys a second are too few to measure a namespace; take at least {LEAST}, 5000 is usual"
+            ));
+        }
+        self.measured = Some(keys_per_second);
+        self
+    }
+
     /// Tells Redis the time by this clock, for servers on which a script may not ask for it. Without this the server's own
     /// time counts, which is the same for every process.
     ///
@@ -272,7 +329,8 @@ impl RedisStoreBuilder {
     /// bounds what passes. Keep the clocks together to far less than that.
     ///
     /// What a process holds in [leases](tollgate_core::Consistency::Leased) it spends by its own clock: where that is behind, up
-    /// to the reserve may pass on top, again with each life of a lease.
+    /// to the reserve may pass on top, again with each life of a lease. A process whose clock is ahead by two thirds of the
+    /// [term](Self::slot_term) takes the slots of all others for those of processes that have crashed.
     pub fn caller_clock(mut self, clock: impl Into<Clock>, margin: Duration) -> Self {
         self.clock = Some((clock.into(), margin));
         self
@@ -307,7 +365,6 @@ impl RedisStoreBuilder {
     /// Encrypts connections, as `rediss://` asks for: whom to trust, by which cryptography, with which certificate of one's
     /// own. It encrypts nothing by itself: connections to an address with `redis://` stay as they are.
     #[cfg(feature = "tls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
         self.options.security = Security::rustls(config);
         self
@@ -370,10 +427,21 @@ impl RedisStoreBuilder {
             engine,
             process_clock,
             in_flight_calls: InFlightCalls::default(),
+            slots: ProcessSlots::new(self.slot_term),
         };
         let interval = self.connection.heartbeat_interval();
-        let heartbeat = self.heartbeats.then_some((instance, interval));
-        Ok(RedisStore::new(shared, heartbeat))
+        let shared = Arc::new(shared);
+        let in_use = Arc::default();
+        let tasks = StoreTasks {
+            #[cfg(feature = "metrics")]
+            _gauges: Gauges::start(&shared),
+            #[cfg(feature = "metrics")]
+            _namespace_size: (self.measured)
+                .map(|keys_per_second| NamespaceSize::start(&shared, &instance, keys_per_second)),
+            _heartbeat: (self.heartbeats)
+                .then(|| Heartbeat::start(&shared, &in_use, instance, interval)),
+        };
+        Ok(RedisStore::new(shared, in_use, tasks))
     }
 
     /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
@@ -458,6 +526,10 @@ mod tests {
             (builder().together(1_025), ["1025 checks", "32"]),
             (builder().cap_new_keys("api", 0), ["\"api\"", "at least 1"]),
             (builder().meter(0), ["one key in 0", "1000"]),
+            (builder().slot_term(minute / 61), ["983", "15 s"]),
+            (builder().slot_term(minute * 61), ["3660s", "15 s"]),
+            #[cfg(feature = "metrics")]
+            (builder().measure_namespace(99), ["99 keys", "5000"]),
             (
                 builder().connection(ConnectionOptions::default().queue(0)),
                 ["0 calls", "4096"],

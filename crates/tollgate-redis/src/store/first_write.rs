@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Waits until the server takes a script that writes, as decisions do. `refusal` is what it last answered instead.
 pub(super) async fn first_write(shared: &Shared, refusal: &mut Option<String>) {
     let key = shared.keyspace.start();
-    while let Err(error) = shared.backend.run(&PROBE, &key, &["1", LIFE]).await {
+    while let Err(error) = shared.backend.run(&PROBE, &[&key], &["1", LIFE]).await {
         match error.kind() {
             // A server that is far away, or busy at this moment, refuses nothing.
             CallErrorKind::Unknown | CallErrorKind::Expired | CallErrorKind::Overloaded => return,

@@ -18,9 +18,6 @@ use crate::store::{
     inner::Inner,
 };
 
-/// How often gauges are updated.
-const MEASURE_EVERY: Duration = Duration::from_secs(1);
-
 /// The pause between two batches of reports, so that requests do not wait for all of them: some 60 000 reports a second.
 const BETWEEN: Duration = Duration::from_millis(2);
 
@@ -72,7 +69,6 @@ impl Drop for Flusher {
 }
 
 async fn run(inner: Weak<Inner>, pause: Duration) {
-    let mut since = Duration::ZERO;
     loop {
         sleep(pause).await;
         let Some(inner) = inner.upgrade() else {
@@ -80,18 +76,6 @@ async fn run(inner: Weak<Inner>, pause: Duration) {
         };
         while send_due(&inner) {
             sleep(BETWEEN).await;
-        }
-        since += pause;
-        if since >= MEASURE_EVERY {
-            since = Duration::ZERO;
-            let shared = &inner.shared;
-            shared.observer.tell_bounds(shared.instances.known());
-            // It takes a look at every key.
-            if cfg!(feature = "metrics") {
-                let on_lease = shared.engine.units_on_lease(inner.now());
-                let unreported = shared.engine.units_unreported();
-                shared.observer.held(on_lease, unreported);
-            }
         }
     }
 }

@@ -120,11 +120,11 @@ impl Heart {
     async fn is_counted(&mut self, shared: &Shared) -> bool {
         let key = shared.keyspace.instances();
         let args = [&*self.instance, &*self.gone_after];
-        let count = match shared.backend.run(&COUNT, &key, &args).await {
+        let count = match shared.backend.run(&COUNT, &[&key], &args).await {
             Ok(Value::Integer(count)) => u32::try_from(count).ok(),
             Ok(_) => None,
             Err(error) => {
-                shared.observer.heartbeat_failed(&error);
+                shared.observer.background_failed(&error);
                 None
             }
         };
@@ -161,10 +161,10 @@ impl Heart {
         let mut args = vec![&*self.gone_after];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.quotas();
-        let mut all = match shared.backend.run(&COMPARE, &key, &args).await {
+        let mut all = match shared.backend.run(&COMPARE, &[&key], &args).await {
             Ok(Value::List(members)) => quotas::read(members.iter().filter_map(Value::text)),
             Ok(_) => return,
-            Err(error) => return shared.observer.heartbeat_failed(&error),
+            Err(error) => return shared.observer.background_failed(&error),
         };
         let tagged = all.remove("").unwrap_or_default();
         self.compare_tags(shared, &tags, &tagged);

@@ -11,7 +11,8 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Clock, Decision, StoreError, StoreErrorKind,
+    Check, Clock, Decision, Outcome, Retry, Source, StoreError, StoreErrorKind, Tick, Verdict,
+    algorithm::Assessment,
     store::{Receipt, Settlement},
 };
 use tollgate_prefilter::{
@@ -23,7 +24,12 @@ use crate::{
     connection::{error::CallError, value::Value},
     observe::{CallFor, Stopwatch},
     reply::{self, NewKey},
-    store::{backend::Answer, in_flight_calls::InFlightCall, inner::Inner},
+    store::{
+        backend::Answer,
+        in_flight_calls::InFlightCall,
+        inner::Inner,
+        slots::{Acquired, RequestSlots},
+    },
 };
 
 /// A query of the engine in flight.
@@ -37,6 +43,10 @@ pub(super) struct InFlight {
     by: Option<Instant>,
     stopwatch: Stopwatch,
     size: usize,
+    /// The slots that are acquired, and those that earlier steps were given.
+    slots: Option<RequestSlots>,
+    /// What Redis has replied to all but the checks, which were sent again; and how often they were.
+    earlier: Option<(Reply, u32)>,
     /// While units are lost if the reply is not processed.
     _guard: Option<InFlightCall>,
 }
@@ -57,9 +67,11 @@ impl InFlight {
         query: Query,
         what_for: CallFor,
     ) -> ControlFlow<Decision, Self> {
-        let steps = query.has_more_steps();
+        let has_slots = inner.rules.has_slots() && query.takes();
+        let steps = query.has_more_steps() || has_slots;
         let by = steps.then(|| Instant::now() + inner.shared.deadline);
-        Self::start_by(inner, query, what_for, by)
+        let slots = has_slots.then(|| RequestSlots::new(&inner.shared));
+        Self::start_by(inner, query, what_for, by, slots)
     }
 
     fn start_by(
@@ -67,11 +79,12 @@ impl InFlight {
         mut query: Query,
         what_for: CallFor,
         by: Option<Instant>,
+        mut slots: Option<RequestSlots>,
     ) -> ControlFlow<Decision, Self> {
         loop {
             let mut call = inner.shared.new_call();
             let sent = query.send(inner.now(), |query| {
-                let layout = ReplyLayout::new(inner, &mut call, query)?;
+                let layout = ReplyLayout::new(inner, &mut call, query, slots.as_mut())?;
                 let stopwatch = Stopwatch::start();
                 Ok((layout, stopwatch, inner.shared.send_by(&call, what_for, by)))
             });
@@ -86,6 +99,8 @@ impl InFlight {
                         by,
                         stopwatch,
                         size: call.checks(),
+                        slots,
+                        earlier: None,
                         _guard: guard.then(|| inner.shared.in_flight_calls.begin()),
                         query,
                     });
@@ -93,6 +108,7 @@ impl InFlight {
                 Err(why) => match query.finish(Err(why), inner.now()) {
                     Next::Query(next) => query = next,
                     Next::Done(done) => {
+                        hand_over(slots);
                         send_follow_up(inner, done.follow_up);
                         return ControlFlow::Break(done.decision);
                     }
@@ -102,20 +118,51 @@ impl InFlight {
     }
 
     /// Processes the answer. The decision, unless there is more to ask.
-    fn on_answer(self, answer: Result<Value, CallError>) -> ControlFlow<Decision, Self> {
-        let inner = self.inner;
+    fn on_answer(mut self, answer: Result<Value, CallError>) -> ControlFlow<Decision, Self> {
+        let inner = Arc::clone(&self.inner);
         let takes = self.query.takes();
+        let mut acquired = Acquired::AsReplied;
         let reply = match inner.shared.reply(self.stopwatch, answer, self.size) {
             Ok(reply) => {
+                if let Some(slots) = &mut self.slots {
+                    acquired = slots.on_reply(&reply);
+                }
                 self.layout.note_new_keys(&inner, &reply, &self.query);
                 Ok(self.layout.decode(&inner, &reply, &self.query))
             }
-            Err(error) if did_not_run(&error) => Err(NoReply::NotRun),
-            Err(_) => Err(NoReply::Unknown),
+            Err(error) => {
+                let is_lost = !did_not_run(&error);
+                match &mut self.slots {
+                    Some(slots) if is_lost => slots.lose(),
+                    Some(slots) => slots.not_sent(),
+                    None => {}
+                }
+                Err(if is_lost {
+                    NoReply::Unknown
+                } else {
+                    NoReply::NotRun
+                })
+            }
+        };
+        let times = self.earlier.as_ref().map_or(0, |(_, times)| *times);
+        let reply = match self.earlier.take() {
+            Some((earlier, _)) => Ok(self.with_decision(earlier, reply)),
+            None => reply,
+        };
+        let reply = match (reply, acquired) {
+            (Ok(reply), Acquired::Again) => match self.ask_again(reply, times) {
+                ControlFlow::Continue(in_flight) => return ControlFlow::Continue(in_flight),
+                ControlFlow::Break((back, reply)) => {
+                    self = back;
+                    Ok(reply)
+                }
+            },
+            (reply, _) => reply,
         };
         match self.query.finish(reply, inner.now()) {
-            Next::Query(query) => Self::start_by(&inner, query, self.what_for, self.by),
+            Next::Query(query) => Self::start_by(&inner, query, self.what_for, self.by, self.slots),
             Next::Done(done) => {
+                hand_over(self.slots);
                 if takes {
                     inner.count_decided(done.decision.verdicts());
                 }
@@ -123,6 +170,90 @@ impl InFlight {
                 ControlFlow::Break(done.decision)
             }
         }
+    }
+
+    /// Slots were granted that cannot be used, or their message came too late. What the request has taken goes back, and all of it
+    /// is decided anew.
+    fn ask_again(mut self, mut reply: Reply, times: u32) -> ControlFlow<(Self, Reply), Self> {
+        let inner = Arc::clone(&self.inner);
+        if let Some(slots) = &mut self.slots {
+            slots.give_back();
+        }
+        let checks = self.query.checks();
+        let verdicts = checks.iter().zip(reply.decision.verdicts());
+        if reply.decision.is_allowed() {
+            let taken = verdicts.clone().filter(|(check, verdict)| {
+                check.cost() > 0
+                    && verdict.outcome() == Outcome::Allow
+                    && !verdict.is_of_slots()
+                    && inner.rules.enforces(verdict.rule())
+            });
+            let at = reply.decision.at();
+            let taken = taken.map(|(check, verdict)| Receipt::new(*check, verdict, at));
+            let places = reply.decision.queue_places().iter().filter_map(|place| {
+                let check = checks.get(usize::from(place.check))?;
+                let mut receipt = Receipt::of_store(check.with_cost(place.cost), place.taken);
+                receipt.before = Some(place.before);
+                Some(receipt)
+            });
+            let taken: SmallVec<[Receipt; 4]> = match reply.decision.delay().is_zero() {
+                true => taken.collect(),
+                // Nothing else was taken of a request that waits.
+                false => places.collect(),
+            };
+            if !taken.is_empty() {
+                inner.settle(&taken, Settlement::Cancel);
+            }
+        }
+        let again = match times < MOST_TIMES {
+            true => {
+                let mut call = inner.shared.new_call();
+                let checks = (checks, self.query.patience());
+                acquire(&inner, &mut call, checks, self.slots.as_mut()).map(|layout| (call, layout))
+            }
+            false => None,
+        };
+        let Some((call, checks)) = again else {
+            // Others were faster again and again: it is denied.
+            let verdicts = verdicts.map(|(check, verdict)| match verdict.is_of_slots() {
+                true => {
+                    let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
+                    Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
+                }
+                false => *verdict,
+            });
+            let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
+            let enforces = |verdict: &Verdict| inner.rules.enforces(verdict.rule());
+            reply.decision = Decision::new(reply.decision.at(), verdicts, enforces);
+            return ControlFlow::Break((self, reply));
+        };
+        self.stopwatch = Stopwatch::start();
+        self.answer = inner.shared.send_by(&call, self.what_for, self.by);
+        self.size = call.checks();
+        self.layout = ReplyLayout {
+            checks,
+            ..ReplyLayout::default()
+        };
+        self.earlier = Some((reply, times + 1));
+        ControlFlow::Continue(self)
+    }
+
+    /// An earlier reply with the decision that was made anew, or without one.
+    fn with_decision(&self, mut earlier: Reply, reply: Result<Reply, NoReply>) -> Reply {
+        match reply {
+            Ok(reply) => (earlier.decision, earlier.shared) = (reply.decision, reply.shared),
+            Err(_) => {
+                let checks = self.query.checks().iter().zip(self.layout.checks.places());
+                let verdicts = checks.map(|(check, place)| {
+                    let outcome = place.map_or(Outcome::NotDecided, |_| Outcome::Failed);
+                    Verdict::unanswered(check.rule(), check.plan(), outcome)
+                });
+                let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
+                let enforces = |verdict: &Verdict| self.inner.rules.enforces(verdict.rule());
+                earlier.decision = Decision::new(earlier.decision.at(), verdicts, enforces);
+            }
+        }
+        earlier
     }
 
     /// Waits for all replies, for what no request waits for.
@@ -137,7 +268,12 @@ impl InFlight {
 
 impl ReplyLayout {
     /// Puts a query into a call.
-    fn new(inner: &Inner, call: &mut Call, query: &Query) -> Result<Self, NoReply> {
+    fn new(
+        inner: &Inner,
+        call: &mut Call,
+        query: &Query,
+        slots: Option<&mut RequestSlots>,
+    ) -> Result<Self, NoReply> {
         let encoder = &inner.encoder;
         let returned = query.leases().iter().map(|item| {
             let returned = item.query.returned?;
@@ -149,13 +285,7 @@ impl ReplyLayout {
         let checks = match query.checks() {
             [] => Some(RequestLayout::default()),
             checks if !query.takes() => call.peek(encoder, checks),
-            checks if inner.shared.caps.is_empty() => call.acquire(encoder, checks),
-            checks => {
-                let now = Clock::system().now();
-                call.acquire_capped(encoder, checks, |rule| {
-                    inner.cap(rule).is_none_or(|cap| cap.take(now))
-                })
-            }
+            checks => acquire(inner, call, (checks, query.patience()), slots),
         };
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotRun)?;
@@ -213,7 +343,10 @@ impl ReplyLayout {
             let is_refused =
                 |it: reply::NewKeyReply| it.rule == check.rule() && it.new_key == NewKey::Refused;
             // The same client has a state with each client of the rule that decides about the slot.
-            if !inner.encoder.is_found_alone(check.rule()) || new_keys.any(is_refused) {
+            if !inner.encoder.is_found_alone(check.rule())
+                || new_keys.any(is_refused)
+                || reply.is_of_another_quota(&self.checks, index)
+            {
                 shared.insert(index);
             }
         }
@@ -259,6 +392,8 @@ impl Drop for Deciding {
     fn drop(&mut self) {
         if let Some(mut in_flight) = self.0.take() {
             let inner = Arc::clone(&in_flight.inner);
+            // They are given up, and the reply no longer counts for them.
+            in_flight.slots = None;
             let (query, follow_up) = in_flight.query.abandon(inner.now());
             send_follow_up(&inner, follow_up);
             if let Some(query) = query {
@@ -268,6 +403,41 @@ impl Drop for Deciding {
                 inner.shared.spawn(in_flight.run());
             }
         }
+    }
+}
+
+/// How often a request is decided anew whose slots could not be used. Renewals that come in between are rare.
+const MOST_TIMES: u32 = 3;
+
+/// Adds the checks of a request that takes its units. `None`: they do not fit, or slots of too many keys are in use.
+fn acquire(
+    inner: &Inner,
+    call: &mut Call,
+    (checks, patience): (&[Check], Tick),
+    slots: Option<&mut RequestSlots>,
+) -> Option<RequestLayout> {
+    let encoder = &inner.encoder;
+    let may_make = |rule| {
+        let cap = inner.cap(rule);
+        cap.is_none_or(|cap| cap.take(Clock::system().now()))
+    };
+    let Some(slots) = slots else {
+        return call.acquire_within(encoder, checks, patience, may_make);
+    };
+    let mut has_room = true;
+    let message = |check: &Check, with, place| {
+        let message = slots.acquire(encoder, check, with, place);
+        has_room &= message.is_some();
+        message
+    };
+    let layout = call.acquire_slots(encoder, checks, patience, may_make, message);
+    layout.filter(|_| has_room)
+}
+
+/// What was granted is in the decision now.
+fn hand_over(slots: Option<RequestSlots>) {
+    if let Some(mut slots) = slots {
+        slots.hand_over();
     }
 }
 

@@ -5,10 +5,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tollgate_core::Rule;
 
 use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared};
+
+/// How often it is looked whether Redis was told of all slots that went back.
+const TOLD_EVERY: Duration = Duration::from_millis(2);
 
 /// The rule sets that are in use, or still report.
 #[derive(Default)]
@@ -41,11 +44,15 @@ impl InUse {
             for inner in &all {
                 flusher::flush(inner).await;
             }
+            while !shared.slots.is_told() {
+                sleep(TOLD_EVERY).await;
+            }
             shared.in_flight_calls.idle().await;
         };
         let _ = timeout(within, sent).await;
         // Units that are given up in between are rather counted twice than not at all.
-        let unreported = shared.engine.units_unreported();
+        let now = shared.process_clock.now();
+        let unreported = shared.engine.usage(now).units_unreported;
         unreported + (shared.observer.units_lost() - before)
     }
 

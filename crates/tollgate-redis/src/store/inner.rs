@@ -30,7 +30,7 @@ pub(super) struct Inner {
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
     pub(super) meter: Option<Arc<Meter>>,
     /// Ends with the last store, limiter and layer.
-    pub(super) _heartbeat: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) _tasks: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Inner {

@@ -6,6 +6,8 @@ mod bound;
 mod builder;
 mod first_write;
 mod flusher;
+#[cfg(feature = "metrics")]
+mod gauges;
 mod heartbeat;
 mod in_flight;
 mod in_flight_calls;
@@ -14,10 +16,16 @@ mod inner;
 mod instances;
 mod key_tags;
 mod meter;
+#[cfg(feature = "metrics")]
+mod namespace_size;
 mod process_clock;
+mod process_slots;
 mod quotas;
 mod redis_store;
 mod rules_on_redis;
 mod shared;
+mod slots;
+mod store_tasks;
+mod unsupported_waits;
 
 pub use self::{accuracy::Accuracy, builder::RedisStoreBuilder, redis_store::RedisStore};

@@ -122,6 +122,7 @@ fn quota_in_words(quota: &Quota) -> String {
             let buckets = quota.bucket_count();
             format!("sliding_buckets({limit} per {period:?}, {buckets} buckets)")
         }
+        AlgorithmKind::Concurrent => format!("concurrent({limit})"),
         window => format!("{window}({limit} per {period:?})"),
     }
 }

@@ -12,8 +12,8 @@ use tollgate_prefilter::Effective;
 use crate::{
     connection::breaker::BreakerState,
     store::{
-        accuracy::Accuracy, bound::Bound, first_write::first_write, heartbeat::Heartbeat,
-        in_use::InUse, shared::Shared,
+        accuracy::Accuracy, bound::Bound, first_write::first_write, in_use::InUse, shared::Shared,
+        store_tasks::StoreTasks,
     },
 };
 
@@ -26,20 +26,15 @@ use crate::{
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
-    heartbeat: Option<Arc<Heartbeat>>,
+    tasks: Arc<StoreTasks>,
     in_use: Arc<InUse>,
     registry: RuleRegistry,
 }
 
 impl RedisStore {
-    /// With the name of this instance and the interval of its heartbeats, if there are any.
-    pub(super) fn new(shared: Shared, heartbeat: Option<(String, Option<Duration>)>) -> Self {
-        let shared = Arc::new(shared);
-        let in_use = Arc::default();
-        let heartbeat = heartbeat
-            .map(|(instance, interval)| Heartbeat::start(&shared, &in_use, instance, interval));
+    pub(super) fn new(shared: Arc<Shared>, in_use: Arc<InUse>, tasks: StoreTasks) -> Self {
         Self {
-            heartbeat: heartbeat.map(Arc::new),
+            tasks: Arc::new(tasks),
             in_use,
             registry: RuleRegistry::new(),
             shared,
@@ -182,8 +177,8 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
-        let (shared, heartbeat) = (Arc::clone(&self.shared), self.heartbeat.clone());
-        let bound = Bound::new(shared, heartbeat, rules)?;
+        let (shared, tasks) = (Arc::clone(&self.shared), Arc::clone(&self.tasks));
+        let bound = Bound::new(shared, Some(tasks), rules)?;
         self.in_use.add(bound.inner());
         Ok(Arc::new(bound))
     }

@@ -18,6 +18,7 @@ use crate::{
         backend::{Answer, Backend},
         in_flight_calls::InFlightCalls,
         instances::Instances,
+        process_slots::ProcessSlots,
     },
 };
 
@@ -43,9 +44,18 @@ pub(super) struct Shared {
     pub(super) process_clock: Clock,
     /// Calls whose answers no request waits for.
     pub(super) in_flight_calls: InFlightCalls,
+    /// The slots of requests that run in this process.
+    pub(super) slots: ProcessSlots,
 }
 
 impl Shared {
+    /// A name of the namespace on each server that decides.
+    #[cfg(feature = "metrics")]
+    pub(super) fn names_on_each_server(&self) -> Vec<String> {
+        let slots = self.backend.slots().into_iter();
+        slots.map(|slot| self.keyspace.name_in(slot)).collect()
+    }
+
     /// Whether there is a cap on the new keys of a rule.
     pub(super) fn is_capped(&self, rule: &Rule) -> bool {
         self.caps.iter().any(|(name, _)| **name == *rule.name())

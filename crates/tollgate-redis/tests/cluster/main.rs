@@ -6,6 +6,7 @@ mod support;
 mod access;
 mod deadline;
 mod failover;
+mod held_slots;
 mod majority;
 mod slots;
 
@@ -53,7 +54,42 @@ async fn a_cluster_is_one_limit() {
     what_was_taken_goes_back_when_a_later_slot_denies(&cluster).await;
     a_tenant_is_a_partition(&cluster).await;
     a_cap_on_new_keys_holds_in_each_partition(&cluster).await;
+    held_slots::slots_go_back_when_a_later_step_denies(&cluster).await;
+    held_slots::slots_are_renewed_wherever_they_lie(&cluster).await;
     what_a_cluster_cannot_do_is_refused(&cluster).await;
+    #[cfg(feature = "metrics")]
+    a_namespace_is_measured_on_each_server(&cluster).await;
+}
+
+#[cfg(feature = "metrics")]
+async fn a_namespace_is_measured_on_each_server(cluster: &RedisCluster) {
+    let clients = 90;
+    let partition = Partition::Key;
+    let limiter = Limiter::new(store(cluster, "sized", partition.clone()).await, rules());
+    let limiter = limiter.expect("valid rules");
+    for client in 0..clients {
+        let check = limiter.check("per-ip", &key(client)).expect("it is there");
+        assert!(limiter.acquire(&[check]).await.is_allowed());
+    }
+    let _measures = RedisStore::builder(cluster.url(), "sized", Keys::hashed(secret(7)))
+        .partition(partition)
+        .measure_namespace(100_000)
+        .connect()
+        .expect("a valid address");
+    let (_, server) = cluster.slot("{sized}:size").await;
+    let found = support::eventually::eventually("it is measured", || async {
+        let found = cluster.say(server, &["GET", "{sized}:size"]).await;
+        let text = found.lines().nth(1)?.to_owned();
+        Some(text)
+    })
+    .await;
+    let keys: u64 = found
+        .split(' ')
+        .next()
+        .and_then(|keys| keys.parse().ok())
+        .expect("a number");
+    // Beside the states: who measures, the instances and their quotas.
+    assert!((clients + 1..=clients + 4).contains(&keys), "{found}");
 }
 
 async fn exactly_the_limit_passes(cluster: &RedisCluster) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source};
+use tollgate_core::{
+    Check, Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source, Ticket,
+};
 use tollgate_redis::{Keys, Partition, RedisStore};
 
 use crate::support::{
@@ -53,6 +55,64 @@ async fn a_ticket_that_is_cancelled_gives_back_what_every_rule_took_where_one_ru
         (left == [10, 100]).then_some(())
     })
     .await;
+}
+
+/// How a ticket is settled, and what is left then.
+type Settlement = (fn(Ticket), [u64; 3]);
+
+#[tokio::test]
+async fn a_part_of_a_ticket_is_settled_where_another_rule_says_the_place() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = store(&url, Partition::ByRule("per-tenant".into())).await;
+    let rules = [
+        Rule::new("per-user", Quota::fixed_window(10, 60 * MINUTE)),
+        Rule::new("per-tenant", Quota::fixed_window(100, 60 * MINUTE)),
+        Rule::new("bytes", Quota::fixed_window(1_000, 60 * MINUTE)),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let settlements: [Settlement; 5] = [
+        (|ticket| ticket.charge(1), [8, 98, 899]),
+        (
+            |ticket| ticket.of_rule("bytes").expect("a rule").settle(150),
+            [9, 99, 850],
+        ),
+        (
+            |ticket| ticket.of_rule("bytes").expect("a rule").refund(30),
+            [9, 99, 930],
+        ),
+        (
+            |ticket| ticket.of_rule("per-user").expect("a rule").cancel(),
+            [10, 99, 900],
+        ),
+        (
+            |ticket| {
+                ticket.settle_each(|check| match check.cost() {
+                    100 => Some(250),
+                    _ => Some(check.rule().into()),
+                });
+            },
+            [10, 99, 750],
+        ),
+    ];
+    for (number, (settle, expected)) in settlements.into_iter().enumerate() {
+        let tenant = format!("tenant-{number}");
+        let checks = [
+            check(&limiter, "per-user", "ada"),
+            check(&limiter, "per-tenant", &tenant),
+            check(&limiter, "bytes", "ada").with_cost(100),
+        ];
+        let decision = limiter.acquire(&checks).await;
+        settle(limiter.ticket(&checks, &decision));
+        let looks = checks.map(|check| check.with_cost(0));
+        let what = format!("settlement {number} leaves {expected:?}");
+        eventually(&what, || async {
+            let looked = limiter.peek(&looks).await;
+            let left = looked.verdicts().iter().map(|one| one.remaining());
+            left.eq(expected).then_some(())
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

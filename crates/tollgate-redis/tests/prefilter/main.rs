@@ -26,6 +26,7 @@ mod counts;
 mod faults;
 mod fleet;
 mod given_back;
+mod held_slots;
 mod load;
 mod local_and_store;
 mod meter;
@@ -35,6 +36,7 @@ mod resets;
 mod scheduled;
 mod service;
 mod several;
+mod slots;
 mod swaps;
 mod tickets;
 mod two_stores;
@@ -45,4 +47,5 @@ mod workloads;
 #[test]
 fn a_process_plays_its_role() {
     worker::play();
+    slots::play();
 }

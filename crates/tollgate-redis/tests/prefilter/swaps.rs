@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    CheckPolicy, Key, Limiter, MAX_PERIOD, OnChange, OnStoreError, Quota, Rule, RuleErrorKind,
-    SECOND, Source,
+    CheckPolicy, Key, Limiter, MAX_PERIOD, OnChange, OnStoreError, Quota, Rule, SECOND, Source,
 };
 
 use crate::{
@@ -210,17 +209,51 @@ async fn clients_of_a_rule_that_resets_begin_anew_once_with_each_quota() {
 }
 
 #[tokio::test]
-async fn a_rule_that_scales_is_refused_with_what_redis_can_do() {
+async fn clients_of_a_rule_that_scales_have_used_the_same_part_of_each_quota() {
     let server = RedisServer::start(&[]).await;
-    let service = Service::start(&server.url()).await;
-    let rule = Rule::new("scaled", Quota::gcra(9, SECOND)).on_change(OnChange::Scale);
-    let error = Limiter::new(service.store.clone(), [rule]).expect_err("it cannot scale");
-    assert_eq!(error.kind(), RuleErrorKind::Store);
-    let text = error.to_string();
-    assert!(
-        text.contains("cannot scale") && text.contains("OnChange::Reset"),
-        "{text}"
-    );
+    for (kind, consistency) in [
+        ("exact", EXACT),
+        ("leased", LEASED),
+        ("eventual", eventual(10)),
+    ] {
+        for quota in [Quota::gcra, Quota::fixed_window, Quota::sliding_log] {
+            let quota = |limit| quota(limit, MAX_PERIOD);
+            for (from, to) in [(200, 400), (200, 40)] {
+                let name = format!("{kind}-{}-{to}", quota(1).algorithm().name());
+                let rule = |limit| {
+                    let rule = Rule::new(&*name, quota(limit)).on_change(OnChange::Scale);
+                    rule.consistency(consistency)
+                };
+                let [mut one, mut two] = [
+                    Service::start(&server.url()).await,
+                    Service::start(&server.url()).await,
+                ];
+                let before = one.limiter([rule(from)]);
+                for _ in 0..from / 2 {
+                    let decision = one.take(&before, check(&before, &name), 1).await;
+                    assert!(decision.is_allowed(), "{name}");
+                }
+                let after = one.replacing(&before, rule(to));
+                // What goes back and what is reported is on its way.
+                drop(before);
+                let half = || async {
+                    let looked = after.peek(&[check(&after, &name).with_cost(0)]).await;
+                    (looked.verdicts()[0].remaining() == to / 2).then_some(())
+                };
+                eventually("half is left", half).await;
+                // A process that still has the other quota counts on the same state.
+                let old = two.limiter([rule(from)]);
+                for _ in 0..from / 4 {
+                    let _ = two.take(&old, check(&old, &name), 1).await;
+                }
+                drop(old);
+                assert_eq!(two.net, from / 4, "{name}");
+                one.net = 0;
+                one.drain(&after, check(&after, &name)).await;
+                assert!(one.net.abs_diff(to / 4) <= to / 10, "{name}: {}", one.net);
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Four processes that share limits: together they admit what one would.
+//! Processes that share limits: together they admit what one would.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -6,6 +6,7 @@ mod support;
 mod crash_loop;
 mod fleet;
 mod killed;
+mod paced;
 mod swapped;
 mod together;
 mod versions;
@@ -15,5 +16,6 @@ mod versions;
 fn a_process_plays_its_role() {
     support::child::play();
     crash_loop::play();
+    paced::play();
     swapped::play();
 }

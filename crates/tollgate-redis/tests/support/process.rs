@@ -44,6 +44,11 @@ impl Process {
         }
     }
 
+    /// Its id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Gives it a job, and does not wait for it.
     pub(crate) fn begin(&mut self, load: &impl Serialize) {
         let loads = self.loads.as_mut().expect("it is piped");

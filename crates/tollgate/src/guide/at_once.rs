@@ -102,6 +102,25 @@
 //!
 //! A request may take several slots: its [cost](crate::RequestRule::cost_by) is their number. Costs above the limit never fit.
 //!
+//! # Several processes
+//!
+//! On Redis all processes share the slots: a request is decided in one call with its rates, and its slots are back with a second one,
+//! or with the next request of its key. What runs for longer is renewed every third of a term of 15 s, by one call for all that
+//! runs in a process. `RedisStore::builder(..).slot_term(..)` sets another term.
+//!
+//! | when | then |
+//! | --- | --- |
+//! | a process crashes, or is killed | its slots are back after the term |
+//! | a process stands still, or cannot reach Redis, for longer than the term | its requests go on, and others may be given their slots. They are counted again as soon as the process says so, also above the limit, and nothing starts until the sum fits. `tollgate_redis_slots_total{what="outlived"}` counts them; a protected resource can refuse them by their [number](crate::Ticket::slot_number) |
+//! | Redis loses its states | as before, for all processes: at most the slots in use then run above the limit |
+//! | Redis does not answer | by the rule's answer to a store failure; by default a local share of the slots. What runs is not part of the share |
+//! | the limit is lowered | what runs goes on, and nothing starts until fewer run |
+//!
+//! A request that [waits](crate::guide::delay) for a slot asks Redis every 100 ms, only the first in line of each key in each process, and at once when a
+//! request of its own process ends. Between processes the order is not that of arrival.
+//!
+//! Slots are exact, whatever the rule's consistency is: a rule with another one says so when it is bound.
+//!
 //! # What it does not do
 //!
 //! It counts what runs by key, and knows nothing of the load of the machine: for that, shed load

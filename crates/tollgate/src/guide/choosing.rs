@@ -219,7 +219,7 @@
 //! | --- | --- | --- |
 //! | buckets, windows of counters | 43 to 64 | 1 000 000 |
 //! | sliding window in 60 sub-buckets | about 300 to 325 | 200 000 |
-//! | sliding log | 64 to 80, and 16 for each instant it remembers | 400 000 with 5 instants |
+//! | sliding log | about 125, and 16 for each instant it remembers | 300 000 with 5 instants |
 //!
 //! Count the keys that are active within one window, or within the time from empty to full of a bucket: a key that is fresh
 //! again is forgotten. If a flood could bring more, see

@@ -46,8 +46,35 @@
 //! | goes away while it waits, with nobody behind | nothing: its place goes back |
 //! | goes away with others behind | its units lapse: the others keep the times that they were given |
 //!
-//! A layer holds at most 1 024 waiting requests with 4 MiB of heads ([`max_waiting`](crate::RateLimitLayer::max_waiting)). Above that, a
-//! request that would wait is denied.
+//! With Redis the order is that in which requests arrive there, whatever process they come from, and times are those of its clock. A
+//! request starts no earlier than it is told, and later by the way of the reply and by its timer. Its units also lapse if its process
+//! crashes while it waits, or if the reply is lost.
+//!
+//! # How many wait
+//!
+//! | bound | default | above it |
+//! | --- | --- | --- |
+//! | of a layer: [`RateLimitLayer::max_waiting`](crate::RateLimitLayer::max_waiting) | 1 024 requests, 4 MiB of heads | denied, `queue_full` |
+//! | of a rule, and of one client of it: [`Rule::max_waiting`](crate::Rule::max_waiting) | 16 384 and 1 024 | denied, `queue_full` |
+//!
+//! Give one client far fewer places than the layer has: `.max_waiting(10, 500)`. Otherwise one that sends a thousand requests at once
+//! keeps all others from waiting. A waiting request costs about 5 KB and its head, so ten thousand cost about 50 MB:
+//! `cargo run --example waiters` prints it.
+//!
+//! A request that would wait and may not is denied with 429. The [metrics](crate::guide::operating) `tollgate_waiting`,
+//! `tollgate_wait_seconds` and `tollgate_waits_total` say how many wait, for how long, and what becomes of them.
+//!
+//! # What goes together
+//!
+//! | you want | you get |
+//! | --- | --- |
+//! | a rule that waits, and others that do not | the others are checked when the request comes and charged when it starts: a window that is full by then denies it, and its place goes back |
+//! | several rules that wait | the request starts when all of them let it, and is charged as of then; no longer than the shortest wait |
+//! | a wait on a window or a log | refused: units come back many at a time. Take [`Quota::leaky_bucket`](crate::Quota::leaky_bucket) |
+//! | a wait with [`Leased`](crate::Consistency::Leased) or [`Eventual`](crate::Consistency::Eventual) on Redis | refused: processes would start their own requests first. Take [`Exact`](crate::Consistency::Exact) |
+//! | several rules in a Redis Cluster, one of which waits | refused unless all states are in one slot (`Partition::One`), or the rule has a layer of its own |
+//! | a wait while Redis is unreachable | the rule's [answer to a store failure](crate::OnStoreError): its local share denies and does not wait |
+//! | another quota or another wait | a queue keeps its length, and instants that were given stay. Places that are given up then lapse |
 //!
 //! # Choose the time well
 //!

@@ -10,7 +10,7 @@
 //!
 //! | name | type | labels | watch it for |
 //! | --- | --- | --- | --- |
-//! | `tollgate_requests_total` | counter | `rule`, `algorithm`, `plan`, `decision`, `reason`, `source` | the share of `denied`; any `reason="store_failed"` |
+//! | `tollgate_requests_total` | counter | `rule`, `algorithm`, `subject_type`, `plan`, `decision`, `reason`, `source` | the share of `denied`; any `reason="store_failed"` |
 //! | `tollgate_cost_units_total` | counter | `rule`, `algorithm`, `plan`, `decision`: `allowed`, `denied` | the load in units, where costs differ |
 //! | `tollgate_near_limit_total` | counter | `rule` | clients that will soon be denied: allowed requests that left a fifth of the limit or less |
 //! | `tollgate_burst_exhausted_total` | counter | `rule` | allowed requests that left nothing: the next is denied |
@@ -18,6 +18,10 @@
 //! | `tollgate_hot_keys_total` | counter | `rule` | keys that made up a fifth of their rule's requests: see [top keys](#top-keys) |
 //! | `tollgate_shadow_differences_total` | counter | `rule`, `enforced`: `allowed`, `denied` | what a limit on trial would change |
 //! | `tollgate_retry_after_seconds` | histogram | `rule` | how long denied clients have to wait |
+//! | `tollgate_waiting` | gauge | `rule` | requests that [wait](crate::guide::delay) now, against [`max_waiting`](crate::RateLimitLayer::max_waiting) |
+//! | `tollgate_wait_seconds` | histogram | `rule` | how long requests have waited that were admitted then, all of them: what the limiter adds to your latency |
+//! | `tollgate_waits_total` | counter | `rule`, `outcome` | requests that have waited or found no place; a rising share of `abandoned`: clients give up before their turn |
+//! | `tollgate_wait_units_lapsed_total` | counter | `rule` | units that were lost because their requests gave up with others behind them. In memory |
 //! | `tollgate_check_duration_seconds` | histogram | | what the limiter adds to a request: the time from the head to the decision, look-ups included, without your service |
 //! | `tollgate_tracked_keys` | gauge | `rule` | growth: keys with a state |
 //! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, default: 64 MiB |
@@ -56,8 +60,14 @@
 //!
 //! `source` is who answered: `store`, `deny_cache`, `lease`, `local`, `fallback`, or `none` where nobody was asked. `plan` is
 //! the plan's name, `none` for the rule's own quota, `computed` for quotas of requests, and `other` for plans beyond the 63rd.
+//! `subject_type` is what the rule counts by: `ip`, `header`, `extension`, `header+route`, or what
+//! [`Rule::subject_type`](crate::Rule::subject_type) says.
 //! `policy` is the rule's [`on_store_error`](crate::guide::choosing#when-the-store-fails): `local_share`, `cap`, `allow`, `deny`,
 //! `degraded`.
+//!
+//! The values of `outcome`: `admitted` and `denied` at the end of the wait; `wait_expired`, it waited in vain; `queue_full`, as many
+//! waited already; `abandoned`, the client has gone. A request counts under each rule that lets it [wait](crate::Rule::wait); where
+//! a caller waits by itself ([`acquire_within`](crate::Limiter::acquire_within)), under each of its rules.
 //!
 //! The values of `answer`: `allowed` and `denied` by a local share or a cap; `passed` because the rule lets everything pass
 //! then; `refused` because it denies then, or because the cost is above the share and not above the quota.
@@ -77,7 +87,7 @@
 //! A rule that is told so keeps the keys that come most often, in fixed memory: about 15 KB for each processor. Their requests,
 //! denials and units of the last two and a half to five minutes are in [`Limiter::top_keys`](crate::Limiter::top_keys), which
 //! [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) has. A key is shown by the first letters of what stands for it in
-//! the store, the same as in the log; on Redis the name of its state contains them. A [label](crate::Rule::label) shows who it
+//! the store, the same as in the log; on Redis, the same in all processes with one secret. A [label](crate::Rule::label) shows who it
 //! is, where you want that:
 //!
 //! ```
@@ -295,7 +305,7 @@
 //! [in one step](crate::RulesHandle::replace_all).
 //!
 //! A rule says what becomes of used units when its quota changes: [`OnChange::Keep`](crate::OnChange::Keep) is the default,
-//! `Scale` scales them with the limit, and `Reset` lets everybody begin anew. The last two are of the memory store.
+//! `Scale` scales them with the limit, and `Reset` lets everybody begin anew.
 //!
 //! To put a new limiter or layer in the place of an old one, say which it replaces:
 //!

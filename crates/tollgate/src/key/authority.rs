@@ -35,6 +35,10 @@ impl KeyExtractor for Authority {
             Err(why) => Extracted::Nothing(why),
         }
     }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "authority".into()
+    }
 }
 
 /// The host and port of a request, in lower case.

@@ -1,5 +1,7 @@
 //! A constant as the key, or as a part of it.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -24,5 +26,9 @@ impl KeyExtractor for Constant {
     fn extract(&self, _: &Parts, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::CONSTANT, &self.value);
         Extracted::Key
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "constant".into()
     }
 }

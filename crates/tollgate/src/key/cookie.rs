@@ -1,5 +1,7 @@
 //! The value of a cookie as the key.
 
+use std::borrow::Cow;
+
 use http::{HeaderValue, header, request::Parts};
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -44,6 +46,10 @@ impl KeyExtractor for Cookie {
         let value = exactly_one(values).map(|value| decoded(value, Plus::Literal).bytes());
         let value = value.as_deref().map(unquoted).map_err(Clone::clone);
         push_named(key, PartKind::COOKIE, &self.name, value)
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "cookie".into()
     }
 
     fn validate(&self) -> Result<(), String> {

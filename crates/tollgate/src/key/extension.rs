@@ -1,6 +1,6 @@
 //! A value in the request's extensions as the key.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use http::request::Parts;
 use tollgate_core::{KeyBuf, KeyPart, PartKind};
@@ -92,6 +92,10 @@ where
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         push_found(key, PartKind::EXTENSION, head.extensions.get::<T>())
     }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "extension".into()
+    }
 }
 
 impl<T> Clone for Extension<T> {
@@ -121,6 +125,10 @@ where
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         let found = head.extensions.get::<T>().and_then(&self.find);
         push_found(key, PartKind::EXTENSION, found)
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "extension".into()
     }
 }
 

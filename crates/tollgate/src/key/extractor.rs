@@ -19,6 +19,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// After any result but [`Extracted::Key`], the caller removes the parts that were added.
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted;
 
+    /// What it counts by: the label `subject_type` of a rule's metrics, unless the rule [says it](crate::Rule::subject_type). A
+    /// fixed word, such as `ip` or `header`, and nothing of a request. Default: `custom`.
+    fn subject_type(&self) -> Cow<'static, str> {
+        "custom".into()
+    }
+
     /// Checks the settings of the extractor, once, when a rule is built.
     ///
     /// # Errors
@@ -104,6 +110,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
         (**self).extract(head, key)
     }
 
+    fn subject_type(&self) -> Cow<'static, str> {
+        (**self).subject_type()
+    }
+
     fn validate(&self) -> Result<(), String> {
         (**self).validate()
     }
@@ -112,6 +122,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
 impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         (**self).extract(head, key)
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        (**self).subject_type()
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -1,5 +1,7 @@
 //! The service and the method of a gRPC call as the key.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -47,6 +49,10 @@ impl KeyExtractor for GrpcService {
         key.push(PartKind::GRPC_SERVICE, service);
         Extracted::Key
     }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "grpc_service".into()
+    }
 }
 
 impl KeyExtractor for GrpcMethod {
@@ -57,6 +63,10 @@ impl KeyExtractor for GrpcMethod {
         }
         key.push(PartKind::GRPC_METHOD, &path[1..]);
         Extracted::Key
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "grpc_method".into()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The value of a header as the key.
 
+use std::borrow::Cow;
+
 use http::{HeaderName, HeaderValue, request::Parts};
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -40,6 +42,10 @@ impl KeyExtractor for Header {
             }
             Err(mistake) => Extracted::Nothing(NoKey::Misconfigured(mistake.clone().into())),
         }
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "header".into()
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! A key that is looked up.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use http::request::Parts;
 use tollgate_core::{KeyBuf, KeyPart, PartKind, Pending};
@@ -74,6 +74,10 @@ where
             value.add_to(&mut key, PartKind::LOOK_UP);
             Ok(key)
         }))
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "look_up".into()
     }
 }
 

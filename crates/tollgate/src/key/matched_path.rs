@@ -1,5 +1,7 @@
 //! The pattern of axum's route as the key.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -31,5 +33,9 @@ impl KeyExtractor for MatchedPath {
                     .into(),
             )),
         }
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "route".into()
     }
 }

@@ -1,5 +1,7 @@
 //! An entry of a gRPC call's metadata as the key.
 
+use std::borrow::Cow;
+
 use base64::{
     Engine, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
@@ -75,6 +77,10 @@ impl KeyExtractor for Metadata {
             Err(why) => Err(why),
         };
         push_named(key, PartKind::METADATA, name.as_str(), value)
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "metadata".into()
     }
 
     fn validate(&self) -> Result<(), String> {

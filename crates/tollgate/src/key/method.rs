@@ -1,5 +1,7 @@
 //! The request's method as the key.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -22,5 +24,9 @@ impl KeyExtractor for Method {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::METHOD, head.method.as_str());
         Extracted::Key
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "method".into()
     }
 }

@@ -172,7 +172,6 @@ pub use self::{
     query::{Query, query},
 };
 #[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::{
     matched_path::{MatchedPath, matched_path},
     path_parameter::{PathParameter, path_parameter},

@@ -1,5 +1,7 @@
 //! Alternatives.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, Pending};
 
@@ -68,6 +70,11 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
                 }))
             }
         }
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        let (first, second) = (self.first.subject_type(), self.second.subject_type());
+        format!("{first}|{second}").into()
     }
 
     fn validate(&self) -> Result<(), String> {

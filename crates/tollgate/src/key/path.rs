@@ -1,5 +1,7 @@
 //! The request's path as the key.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -23,5 +25,9 @@ impl KeyExtractor for Path {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::PATH, head.uri.path());
         Extracted::Key
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "path".into()
     }
 }

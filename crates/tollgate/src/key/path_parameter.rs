@@ -1,5 +1,7 @@
 //! A parameter of axum's route as the key.
 
+use std::borrow::Cow;
+
 use std::{
     pin::pin,
     task::{Context, Poll, Waker},
@@ -43,6 +45,10 @@ impl KeyExtractor for PathParameter {
         let values = parameters.iter().filter(|(name, _)| *name == self.name);
         let value = exactly_one(values).map(|(_, value)| value);
         push_named(key, PartKind::PATH_PARAMETER, &self.name, value)
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "path_parameter".into()
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -1,5 +1,7 @@
 //! A parameter of the query as the key.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -38,6 +40,10 @@ impl KeyExtractor for Query {
         });
         let value = exactly_one(values).map(|value| decoded(value, Plus::Space).bytes());
         push_named(key, PartKind::QUERY_PARAMETER, &self.name, value)
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "query".into()
     }
 
     fn validate(&self) -> Result<(), String> {

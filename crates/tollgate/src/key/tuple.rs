@@ -1,6 +1,7 @@
 //! Tuples of extractors.
 
 use std::{
+    borrow::Cow,
     future::{Future, poll_fn},
     pin::Pin,
     task::Poll,
@@ -21,6 +22,11 @@ macro_rules! tuple {
         impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
             fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
                 in_order(&[$(&self.$field),+], head, key)
+            }
+
+            fn subject_type(&self) -> Cow<'static, str> {
+                let parts = [$(self.$field.subject_type()),+];
+                parts.join("+").into()
             }
 
             fn validate(&self) -> Result<(), String> {

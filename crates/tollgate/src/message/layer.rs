@@ -91,7 +91,6 @@ impl MessageLimitLayer {
     ///
     /// The body panics outside of a tokio runtime with its timer enabled, when there is something to wait for.
     #[cfg(feature = "tokio")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
     pub fn wait_up_to(mut self, max_wait: Duration) -> Self {
         self.max_wait.0 = Some(max_wait);
         self

@@ -132,18 +132,31 @@ pub(crate) async fn delay(
     place: Option<WaitPlace>,
     route: Route,
 ) -> (Progress, Checks) {
-    let limiter = &config.rules.limiter;
     let timer = Timer::start();
-    let decision = match place {
-        Some(_place) => start_after_wait(limiter, &checks, decision).await,
-        None => deny_without_wait(limiter, &checks, decision).await,
-    };
+    let decision = wait_in_place(&config, &checks, decision, place).await;
     let decided = conclude(&config, &checks, decision, timer, &route);
     (Progress::Decided(decided), checks)
 }
 
+/// The same, and what operators are told of the wait.
+async fn wait_in_place(
+    config: &Config,
+    checks: &[Check],
+    decision: Option<Decision>,
+    place: Option<WaitPlace>,
+) -> Decision {
+    let limiter = &config.rules.limiter;
+    let (began, waiting) = (Instant::now(), limiter.observer().waiting(checks));
+    let decision = match &place {
+        Some(_) => start_after_wait(limiter, checks, decision).await,
+        None => deny_without_wait(limiter, checks, decision).await,
+    };
+    waiting.ended(&decision, began.elapsed());
+    decision
+}
+
 /// Waits, and takes what is only taken at the start: slots, and units of rules that do not wait.
-pub(crate) async fn start_after_wait(
+async fn start_after_wait(
     limiter: &Limiter,
     checks: &[Check],
     decision: Option<Decision>,
@@ -151,6 +164,9 @@ pub(crate) async fn start_after_wait(
     let began = Instant::now();
     let mut last = decision.clone();
     if let Some(decision) = decision.filter(|decision| !decision.delay().is_zero()) {
+        let Ok(_counted) = limiter.enter_wait(checks) else {
+            return deny_without_wait(limiter, checks, Some(decision)).await;
+        };
         let place = limiter.ticket(checks, &decision).cancel_on_drop();
         // From the receipt of the decision, never from the call.
         sleep(decision.delay()).await;
@@ -176,7 +192,6 @@ pub(crate) async fn start_after_wait(
 
 /// Decides checks of a handler, which waits where its rule says so, and tells operators nothing of it.
 pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
-    let limiter = &config.rules.limiter;
     let decision = match acquire_first(config, checks) {
         Some(reply) => Some(reply.await),
         None => None,
@@ -184,10 +199,10 @@ pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
     match decision {
         Some(decision) if !waits(config, checks, &decision) => decision,
         // The handler holds the head.
-        decision => match config.wait_room.enter(0) {
-            Some(_place) => start_after_wait(limiter, checks, decision).await,
-            None => deny_without_wait(limiter, checks, decision).await,
-        },
+        decision => {
+            let place = config.wait_room.enter(0);
+            wait_in_place(config, checks, decision, place).await
+        }
     }
 }
 

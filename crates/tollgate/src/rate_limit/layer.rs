@@ -216,7 +216,8 @@ impl RateLimitLayer {
     }
 
     /// How many requests may [wait](tollgate_core::Rule::wait) in this layer at once, and how many bytes their heads may have
-    /// together. Default: 1 024, and 4 MiB. Above that, a request that would wait is denied as one that may not.
+    /// together. Default: 1 024, and 4 MiB. Above that, a request that would wait is denied as one that may not. How many may wait for
+    /// one rule, and for one client of it, says [`Rule::max_waiting`](tollgate_core::Rule::max_waiting).
     ///
     /// A waiting request holds its head and its connection, and its body is not read. The extensions that outer layers have added
     /// are not counted.

@@ -94,15 +94,17 @@ impl RequestRules {
         RuleSet::new(list.iter().map(|rule| rule.rule.clone()))
     }
 
-    /// The same of rules that take the place of a rule set.
-    pub(crate) fn rule_set_after(
-        before: &RuleSet,
-        list: &[RequestRule],
-    ) -> Result<RuleSet, RuleError> {
-        for rule in list {
-            validate(rule)?;
+    /// The same of rules that take the place of these.
+    pub(crate) fn rule_set_after(&self, list: &[RequestRule]) -> Result<RuleSet, RuleError> {
+        for (index, rule) in list.iter().enumerate() {
+            // What was made once is often there again, and was looked at before.
+            let before = self.list.get(index);
+            if !before.is_some_and(|before| is_valid_as(before, rule)) {
+                validate(rule)?;
+            }
         }
-        before.succeeded_by(list.iter().map(|rule| rule.rule.clone()))
+        self.set()
+            .succeeded_by(list.iter().map(|rule| rule.rule.clone()))
     }
 
     /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
@@ -634,6 +636,21 @@ pub(crate) fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
     ))
 }
 
+/// Whether a rule has in common with a valid one all that [`validate`] looks at.
+fn is_valid_as(valid: &RequestRule, rule: &RequestRule) -> bool {
+    let is_same_key = match (&valid.key, &rule.key) {
+        (Some(valid), Some(key)) => Arc::ptr_eq(valid, key),
+        _ => false,
+    };
+    is_same_key
+        && Arc::ptr_eq(&valid.plans_by_key, &rule.plans_by_key)
+        && valid.plan.is_some() == rule.plan.is_some()
+        && valid.policies.is_none()
+        && rule.policies.is_none()
+        && valid.missing == rule.missing
+        && valid.rule == rule.rule
+}
+
 fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
     let rule: &Rule = &request_rule.rule;
     if let Some(key) = &request_rule.key {
@@ -654,6 +671,18 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
             RuleErrorKind::Plan,
             rule.name(),
             "plan_by selects a plan, and the rule has none; add plans with plan(name, quota), or remove plan_by",
+        ));
+    }
+    if let Some(call) = request_rule.call_about_responses()
+        && rule.has_slots()
+    {
+        return Err(RuleError::new(
+            RuleErrorKind::Quota,
+            rule.name(),
+            format!(
+                "{call} settles units, and a slot goes back when its request ends, whatever the response is; remove {call}, or \
+                 limit a rate in a rule of its own"
+            ),
         ));
     }
     if let Some(policies) = &request_rule.policies {

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when_it_is_not() {
     let quota = Quota::token_bucket(10).refill(7, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
+    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
     let slot = TableKey::new(0, Fingerprint::from_bits(7));
     let now = 1_700_000_000_000_000;
     // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
@@ -19,14 +19,18 @@ fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when
     );
     let verdict = Verdict::new(0, 0, owes, Source::Store);
     cache.learn(&denials, slot, (now, now), 1, &verdict, false);
-    let (denied, _) = cache.deny(&denials, slot, now, 1).expect("it is known");
+    let (denied, _) = cache
+        .deny(&denials, slot, now, (1, 0))
+        .expect("it is known");
     let Retry::After(wait) = denied.retry else {
         panic!("{denied:?} is no time to wait");
     };
     let wait = wait.as_micros();
     assert!((2_142_856..=2_142_858).contains(&wait), "{wait}");
     assert_eq!((denied.fits, denied.remaining), (false, 0));
-    let (never, _) = cache.deny(&denials, slot, now, 11).expect("it is known");
+    let (never, _) = cache
+        .deny(&denials, slot, now, (11, 0))
+        .expect("it is known");
     assert_eq!(never.retry, Retry::Never);
 }
 
@@ -45,7 +49,7 @@ fn verdict(remaining: u64, reset_after: Tick, retry: Tick) -> Verdict {
 #[test]
 fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
     let quota = Quota::sliding_window(1 << 40, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
+    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
     let cost = 1 << 32 | 1;
     cache.learn(
         &denials,
@@ -55,9 +59,13 @@ fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
         &verdict(5, 900_000, 900_000),
         false,
     );
-    assert!(cache.deny(&denials, slot(7), NOW, cost).is_some());
+    assert!(cache.deny(&denials, slot(7), NOW, (cost, 0)).is_some());
     for other in [1, 1 << 33 | 1, 1 << 39 | 1] {
-        assert_eq!(cache.deny(&denials, slot(7), NOW, other), None, "{other}");
+        assert_eq!(
+            cache.deny(&denials, slot(7), NOW, (other, 0)),
+            None,
+            "{other}"
+        );
     }
 }
 
@@ -65,23 +73,27 @@ fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
 fn with_plans_a_denial_is_cached_no_longer_than_the_store_said() {
     // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
     let small = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&small, true), DenyCache::new(1 << 18));
+    let (denials, cache) = (Denials::new(&small, true, None), DenyCache::new(1 << 18));
     let denial = verdict(0, 600_000_000, 300_000);
     cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, true);
-    assert!(cache.deny(&denials, slot(7), NOW + 299_999, 1).is_some());
-    assert_eq!(cache.deny(&denials, slot(7), NOW + 300_000, 1), None);
+    assert!(
+        cache
+            .deny(&denials, slot(7), NOW + 299_999, (1, 0))
+            .is_some()
+    );
+    assert_eq!(cache.deny(&denials, slot(7), NOW + 300_000, (1, 0)), None);
 }
 
 #[test]
 fn of_what_two_plans_taught_the_later_counts() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, true), DenyCache::new(1 << 18));
+    let (denials, cache) = (Denials::new(&quota, true, None), DenyCache::new(1 << 18));
     let other = TableKey::new(1, slot(7).key());
     let denial = verdict(0, 600_000, 600_000);
     cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, true);
     cache.learn(&denials, other, (NOW, NOW), 1, &denial, true);
-    assert_eq!(cache.deny(&denials, slot(7), NOW, 1), None);
-    assert!(cache.deny(&denials, other, NOW, 1).is_some());
+    assert_eq!(cache.deny(&denials, slot(7), NOW, (1, 0)), None);
+    assert!(cache.deny(&denials, other, NOW, (1, 0)).is_some());
 }
 
 #[test]
@@ -93,9 +105,9 @@ fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
         Quota::sliding_log(10, SECOND),
     ];
     for quota in quotas {
-        let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
+        let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
         let knows = |key, cost, at| {
-            let denied = cache.deny(&denials, slot(key), at, cost);
+            let denied = cache.deny(&denials, slot(key), at, (cost, 0));
             denied.map(|(answer, knows_left)| (answer.remaining, knows_left))
         };
         let learn = |key, cost, denial| {
@@ -127,21 +139,24 @@ fn denials_of_two_costs_are_known_side_by_side() {
         cache.learn(&denials, slot(7), (NOW, NOW), cost, &denial, false);
     }
     for cost in [1, 2] {
-        assert!(cache.deny(&denials, slot(7), NOW, cost).is_some(), "{cost}");
+        assert!(
+            cache.deny(&denials, slot(7), NOW, (cost, 0)).is_some(),
+            "{cost}"
+        );
     }
 }
 
 #[test]
 fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
+    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
     let mut random = fastrand::Rng::with_seed(7);
     let slots: Vec<_> = (0..10_000).map(|_| slot(random.u128(..))).collect();
     let mut layout = 0;
     for round in 0..10 {
         for _ in 0..slots.len() {
             let slot = slots[random.usize(..slots.len())];
-            if cache.deny(&denials, slot, NOW, 1).is_none() {
+            if cache.deny(&denials, slot, NOW, (1, 0)).is_none() {
                 let times = (NOW, NOW);
                 cache.learn(
                     &denials,
@@ -165,9 +180,10 @@ fn each_kind() -> [Denials; 3] {
         Denials::new(
             &Quota::token_bucket(1).refill(10, Duration::from_secs(3)),
             false,
+            None,
         ),
-        Denials::new(&Quota::fixed_window(1, SECOND), false),
-        Denials::new(&Quota::sliding_window(1, SECOND), false),
+        Denials::new(&Quota::fixed_window(1, SECOND), false, None),
+        Denials::new(&Quota::sliding_window(1, SECOND), false, None),
     ]
 }
 
@@ -178,9 +194,9 @@ fn what_a_reply_says_counts_from_when_its_query_was_sent() {
         let on_reply = NOW + 40_000;
         let denial = verdict(0, 300_000, 300_000);
         cache.learn(&denials, slot(7), (NOW, on_reply), 1, &denial, false);
-        let last = cache.deny(&denials, slot(7), NOW + 299_999, 1);
+        let last = cache.deny(&denials, slot(7), NOW + 299_999, (1, 0));
         assert!(last.is_some(), "{denials:?}");
-        let free = cache.deny(&denials, slot(7), NOW + 300_000, 1);
+        let free = cache.deny(&denials, slot(7), NOW + 300_000, (1, 0));
         assert_eq!(free, None, "{denials:?}");
     }
 }
@@ -191,9 +207,9 @@ fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
         let cache = DenyCache::new(1 << 18);
         let denial = verdict(0, 300_000, 300_000);
         cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, false);
-        assert!(cache.deny(&denials, slot(7), NOW, 1).is_some());
+        assert!(cache.deny(&denials, slot(7), NOW, (1, 0)).is_some());
         for back in [1_000, 300_000, 3_600_000_000] {
-            let denied = cache.deny(&denials, slot(7), NOW - back, 1);
+            let denied = cache.deny(&denials, slot(7), NOW - back, (1, 0));
             assert_eq!(denied, None, "{denials:?}");
         }
     }

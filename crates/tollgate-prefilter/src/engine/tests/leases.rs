@@ -30,6 +30,9 @@ fn a_process_with_a_scheduled_lease_does_not_ask_and_says_when_its_units_are_due
     let decision = subject.decide(&[one()]);
     // A thousandth later than by the store's clock.
     assert_eq!(decision.retry(), Retry::after_micros(500_500 + 10_010));
+    let usage = subject.engine.usage(subject.now());
+    let keys = (usage.scheduled_keys, usage.leased_keys, usage.leases.keys);
+    assert_eq!((keys, usage.units_on_lease), ((1, 0, 1), 8));
     subject.advance(510_510);
     for outcome in [Outcome::Allow, Outcome::Deny] {
         assert_eq!(subject.decide(&[one()]).outcome(), outcome);
@@ -54,7 +57,7 @@ fn a_lease_whose_query_certainly_did_not_run_is_here_again() {
         let subject = Subject::new(quota, leased);
         let generation = (subject.now() + AHEAD) / 60_000_000;
         subject.known(fits(900, 500_000), tracked(10, generation));
-        let held = || subject.engine.units_on_lease(subject.now());
+        let held = || subject.engine.usage(subject.now()).units_on_lease;
         for why in [NoReply::NotRun, NoReply::NothingToSend] {
             let query = subject.query(&[one().with_cost(20)]);
             assert_eq!(held(), 0);
@@ -75,7 +78,7 @@ fn exact() -> Check {
 #[test]
 fn an_exact_check_of_a_leased_rule_is_decided_by_the_store_and_leaves_the_lease_alone() {
     let subject = leased_bucket(tracked(10, 7));
-    let held = || subject.engine.units_on_lease(subject.now());
+    let held = || subject.engine.usage(subject.now()).units_on_lease;
     for _ in 0..3 {
         let query = subject.query(&[exact()]);
         assert!(query.leases().is_empty());

@@ -108,10 +108,10 @@ fn units_that_were_reported_long_ago_are_not_taken_off_later_local_usage() {
     assert_eq!(subject.flush(), (1, 0));
     subject.advance(100_000);
     assert!(subject.is_local(&[one()]));
-    assert_eq!(subject.engine.units_unreported(), 1);
+    assert_eq!(subject.engine.usage(subject.now()).units_unreported, 1);
     let settled = subject.settle(spent, Settlement::Cancel);
     assert!(matches!(settled[..], [(_, Settlement::Refund(1))]));
-    assert_eq!(subject.engine.units_unreported(), 1);
+    assert_eq!(subject.engine.usage(subject.now()).units_unreported, 1);
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod replacement;
 mod request_events;
 mod several_rules;
 mod subject;
+mod waiting;
 mod windows;

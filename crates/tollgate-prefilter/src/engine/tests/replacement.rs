@@ -26,7 +26,7 @@ fn a_lease_that_comes_to_a_retired_rule_set_goes_back() {
     assert_eq!(returned.map(|it| (it.left, it.generation)), Some((10, 8)));
     // It certainly did not reach the store, and is here again.
     drop(done);
-    assert_eq!(subject.engine.units_on_lease(subject.now()), 10);
+    assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 10);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_
         Begin::Decided(decision) => decision,
         Begin::Query(query) => panic!("the lease is there: {query:?}"),
     };
-    let held = || subject.engine.units_on_lease(subject.now());
+    let held = || subject.engine.usage(subject.now()).units_on_lease;
     let before = held();
     subject.advance(1);
     let spent = receipt(one(), &decision);
@@ -158,8 +158,20 @@ fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
     assert!(subject.is_local(&[one()]));
     let again = subject.engine.bind(rules(), Box::new(Anywhere));
     drop(std::mem::replace(&mut subject.rules, again));
-    assert_eq!((count(), subject.engine.units_unreported()), (3, 1));
+    assert_eq!(
+        (
+            count(),
+            subject.engine.usage(subject.now()).units_unreported
+        ),
+        (3, 1)
+    );
     let other = rule_set([Rule::new("other", Quota::gcra(1, SECOND))]);
     subject.rules = subject.engine.bind(other, Box::new(Anywhere));
-    assert_eq!((count(), subject.engine.units_unreported()), (4, 0));
+    assert_eq!(
+        (
+            count(),
+            subject.engine.usage(subject.now()).units_unreported
+        ),
+        (4, 0)
+    );
 }

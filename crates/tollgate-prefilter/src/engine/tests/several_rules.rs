@@ -31,10 +31,13 @@ fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store
     assert_eq!(back, [(checks[0], Settlement::Refund(1))]);
     // What is not reported yet comes back here.
     let query = subject.query(&[one(), Check::new(1, key(8), 1)]);
-    let before = subject.engine.units_unreported();
+    let before = subject.engine.usage(subject.now()).units_unreported;
     let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
     assert!(done.follow_up.is_empty());
-    assert_eq!(subject.engine.units_unreported(), before - 1);
+    assert_eq!(
+        subject.engine.usage(subject.now()).units_unreported,
+        before - 1
+    );
 }
 
 #[test]
@@ -78,5 +81,5 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_de
         .collect();
     assert_eq!(settled, [(check(1), Settlement::Cancel)]);
     // The unit of the lease is here again.
-    assert_eq!(subject.engine.units_on_lease(subject.now()), 10);
+    assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 10);
 }

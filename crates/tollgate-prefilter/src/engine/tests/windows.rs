@@ -66,9 +66,9 @@ fn units_of_a_short_window_are_known_by_it_however_long_the_other_rules_take() {
             let until = (window + weighs) * 50_000;
             assert!(spent.taken.fresh_at.abs_diff(until) <= 2 * WAY, "{quota:?}");
             // Into the lease, which has not run out.
-            assert_eq!(subject.engine.units_on_lease(subject.now()), 9);
+            assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 9);
             assert_eq!(subject.settle(spent, Settlement::Cancel), []);
-            assert_eq!(subject.engine.units_on_lease(subject.now()), 10);
+            assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 10);
         }
     }
 }
@@ -104,19 +104,19 @@ fn the_reply_to_an_abandoned_request_is_processed_if_units_depend_on_it() {
     let (query, _) = subject.query(&[one().with_cost(20)]).abandon(subject.now());
     let query = query.expect("it may bring a lease");
     drop(subject.finish(query, fits(5_000, 500_000), tracked(12, 8)));
-    assert_eq!(subject.engine.units_on_lease(subject.now()), 12);
+    assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 12);
     // Units of a window stay in the process.
     let (quota, _) = of_50_ms()[0];
     let (subject, _) = leased_in_short_windows(quota);
     let large = [one().with_cost(20)];
-    let before = subject.engine.units_on_lease(subject.now());
+    let before = subject.engine.usage(subject.now()).units_on_lease;
     let (query, _) = subject.query(&large).abandon(subject.now());
     let query = query.expect("it takes units of a window");
     let window = subject.store_now() / 50_000;
     let ends = (window + 1) * 50_000 - subject.store_now();
     drop(subject.finish(query, fits(900, ends), tracked(5, window)));
     assert_eq!(
-        (before, subject.engine.units_on_lease(subject.now())),
+        (before, subject.engine.usage(subject.now()).units_on_lease),
         (10, 25)
     );
 }

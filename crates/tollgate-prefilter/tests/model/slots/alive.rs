@@ -59,7 +59,7 @@ impl SlotWorld {
         let mut bytes = self.record_bytes(system, process.owner, &ranks);
         let (pending, deadline) = match process.holder {
             Holder::Exact(mut holder) => {
-                let message = holder.release(u64::MAX, 0, now, &self.terms());
+                let message = holder.acquire(u64::MAX, 0, now, &self.terms());
                 (message.hi - message.lo, 0)
             }
             Holder::Leased(lease) => (lease.usable(), lease.deadline().saturating_sub(now)),
@@ -67,7 +67,9 @@ impl SlotWorld {
         bytes.extend([
             process.valid as u8,
             process.outlived as u8,
-            u8::from(process.holder.is_listed()) + 2 * u8::from(process.is_lease_valid),
+            u8::from(process.holder.is_listed())
+                + 2 * u8::from(process.is_lease_valid)
+                + 4 * u8::from(process.is_told),
             process.holder.held() as u8,
             pending as u8,
             deadline.min(100) as u8,
@@ -113,15 +115,15 @@ impl SlotWorld {
                 ],
                 // A reply that changes nothing is like any other.
                 Holder::Exact(_) if self.fault != Some(Fault::VoidStarts) && is_void => {
-                    [3, u8::from(it.message.want > 0), 0, 0, 0, 0, 0, 0]
+                    [3, u8::from(it.message.want > 0), outcome, exact, 0, 0, 0, 0]
                 }
                 Holder::Exact(_) if it.message.want == 0 => {
                     let settles = is_newest && exact == 1 && outcome != 3;
-                    [4, u8::from(settles), 0, 0, 0, 0, 0, 0]
+                    [4, u8::from(settles), outcome, exact, 0, 0, 0, 0]
                 }
                 Holder::Exact(_) if outcome != 1 => {
                     let settles = is_newest && exact == 1 && outcome != 3;
-                    [5, u8::from(settles), 0, 0, 0, 0, 0, flags]
+                    [5, u8::from(settles), outcome, exact, 0, 0, 0, flags]
                 }
                 Holder::Exact(_) => [6, until, valid, exact, 0, 0, 0, flags],
             }

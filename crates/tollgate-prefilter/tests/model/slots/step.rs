@@ -84,12 +84,15 @@ impl SlotWorld {
                 match &mut process.holder {
                     Holder::Leased(lease) => lease.end(slots),
                     Holder::Exact(holder) => {
-                        process.seq += 1;
-                        let mut message = holder.release(process.seq, slots, now, &terms);
+                        holder.end(slots, now, &terms);
+                        process.is_told = false;
+                        // It is up to a renewal to say so, which may come at once.
                         if self.fault == Some(Fault::RelativeCounts) {
+                            process.seq += 1;
+                            let mut message = holder.renew(process.seq, now, &terms);
                             message.lo = SUBTRACTS;
+                            self.send(process, message, now);
                         }
-                        self.send(process, message, now);
                     }
                 }
             }
@@ -164,13 +167,15 @@ impl SlotWorld {
                     return false;
                 };
                 let (sent, reply) = Fault::received(self.fault, (it.sent, now), reply, &terms);
+                let is_unread = reply.outcome == SlotOutcome::Stale && it.message.is_exact;
                 match &mut process.holder {
                     Holder::Leased(lease) => {
                         lease.on_reply(&it.message, &reply, sent, now, &terms);
                         process.is_lease_valid |= it.is_valid;
                     }
                     Holder::Exact(holder) if it.message.want == 0 => {
-                        holder.on_renewed(&it.message, &reply, now);
+                        holder.on_renewed(&it.message, &reply, now, &terms);
+                        process.is_told &= !is_unread;
                     }
                     Holder::Exact(holder) => {
                         let mut message = it.message;
@@ -178,6 +183,7 @@ impl SlotWorld {
                             message.seq = u64::MAX;
                         }
                         let start = holder.on_acquired(&message, &reply, sent, now, &terms);
+                        process.is_told &= !is_unread;
                         if matches!(start, SlotStart::Started { .. }) {
                             self.start(system, of, it.is_valid);
                         }
@@ -191,7 +197,10 @@ impl SlotWorld {
                 if it.is_waited {
                     match &mut process.holder {
                         Holder::Leased(lease) => lease.give_up(now),
-                        Holder::Exact(holder) if message.want > 0 => holder.give_up(&message, now),
+                        Holder::Exact(holder) if message.want > 0 => {
+                            holder.give_up(&message, now, &terms);
+                            process.is_told = false;
+                        }
                         Holder::Exact(_) => {}
                     }
                 }
@@ -256,6 +265,7 @@ impl SlotWorld {
                 // Nothing is kept of a key that is not in use.
                 process.holder = Holder::new(process.owner, self.is_leased);
                 process.composed = None;
+                process.is_told = true;
             }
         }
         let known = |owner| self.count(&system.store, system.clock, owner);
@@ -303,6 +313,7 @@ impl SlotWorld {
                 it.is_void = true;
             }
         }
+        process.is_told |= message.is_exact;
         process.in_flight.push(InFlight {
             message,
             sent: now,

@@ -115,6 +115,19 @@ impl Map {
         &self.members[..self.primaries]
     }
 
+    /// The first slot of each server that has slots.
+    #[cfg(feature = "metrics")]
+    pub(super) fn first_slots(&self) -> Vec<u16> {
+        let mut seen = vec![false; self.members.len()];
+        let owners = (0..).zip(&self.owners);
+        let first = owners.filter(|(_, owner)| {
+            let owner = usize::from(owner.load(Ordering::Relaxed));
+            let is_seen = seen.get_mut(owner);
+            is_seen.is_some_and(|is_seen| !std::mem::replace(is_seen, true))
+        });
+        first.map(|(slot, _)| slot).collect()
+    }
+
     fn find(&self, place: &Place) -> Option<u16> {
         let place = self
             .members

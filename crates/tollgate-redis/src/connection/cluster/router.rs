@@ -114,6 +114,12 @@ impl Cluster {
         }
     }
 
+    /// The first slot of each server that has slots.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn slots(&self) -> Vec<u16> {
+        self.shared.map.load().first_slots()
+    }
+
     /// Whether the map is known, and there is a connection to every server in it that has slots.
     pub(crate) fn is_connected(&self) -> bool {
         let map = self.shared.map.load();

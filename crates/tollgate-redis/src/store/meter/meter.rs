@@ -116,7 +116,8 @@ impl RequestEvents for Meter {
     }
 
     fn settled(&self, receipts: &[Receipt], how: Settlement, now: Tick) {
-        for receipt in receipts.iter().filter(|it| self.follows(&it.check)) {
+        let settled = receipts.iter().filter(|it| it.check.cost() > 0);
+        for receipt in settled.filter(|it| self.follows(&it.check)) {
             self.push((self.store_at(now), now), Event::Settled(*receipt, how));
         }
     }

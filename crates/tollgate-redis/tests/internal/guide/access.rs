@@ -180,6 +180,55 @@ async fn heartbeats_need_each_of_their_commands() {
     }
 }
 
+/// The rights that the guide gives to measure the namespace.
+#[cfg(feature = "metrics")]
+fn measuring() -> Vec<&'static str> {
+    let page = include_str!("../../../src/guide/access.rs");
+    let row = page
+        .lines()
+        .find(|line| line.contains("RedisStoreBuilder::measure_namespace"));
+    let rights = row.and_then(|row| row.rsplit('`').nth(1));
+    let rights = rights.expect("the page has the row").split(' ');
+    rights.collect()
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn the_rights_of_the_guide_are_those_that_it_takes_to_measure_the_namespace() {
+    let all = measuring();
+    assert_eq!(all.len(), 3);
+    let start = |rights: &[&str]| {
+        let server = server_with(&format!(
+            "{} {}",
+            line(),
+            rights.join(" ").replace("\\|", "|")
+        ));
+        let store = builder(&server, "").measure_namespace(100_000).connect();
+        (server, store.expect("a runtime"))
+    };
+    let (server, _store) = start(&all);
+    eventually("it is measured", || async {
+        let size = RedisClient::connect(server.address()).say("EXISTS {shop}:size");
+        (size == Value::Int(1)).then_some(())
+    })
+    .await;
+    assert_eq!(refused(&server), Vec::<String>::new());
+    for missing in &all {
+        let others: Vec<_> = all.iter().copied().filter(|it| it != missing).collect();
+        let (server, _store) = start(&others);
+        // Redis 6.2 does not log the second word.
+        let command = missing[1..].split('\\').next().expect("a word");
+        eventually(&format!("{command} is refused"), || async {
+            let refused = refused(&server);
+            refused
+                .iter()
+                .any(|it| it.starts_with(command))
+                .then_some(())
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn windows_count_for_a_user_that_may_not_write_a_part_of_a_state() {
     let server = server_without("+setrange");

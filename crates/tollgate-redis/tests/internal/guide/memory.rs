@@ -47,7 +47,8 @@ const ROWS: [(&str, Quota, u64); 7] = [
 
 /// The bytes of a value, and of memory for each key.
 fn measured(quota: Quota, units: u64) -> (u64, u64) {
-    let keys = if units == 1 { 100_000 } else { 20_000 };
+    // As full a table of keys as with 100 000 of them.
+    let keys = if units == 1 { 25_000 } else { 5_000 };
     let server = RedisServer::start(&[]);
     let mut connection = RedisClient::connect(server.address());
     load_script(&mut connection);

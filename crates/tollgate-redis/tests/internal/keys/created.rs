@@ -95,7 +95,7 @@ fn the_bucket_of_clients_beyond_a_cap_is_no_new_key() {
     let mut created = |who, may_make| {
         let checks = [Check::new(0, encoder.fingerprint(0, &client(who)), 1)];
         let mut call = Call::at(NOW, MARGIN);
-        let layout = call.acquire_capped(&encoder, &checks, |_| may_make);
+        let layout = call.acquire_within(&encoder, &checks, u64::MAX, |_| may_make);
         let (layout, reply) = (layout.expect("there is room"), server.send(&call));
         let created = reply.created(&layout, &checks, &encoder, &rules);
         created.collect::<Vec<_>>()

@@ -57,7 +57,7 @@ fn a_flood_of_invented_clients_makes_as_many_keys_as_it_may() {
         let layout: Vec<_> = clients
             .map(|number| {
                 let checks = [Check::new(0, encoder.fingerprint(0, &client(number)), 1)];
-                let layout = call.acquire_capped(&encoder, &checks, |_| cap.take(now));
+                let layout = call.acquire_within(&encoder, &checks, u64::MAX, |_| cap.take(now));
                 (layout.expect("there is room"), checks)
             })
             .collect();
@@ -172,7 +172,7 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
             let on_server = checks(&|rule, who| encoder.fingerprint(rule, &client(who)));
             let mut leave = Vec::new();
             let mut call = Call::at(clock.now(), MARGIN);
-            let layout = call.acquire_capped(encoder, &on_server, |rule| {
+            let layout = call.acquire_within(encoder, &on_server, u64::MAX, |rule| {
                 let may_make = may_make.next().expect("at most one for each check");
                 leave.push((rule, may_make));
                 may_make
@@ -226,7 +226,7 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
     let check = |who, cost| Check::new(0, encoder.fingerprint(0, &client(who)), cost);
     let take = |server: &mut Server, check: Check, may_make| {
         let mut call = Call::at(NOW, MARGIN);
-        let layout = call.acquire_capped(&encoder, &[check], |_| may_make);
+        let layout = call.acquire_within(&encoder, &[check], u64::MAX, |_| may_make);
         let reply = server.send(&call);
         let decision = reply.decision(&layout.expect("there is room"), &[check], &rules);
         let verdict = decision.verdicts()[0];

@@ -88,7 +88,7 @@ fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
         let overflowing = encoder.with_overflow("api").expect("it is there");
         let checks = [Check::new(0, overflowing.fingerprint(0, &address()), 1)];
         let mut call = Call::at(NOW, MARGIN);
-        let layout = call.acquire_capped(&overflowing, &checks, |_| false);
+        let layout = call.acquire_within(&overflowing, &checks, u64::MAX, |_| false);
         let layout = layout.expect("there is room");
         // Two names of the client, two of the bucket of all.
         let names: Vec<Vec<u8>> = call.keys().map(<[u8]>::to_vec).collect();

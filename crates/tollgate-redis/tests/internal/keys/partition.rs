@@ -153,14 +153,20 @@ fn what_a_cluster_cannot_do_in_one_step_is_refused() {
     let both = both.expect("it is there");
     let mut call = Call::new();
     let check = Check::new(0, Fingerprint::from_bits(7), 1);
-    assert!(call.acquire_capped(&both, &[check], |_| false).is_some());
+    assert!(
+        call.acquire_within(&both, &[check], u64::MAX, |_| false)
+            .is_some()
+    );
     assert_eq!(tags(&call), ["shop"; 4]);
 }
 
 /// The slot of each key of a check that may not create a state: its own and that of its overflow bucket, with their names.
 fn capped(encoder: &Encoder, checks: &[Check]) -> Vec<(u16, Vec<u8>)> {
     let mut call = Call::new();
-    assert!(call.acquire_capped(encoder, checks, |_| false).is_some());
+    assert!(
+        call.acquire_within(encoder, checks, u64::MAX, |_| false)
+            .is_some()
+    );
     call.keys().map(|key| (slot(key), key.to_vec())).collect()
 }
 

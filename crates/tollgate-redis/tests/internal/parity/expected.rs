@@ -1,6 +1,6 @@
 //! What the script has to answer.
 
-use tollgate_core::{Check, Decision, RuleSet, Source};
+use tollgate_core::{Check, Decision, RuleSet, Source, algorithm::GcraState, store::QueuePlace};
 
 /// A request, and what memory answered.
 #[derive(Debug)]
@@ -20,13 +20,32 @@ impl Expected<'_> {
             verdicts.map(|verdict| verdict.from_source(Source::Store)),
             |verdict| self.rules.enforces(verdict.rule()),
         );
+        let by_memory = with_places_of(by_memory, &self.decision);
+        let by_script = with_places_of(by_script.clone(), by_script);
         assert_eq!(
-            *by_script,
+            by_script,
             by_memory,
             "script and memory, seed {seed}, step {}, {:?} of {:?}",
             self.step,
             self.checks,
             self.rules.rules(),
         );
+    }
+}
+
+/// With the wait and the places of another decision. A state that is fresh may be forgotten, and what lapses after it is not told.
+fn with_places_of(decision: Decision, other: &Decision) -> Decision {
+    let places = other.queue_places().iter().map(|place| {
+        let (mut place, before) = (*place, place.before);
+        place.before = match before.tat() + u64::from(before.rest() > 0) <= other.at() {
+            true => GcraState::default(),
+            false => GcraState::new(before.tat(), before.rest(), 0),
+        };
+        place
+    });
+    let places: Vec<QueuePlace> = places.collect();
+    match other.delay().is_zero() {
+        true => decision,
+        false => decision.delayed(other.delay(), places),
     }
 }

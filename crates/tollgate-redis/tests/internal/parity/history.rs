@@ -14,7 +14,7 @@ use crate::{
 };
 use redis::Value;
 use tollgate_core::{
-    Check, Decision, Fingerprint, ManualClock, MemoryStore, Outcome, RuleSet, Store as _,
+    Check, Decision, Fingerprint, ManualClock, MemoryStore, Mode, Outcome, RuleSet, Store as _,
     algorithm::Taken,
     store::{Receipt, RuleStore, Settlement},
 };
@@ -64,6 +64,7 @@ enum Act {
         layout: RequestLayout,
         checks: Vec<Check>,
         takes: bool,
+        patience: Duration,
         version: Version,
     },
     Settle {
@@ -237,11 +238,14 @@ impl<'a> History<'a> {
                 layout,
                 checks,
                 takes,
+                patience,
                 version,
             } => {
                 let bound = &version.bound;
-                let decision = if takes {
+                let decision = if takes && patience == Duration::MAX {
                     bound.acquire(&checks)
+                } else if takes {
+                    bound.acquire_within(&checks, patience)
                 } else {
                     bound.peek(&checks)
                 };
@@ -294,6 +298,10 @@ impl<'a> History<'a> {
         };
         let takes = !self.numbers.one_in(6);
         let version = self.version.clone();
+        let patience = match version.bound.rules().has_waits() && self.numbers.one_in(4) {
+            true => Duration::from_micros(self.numbers.below(2_000_000)),
+            false => Duration::MAX,
+        };
         let call = self.call();
         if Check::deny_two_plans(version.bound.rules(), &checks).is_some() {
             // Neither sums up what two plans cost. Of one plan they do.
@@ -309,16 +317,19 @@ impl<'a> History<'a> {
                 }
             }
         }
+        let encoder = version.encoders.any();
         let layout = if takes {
-            call.acquire(version.encoders.any(), &checks)
+            let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+            call.acquire_within(encoder, &checks, micros, |_| true)
         } else {
-            call.peek(version.encoders.any(), &checks)
+            call.peek(encoder, &checks)
         };
         self.acts.push(Act::Request {
             step,
             layout: layout.expect("there is room"),
             checks,
             takes,
+            patience,
             version,
         });
     }
@@ -332,6 +343,11 @@ impl<'a> History<'a> {
         let plan = match plan == rule.quotas() as u64 && rule.has_variable_quota() {
             true => plan + self.numbers.0 % 5,
             false => plan,
+        };
+        // A request comes to a threshold by its rule.
+        let plan = match rule.mode() {
+            Mode::Threshold { .. } => 0,
+            _ => plan,
         };
         let limit = rule.quota_under(plan as usize).limit();
         let cost = match self.numbers.below(12) {
@@ -355,9 +371,30 @@ impl<'a> History<'a> {
         if !decision.is_allowed() {
             return;
         }
+        // A state that was fresh in between may have been forgotten, with what lapses after it.
+        let is_cut = self.goes_back || self.changes || !self.live.is_empty();
+        let rule = |check: &Check| &version.bound.rules().rules()[usize::from(check.rule())];
+        let waits = |check: &Check| rule(check).at_most_wait().is_some();
+        let gives_back = |check: &Check| {
+            let is_one = rule(check).quotas() == 1 && !rule(check).has_variable_quota();
+            !waits(check) || is_one && !is_cut
+        };
+        for place in decision.queue_places() {
+            let check = checks[usize::from(place.check)].with_cost(place.cost);
+            if gives_back(&check) {
+                let mut holding = Receipt::of_store(check, place.taken);
+                holding.before = Some(place.before);
+                self.held.push((version.clone(), holding));
+            }
+        }
+        if !decision.delay().is_zero() {
+            // The rest is taken when it starts.
+            return;
+        }
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             if verdict.outcome() == Outcome::Allow
                 && check.cost() > 0
+                && gives_back(check)
                 && version.bound.rules().enforces(verdict.rule())
             {
                 let holding = Receipt::of_store(

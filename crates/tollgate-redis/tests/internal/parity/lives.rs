@@ -16,6 +16,13 @@ use crate::internal_tests::parity::server::CarriedOut;
 const IN_STATE: RangeInclusive<usize> = 0..=20;
 const IN_CHECK: RangeInclusive<usize> = 17..=37;
 
+/// The algorithm of a bucket in a check of a rule whose requests wait and in a state, and for how long they wait.
+const QUEUE: u8 = 16;
+const BUCKET: u8 = 17;
+const WAIT_IN_CHECK: RangeInclusive<usize> = 54..=61;
+const WAIT_IN_STATE: RangeInclusive<usize> = 33..=40;
+const QUEUE_BYTES: usize = 45;
+
 #[derive(Debug)]
 pub(crate) struct Lives {
     /// By which a caller's clock and the server's may differ; `None`: the time is the server's.
@@ -69,7 +76,11 @@ impl Lives {
                 let name = call.keys().next().map(rule_of).unwrap_or_default();
                 if name == given.name().as_bytes() {
                     let bound = Arc::clone(bound);
-                    let quota = packed[IN_CHECK].to_vec();
+                    let mut quota = packed[IN_CHECK].to_vec();
+                    if quota[0] == QUEUE {
+                        quota[0] = BUCKET;
+                        quota.extend_from_slice(&packed[WAIT_IN_CHECK]);
+                    }
                     let writer = Writer { bound, rule, plan };
                     self.writers.insert((name, quota), writer);
                 }
@@ -112,7 +123,11 @@ impl Lives {
             );
             return;
         };
-        let writer = (rule_of(name), state[IN_STATE].to_vec());
+        let mut quota = state[IN_STATE].to_vec();
+        if state.len() == QUEUE_BYTES && state[WAIT_IN_STATE] != [0; 8] {
+            quota.extend_from_slice(&state[WAIT_IN_STATE]);
+        }
+        let writer = (rule_of(name), quota);
         let writer = self.writers.get(&writer).expect("a quota of the history");
         let fresh = fresh_after(writer, check.key());
         let (begun, ended) = (ms(begun), ms(ended));

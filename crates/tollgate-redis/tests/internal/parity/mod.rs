@@ -5,6 +5,7 @@
 mod expected;
 mod history;
 mod holds;
+mod lapses;
 mod leases;
 mod lives;
 mod lowered;
@@ -50,8 +51,25 @@ fn rules_of_all_algorithms_are_decided_together_by_the_script_as_in_memory() {
 }
 
 #[test]
+fn requests_wait_by_the_script_as_in_memory() {
+    holds("queue", &[Family::Queue]);
+}
+
+#[test]
+fn requests_wait_for_several_rules_by_the_script_as_in_memory() {
+    let all = [
+        Family::Queue,
+        Family::Queue,
+        Family::Queue,
+        Family::Gcra,
+        Family::FixedWindow,
+    ];
+    holds("queues_together", &all);
+}
+
+#[test]
 fn histories_hold_by_the_servers_clock() {
-    for family in Family::ALL {
+    for family in Family::ALL.into_iter().chain([Family::Queue]) {
         holds_by_itself(&[family]);
     }
     holds_by_itself(&Family::ALL);

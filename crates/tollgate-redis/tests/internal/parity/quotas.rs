@@ -14,6 +14,8 @@ pub(crate) enum Family {
     SlidingWindow,
     SlidingLog,
     SlidingBuckets,
+    /// A bucket, of a rule whose requests mostly wait.
+    Queue,
 }
 
 impl Family {
@@ -44,6 +46,20 @@ impl Range {
             period: period(numbers),
             limit: limit(numbers),
         }
+    }
+
+    /// For how long requests wait, if they do: for a part of a unit, for some, or for long.
+    fn wait(&self, quota: &Quota, numbers: &mut Numbers) -> Option<Duration> {
+        let unit = quota.period().as_micros() as u64 / quota.rate() + 1;
+        let wait = match numbers.below(8) {
+            0 => return None,
+            1 => 1 + numbers.below(unit),
+            2..5 => 1 + numbers.below(unit.saturating_mul(5)),
+            5 => numbers.below(100_000_000),
+            _ => unit.saturating_mul(3),
+        };
+        let longest = MAX_PERIOD.as_micros() as u64;
+        Some(Duration::from_micros(wait.clamp(1, longest)))
     }
 
     /// The same for windows of 50 ms, or nearly, and few units.
@@ -77,7 +93,7 @@ impl Range {
                 _ => limit,
             };
             let quota = match self.family {
-                Family::Gcra => match self.kind {
+                Family::Gcra | Family::Queue => match self.kind {
                     0 => Quota::gcra(limit, period).burst(burst),
                     1 => Quota::token_bucket(burst).refill(limit, period),
                     _ => Quota::leaky_bucket(burst).leak(limit, period),
@@ -101,7 +117,7 @@ impl Range {
         let units = 1 + numbers.below(quota.limit().saturating_mul(2));
         let (rate, period) = (quota.rate(), quota.period());
         match self.family {
-            Family::Gcra => match self.kind {
+            Family::Gcra | Family::Queue => match self.kind {
                 0 => Quota::gcra(rate, period).burst(units),
                 1 => Quota::token_bucket(units).refill(rate, period),
                 _ => Quota::leaky_bucket(units).leak(rate, period),
@@ -181,6 +197,11 @@ pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> 
                 }
                 if brought.one_in(2) {
                     rule = rule.variable_quota();
+                }
+                if range.family == Family::Queue
+                    && let Some(at_most) = range.wait(&quota, numbers)
+                {
+                    rule = rule.wait(at_most);
                 }
                 match numbers.below(8) {
                     0 if modes => rule.shadow(),

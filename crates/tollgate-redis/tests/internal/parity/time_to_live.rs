@@ -11,6 +11,11 @@ fn buckets_live_until_fresh() {
 }
 
 #[test]
+fn queues_live_until_fresh() {
+    holds_by_server("queue_by_server", &[Family::Queue]);
+}
+
+#[test]
 fn a_fixed_window_lives_until_fresh() {
     holds_by_server("fixed_window_by_server", &[Family::FixedWindow]);
 }

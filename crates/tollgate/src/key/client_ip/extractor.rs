@@ -1,5 +1,7 @@
 //! The client's address as the key.
 
+use std::borrow::Cow;
+
 use std::{
     net::IpAddr,
     sync::{
@@ -315,6 +317,10 @@ impl KeyExtractor for ClientIp {
             }
             Err(why) => Extracted::Nothing(why),
         }
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "ip".into()
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -1,0 +1,167 @@
+//! Requests that wait: how many, for how long, and what becomes of them.
+
+use std::{fmt, time::Duration};
+
+#[cfg(feature = "metrics")]
+use metrics::{Gauge, counter, gauge, histogram};
+#[cfg(feature = "metrics")]
+use smallvec::SmallVec;
+
+use crate::{
+    check::Check,
+    decision::{Decision, Reason},
+    rule_set::RuleSet,
+};
+#[cfg(feature = "metrics")]
+use crate::{
+    observe::names::{WAIT, WAITING, WAITS, describe_waiting},
+    rule::Rule,
+    wait_queue::rules_to_wait_for,
+};
+
+/// A request that waits, for metrics: made by [`Observer::waiting`](crate::observe::Observer::waiting) when it begins to wait.
+/// Dropped before it has [ended](Self::ended), it was abandoned.
+#[must_use = "dropped, the request counts as abandoned"]
+pub struct Waiting {
+    #[cfg(feature = "metrics")]
+    rules: SmallVec<[RuleWait; 1]>,
+    #[cfg(not(feature = "metrics"))]
+    _private: (),
+}
+
+/// A request that waits for one rule.
+#[cfg(feature = "metrics")]
+struct RuleWait {
+    rule: std::sync::Arc<str>,
+    now: Gauge,
+}
+
+/// What became of a request that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitOutcome {
+    Admitted,
+    Denied,
+    QueueFull,
+    WaitExpired,
+    #[cfg(feature = "metrics")]
+    Abandoned,
+}
+
+#[cfg(feature = "metrics")]
+impl WaitOutcome {
+    const ALL: [Self; 5] = [
+        Self::Admitted,
+        Self::Denied,
+        Self::QueueFull,
+        Self::WaitExpired,
+        Self::Abandoned,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Denied => "denied",
+            Self::QueueFull => "queue_full",
+            Self::WaitExpired => "wait_expired",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl Waiting {
+    /// Of a request with these checks: under the rules that let it wait, or else under all that are enforced.
+    pub(super) fn begin(set: &RuleSet, checks: &[Check]) -> Self {
+        #[cfg(feature = "metrics")]
+        {
+            let rules = rules_to_wait_for(set.rules(), checks);
+            let mut rules: SmallVec<[&Rule; 1]> = rules.into_iter().map(|(rule, _)| rule).collect();
+            rules.dedup_by_key(|rule| rule.name());
+            Self {
+                rules: rules.into_iter().map(RuleWait::begin).collect(),
+            }
+        }
+        #[cfg(not(feature = "metrics"))]
+        {
+            let _ = (set, checks);
+            Self { _private: () }
+        }
+    }
+
+    /// The request has waited for so long, and was decided then.
+    pub fn ended(self, decision: &Decision, waited: Duration) {
+        let outcome = match decision.reason() {
+            _ if decision.is_allowed() => WaitOutcome::Admitted,
+            Some(Reason::QueueFull) => WaitOutcome::QueueFull,
+            Some(Reason::WaitExpired) => WaitOutcome::WaitExpired,
+            _ => WaitOutcome::Denied,
+        };
+        self.end(outcome, waited);
+    }
+
+    /// It was turned away, because as many waited already as may.
+    pub(crate) fn turned_away(self) {
+        self.end(WaitOutcome::QueueFull, Duration::ZERO);
+    }
+
+    /// It has waited in vain.
+    pub(crate) fn expired(self) {
+        self.end(WaitOutcome::WaitExpired, Duration::ZERO);
+    }
+
+    #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "of metrics"))]
+    fn end(mut self, outcome: WaitOutcome, waited: Duration) {
+        #[cfg(feature = "metrics")]
+        for rule in self.rules.drain(..) {
+            rule.end(outcome, waited);
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (outcome, waited);
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        for rule in self.rules.drain(..) {
+            rule.end(WaitOutcome::Abandoned, Duration::ZERO);
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl RuleWait {
+    /// The series of alerts begin at 0.
+    fn begin(rule: &Rule) -> Self {
+        describe_waiting();
+        let rule = rule.shared_name();
+        for outcome in WaitOutcome::ALL {
+            count(rule, outcome, 0);
+        }
+        let now = gauge!(WAITING, "rule" => std::sync::Arc::clone(rule));
+        now.increment(1.0);
+        Self {
+            rule: std::sync::Arc::clone(rule),
+            now,
+        }
+    }
+
+    fn end(self, outcome: WaitOutcome, waited: Duration) {
+        self.now.decrement(1.0);
+        count(&self.rule, outcome, 1);
+        if outcome == WaitOutcome::Admitted {
+            histogram!(WAIT, "rule" => self.rule).record(waited.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+fn count(rule: &std::sync::Arc<str>, outcome: WaitOutcome, times: u64) {
+    let rule = std::sync::Arc::clone(rule);
+    counter!(WAITS, "rule" => rule, "outcome" => outcome.as_str()).increment(times);
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,23 @@
+//! What an engine holds.
+
+use crate::table::table_usage::TableUsage;
+
+/// What an [`Engine`](crate::Engine) holds at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineUsage {
+    /// The units of all leases.
+    pub units_on_lease: u64,
+    /// Units that were admitted and that the store does not know of.
+    pub units_unreported: u64,
+    /// Keys with a lease that has units, scheduled ones not included.
+    pub leased_keys: u64,
+    /// Keys with a scheduled lease that has units.
+    pub scheduled_keys: u64,
+    /// The table of leases; empty while no rule is leased.
+    pub leases: TableUsage,
+    /// The table of local usage; empty while no rule is eventual.
+    pub reports: TableUsage,
+    /// The memory of the deny cache; 0 if it is turned off.
+    pub deny_cache_bytes: u64,
+}

@@ -1,0 +1,115 @@
+//! Requests that wait, out of a reply: the script says what the states were before, and the core what follows from that.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Check, Retry, RuleSet, Tick,
+    algorithm::{Algorithm as _, Assessment, Gcra, GcraState, Instant, Taken},
+    store::QueuePlace,
+};
+
+use crate::{call::RequestLayout, reply_line::ReplyLine};
+
+/// What a request waits for.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    at: Tick,
+    start: Instant,
+    lines: SmallVec<[Line; 2]>,
+}
+
+/// A rule that has taken its units for later.
+#[derive(Debug)]
+struct Line {
+    /// The first of the checks on this state.
+    index: usize,
+    /// Where its answer is in the reply.
+    place: usize,
+    quota: Gcra,
+    before: GcraState,
+    cost: u64,
+    is_enforced: bool,
+}
+
+impl Queued {
+    /// What a request with these checks waits for, by what the script says to each of them; `None`: it does not wait.
+    pub(crate) fn new(
+        at: Tick,
+        lines: &[Option<ReplyLine>],
+        layout: &RequestLayout,
+        checks: &[Check],
+        rules: &RuleSet,
+    ) -> Option<Self> {
+        let line = |(index, line): (usize, &Option<ReplyLine>)| {
+            let Some(ReplyLine::Queued { before }) = *line else {
+                return None;
+            };
+            let (check, place) = (&checks[index], layout.place(index)?);
+            // Checks on one state are one check.
+            if (0..index).any(|other| layout.place(other) == Some(place)) {
+                return None;
+            }
+            let same = (index..checks.len()).filter(|other| layout.place(*other) == Some(place));
+            let rule = rules.rules().get(usize::from(check.rule()))?;
+            let quota = Gcra::new(&rule.quota_under(usize::from(check.plan())))?;
+            Some(Line {
+                index,
+                place,
+                quota: quota.waiting(rule.at_most_wait()?),
+                before,
+                cost: same.fold(0, |sum: u64, other| {
+                    sum.saturating_add(checks[other].cost())
+                }),
+                is_enforced: rules.enforces(usize::from(check.rule())),
+            })
+        };
+        let lines: SmallVec<[Line; 2]> = lines.iter().enumerate().filter_map(line).collect();
+        let enforced = lines.iter().filter(|line| line.is_enforced);
+        let instants = enforced.filter_map(|line| line.quota.instant(&line.before, at, line.cost));
+        let start = instants.reduce(Instant::or_later)?;
+        (start.start > at).then_some(Self { at, start, lines })
+    }
+
+    /// How long it waits.
+    pub(crate) fn delay(&self) -> Duration {
+        Duration::from_micros(self.start.start - self.at)
+    }
+
+    /// The answer at this place of the reply, as of the start.
+    pub(crate) fn answer(&self, place: usize) -> Option<Assessment> {
+        let line = self.lines.iter().find(|line| line.place == place)?;
+        Some(self.taken(line))
+    }
+
+    /// The places that it has taken.
+    pub(crate) fn places(&self) -> impl Iterator<Item = QueuePlace> + '_ {
+        let enforced = self.lines.iter().filter(|line| line.is_enforced);
+        enforced.map(|line| {
+            let reset_after = self.taken(line).reset_after;
+            let taken = Taken::new(self.at, self.start.start.saturating_add(reset_after));
+            // A request has fewer than 65 536 checks.
+            QueuePlace::new(line.index as u16, line.cost, taken, line.before)
+        })
+    }
+
+    fn taken(&self, line: &Line) -> Assessment {
+        let mut state = line.before;
+        let _ = line
+            .quota
+            .take_from(&mut state, self.at, self.start, line.cost);
+        line.quota.assess(&state, self.start.start, 0)
+    }
+}
+
+/// How long a request waits that only looks, by the answers to its checks.
+pub(crate) fn would_wait(lines: &[Option<ReplyLine>]) -> Option<Duration> {
+    let waits = lines.iter().flatten().filter_map(|line| match line {
+        ReplyLine::WouldWait { answer } => match answer.retry {
+            Retry::After(wait) => Some(wait),
+            _ => None,
+        },
+        _ => None,
+    });
+    waits.max()
+}

@@ -1,0 +1,43 @@
+//! The task that brings gauges up to date.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{task::AbortHandle, time::sleep};
+
+use crate::store::shared::Shared;
+
+/// How often gauges are brought up to date.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The task. Dropping this ends it.
+#[derive(Debug)]
+pub(super) struct Gauges(AbortHandle);
+
+impl Gauges {
+    /// Starts. Needs a tokio runtime.
+    pub(super) fn start(shared: &Arc<Shared>) -> Self {
+        // It must not keep the store alive that ends it.
+        Self(tokio::spawn(run(Arc::downgrade(shared))).abort_handle())
+    }
+}
+
+impl Drop for Gauges {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn run(shared: Weak<Shared>) {
+    loop {
+        sleep(EVERY).await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        shared.observer.tell_bounds(shared.instances.known());
+        let usage = shared.engine.usage(shared.process_clock.now());
+        shared.observer.usage(&usage);
+    }
+}

@@ -1,0 +1,77 @@
+//! The slots that this process has in use.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use tollgate_core::{Check, Tick, store::SlotWaiters};
+use tollgate_prefilter::{SlotCounts, SlotOwner, SlotTable, SlotTerms};
+
+use crate::encode::Encoder;
+
+/// How often slots that another process may have returned are asked for.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+
+/// The slots that this process has in use, of all rule sets on the store: one owner for Redis, from the start of the process to its
+/// end.
+pub(super) struct ProcessSlots {
+    in_use: Mutex<InUse>,
+    /// How long Redis knows them without hearing of them.
+    pub(super) term: Duration,
+    /// There is something to tell sooner than the task expects.
+    pub(super) is_due: Notify,
+    pub(super) waiters: SlotWaiters,
+}
+
+/// What is in use, and who tells Redis of it.
+pub(super) struct InUse {
+    pub(super) table: SlotTable<SlotTarget>,
+    /// When the task looks next; `None`: there is none.
+    pub(super) looks_at: Option<Tick>,
+    /// What the metrics were told, and when.
+    pub(super) measured: (SlotCounts, Tick),
+}
+
+/// How Redis is told of a key.
+#[derive(Clone)]
+pub(super) struct SlotTarget {
+    pub(super) encoder: Arc<Encoder>,
+    pub(super) check: Check,
+}
+
+impl ProcessSlots {
+    pub(super) fn new(term: Duration) -> Self {
+        let micros = Tick::try_from(term.as_micros()).unwrap_or(Tick::MAX);
+        Self {
+            in_use: Mutex::new(InUse {
+                table: SlotTable::new(SlotOwner::random(), SlotTerms::new(micros)),
+                looks_at: None,
+                measured: (SlotCounts::default(), 0),
+            }),
+            term,
+            is_due: Notify::new(),
+            waiters: SlotWaiters::polled(POLL_EVERY),
+        }
+    }
+
+    /// Whether Redis was told of all that has ended.
+    pub(super) fn is_told(&self) -> bool {
+        self.lock().table.is_told()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, InUse> {
+        // Each change is one step.
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ProcessSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProcessSlots")
+            .field(&self.lock().table)
+            .finish()
+    }
+}

@@ -1,0 +1,172 @@
+//! The slots that a request acquires.
+
+use std::{fmt, sync::Arc};
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, Fingerprint, Tick};
+use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart};
+
+use crate::{
+    encode::Encoder,
+    reply::Reply,
+    store::{process_slots::SlotTarget, shared::Shared, slots::teller::tell},
+};
+
+/// The slots that a request acquires, until its decision holds them. Dropped before, they go back.
+pub(crate) struct RequestSlots {
+    shared: Arc<Shared>,
+    acquires: SmallVec<[Acquire; 1]>,
+    granted: SmallVec<[Granted; 1]>,
+}
+
+/// An acquire in flight.
+struct Acquire {
+    key: SlotKey,
+    message: SlotMessage,
+    /// Where the answer is.
+    place: u16,
+    sent: Tick,
+}
+
+struct Granted {
+    key: SlotKey,
+    number: u64,
+    slots: u32,
+}
+
+/// What became of acquires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// The reply is right about all of them.
+    AsReplied,
+    /// One has to be acquired again: what the reply says of it counts for nothing.
+    Again,
+}
+
+impl RequestSlots {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            acquires: SmallVec::new(),
+            granted: SmallVec::new(),
+        }
+    }
+
+    /// Acquires the slots of a check. `None`: too many keys are in use, and nothing is acquired.
+    pub(crate) fn acquire(
+        &mut self,
+        encoder: &Arc<Encoder>,
+        check: &Check,
+        with: Option<Fingerprint>,
+        place: u16,
+    ) -> Option<SlotMessage> {
+        let key = encoder.slot_key(check, with)?;
+        let target = SlotTarget {
+            encoder: Arc::clone(encoder),
+            check: *check,
+        };
+        // More never fit, and the script says so.
+        let want = u32::try_from(check.cost()).unwrap_or(u32::MAX);
+        let sent = self.shared.process_clock.now();
+        let mut in_use = self.shared.slots.lock();
+        if !in_use.table.has_room(1) {
+            return None;
+        }
+        let message = in_use.table.acquire(&key, target, want, sent);
+        drop(in_use);
+        self.acquires.push(Acquire {
+            key,
+            message,
+            place,
+            sent,
+        });
+        Some(message)
+    }
+
+    /// Redis has replied.
+    pub(crate) fn on_reply(&mut self, reply: &Reply) -> Acquired {
+        let now = self.shared.process_clock.now();
+        let mut acquired = Acquired::AsReplied;
+        let mut in_use = self.shared.slots.lock();
+        for it in std::mem::take(&mut self.acquires) {
+            let Some(answer) = reply.slots(it.place, &it.message) else {
+                // The server has refused it, or what it has is not ours.
+                in_use.table.give_up(&it.key, &it.message, now);
+                continue;
+            };
+            let times = (it.sent, now);
+            match in_use
+                .table
+                .on_acquired(&it.key, &it.message, &answer, times)
+            {
+                SlotStart::Started { fence } => self.granted.push(Granted {
+                    key: it.key,
+                    number: fence,
+                    slots: it.message.want,
+                }),
+                SlotStart::Denied { .. } => {}
+                SlotStart::Again => acquired = Acquired::Again,
+            }
+        }
+        tell(&self.shared, in_use);
+        acquired
+    }
+
+    /// Nothing was sent that Redis could have read.
+    pub(crate) fn not_sent(&mut self) {
+        let now = self.shared.process_clock.now();
+        let mut in_use = self.shared.slots.lock();
+        // The last one first: each is then the newest of its key.
+        for it in std::mem::take(&mut self.acquires).iter().rev() {
+            in_use.table.not_sent(&it.key, &it.message, now);
+        }
+        tell(&self.shared, in_use);
+    }
+
+    /// The reply is lost: what was granted is told of as not in use.
+    pub(crate) fn lose(&mut self) {
+        let now = self.shared.process_clock.now();
+        let mut in_use = self.shared.slots.lock();
+        for it in std::mem::take(&mut self.acquires) {
+            in_use.table.give_up(&it.key, &it.message, now);
+        }
+        tell(&self.shared, in_use);
+    }
+
+    /// The decision says what was granted, and whoever has it returns it.
+    pub(crate) fn hand_over(&mut self) {
+        self.granted.clear();
+    }
+
+    /// What is in flight is given up, and what was granted goes back.
+    pub(crate) fn give_back(&mut self) {
+        if !self.acquires.is_empty() {
+            self.lose();
+        }
+        if self.granted.is_empty() {
+            return;
+        }
+        let now = self.shared.process_clock.now();
+        let mut in_use = self.shared.slots.lock();
+        for it in std::mem::take(&mut self.granted) {
+            let (rule, key) = (&it.key.rule, it.key.key);
+            in_use.table.end(rule, key, it.number, it.slots, now);
+        }
+        tell(&self.shared, in_use);
+    }
+}
+
+impl Drop for RequestSlots {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl fmt::Debug for RequestSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestSlots")
+            .field("acquires", &self.acquires.len())
+            .field("granted", &self.granted.len())
+            .finish_non_exhaustive()
+    }
+}

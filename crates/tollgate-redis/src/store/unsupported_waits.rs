@@ -1,0 +1,146 @@
+//! Rules whose requests cannot wait on Redis as they count.
+
+use tollgate_core::{Consistency, Mode, OnChange, Rule, RuleError, RuleErrorKind, RuleSet};
+
+use crate::{encode::Encoder, keyspace::Partition};
+
+/// Refuses a rule whose requests could not wait in the order of Redis.
+pub(super) fn refuse_unsupported_waits(
+    rules: &RuleSet,
+    encoder: &Encoder,
+    is_cluster: bool,
+) -> Result<(), RuleError> {
+    let wrong =
+        |rule: &Rule, message| Err(RuleError::new(RuleErrorKind::Wait, rule.name(), message));
+    let waits = |rule: &&Rule| {
+        rule.at_most_wait().is_some() && !rule.has_slots() && *rule.mode() != Mode::Off
+    };
+    let mut waiting = rules.given().iter().filter(waits).peekable();
+    let Some(first) = waiting.peek() else {
+        return Ok(());
+    };
+    let has_slots = |rule: &&Rule| rule.has_slots() && *rule.mode() != Mode::Off;
+    if rules.given().iter().any(|rule| has_slots(&rule)) {
+        return wrong(
+            first,
+            "requests cannot wait for units on Redis while a rule of the same decision is about slots; put the slots into a \
+             limiter or layer of their own, inside of this one",
+        );
+    }
+    // States in several slots are decided one after the other, and have no instant in common.
+    let is_alone = rules
+        .given()
+        .iter()
+        .filter(|rule| *rule.mode() != Mode::Off)
+        .count()
+        == 1;
+    if is_cluster && !is_alone && encoder.keyspace.partition != Partition::One {
+        return wrong(
+            first,
+            "in a cluster, the rules of a request that waits have to be decided in one step; take Partition::One, or put the \
+             rule into a limiter or layer of its own",
+        );
+    }
+    for rule in waiting {
+        if rule.consistency_of() != Consistency::Exact {
+            return wrong(
+                rule,
+                "requests wait in the order of Redis, and a process that holds a lease would let its own start first; take \
+                 Consistency::Exact, or leave wait() out",
+            );
+        }
+        if rule.change_answer() == OnChange::Scale {
+            return wrong(
+                rule,
+                "a queue keeps its length in time when the quota changes, and does not scale with the limit; take \
+                 OnChange::Keep, or leave wait() out",
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{LeaseShare, MINUTE, Quota, SECOND};
+
+    use super::*;
+    use crate::keyspace::Keyspace;
+
+    fn refusal(
+        rules: impl IntoIterator<Item = Rule>,
+        partition: Partition,
+        is_cluster: bool,
+    ) -> Option<String> {
+        let rules = RuleSet::new(rules).expect("valid rules");
+        let keyspace = Keyspace::new("tg", partition).expect("letters");
+        let encoder = Encoder::new(&rules, keyspace).expect("few plans");
+        let refused = refuse_unsupported_waits(&rules, &encoder, is_cluster).err()?;
+        assert_eq!(refused.kind(), RuleErrorKind::Wait);
+        assert_eq!(refused.rule(), Some("queue"));
+        Some(refused.to_string())
+    }
+
+    fn queue() -> Rule {
+        let quota = Quota::gcra(1, SECOND);
+        Rule::new("queue", quota)
+            .wait(SECOND)
+            .threshold("long", quota.burst(9))
+    }
+
+    fn other() -> Rule {
+        Rule::new("other", Quota::fixed_window(1, MINUTE))
+    }
+
+    #[test]
+    fn a_leased_rule_that_waits_is_refused_with_what_would_work() {
+        let leased = Consistency::Leased {
+            share: LeaseShare::percent(10),
+        };
+        let rules = || [other(), queue().consistency(leased)];
+        let refused = refusal(rules(), Partition::One, false).expect("it is leased");
+        assert!(refused.contains("take Consistency::Exact"), "{refused}");
+        // What is off waits for nothing, and another rule may be leased.
+        assert_eq!(refusal(rules().map(Rule::off), Partition::One, false), None);
+        let scaled = queue().on_change(OnChange::Scale);
+        let refused = refusal([scaled], Partition::One, false).expect("it scales");
+        assert!(refused.contains("take OnChange::Keep"), "{refused}");
+        let rules = [other().consistency(leased), queue()];
+        assert_eq!(refusal(rules, Partition::One, false), None);
+    }
+
+    #[test]
+    fn a_rule_that_waits_next_to_slots_is_refused() {
+        let slots = || Rule::new("slots", Quota::concurrent(3));
+        let refused = refusal([queue(), slots()], Partition::One, false).expect("there are slots");
+        assert!(
+            refused.contains("a limiter or layer of their own"),
+            "{refused}"
+        );
+        assert_eq!(
+            refusal([queue(), slots().off()], Partition::One, false),
+            None
+        );
+        assert_eq!(
+            refusal([other(), slots().wait(SECOND)], Partition::One, false),
+            None
+        );
+    }
+
+    #[test]
+    fn a_rule_that_waits_next_to_others_needs_one_slot_in_a_cluster() {
+        let by_rule = || Partition::ByRule("queue".into());
+        for partition in [Partition::Key, by_rule()] {
+            let refused = refusal([queue(), other()], partition.clone(), true);
+            let refused = refused.expect("they may be in two slots");
+            assert!(refused.contains("take Partition::One"), "{refused}");
+            assert_eq!(refusal([queue()], partition.clone(), true), None);
+            assert_eq!(
+                refusal([queue(), other().off()], partition.clone(), true),
+                None
+            );
+            assert_eq!(refusal([queue(), other()], partition, false), None);
+        }
+        assert_eq!(refusal([queue(), other()], Partition::One, true), None);
+    }
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Compiles with each feature alone, and the examples with their own features only. The test command has all features on, and
+# some crates with none: it cannot see that a feature lacks another, or leaves code unused. Run this after a change of features.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+for feature in axum metrics tokio tonic tracing uuid; do
+  printf '== tollgate with %s alone\n' "$feature"
+  cargo check --quiet -p tollgate --no-default-features --features "$feature"
+done
+
+# A feature that is missing leaves code unused, which is a warning.
+for feature in "" metrics redis-1 tls tracing; do
+  printf '== tollgate-redis with %s alone\n' "${feature:-nothing}"
+  cargo clippy --quiet -p tollgate-redis --features "$feature" -- -D warnings
+done
+
+for feature in "" axum metrics redis tls; do
+  printf '== tollgate-rules with %s alone\n' "${feature:-nothing}"
+  cargo clippy --quiet -p tollgate-rules --no-default-features --features "$feature" -- -D warnings
+done
+
+for feature in tonic metrics tracing; do
+  printf '== tollgate-client with %s alone\n' "$feature"
+  cargo clippy --quiet -p tollgate-client --features "$feature" -- -D warnings
+done
+
+printf '== the examples, as users run them\n'
+cargo check --quiet -p tollgate-examples --examples
