@@ -259,6 +259,9 @@ fn unescaped(segment: &str) -> (Option<String>, Option<&str>) {
 
 #[cfg(test)]
 mod tests {
+    use axum::{Router, body::Body, routing::get};
+    use tower::ServiceExt;
+
     use super::*;
 
     #[test]
@@ -292,6 +295,43 @@ mod tests {
         ] {
             let made = PathPattern::new(pattern).expect("a pattern");
             assert_eq!(made.walk(path, |_, _| {}), matches, "{pattern} {path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn paths_match_as_in_axums_router() {
+        let patterns = [
+            "/",
+            "/a",
+            "/a/",
+            "/a/b",
+            "/{x}",
+            "/{x}/",
+            "/a/{x}",
+            "/{x}/b",
+            "/{x}/{y}",
+            "/v{x}",
+            "/a/v{x}/b",
+            "/{*x}",
+            "/a/{*x}",
+            "/{x}/{*y}",
+            "/{{a}}",
+            "/{{{x}",
+        ];
+        let paths = [
+            "/", "//", "/a", "/a/", "/a//", "/a/b", "/a//b", "/a/b/", "/b", "/v", "/v2", "/a/v/b",
+            "/a/v2/b", "/a/%2F", "/{a}", "/{", "/{7",
+        ];
+        for text in patterns {
+            let router = Router::<()>::new().route(text, get(|| async {}));
+            for path in paths {
+                let request = http::Request::get(path).body(Body::empty());
+                let request = request.expect("a request");
+                let head = head(path);
+                let Ok(response) = router.clone().oneshot(request).await;
+                let is_routed = response.status().is_success();
+                assert_eq!(pattern(text).matches(&head), is_routed, "{text} {path}");
+            }
         }
     }
 
