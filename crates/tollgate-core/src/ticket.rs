@@ -110,13 +110,15 @@ impl Ticket {
 
     /// The number of the slots that it holds of the rule with this name: above that of all slots which the rule and key were
     /// given before, so that a protected resource can refuse a request that is overtaken (a fencing token). `None` if it
-    /// holds none.
+    /// holds none, or if they are [on lease](crate::Consistency::Leased): processes that hand out slots themselves have no order
+    /// in common.
     #[must_use]
     pub fn slot_number(&self, rule: &str) -> Option<u64> {
         let index = self.store.rules().position(rule)?;
         let slots = self.slots.as_ref()?.slots().iter();
         let mut of_rule = slots.filter(|slot| usize::from(slot.rule) == index);
-        of_rule.next().map(|slot| slot.number)
+        let slot = of_rule.next().filter(|slot| slot.source != Source::Lease)?;
+        Some(slot.number)
     }
 
     /// The part of the ticket that belongs to one rule, if several rules admitted the request in units of their own, such as
