@@ -622,11 +622,11 @@ mod tests {
         let mut started = [0; 3];
         for step in 0..40_000 {
             fleet.now += 1_000;
-            for process in 0..3 {
+            for (process, started) in started.iter_mut().enumerate() {
                 fleet.send(process);
                 if let Some(number) = fleet.start(process, 1) {
                     running.push((process, number));
-                    started[process] += 1;
+                    *started += 1;
                 }
             }
             assert!(running.len() <= 4 && fleet.used() <= 4);
@@ -671,6 +671,20 @@ mod tests {
             }
         }
         assert!(!fleet.processes[0].knows(&key()) && tries > 40, "{tries}");
+    }
+
+    #[test]
+    fn a_return_that_was_not_sent_is_said_again() {
+        let mut fleet = Fleet::new(1, 2);
+        let number = fleet.start(0, 1).expect("it is free");
+        fleet.end(0, number, 1);
+        fleet.processes[0].return_idle(NOW);
+        let messages = fleet.processes[0].poll(NOW, 9);
+        fleet.processes[0].on_lost(&messages[0].0, false, NOW);
+        assert_eq!(fleet.used(), 1);
+        fleet.now += TERM / 30;
+        assert_eq!(fleet.send(0), [LeaseAnswer::Known]);
+        assert_eq!(fleet.used(), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{any::Any, fmt, ops::ControlFlow, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, Mode, OnChange, Pending, Rule,
-    RuleError, RuleErrorKind, RuleSet, Step, StoreError, StoreErrorKind, Tick,
+    RuleError, RuleErrorKind, RuleSet, Source, Step, StoreError, StoreErrorKind, Tick,
     store::{Receipt, RuleStore, Settlement, SlotWaiters},
 };
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
@@ -262,6 +262,17 @@ impl RuleStore for Bound {
     fn release(&self, slots: &[HeldSlot]) {
         let inner = &self.inner;
         release(&inner.shared, slots, |rule| inner.encoder.state_name(rule));
+    }
+
+    fn is_outlived(&self, slot: &HeldSlot) -> bool {
+        let Some(name) = self.inner.encoder.state_name(slot.rule) else {
+            return false;
+        };
+        let in_use = self.inner.shared.slots.lock();
+        match slot.source {
+            Source::Lease => in_use.leases.is_outlived(name, slot.key, slot.number),
+            _ => in_use.table.is_outlived(name, slot.key, slot.number),
+        }
     }
 
     fn slot_waiters(&self) -> Option<&SlotWaiters> {
