@@ -9,8 +9,9 @@ use crate::routes::{PathOf, PathShape, Segment, original_path};
 
 /// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
-/// A parameter stands for one segment or the end of it, and a catch-all for the rest of the path; neither matches nothing. Braces
-/// of the path itself are doubled. The path of a request is the one that the client has sent, undecoded, also where a nested
+/// A parameter stands for one segment or the end of it, and a catch-all for the rest of the path. At the end of a path neither
+/// matches nothing. Before a slash a parameter may: `/users//posts` is a path of `/users/{id}/posts`, and the parameter has no value
+/// then. Braces of the path itself are doubled. The path of a request is the one that the client has sent, undecoded, also where a nested
 /// router has stripped a prefix.
 ///
 /// As a condition it is [`path`](crate::condition::path()). Cheap to clone.
@@ -34,7 +35,7 @@ pub struct PathPattern {
 #[derive(Clone, Debug)]
 enum Part {
     Literal(String),
-    /// `v{version}`: at least one character behind the prefix.
+    /// `v{version}`: at least one character behind the prefix where the path ends.
     Parameter {
         prefix: String,
         name: String,
@@ -101,7 +102,7 @@ impl PathPattern {
                 found.get_or_insert(value);
             }
         });
-        found.filter(|_| matches)
+        found.filter(|value| matches && !value.is_empty())
     }
 
     /// The names of its parameters and of its catch-all, in their order.
@@ -142,7 +143,9 @@ impl PathPattern {
                 Part::Literal(literal) if segment == literal => {}
                 Part::Literal(_) => return false,
                 Part::Parameter { prefix, name } => match segment.strip_prefix(&**prefix) {
-                    None | Some("") => return false,
+                    None => return false,
+                    // Before a slash it may be empty, so that no request passes by rules on a route that it has.
+                    Some("") if behind.is_none() => return false,
                     Some(value) => parameter(name, value),
                 },
                 Part::CatchAll { name } => {
@@ -287,7 +290,9 @@ mod tests {
             ("/{*rest}", "/a", true),
             ("/{*rest}", "/", false),
             ("/v{version}/x", "/v2/x", true),
-            ("/v{version}/x", "/v/x", false),
+            ("/v{version}/x", "/v/x", true),
+            ("/v{version}", "/v", false),
+            ("/users/{id}/x", "/users//x", true),
             ("/v{version}/x", "/w2/x", false),
             ("/{{literal}}", "/{literal}", true),
             ("/{{literal}}", "/literal", false),
@@ -373,6 +378,7 @@ mod tests {
         let value = |name| users.parameter(&path, name);
         let values = ["version", "id", "rest", "other"].map(value);
         assert_eq!(values, [Some("2"), Some("7"), Some("a/b"), None]);
+        assert_eq!(users.parameter(&head("/v2//x/a"), "id"), None);
         // What the start of a path has says nothing.
         assert_eq!(users.parameter(&head("/v2/7/y/a"), "id"), None);
         assert_eq!(users.parameter(&head("/v2/7/x/"), "rest"), None);
