@@ -33,15 +33,9 @@ format() {
   cargo fmt --all --check
 }
 
-install_programs() {
-  step "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
-  tests/install.sh
-}
-
 clippy() {
-  step "lints, with all features and with none"
+  step "lints, with all features"
   cargo clippy --workspace --all-targets --all-features -- -D warnings
-  cargo clippy -p tollgate -p tollgate-client -p tollgate-core --no-default-features -- -D warnings
 }
 
 docs() {
@@ -96,9 +90,12 @@ wait_for_all() {
 # Of the whole workspace each time: `-p` would choose other features, and compile all dependencies again.
 cargo_test() { cargo test --workspace --all-features "$@"; }
 
+# What the tests drive is installed meanwhile.
 build() {
+  in_background "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus" tests/install.sh
   step "building the tests"
   built=$(cargo_test --no-run 2>&1 | tee /dev/stderr)
+  wait_for "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
 }
 
 # The longest first.
@@ -119,9 +116,12 @@ examples() {
   done
 }
 
+# Compiled for these few tests alone: what optimizing takes is more than it saves.
 random_schedules() {
   RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/schedules" \
-    cargo test -p tollgate-core -p tollgate-prefilter --lib schedules
+    cargo test -p tollgate-core -p tollgate-prefilter --lib schedules \
+    --config 'profile.dev.package.tollgate-core.opt-level=0' \
+    --config 'profile.dev.package.tollgate-prefilter.opt-level=0'
 }
 
 # A test program of the crate tollgate-redis, without cargo: it would wait for what is compiled meanwhile.
@@ -148,7 +148,7 @@ other_servers() {
     done
     # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
     # Shorter histories than above: what differs is the server, and not the script.
-    TOLLGATE_PARITY_STEPS=8000 redis_tests tollgate_redis \
+    TOLLGATE_PARITY_STEPS=6000 redis_tests tollgate_redis \
       internal_tests::guide internal_tests::parity internal_tests::script --skip time_to_live
   done
 }
@@ -165,7 +165,6 @@ quick() {
 }
 
 tests() {
-  install_programs
   build
   start_tests
   start_documentation_tests
@@ -174,7 +173,6 @@ tests() {
 }
 
 servers() {
-  install_programs
   build
   other_servers
 }
@@ -186,7 +184,6 @@ schedules() {
 
 everything() {
   format
-  install_programs
   build
   start_tests
   start "the store on other servers" other_servers

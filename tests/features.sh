@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Compiles with each feature alone, and the examples with their own features only. The test command has all features on, and
-# some crates with none: it cannot see that a feature lacks another, or leaves code unused. Run this after a change of features.
+# Compiles with each feature alone, and the examples with their own features only. The test command has all features on:
+# it cannot see that a feature lacks another, or leaves code unused. Run this after a change of features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+printf '== tollgate, tollgate-client and tollgate-core with nothing\n'
+cargo clippy --quiet -p tollgate -p tollgate-client -p tollgate-core --no-default-features -- -D warnings
 
 for feature in axum metrics tokio tonic tracing uuid; do
   printf '== tollgate with %s alone\n' "$feature"

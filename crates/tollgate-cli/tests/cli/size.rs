@@ -124,8 +124,12 @@ fn a_process_and_calls_are_sized_as_well() {
     let (_, few) = program.json(&[&size[..], &["65536"]].concat());
     assert_eq!(code, 0);
     let bytes = |json: &serde_json::Value| json["process_bytes"].as_u64().expect("bytes");
-    // Measured, and the same for each client.
-    assert_eq!(bytes(&million), bytes(&few) * 16);
+    // Measured twice, and nearly the same for each client: a shard more or less may have grown, as the hashes have it.
+    let (million_bytes, sixteen_times) = (bytes(&million), bytes(&few) * 16);
+    assert!(
+        million_bytes.abs_diff(sixteen_times) * 10 <= sixteen_times,
+        "{million_bytes} and {sixteen_times}"
+    );
     let each = bytes(&few) / 65_536;
     assert!((16..=128).contains(&each), "{each} bytes a client");
     let share = million["redis_core_share"].as_f64().expect("a share");

@@ -12,8 +12,12 @@ pub(crate) fn holds<L: ModelStore>(world: World<L>) {
     nothing_is_wrong(&world.checker().spawn_bfs().join());
 }
 
-/// The same, of a world that is too large to be explored to its end: all that can happen in so many steps.
+/// The same, of a world that takes long to explore to its end: all that can happen in so many steps, or in `TOLLGATE_MODEL_STEPS`.
 pub(crate) fn holds_for<L: ModelStore>(steps: usize, world: World<L>) {
+    let steps = match std::env::var("TOLLGATE_MODEL_STEPS") {
+        Ok(text) => text.parse().expect("a number of steps"),
+        Err(_) => steps,
+    };
     nothing_is_wrong(&world.checker().target_max_depth(steps).spawn_bfs().join());
 }
 

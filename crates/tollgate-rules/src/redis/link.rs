@@ -5,14 +5,16 @@ use std::{future::poll_fn, pin::Pin, sync::Arc};
 use ::redis::{
     Cmd, FromRedisValue, RedisResult, ScriptInvocation,
     aio::{MultiplexedConnection, PubSub},
+    cmd,
 };
 use futures_core::Stream;
 use tokio::time::timeout;
+use tollgate_redis::Place;
 
 use crate::redis::{
     dial::PATIENCE,
     push_error::{PushError, PushErrorKind},
-    servers::Servers,
+    servers::{Redirect, Servers},
 };
 
 /// How often a call follows servers that send it elsewhere.
@@ -23,6 +25,15 @@ const REDIRECTS: usize = 5;
 enum Call<'a> {
     Script(&'a ScriptInvocation<'a>),
     Command(&'a Cmd),
+}
+
+impl Call<'_> {
+    async fn on<T: FromRedisValue>(self, connection: &mut MultiplexedConnection) -> RedisResult<T> {
+        match self {
+            Self::Script(script) => script.invoke_async(connection).await,
+            Self::Command(command) => command.query_async(connection).await,
+        }
+    }
 }
 
 /// A connection for scripts and commands.
@@ -63,23 +74,39 @@ impl Link {
     }
 
     async fn call<T: FromRedisValue>(&mut self, call: Call<'_>) -> Result<T, PushError> {
-        let mut redirects = 0;
-        loop {
-            let reply = match self.connection().await {
-                Ok(mut connection) => match call {
-                    Call::Script(script) => script.invoke_async(&mut connection).await,
-                    Call::Command(command) => command.query_async(&mut connection).await,
-                },
-                Err(wrong) => Err(wrong),
-            };
-            match &reply {
-                Err(wrong) if redirects < REDIRECTS && self.servers.sends_elsewhere(wrong) => {
-                    redirects += 1;
-                    self.connection = None;
-                }
-                _ => return self.answered(reply),
+        let mut once = None;
+        for _ in 0..REDIRECTS {
+            let reply = self.reply(call, once.take()).await;
+            match reply
+                .as_ref()
+                .err()
+                .and_then(|wrong| self.servers.redirect(wrong))
+            {
+                None => return self.answered(reply),
+                Some(Redirect::Always) => self.connection = None,
+                Some(Redirect::Once(place)) => once = Some(place),
             }
         }
+        let reply = self.reply(call, once).await;
+        self.answered(reply)
+    }
+
+    async fn reply<T: FromRedisValue>(
+        &mut self,
+        call: Call<'_>,
+        once: Option<Place>,
+    ) -> RedisResult<T> {
+        let Some(place) = once else {
+            let mut connection = self.connection().await?;
+            return call.on(&mut connection).await;
+        };
+        // `ASKING` is for the next command alone: the script must not be unknown there.
+        let mut connection = self.servers.connect_to(&place).await?;
+        if let Call::Script(script) = call {
+            script.load_async(&mut connection).await?;
+        }
+        cmd("ASKING").query_async::<()>(&mut connection).await?;
+        call.on(&mut connection).await
     }
 
     fn answered<T>(&mut self, reply: RedisResult<T>) -> Result<T, PushError> {
@@ -89,10 +116,10 @@ impl Link {
                 self.connection = None;
             }
             let message = match wrong.redirect_node() {
-                Some((server, slot)) => format!(
+                Some((server, slot)) if !self.servers.are_cluster() => format!(
                     "Redis is a cluster, and the rules' slot {slot} is on {server}; write the address as redis-cluster://{server}"
                 ),
-                None => format!("Redis: {wrong}"),
+                _ => format!("Redis: {wrong}"),
             };
             PushError::new(PushErrorKind::Unavailable, message)
         })

@@ -20,6 +20,15 @@ pub(crate) struct Servers {
     owner: Mutex<Option<Place>>,
 }
 
+/// Where else a call is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// To the server that the next connection is made to.
+    Always,
+    /// To this one, which is about to have the rules, for one call.
+    Once(Place),
+}
+
 impl Servers {
     pub(crate) fn new(address: AddressParts, dialer: Dialer) -> Self {
         Self {
@@ -40,40 +49,55 @@ impl Servers {
             .unwrap_or_else(|_| Err(late()))
     }
 
+    /// A connection to this server for a call that it would not answer before it has the slot.
+    pub(crate) async fn connect_to(&self, place: &Place) -> RedisResult<MultiplexedConnection> {
+        let connecting = async {
+            let stream = self.dialer.dial(place).await?;
+            of_stream(&self.info(), stream).await
+        };
+        timeout(2 * PATIENCE, connecting)
+            .await
+            .unwrap_or_else(|_| Err(late()))
+    }
+
     /// A connection for publications.
     pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
         let stream = self.dial().await?;
         PubSub::new(&self.info(), stream).await
     }
 
-    /// Whether another server has to be asked after this error, which certainly changed nothing.
-    pub(crate) fn sends_elsewhere(&self, wrong: &RedisError) -> bool {
+    /// Which other server has to be asked after this error, which certainly changed nothing.
+    pub(crate) fn redirect(&self, wrong: &RedisError) -> Option<Redirect> {
         if self.address.master.is_some() {
             // It was the master; the sentinels name another one. Older servers wrap what a script's command was told.
-            return wrong.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+            let was_master = wrong.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
                 || wrong.detail().is_some_and(|what| what.contains("READONLY"));
+            return was_master.then_some(Redirect::Always);
         }
-        if !self.address.is_cluster || wrong.kind() != ErrorKind::Server(ServerErrorKind::Moved) {
-            return false;
+        if !self.address.is_cluster {
+            return None;
         }
-        let Some((host, port)) = wrong
-            .redirect_node()
-            .and_then(|(server, _)| server.rsplit_once(':'))
-        else {
-            return false;
-        };
-        let Ok(port) = port.parse::<u16>() else {
-            return false;
-        };
+        let (server, _) = wrong.redirect_node()?;
+        let (host, port) = server.rsplit_once(':')?;
+        let port = port.parse::<u16>().ok()?;
         let mut owner = self.owner();
         let host = match (host, &*owner) {
             // As that of the server that says so.
             ("", Some(Place::Tcp(host, _))) => host.clone(),
-            ("", _) => return false,
+            ("", _) => return None,
             (host, _) => host.to_owned(),
         };
-        *owner = Some(Place::Tcp(host, port));
-        true
+        let place = Place::Tcp(host, port);
+        if wrong.kind() == ErrorKind::Server(ServerErrorKind::Ask) {
+            return Some(Redirect::Once(place));
+        }
+        *owner = Some(place);
+        Some(Redirect::Always)
+    }
+
+    /// Whether the servers are a cluster, to whose servers calls are sent on.
+    pub(crate) fn are_cluster(&self) -> bool {
+        self.address.is_cluster
     }
 
     async fn dial(&self) -> RedisResult<Box<dyn ByteStream>> {
@@ -181,31 +205,48 @@ mod tests {
     fn a_master_that_is_a_replica_by_now_is_looked_for_again() {
         let servers = servers("redis-sentinel://one,two/shops");
         let says = "You can't write against a read only replica.";
-        assert!(servers.sends_elsewhere(&server_error(ServerErrorKind::ReadOnly, says)));
+        assert_eq!(
+            servers.redirect(&server_error(ServerErrorKind::ReadOnly, says)),
+            Some(Redirect::Always)
+        );
         let wrapped = "Error running script: @user_script:18: -READONLY You can't write";
-        assert!(servers.sends_elsewhere(&server_error(ServerErrorKind::ResponseError, wrapped)));
+        assert_eq!(
+            servers.redirect(&server_error(ServerErrorKind::ResponseError, wrapped)),
+            Some(Redirect::Always)
+        );
         let loading = server_error(ServerErrorKind::BusyLoading, "loading");
-        assert!(!servers.sends_elsewhere(&loading));
+        assert_eq!(servers.redirect(&loading), None);
         // One server alone has no other.
         let alone = self::servers("redis://one");
-        assert!(!alone.sends_elsewhere(&server_error(ServerErrorKind::ReadOnly, says)));
+        assert_eq!(
+            alone.redirect(&server_error(ServerErrorKind::ReadOnly, says)),
+            None
+        );
     }
 
     #[test]
     fn the_server_of_a_cluster_that_has_the_rules_is_remembered() {
         let servers = servers("redis-cluster://one:6379,two:6380");
         let moved = |to: &str| server_error(ServerErrorKind::Moved, &format!("3999 {to}"));
-        assert!(servers.sends_elsewhere(&moved("three:6381")));
+        assert_eq!(
+            servers.redirect(&moved("three:6381")),
+            Some(Redirect::Always)
+        );
         let place = |host: &str, port| Some(Place::Tcp(host.to_owned(), port));
         assert_eq!(*servers.owner(), place("three", 6381));
         // The host of the server that says so.
-        assert!(servers.sends_elsewhere(&moved(":6382")));
+        assert_eq!(servers.redirect(&moved(":6382")), Some(Redirect::Always));
         assert_eq!(*servers.owner(), place("three", 6382));
-        assert!(servers.sends_elsewhere(&moved("::1:6383")));
+        assert_eq!(servers.redirect(&moved("::1:6383")), Some(Redirect::Always));
         assert_eq!(*servers.owner(), place("::1", 6383));
         for other in ["three", "three:many", ""] {
-            assert!(!servers.sends_elsewhere(&moved(other)), "{other:?}");
+            assert_eq!(servers.redirect(&moved(other)), None, "{other:?}");
         }
+        assert_eq!(*servers.owner(), place("::1", 6383));
+        // One that is about to have them is asked once.
+        let ask = server_error(ServerErrorKind::Ask, "3999 four:6384");
+        let there = Redirect::Once(Place::Tcp("four".to_owned(), 6384));
+        assert_eq!(servers.redirect(&ask), Some(there));
         assert_eq!(*servers.owner(), place("::1", 6383));
     }
 }

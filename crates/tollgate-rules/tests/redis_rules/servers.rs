@@ -13,6 +13,7 @@ use crate::{
     follow, limit_of, limits, push, secret,
     support::{
         eventually::eventually,
+        moving_slot::MovingSlot,
         redis_cluster::RedisCluster,
         redis_server::{RedisServer, free_port},
         sentinels::Group,
@@ -93,6 +94,29 @@ async fn rules_are_found_in_a_cluster_by_any_of_its_servers_and_again_where_they
         wrong.contains("write the address as redis-cluster://127.0.0.1:"),
         "{wrong}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_are_read_and_pushed_while_their_slot_moves() {
+    let cluster = RedisCluster::start().await;
+    let (slot, owner) = cluster.slot("{shop}:rules").await;
+    let other = (owner + 1) % 3;
+    let redis = rules_at(&cluster.url_of([owner]));
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+    let moving = MovingSlot::begin(&cluster, slot, owner, other).await;
+    moving.carry(|_| true).await;
+    // The one that has the slot has none of its keys any more: it says to ask the other one.
+    let (revision, _) = redis
+        .document()
+        .await
+        .expect("an answer")
+        .expect("it is there");
+    assert_eq!(revision, 1);
+    push(&redis, limits("4/h")).await;
+    moving.finish().await;
+    until("it arrives from the new server", || limit_of(&rules) == 4).await;
+    assert_eq!(rules.status().rejected(), 0);
 }
 
 struct Encrypted {

@@ -11,7 +11,7 @@ use crate::internal_tests::parity::{
 };
 
 /// Steps of each test, where nothing else was said.
-const STEPS: u64 = 30_000;
+const STEPS: u64 = 20_000;
 
 /// Histories of each test by a clock that nobody moves.
 const REAL: u64 = 6;

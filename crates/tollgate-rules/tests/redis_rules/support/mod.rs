@@ -8,6 +8,8 @@ pub(crate) mod blocking_server;
 pub(crate) mod bus_proxy;
 #[path = "../../../../tollgate-redis/tests/support/eventually.rs"]
 pub(crate) mod eventually;
+#[path = "../../../../tollgate-redis/tests/support/moving_slot.rs"]
+pub(crate) mod moving_slot;
 #[path = "../../../../tollgate-redis/tests/support/redis_cluster.rs"]
 pub(crate) mod redis_cluster;
 #[path = "../../../../tollgate-redis/tests/support/redis_server.rs"]
