@@ -2,14 +2,16 @@
 
 use std::{error::Error, fmt, hint::black_box};
 
-use tollgate::{HeaderStyle, Quota, RuleError};
+use http::Request;
+use tollgate::{HeaderStyle, MemoryStore, Quota, RuleError};
+use tollgate_rules::{Bindings, Format, LiveRules};
 use tower_layer::Layer;
 
 use crate::{
     check::{Checker, LASTING, TIGHT, UNEVEN, WIDE},
     fallible::FallibleStore,
     layer::{
-        Bare, grpc_call, layer, layer_by_address, layer_of_routes, layer_of_slots,
+        API_KEY, Bare, grpc_call, layer, layer_by_address, layer_of_routes, layer_of_slots,
         layer_that_waits, request, request_from, request_on_route, send,
     },
     redis::{
@@ -86,8 +88,12 @@ pub const ALL: &[Scenario] = &[
         Ok(through(layer_of_slots(WIDE)?.layer(Bare::<()>::new())))
     }),
     scenario("layer-2-rules", || layered(WIDE, 2, HeaderStyle::NONE)),
+    scenario("layer-live", || live("", request)),
     scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
     scenario("layer-route", || on_route(1)),
+    scenario("layer-live-route", || {
+        live("when = { path = '/route-0/{id}' }", request_on_route)
+    }),
     scenario("layer-1000-routes", || on_route(1_000)),
     scenario("layer-headers", || layered(WIDE, 1, HeaderStyle::DRAFT_11)),
     scenario("bare-address", || {
@@ -207,6 +213,21 @@ fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Made {
     ))
 }
 
+/// The same with a rule of a document, which has this setting as well.
+fn live(setting: &str, request: fn() -> Request<String>) -> Made {
+    let rule = format!("name = 'rule-0'\nlimit = '{WIDE}'\nby = 'header:{API_KEY}'\n{setting}\n");
+    let text = format!("version = 1\n[[rules]]\n{rule}");
+    let rules = LiveRules::from_text(&text, Format::Toml, Bindings::new())?;
+    let layer = rules
+        .layer(MemoryStore::new())?
+        .headers(HeaderStyle::NONE)?;
+    let mut step = through_with(layer.layer(Bare::<()>::new()), request);
+    Ok(Box::new(move || {
+        let _in_force = &rules;
+        step();
+    }))
+}
+
 /// A request on one of so many routes, each of which has a rule.
 fn on_route(routes: usize) -> Made {
     let layer = layer_of_routes(WIDE, routes)?;
@@ -228,14 +249,14 @@ fn grpc_denied() -> Made {
 
 fn through<S>(service: S) -> Step
 where
-    S: tower_service::Service<http::Request<String>> + 'static,
+    S: tower_service::Service<Request<String>> + 'static,
 {
     through_with(service, request)
 }
 
-fn through_with<S>(mut service: S, make: fn() -> http::Request<String>) -> Step
+fn through_with<S>(mut service: S, make: fn() -> Request<String>) -> Step
 where
-    S: tower_service::Service<http::Request<String>> + 'static,
+    S: tower_service::Service<Request<String>> + 'static,
 {
     Box::new(move || {
         // A denial is an answer as well; the services here never fail.

@@ -303,6 +303,17 @@ impl Verdict {
             && self.knows_remaining()
     }
 
+    /// Whether the store has denied it for now, by the rule's own quota.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(crate) fn is_plain_denial(&self) -> bool {
+        self.outcome == Outcome::Deny
+            && self.source == Source::Store
+            && self.plan == 0
+            && self.has_numbers()
+            && self.knows_remaining()
+    }
+
     /// The same verdict, answered by `source`.
     #[must_use]
     pub fn from_source(mut self, source: Source) -> Self {

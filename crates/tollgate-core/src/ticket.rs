@@ -108,15 +108,31 @@ impl Ticket {
         }
     }
 
+    /// Whether the store has forgotten slots that it holds: its process stood still, or could not reach the store, for longer than the
+    /// store keeps slots of a process, or the store has lost its states. Others may have been given them since, so more may run than
+    /// the limit; and the slots stay forgotten until the ticket is dropped.
+    ///
+    /// A process notices with the next reply of the store, and sends its next message as soon as it runs again. What must never
+    /// happen twice needs the [number](Self::slot_number) too, which the protected resource compares. Always false where slots are in
+    /// memory.
+    #[must_use]
+    pub fn is_outlived(&self) -> bool {
+        let slots = self.slots.iter().flat_map(HeldSlots::slots);
+        let mut of_store = slots.filter(|slot| slot.source != Source::Fallback);
+        of_store.any(|slot| self.store.is_outlived(slot))
+    }
+
     /// The number of the slots that it holds of the rule with this name: above that of all slots which the rule and key were
     /// given before, so that a protected resource can refuse a request that is overtaken (a fencing token). `None` if it
-    /// holds none.
+    /// holds none, or if they are [on lease](crate::Consistency::Leased): processes that hand out slots themselves have no order
+    /// in common.
     #[must_use]
     pub fn slot_number(&self, rule: &str) -> Option<u64> {
         let index = self.store.rules().position(rule)?;
         let slots = self.slots.as_ref()?.slots().iter();
         let mut of_rule = slots.filter(|slot| usize::from(slot.rule) == index);
-        of_rule.next().map(|slot| slot.number)
+        let slot = of_rule.next().filter(|slot| slot.source != Source::Lease)?;
+        Some(slot.number)
     }
 
     /// The part of the ticket that belongs to one rule, if several rules admitted the request in units of their own, such as

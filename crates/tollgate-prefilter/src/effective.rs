@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Consistency, Quota, Rule, RuleSet};
+use tollgate_core::{AlgorithmKind, Consistency, Quota, Rule, RuleSet};
 
 use crate::{
     lease::terms::{LeaseTerms, NoLease},
@@ -28,6 +28,8 @@ pub enum Effective {
     Exact(Option<DowngradeReason>),
     /// Processes hold leases.
     Leased(LeaseTerms),
+    /// Processes hold [slots](Quota::concurrent) on lease.
+    LeasedSlots,
     /// Processes count local usage and report it.
     Eventual(ReportTerms),
 }
@@ -79,6 +81,9 @@ impl Effective {
     pub fn new(quota: &Quota, consistency: Consistency) -> Self {
         match consistency {
             Consistency::Exact => Self::Exact(None),
+            Consistency::Leased { .. } if quota.algorithm() == AlgorithmKind::Concurrent => {
+                Self::LeasedSlots
+            }
             Consistency::Leased { share } => match LeaseTerms::new(quota, share.as_permille()) {
                 Ok(terms) => Self::Leased(terms),
                 Err(why) => Self::Exact(Some(DowngradeReason::NoLease(why))),

@@ -141,6 +141,7 @@ pub use self::{
         slot_grantor::{SlotGrantor, SlotRecord, SlotState},
         slot_holder::{SlotHolder, SlotStart},
         slot_lease::SlotLease,
+        slot_lease_table::{LeaseAnswer, LeasedStart, SlotLeaseTable},
         slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
         slot_table::{SlotCounts, SlotKey, SlotTable},
         slot_terms::SlotTerms,

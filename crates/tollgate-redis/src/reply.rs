@@ -340,6 +340,26 @@ impl Reply {
         })
     }
 
+    /// The answer to a message about slots on lease.
+    pub(crate) fn leased_slots(&self, place: u16, message: &SlotMessage) -> Option<SlotReply> {
+        let [retry, ..] = self.of(usize::from(place))?;
+        let (outcome, count) = match retry {
+            STALE => (SlotOutcome::Stale, 0),
+            granted if granted <= FITS_AGAIN => (
+                SlotOutcome::Granted { fence: 0 },
+                FITS_AGAIN.abs_diff(granted),
+            ),
+            denied if denied > STALE => (SlotOutcome::Denied, STALE.abs_diff(denied) - 1),
+            // It failed, or wants more than the limit.
+            _ => return None,
+        };
+        Some(SlotReply {
+            outcome,
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            ..self.slots(place, message)?
+        })
+    }
+
     /// The answer to a check of slots, and the number of those that it was given; `None`: it failed. `takes`: nothing denies
     /// its request.
     fn slot_answer(

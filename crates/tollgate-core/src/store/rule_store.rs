@@ -147,6 +147,12 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         let _ = slots;
     }
 
+    /// Whether these slots were forgotten while their request ran: others may have been given them. It never blocks.
+    fn is_outlived(&self, slot: &HeldSlot) -> bool {
+        let _ = slot;
+        false
+    }
+
     /// Who waits in this process for slots, if the store wakes them. Otherwise they ask again from time to time.
     fn slot_waiters(&self) -> Option<&SlotWaiters> {
         None

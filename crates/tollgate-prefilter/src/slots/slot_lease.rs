@@ -22,6 +22,8 @@ pub struct SlotLease {
     is_in_flight: bool,
     is_settled: bool,
     renew_at: Tick,
+    /// `is_settled` and `renew_at` before the message in flight.
+    before: (bool, Tick),
 }
 
 impl SlotLease {
@@ -37,6 +39,7 @@ impl SlotLease {
             is_in_flight: false,
             is_settled: true,
             renew_at: 0,
+            before: (true, 0),
         }
     }
 
@@ -93,7 +96,12 @@ impl SlotLease {
         self.expire(now);
         // Lowered before it is sent: a slot on its way back is not used any more.
         let kept = self.usable.saturating_sub(returned);
-        self.usable = self.usable.min(kept.max(self.running));
+        let usable = self.usable.min(kept.max(self.running));
+        self.before = match usable == self.usable {
+            true => (self.is_settled, self.renew_at),
+            false => (false, now),
+        };
+        self.usable = usable;
         self.newest = seq;
         (self.is_in_flight, self.is_settled) = (true, false);
         self.renew_at = now.saturating_add(terms.renew_after());
@@ -146,6 +154,14 @@ impl SlotLease {
         self.is_in_flight = false;
         self.is_settled = false;
         self.renew_at = now;
+    }
+
+    /// The message in flight has certainly not reached the store: all is as before it, but for slots that it was to return, which
+    /// stay out of use.
+    pub fn not_sent(&mut self) {
+        if std::mem::take(&mut self.is_in_flight) {
+            (self.is_settled, self.renew_at) = self.before;
+        }
     }
 
     /// Whether the store may know of slots of this process.

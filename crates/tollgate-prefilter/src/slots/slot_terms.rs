@@ -40,6 +40,12 @@ impl SlotTerms {
         self.term / 500
     }
 
+    /// For how long a process that was denied slots on lease asks for no more of that key, in µs: 100 ms of 15 s.
+    #[must_use]
+    pub fn deny_for(&self) -> Tick {
+        self.term / 150
+    }
+
     /// The pause before a renewal whose reply was lost is sent again, in µs: half a second of 15 s.
     #[must_use]
     pub fn retry_after(&self) -> Tick {

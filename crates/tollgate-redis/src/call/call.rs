@@ -144,7 +144,7 @@ impl Call {
         )
     }
 
-    /// Adds a message about slots that no request waits for. Gives the index of its answer; `None` as for
+    /// Adds a message about slots that no request carries; whether they are on lease. Gives the index of its answer; `None` as for
     /// [`close`](Self::close).
     #[must_use = "the answer says whether it was read"]
     pub(crate) fn tell_slots(
@@ -152,7 +152,7 @@ impl Call {
         rules: &Encoder,
         check: &Check,
         with: Option<Fingerprint>,
-        message: &SlotMessage,
+        (message, is_leased): (&SlotMessage, bool),
     ) -> Option<u16> {
         if !self.has_room(1) {
             return None;
@@ -168,10 +168,10 @@ impl Call {
         let place = self.checks() as u16;
         let found = self.keys.find(rules, rule_args, check, with, None, 0);
         self.rules |= rule_args.bit;
-        let check = check.with_cost(0);
+        let check = check.with_cost(u64::from(message.want));
         self.args
             .begin(Operation::Take, rule_args, &check, found.key, &plan);
-        self.args.add_slots(message);
+        self.args.add_slots(message, is_leased);
         self.args.end_with(rules, (rule_args, &plan), found, false);
         Some(place)
     }
@@ -432,7 +432,7 @@ impl Call {
             if rule_args.takes_slots() && cost > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));
                 if let Some(message) = message(&check, with, place) {
-                    self.args.add_slots(&message);
+                    self.args.add_slots(&message, false);
                 }
             }
             self.args

@@ -35,9 +35,19 @@
 //!
 //! # Slots
 //!
-//! A rule of [slots](tollgate_core::Quota::concurrent) is exact. A request costs a call, and its end another: many ends go in one
+//! A rule of [slots](tollgate_core::Quota::concurrent) is exact by default. A request costs a call, and its end another: many ends go in one
 //! call, and one that is followed by a request of the same key goes with that. What runs longer than 5 s costs a message every
 //! 5 s; one call carries those of 64 keys (in a cluster, of one slot).
+//!
+//! With `Leased`, a process keeps the slots of requests that have ended, and gives them to the next ones without a call: a hot key
+//! costs a few calls for each process and 5 s. It asks for more when none is left, waits for the reply, and after a denial denies
+//! by itself for 100 ms. What it did not need for 5 s goes back. If Redis says that no slot is free, a quarter of
+//! its slots goes back all the same, and it takes none for 130 ms, so that other processes get some: among busy processes it takes some
+//! seconds until each has its part. The slots of a process that ends without
+//! [`flush`](crate::RedisStore::flush) are missing for 5 s, of one that crashes for the term, and idle ones are as missing as used ones. A
+//! [`peek`](tollgate_core::Limiter::peek) counts idle slots on lease as used. The times are those of a
+//! [term](crate::RedisStoreBuilder::slot_term) of 15 s, and change with it. Take `Leased` for short requests of busy keys, `Exact` for small limits and long
+//! requests. A lower limit is kept to from the next renewal on.
 //!
 //! Above the limit run at most the slots of requests that [outlive](crate::RedisStoreBuilder::slot_term) what Redis knows: of processes that
 //! stood still for longer than the term, and of all processes where Redis has lost its states. A slot whose process has died is missing

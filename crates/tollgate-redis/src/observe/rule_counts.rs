@@ -48,7 +48,7 @@ impl RuleCounts {
     /// What a consistency is called in labels.
     pub(super) fn label(effective: &Effective) -> &'static str {
         match effective {
-            Effective::Leased(_) => "leased",
+            Effective::Leased(_) | Effective::LeasedSlots => "leased",
             Effective::Eventual(_) => "eventual",
             _ => "exact",
         }

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 use tollgate_core::Rule;
 
-use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared};
+use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared, slots};
 
 /// How often it is looked whether Redis was told of all slots that went back.
 const TOLD_EVERY: Duration = Duration::from_millis(2);
@@ -33,7 +33,7 @@ impl InUse {
     }
 
     /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
-    pub(super) async fn flush(&self, shared: &Shared, within: Duration) -> u64 {
+    pub(super) async fn flush(&self, shared: &Arc<Shared>, within: Duration) -> u64 {
         let before = shared.observer.units_lost();
         let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         // All at once: some of them may be ending by themselves.
@@ -44,6 +44,7 @@ impl InUse {
             for inner in &all {
                 flusher::flush(inner).await;
             }
+            slots::return_idle(shared);
             while !shared.slots.is_told() {
                 sleep(TOLD_EVERY).await;
             }

@@ -111,7 +111,7 @@
 //! | when | then |
 //! | --- | --- |
 //! | a process crashes, or is killed | its slots are back after the term |
-//! | a process stands still, or cannot reach Redis, for longer than the term | its requests go on, and others may be given their slots. They are counted again as soon as the process says so, also above the limit, and nothing starts until the sum fits. `tollgate_redis_slots_total{what="outlived"}` counts them; a protected resource can refuse them by their [number](crate::Ticket::slot_number) |
+//! | a process stands still, or cannot reach Redis, for longer than the term | its requests go on, and others may be given their slots. They are counted again as soon as the process says so, also above the limit, and nothing starts until the sum fits. `tollgate_redis_slots_total{what="outlived"}` counts them, and [`Ticket::is_outlived`](crate::Ticket::is_outlived) says so to code that wants to stop; a protected resource can refuse them by their [number](crate::Ticket::slot_number) |
 //! | Redis loses its states | as before, for all processes: at most the slots in use then run above the limit |
 //! | Redis does not answer | by the rule's answer to a store failure; by default a local share of the slots. What runs is not part of the share |
 //! | the limit is lowered | what runs goes on, and nothing starts until fewer run |
@@ -119,7 +119,9 @@
 //! A request that [waits](crate::guide::delay) for a slot asks Redis every 100 ms, only the first in line of each key in each process, and at once when a
 //! request of its own process ends. Between processes the order is not that of arrival.
 //!
-//! Slots are exact, whatever the rule's consistency is: a rule with another one says so when it is bound.
+//! Short requests of busy keys need not call Redis each time: with [`Consistency::Leased`](crate::Consistency::Leased) a process keeps
+//! slots for its next requests, and returns those that stay idle. The limit holds all the same. The price: an idle slot is missing elsewhere
+//! for up to 5 s, and a ticket has no number. With `Eventual`, slots are exact, and the rule says so when it is bound.
 //!
 //! # What it does not do
 //!

@@ -7,14 +7,16 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tollgate_core::{Fingerprint, HeldSlot, Tick};
-use tollgate_prefilter::{SlotKey, SlotMessage};
+use tollgate_core::{Fingerprint, HeldSlot, Source, Tick};
+use tollgate_prefilter::{LeaseAnswer, SlotKey, SlotMessage};
 
 use crate::{
     observe::{CallFor, Stopwatch},
     store::{
+        in_flight::did_not_run,
         process_slots::{InUse, SlotTarget},
         shared::Shared,
+        slots::leased_slots::Told,
     },
 };
 
@@ -30,8 +32,14 @@ const SHORTEST: Duration = Duration::from_micros(100);
 /// How often metrics are told, in µs.
 const MEASURE_EVERY: Tick = 1_000_000;
 
-/// A message of a key, and where its answer is.
-type Told = (SlotKey, SlotMessage, Option<u16>);
+/// A message about a key.
+struct Message {
+    key: SlotKey,
+    target: SlotTarget,
+    message: SlotMessage,
+    /// Of slots on lease.
+    is_leased: bool,
+}
 
 /// Requests have ended that were given these slots. The rules' names are those of their states.
 pub(crate) fn release<'a>(
@@ -44,7 +52,10 @@ pub(crate) fn release<'a>(
     for slot in slots {
         if let Some(name) = name(slot.rule) {
             let count = u32::try_from(slot.slots).unwrap_or(u32::MAX);
-            in_use.table.end(name, slot.key, slot.number, count, now);
+            match slot.source {
+                Source::Lease => in_use.leases.end(name, slot.key, slot.number, count, now),
+                _ => in_use.table.end(name, slot.key, slot.number, count, now),
+            }
         }
     }
     tell(shared, in_use);
@@ -53,9 +64,17 @@ pub(crate) fn release<'a>(
     }
 }
 
+/// The store ends: idle slots go back at once.
+pub(crate) fn return_idle(shared: &Arc<Shared>) {
+    let now = shared.process_clock.now();
+    let mut in_use = shared.slots.lock();
+    in_use.leases.return_idle(now);
+    tell(shared, in_use);
+}
+
 /// Something has changed: the task looks when it is due. It is started if there is none.
 pub(super) fn tell(shared: &Arc<Shared>, mut in_use: MutexGuard<'_, InUse>) {
-    let Some(due_at) = in_use.table.due_at() else {
+    let Some(due_at) = in_use.due_at() else {
         return;
     };
     match in_use.looks_at {
@@ -107,7 +126,17 @@ fn send_due(task: &mut Task) -> Option<Duration> {
     for _ in 0..CALLS {
         let now = shared.process_clock.now();
         let mut in_use = shared.slots.lock();
-        let messages = in_use.table.poll(now, MOST);
+        let of_requests = in_use.table.poll(now, MOST).into_iter();
+        let leased = in_use.leases.poll(now, MOST).into_iter();
+        let messages = of_requests.map(|it| (it, false));
+        let messages = messages.chain(leased.map(|it| (it, true)));
+        let messages = messages.map(|((key, target, message), is_leased)| Message {
+            key,
+            target,
+            message,
+            is_leased,
+        });
+        let messages: Vec<_> = messages.collect();
         // What comes up meanwhile is seen below.
         in_use.looks_at = Some(now);
         drop(in_use);
@@ -118,10 +147,10 @@ fn send_due(task: &mut Task) -> Option<Duration> {
     }
     let now = shared.process_clock.now();
     let mut in_use = shared.slots.lock();
-    let due_at = in_use.table.due_at();
+    let due_at = in_use.due_at();
     in_use.looks_at = due_at;
     if cfg!(feature = "metrics") && (due_at.is_none() || now >= in_use.measured.1 + MEASURE_EVERY) {
-        let (counts, before) = (in_use.table.counts(), in_use.measured.0);
+        let (counts, before) = (in_use.counts(), in_use.measured.0);
         in_use.measured = (counts, now);
         let since = [
             counts.renewals - before.renewals,
@@ -129,7 +158,8 @@ fn send_due(task: &mut Task) -> Option<Duration> {
             counts.outlived - before.outlived,
         ];
         // It takes a look at every key.
-        shared.observer.slots(since, in_use.table.in_use().0);
+        let used = in_use.table.in_use().0 + in_use.leases.in_use().0;
+        shared.observer.slots(since, used);
     }
     // Under the lock: whoever acquires next starts another task.
     task.is_over = due_at.is_none();
@@ -138,35 +168,56 @@ fn send_due(task: &mut Task) -> Option<Duration> {
 }
 
 /// Sends messages: in one call, or in a cluster in one for each of its slots.
-fn send(shared: &Arc<Shared>, messages: Vec<(SlotKey, SlotTarget, SlotMessage)>) {
+fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
     let is_cluster = shared.backend.is_cluster();
     let mut by_place: BTreeMap<Option<Fingerprint>, Vec<_>> = BTreeMap::new();
     for message in messages {
-        let (key, target, _) = &message;
-        let place = is_cluster.then(|| target.encoder.place_of(key)).flatten();
+        let encoder = &message.target.encoder;
+        let place = is_cluster.then(|| encoder.place_of(&message.key)).flatten();
         by_place.entry(place).or_default().push(message);
     }
     for messages in by_place.into_values() {
         let mut call = shared.new_call();
-        let told = messages.into_iter().map(|(key, target, message)| {
-            let SlotTarget { encoder, check } = &target;
-            let place = call.tell_slots(encoder, check, key.place, &message);
-            (key, message, place)
+        let told = messages.into_iter().map(|it| {
+            let SlotTarget { encoder, check } = &it.target;
+            let message = (&it.message, it.is_leased);
+            let place = call.tell_slots(encoder, check, it.key.place, message);
+            (it, place)
         });
-        let told: Vec<Told> = told.collect();
+        let told: Vec<(Message, Option<u16>)> = told.collect();
         let (stopwatch, size) = (Stopwatch::start(), call.checks());
         let answer = shared.send(&call, CallFor::Slots);
         let (shared, in_flight) = (Arc::clone(shared), shared.in_flight_calls.begin());
         let runtime = shared.runtime.clone();
         runtime.spawn(async move {
-            let reply = shared.reply(stopwatch, answer.await, size).ok();
+            let reply = shared.reply(stopwatch, answer.await, size);
+            let is_sent = !reply.as_ref().is_err_and(did_not_run);
             let now: Tick = shared.process_clock.now();
             let mut in_use = shared.slots.lock();
-            for (key, message, place) in told {
-                let answer = || reply.as_ref()?.slots(place?, &message);
-                match answer() {
-                    Some(answer) => in_use.table.on_renewed(&key, &message, &answer, now),
-                    None => in_use.table.on_lost(&key, now),
+            for (it, place) in told {
+                let (key, message) = (&it.key, &it.message);
+                let reply = reply.as_ref().ok().zip(place);
+                if !it.is_leased {
+                    match reply.and_then(|(reply, place)| reply.slots(place, message)) {
+                        Some(answer) => in_use.table.on_renewed(key, message, &answer, now),
+                        None => in_use.table.on_lost(key, now),
+                    }
+                    continue;
+                }
+                let told = match reply.and_then(|(reply, place)| reply.leased_slots(place, message))
+                {
+                    Some(answer) => match in_use.leases.on_reply(key, message, &answer, now) {
+                        LeaseAnswer::Known => Told::Replied,
+                        LeaseAnswer::Again => continue,
+                    },
+                    None => {
+                        in_use.leases.on_lost(key, is_sent && place.is_some(), now);
+                        Told::Lost
+                    }
+                };
+                for waiting in in_use.waiting.remove(key).unwrap_or_default() {
+                    // Whoever has gone needs no answer.
+                    let _ = waiting.send(told);
                 }
             }
             tell(&shared, in_use);
