@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, hint::black_box};
 
 use http::Request;
-use tollgate::{HeaderStyle, MemoryStore, Quota};
+use tollgate::{HeaderStyle, MemoryStore, Quota, RuleError};
 use tollgate_rules::{Bindings, Format, LiveRules};
 use tower_layer::Layer;
 
@@ -11,8 +11,8 @@ use crate::{
     check::{Checker, LASTING, TIGHT, UNEVEN, WIDE},
     fallible::FallibleStore,
     layer::{
-        API_KEY, Bare, grpc_call, layer, layer_by_address, layer_of_routes, request, request_from,
-        request_on_route, send,
+        API_KEY, Bare, grpc_call, layer, layer_by_address, layer_of_routes, layer_of_slots,
+        layer_that_waits, request, request_from, request_on_route, send,
     },
     redis::{
         local::{Knows, Local},
@@ -57,6 +57,9 @@ pub const ALL: &[Scenario] = &[
     scenario("hot-allowed", || checks(WIDE, hot(), 8)),
     scenario("hot-uneven", || checks(UNEVEN, hot(), 8)),
     scenario("hot-denied", || checks(TIGHT, hot(), 8)),
+    scenario("hot-may-wait", || {
+        Ok(asking(Checker::waiting(WIDE)?, hot(), 8))
+    }),
     scenario("fallible-allowed", || fallible(WIDE, hot(), 8)),
     scenario("fallible-denied", || fallible(TIGHT, hot(), 8)),
     scenario("fallible-uniform", || {
@@ -71,12 +74,20 @@ pub const ALL: &[Scenario] = &[
     scenario("lease-cold", || cold(Knows::Lease)),
     scenario("eventual-cold", || cold(Knows::Eventual)),
     scenario("shared-key", shared_key),
-    scenario("two-rules", two_rules),
+    scenario("two-rules", || two_rules(Checker::new(WIDE, 2))),
+    scenario("rate-and-slot", || two_rules(Checker::with_slots(WIDE))),
     scenario("uniform", || checks(LASTING, uniform(100_000), 100_000)),
     scenario("zipf", || checks(LASTING, zipf(1_000_000), 1_000_000)),
     scenario("new-keys", new_keys),
     scenario("bare", || Ok(through(Bare::<()>::new()))),
     scenario("layer", || layered(WIDE, 1, HeaderStyle::NONE)),
+    scenario("layer-may-wait", || {
+        Ok(through(layer_that_waits(WIDE)?.layer(Bare::<()>::new())))
+    }),
+    scenario("layer-slot", || {
+        Ok(through(layer_of_slots(WIDE)?.layer(Bare::<()>::new())))
+    }),
+    scenario("layer-2-rules", || layered(WIDE, 2, HeaderStyle::NONE)),
     scenario("layer-live", || live("", request)),
     scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
     scenario("layer-route", || on_route(1)),
@@ -177,8 +188,9 @@ fn shared_key() -> Made {
     }))
 }
 
-fn two_rules() -> Made {
-    let checker = Checker::new(WIDE, 2)?;
+/// Both rules, decided together.
+fn two_rules(checker: Result<Checker, RuleError>) -> Made {
+    let checker = checker?;
     Ok(Box::new(move || {
         black_box(checker.two(black_box("customer-000000000000007")));
     }))
