@@ -54,6 +54,33 @@ impl Checker {
         })
     }
 
+    /// A rule of this quota, and one of slots that no bench uses up.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be used.
+    pub fn with_slots(quota: Quota) -> Result<Self, RuleError> {
+        let rules = [
+            Rule::new("rate", quota),
+            Rule::new("at-once", Quota::concurrent(1_000)),
+        ];
+        Ok(Self {
+            limiter: Limiter::new(MemoryStore::new(), rules)?,
+        })
+    }
+
+    /// One rule of this quota whose requests wait for up to a second.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be used.
+    pub fn waiting(quota: Quota) -> Result<Self, RuleError> {
+        let rule = Rule::new("rate", quota).wait(SECOND);
+        Ok(Self {
+            limiter: Limiter::new(MemoryStore::new(), [rule])?,
+        })
+    }
+
     /// The limiter.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
@@ -68,7 +95,7 @@ impl Checker {
         self.decide(&[self.limiter.check_at(0, &key, 1)])
     }
 
-    /// Whether the first two rules let one unit of this client pass, decided together.
+    /// Whether the first two rules let one unit of this client pass, decided together. Slots go back at once.
     #[inline]
     #[must_use]
     pub fn two(&self, name: &str) -> bool {

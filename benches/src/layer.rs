@@ -11,7 +11,7 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header::CONTENT_TYPE};
 use tollgate::{
-    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError,
+    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND,
     condition::path,
     key::{KeyExtractor, PeerAddr, client_ip, header},
 };
@@ -73,6 +73,28 @@ pub fn layer(
 ) -> Result<RateLimitLayer, RuleError> {
     let rules = (0..rules).map(|i| Rule::new(format!("rule-{i}"), quota).by(header(API_KEY)));
     RateLimitLayer::new(MemoryStore::new(), rules)?.headers(headers)
+}
+
+/// A layer with one such rule, whose requests wait for up to a second.
+///
+/// # Errors
+///
+/// A quota that cannot be used.
+pub fn layer_that_waits(quota: Quota) -> Result<RateLimitLayer, RuleError> {
+    let rule = Rule::new("rule-0", quota).wait(SECOND).by(header(API_KEY));
+    RateLimitLayer::new(MemoryStore::new(), [rule])?.headers(HeaderStyle::NONE)
+}
+
+/// A layer with one such rule, and one of slots that no bench uses up.
+///
+/// # Errors
+///
+/// A quota that cannot be used.
+pub fn layer_of_slots(quota: Quota) -> Result<RateLimitLayer, RuleError> {
+    let slots = Quota::concurrent(1_000);
+    let rules = [("rate", quota), ("at-once", slots)];
+    let rules = rules.map(|(name, quota)| Rule::new(name, quota).by(header(API_KEY)));
+    RateLimitLayer::new(MemoryStore::new(), rules)?.headers(HeaderStyle::NONE)
 }
 
 /// A layer with a rule for each of so many routes, on a store of its own.

@@ -2,15 +2,17 @@
 
 use std::{error::Error, fmt, hint::black_box};
 
-use tollgate::{HeaderStyle, Quota};
+use http::Request;
+use tollgate::{HeaderStyle, MemoryStore, Quota, RuleError};
+use tollgate_rules::{Bindings, Format, LiveRules};
 use tower_layer::Layer;
 
 use crate::{
     check::{Checker, LASTING, TIGHT, UNEVEN, WIDE},
     fallible::FallibleStore,
     layer::{
-        Bare, grpc_call, layer, layer_by_address, layer_of_routes, request, request_from,
-        request_on_route, send,
+        API_KEY, Bare, grpc_call, layer, layer_by_address, layer_of_routes, layer_of_slots,
+        layer_that_waits, request, request_from, request_on_route, send,
     },
     redis::{
         local::{Knows, Local},
@@ -55,6 +57,9 @@ pub const ALL: &[Scenario] = &[
     scenario("hot-allowed", || checks(WIDE, hot(), 8)),
     scenario("hot-uneven", || checks(UNEVEN, hot(), 8)),
     scenario("hot-denied", || checks(TIGHT, hot(), 8)),
+    scenario("hot-may-wait", || {
+        Ok(asking(Checker::waiting(WIDE)?, hot(), 8))
+    }),
     scenario("fallible-allowed", || fallible(WIDE, hot(), 8)),
     scenario("fallible-denied", || fallible(TIGHT, hot(), 8)),
     scenario("fallible-uniform", || {
@@ -69,14 +74,26 @@ pub const ALL: &[Scenario] = &[
     scenario("lease-cold", || cold(Knows::Lease)),
     scenario("eventual-cold", || cold(Knows::Eventual)),
     scenario("shared-key", shared_key),
-    scenario("two-rules", two_rules),
+    scenario("two-rules", || two_rules(Checker::new(WIDE, 2))),
+    scenario("rate-and-slot", || two_rules(Checker::with_slots(WIDE))),
     scenario("uniform", || checks(LASTING, uniform(100_000), 100_000)),
     scenario("zipf", || checks(LASTING, zipf(1_000_000), 1_000_000)),
     scenario("new-keys", new_keys),
     scenario("bare", || Ok(through(Bare::<()>::new()))),
     scenario("layer", || layered(WIDE, 1, HeaderStyle::NONE)),
+    scenario("layer-may-wait", || {
+        Ok(through(layer_that_waits(WIDE)?.layer(Bare::<()>::new())))
+    }),
+    scenario("layer-slot", || {
+        Ok(through(layer_of_slots(WIDE)?.layer(Bare::<()>::new())))
+    }),
+    scenario("layer-2-rules", || layered(WIDE, 2, HeaderStyle::NONE)),
+    scenario("layer-live", || live("", request)),
     scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
     scenario("layer-route", || on_route(1)),
+    scenario("layer-live-route", || {
+        live("when = { path = '/route-0/{id}' }", request_on_route)
+    }),
     scenario("layer-1000-routes", || on_route(1_000)),
     scenario("layer-headers", || layered(WIDE, 1, HeaderStyle::DRAFT_11)),
     scenario("bare-address", || {
@@ -171,8 +188,9 @@ fn shared_key() -> Made {
     }))
 }
 
-fn two_rules() -> Made {
-    let checker = Checker::new(WIDE, 2)?;
+/// Both rules, decided together.
+fn two_rules(checker: Result<Checker, RuleError>) -> Made {
+    let checker = checker?;
     Ok(Box::new(move || {
         black_box(checker.two(black_box("customer-000000000000007")));
     }))
@@ -193,6 +211,21 @@ fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Made {
     Ok(through(
         layer(quota, rules, headers)?.layer(Bare::<()>::new()),
     ))
+}
+
+/// The same with a rule of a document, which has this setting as well.
+fn live(setting: &str, request: fn() -> Request<String>) -> Made {
+    let rule = format!("name = 'rule-0'\nlimit = '{WIDE}'\nby = 'header:{API_KEY}'\n{setting}\n");
+    let text = format!("version = 1\n[[rules]]\n{rule}");
+    let rules = LiveRules::from_text(&text, Format::Toml, Bindings::new())?;
+    let layer = rules
+        .layer(MemoryStore::new())?
+        .headers(HeaderStyle::NONE)?;
+    let mut step = through_with(layer.layer(Bare::<()>::new()), request);
+    Ok(Box::new(move || {
+        let _in_force = &rules;
+        step();
+    }))
 }
 
 /// A request on one of so many routes, each of which has a rule.
@@ -216,14 +249,14 @@ fn grpc_denied() -> Made {
 
 fn through<S>(service: S) -> Step
 where
-    S: tower_service::Service<http::Request<String>> + 'static,
+    S: tower_service::Service<Request<String>> + 'static,
 {
     through_with(service, request)
 }
 
-fn through_with<S>(mut service: S, make: fn() -> http::Request<String>) -> Step
+fn through_with<S>(mut service: S, make: fn() -> Request<String>) -> Step
 where
-    S: tower_service::Service<http::Request<String>> + 'static,
+    S: tower_service::Service<Request<String>> + 'static,
 {
     Box::new(move || {
         // A denial is an answer as well; the services here never fail.

@@ -16,7 +16,7 @@ use crate::check::Check;
 /// assert_eq!(checks.len(), 1);
 /// assert_eq!(Checks::from_slice(&checks), checks);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Checks(SmallVec<[Check; 4]>);
 
 impl Checks {
@@ -28,6 +28,7 @@ impl Checks {
     }
 
     /// A copy of these checks.
+    #[inline]
     #[must_use]
     pub fn from_slice(checks: &[Check]) -> Self {
         Self(SmallVec::from_slice(checks))
@@ -46,6 +47,14 @@ impl Checks {
     /// There is no check at `index`.
     pub fn remove(&mut self, index: usize) -> Check {
         self.0.remove(index)
+    }
+}
+
+/// As a whole: a clone of the list copies them one by one.
+impl Clone for Checks {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self::from_slice(&self.0)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Decisions: what a limiter answers.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Assessment, Retry},
-    claim::{Claim, Places, QueuePlace},
+    claim::{Claim, OwnClaim, Places, QueuePlace},
     held_slots::HeldSlots,
     source::Source,
     sync::Mutex,
@@ -303,6 +303,17 @@ impl Verdict {
             && self.knows_remaining()
     }
 
+    /// Whether the store has denied it for now, by the rule's own quota.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(crate) fn is_plain_denial(&self) -> bool {
+        self.outcome == Outcome::Deny
+            && self.source == Source::Store
+            && self.plan == 0
+            && self.has_numbers()
+            && self.knows_remaining()
+    }
+
     /// The same verdict, answered by `source`.
     #[must_use]
     pub fn from_source(mut self, source: Source) -> Self {
@@ -363,7 +374,7 @@ pub(crate) type Verdicts = SmallVec<[Verdict; 4]>;
 
 /// The answer to a request: a verdict for each check, and what follows from them.
 #[must_use = "a request that is denied must not go on"]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
     verdicts: Verdicts,
     at: Tick,
@@ -371,7 +382,19 @@ pub struct Decision {
     reason: Option<Reason>,
     retry: CompactRetry,
     /// What the request waits for and holds. Most requests do neither.
-    claim: Option<Arc<Claim>>,
+    claim: OwnClaim,
+}
+
+/// The verdicts as a whole: a clone of the list copies them one by one.
+impl Clone for Decision {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self {
+            verdicts: Verdicts::from_slice(&self.verdicts),
+            claim: self.claim.clone(),
+            ..*self
+        }
+    }
 }
 
 impl Decision {
@@ -383,7 +406,7 @@ impl Decision {
             outcome: Outcome::Allow,
             reason: None,
             retry: CompactRetry::NOW,
-            claim: None,
+            claim: OwnClaim::NONE,
         }
     }
 
@@ -420,7 +443,7 @@ impl Decision {
             outcome: Outcome::Allow,
             reason: None,
             retry: CompactRetry::NOW,
-            claim: None,
+            claim: OwnClaim::NONE,
         };
         decision.conclude(enforced);
         decision
@@ -500,7 +523,7 @@ impl Decision {
             } else {
                 CompactRetry::NOW
             },
-            claim: None,
+            claim: OwnClaim::NONE,
         }
     }
 
@@ -567,14 +590,14 @@ impl Decision {
     #[inline]
     #[must_use]
     pub fn delay(&self) -> Duration {
-        let claim = self.claim.as_ref();
+        let claim = self.claim.get();
         claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.delay))
     }
 
     /// How long the request has waited before it [started](crate::Limiter::start); zero for all others.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        let claim = self.claim.as_ref();
+        let claim = self.claim.get();
         claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.waited))
     }
 
@@ -584,11 +607,11 @@ impl Decision {
         delay: Duration,
         places: impl IntoIterator<Item = QueuePlace>,
     ) -> Self {
-        self.claim = Some(Arc::new(Claim {
+        self.claim = OwnClaim::new(Claim {
             delay: micros(delay),
             places: places.into_iter().collect(),
             ..Claim::default()
-        }));
+        });
         self
     }
 
@@ -607,7 +630,7 @@ impl Decision {
         self.at = then.at;
         self.conclude(enforced);
         let (waited, places) = (micros(self.delay()), self.places());
-        self.claim = Some(Arc::new(Claim {
+        self.claim = OwnClaim::new(Claim {
             waited,
             places: if self.is_allowed() {
                 places
@@ -616,14 +639,14 @@ impl Decision {
             },
             slots: Mutex::new(then.take_slots()),
             ..Claim::default()
-        }));
+        });
         self
     }
 
     /// The places that a [delayed](Self::delayed) request has in the queues, and that a started one has had: for stores.
     #[must_use]
     pub fn queue_places(&self) -> &[QueuePlace] {
-        let claim = self.claim.as_ref();
+        let claim = self.claim.get();
         claim.map_or(&[], |claim| &claim.places)
     }
 
@@ -635,7 +658,7 @@ impl Decision {
     pub fn denied_for(mut self, reason: Reason) -> Self {
         self.outcome = Outcome::Deny;
         self.reason = Some(reason);
-        self.claim = None;
+        self.claim = OwnClaim::NONE;
         self
     }
 
@@ -643,14 +666,12 @@ impl Decision {
     /// it, or by a [ticket](crate::Limiter::ticket). Otherwise they go back with the last clone of the decision.
     #[must_use = "slots go back when they are dropped"]
     pub fn take_slots(&self) -> Option<HeldSlots> {
-        self.claim.as_ref()?.take_slots()
+        self.claim.get()?.take_slots()
     }
 
-    pub(crate) fn hold(&mut self, slots: HeldSlots) {
-        self.claim = Some(Arc::new(Claim {
-            slots: Mutex::new(Some(slots)),
-            ..Claim::default()
-        }));
+    #[inline]
+    pub(crate) fn hold(&mut self, claim: OwnClaim) {
+        self.claim = claim;
     }
 
     /// Whether a rule passes only because the store failed.

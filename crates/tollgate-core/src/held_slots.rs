@@ -45,7 +45,7 @@ impl HeldSlot {
 }
 
 /// Where slots go back to.
-pub(crate) trait SlotOwner: Send + Sync {
+pub(crate) trait SlotOwner: fmt::Debug + Send + Sync {
     fn release(&self, slots: &[HeldSlot]);
 }
 
@@ -57,14 +57,17 @@ pub struct HeldSlots {
 }
 
 impl HeldSlots {
-    pub(crate) fn new(
-        owner: Arc<dyn SlotOwner>,
-        slots: impl IntoIterator<Item = HeldSlot>,
-    ) -> Self {
+    #[inline]
+    pub(crate) fn new(owner: Arc<dyn SlotOwner>) -> Self {
         Self {
-            slots: slots.into_iter().collect(),
+            slots: SmallVec::new(),
             owner,
         }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, slot: HeldSlot) {
+        self.slots.push(slot);
     }
 
     /// The slots, in the order of the checks.

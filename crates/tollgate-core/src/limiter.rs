@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 use crate::{
     check::Check,
     checks::Checks,
+    claim::OwnClaim,
     decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
-    held_slots::{HeldSlot, HeldSlots, SlotOwner},
+    held_slots::{HeldSlot, SlotOwner},
     key::{Key, KeyBuf},
     observe::{Observer, Timer, TopKey},
     on_change::OnChange,
@@ -24,6 +25,7 @@ use crate::{
         registry::Registration,
         rule_store::{RuleStore, Store},
     },
+    striped::PerStripe,
     ticket::{Ticket, receipts},
     time::Clock,
     variable_quota::CheckQuota,
@@ -60,7 +62,9 @@ pub struct Limiter {
 struct Shared {
     store: Arc<dyn RuleStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
-    fallback: Option<Fallback>,
+    fallback: Option<Arc<Fallback>>,
+    /// Where slots go back to, once for each stripe, because requests count on it; `None` if no rule has slots.
+    slot_owners: Option<PerStripe<Arc<dyn SlotOwner>>>,
     /// Whether what the store decides is all there is to a decision: no threshold is read, and no slot is held.
     is_plain: bool,
     /// What the checks of this rule set are known by.
@@ -222,7 +226,7 @@ impl Limiter {
     ///
     /// A quota whose share cannot be counted.
     pub fn shared_by(&self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let clock = self.shared.fallback.as_ref().map(Fallback::clock);
+        let clock = self.shared.fallback.as_deref().map(Fallback::clock);
         let clock = clock.cloned().unwrap_or_default();
         self.again(instances, clock)
     }
@@ -234,7 +238,7 @@ impl Limiter {
     ///
     /// A quota whose share cannot be counted.
     pub fn with_local_clock(&self, clock: impl Into<Clock>) -> Result<Self, RuleError> {
-        let fallback = self.shared.fallback.as_ref();
+        let fallback = self.shared.fallback.as_deref();
         let instances = fallback.map_or(NonZeroU32::MIN, Fallback::least_instances);
         self.again(instances, clock.into())
     }
@@ -266,8 +270,16 @@ impl Limiter {
         fallback: Option<Fallback>,
         observer: Arc<Observer>,
     ) -> Self {
+        let fallback = fallback.map(Arc::new);
+        let slot_owners = || {
+            PerStripe::new(|_| -> Arc<dyn SlotOwner> {
+                let (store, fallback) = (Arc::clone(&store), fallback.clone());
+                Arc::new(Stores { store, fallback })
+            })
+        };
         Self {
             shared: Arc::new(Shared {
+                slot_owners: store.rules().has_slots().then(slot_owners),
                 is_plain: !store.rules().has_thresholds() && !store.rules().has_slots(),
                 rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
@@ -447,23 +459,32 @@ impl Limiter {
 
     /// The same, and the decision holds the slots that the request was given.
     fn acquire_holding(&self, checks: &[Check]) -> Step<Decision> {
-        self.hold(self.acquire_resolved(checks), checks)
+        let mut answer = self.acquire_resolved(checks);
+        self.hold(&mut answer, checks);
+        answer
     }
 
-    fn hold(&self, mut answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
-        if !self.rules().has_slots() {
-            return answer;
+    // Where it lies: a decision is large to move.
+    #[inline(always)]
+    fn hold(&self, answer: &mut Step<Decision>, checks: &[Check]) {
+        match answer {
+            Step::Ready(decision) => self.shared.hold_slots(checks, decision),
+            Step::Wait(_) => self.hold_later(answer, checks),
         }
-        if let Step::Ready(decision) = &mut answer {
-            hold_slots(&self.shared, checks, decision);
-            return answer;
+    }
+
+    #[inline(never)]
+    fn hold_later(&self, answer: &mut Step<Decision>, checks: &[Check]) {
+        if self.shared.slot_owners.is_none() {
+            return;
         }
         let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-        Step::Wait(Pending::new(async move {
-            let mut decision = answer.await;
-            hold_slots(&shared, &checks, &mut decision);
+        let later = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
+        *answer = Step::Wait(Pending::new(async move {
+            let mut decision = later.await;
+            shared.hold_slots(&checks, &mut decision);
             decision
-        }))
+        }));
     }
 
     /// Tells operators of a decision on these checks. `timer` was started when the work on the request began, and `route` is
@@ -667,11 +688,12 @@ impl Limiter {
 
     /// What a store has answered, resolved, with the slots that it gave.
     fn finish(&self, answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
-        let answer = match &self.shared.fallback {
+        let mut answer = match &self.shared.fallback {
             Some(fallback) => self.resolve(fallback, answer, checks),
             None => answer,
         };
-        self.hold(answer, checks)
+        self.hold(&mut answer, checks);
+        answer
     }
 
     #[inline(always)]
@@ -904,6 +926,26 @@ impl Shared {
             && (check.is_of_rules(self.rules_version) || self.has_given_out(check))
     }
 
+    /// Puts the slots that a request was given into its decision. A denied one, whose checks failed after a store had given
+    /// slots, returns them at once.
+    #[inline]
+    fn hold_slots(&self, checks: &[Check], decision: &mut Decision) {
+        let Some(owners) = &self.slot_owners else {
+            return;
+        };
+        let mut claim = OwnClaim::NONE;
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            if let Some(number) = verdict.slot_number().filter(|_| check.cost() > 0) {
+                let slot = HeldSlot::new(check.rule(), check.key(), check.cost(), number);
+                claim.push_slot(owners.here(), slot.from_source(verdict.source()));
+            }
+        }
+        // One that waits has places in queues, and no slot before it starts.
+        if decision.is_allowed() && claim.get().is_some() {
+            decision.hold(claim);
+        }
+    }
+
     /// Whether the check brings a quota along that it has from here.
     #[cold]
     fn has_given_out(&self, check: &Check) -> bool {
@@ -912,7 +954,14 @@ impl Shared {
     }
 }
 
-impl SlotOwner for Shared {
+/// Where slots go back to.
+#[derive(Debug)]
+struct Stores {
+    store: Arc<dyn RuleStore>,
+    fallback: Option<Arc<Fallback>>,
+}
+
+impl SlotOwner for Stores {
     fn release(&self, slots: &[HeldSlot]) {
         let is_local = |slot: &HeldSlot| slot.source == Source::Fallback;
         let Some(fallback) = self
@@ -929,25 +978,6 @@ impl SlotOwner for Shared {
         if !stored.is_empty() {
             self.store.release(&stored);
         }
-    }
-}
-
-/// Puts the slots that a request was given into its decision. A denied one, whose checks failed after a store had given
-/// slots, returns them at once.
-fn hold_slots(shared: &Arc<Shared>, checks: &[Check], decision: &mut Decision) {
-    let slots = checks.iter().zip(decision.verdicts());
-    let mut slots = slots.filter_map(|(check, verdict)| {
-        let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
-        let slot = HeldSlot::new(check.rule(), check.key(), check.cost(), number);
-        Some(slot.from_source(verdict.source()))
-    });
-    let Some(first) = slots.next() else {
-        return;
-    };
-    let owner = Arc::clone(shared) as Arc<dyn SlotOwner>;
-    let held = HeldSlots::new(owner, std::iter::once(first).chain(slots));
-    if decision.is_allowed() {
-        decision.hold(held);
     }
 }
 
@@ -1011,7 +1041,24 @@ fn with_thresholds(rules: &RuleSet, checks: &[Check]) -> Checks {
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
     use super::*;
-    use crate::{key::Fingerprint, memory::MemoryStore, quota::MAX_PERIOD};
+    use crate::{key::Fingerprint, memory::MemoryStore, quota::MAX_PERIOD, striped};
+
+    #[test]
+    fn a_request_with_slots_counts_on_its_own_stripe_alone() {
+        let rule = Rule::new("at-once", Quota::concurrent(1_000));
+        let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
+        let owners = limiter.shared.slot_owners.as_ref().expect("it has slots");
+        let counts = || -> Vec<usize> { owners.iter().map(Arc::strong_count).collect() };
+        let before = counts();
+        striped::on_each_stripe(|| {
+            let check = limiter.check("at-once", &Key::shared()).expect("a rule");
+            let running = [limiter.acquire(&[check]), limiter.acquire(&[check])];
+            let mut expected = before.clone();
+            expected[striped::current_stripe()] += running.len();
+            assert_eq!(counts(), expected);
+        });
+        assert_eq!(counts(), before);
+    }
 
     #[test]
     fn a_check_of_another_limiter_is_denied() {

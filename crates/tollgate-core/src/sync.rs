@@ -19,6 +19,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
+/// What a mutex guards that nobody else knows.
+#[cfg(not(tollgate_shuttle))]
+#[inline(always)]
+pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex.get_mut()
+}
+
 /// [`lock`] for what is held for some nanoseconds, and by all threads by turns.
 #[cfg(not(tollgate_shuttle))]
 #[inline(always)]
@@ -61,5 +68,12 @@ pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(tollgate_shuttle)]
+pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex
+        .get_mut()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -15,7 +15,7 @@ use crate::{
     error::UnknownName,
     key::Fingerprint,
     rule::{MAX_WAITING, Rule},
-    sync::{Mutex, lock},
+    sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
 /// How many may wait at once on one limiter.
@@ -28,13 +28,16 @@ const BEHIND_A_FIRST: usize = IN_ALL / 2;
 type QueueKey = Vec<(u16, Fingerprint)>;
 
 /// The queues in which acquires wait: one for each set of rules and keys.
-#[derive(Debug, Default)]
-pub(crate) struct WaitQueues(Mutex<Waiting>);
+#[derive(Default)]
+pub(crate) struct WaitQueues {
+    waiting: Mutex<Waiting>,
+    /// How many acquires stand in the queues. Changed under the lock, and read without it by requests that do not wait.
+    in_line: AtomicU64,
+}
 
 #[derive(Default)]
 struct Waiting {
     queues: HashMap<QueueKey, Arc<WaitQueue>>,
-    total: usize,
     counts: HashMap<Counted, usize>,
 }
 
@@ -44,9 +47,10 @@ type Counted = (u16, Option<Fingerprint>);
 /// The counts that a waiting request is part of.
 type CountedBy = SmallVec<[Counted; 4]>;
 
-impl fmt::Debug for Waiting {
+impl fmt::Debug for WaitQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Waiting({} in {} queues)", self.total, self.queues.len())
+        let (in_line, queues) = (self.in_line(), lock(&self.waiting).queues.len());
+        write!(f, "WaitQueues({in_line} in {queues} queues)")
     }
 }
 
@@ -73,14 +77,15 @@ pub(crate) struct Permit<'a> {
 impl WaitQueues {
     pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
         let key = queue_key(checks);
-        let mut waiting = lock(&self.0);
+        let mut waiting = lock(&self.waiting);
         let there = waiting.queues.get(&key);
         let ahead = there.map_or(0, |queue| lock(&queue.0).entries.len());
-        if waiting.total >= if ahead > 0 { BEHIND_A_FIRST } else { IN_ALL } {
+        let most = if ahead > 0 { BEHIND_A_FIRST } else { IN_ALL };
+        if self.in_line() >= most as u64 {
             return Err(WaitError(Kind::LimiterFull));
         }
         let counted = waiting.count(rules, checks)?;
-        waiting.total += 1;
+        self.in_line.fetch_add(1, Ordering::Relaxed);
         let queue = Arc::clone(waiting.queues.entry(key.clone()).or_default());
         let number = {
             let mut waiters = lock(&queue.0);
@@ -105,7 +110,7 @@ impl WaitQueues {
         rules: &[Rule],
         checks: &[Check],
     ) -> Result<WaitPlace<'_>, WaitError> {
-        let counted = lock(&self.0).count(rules, checks)?;
+        let counted = lock(&self.waiting).count(rules, checks)?;
         Ok(WaitPlace {
             queues: self,
             counted,
@@ -113,8 +118,20 @@ impl WaitQueues {
     }
 
     /// Whether no acquire waits for the same rules and keys.
+    #[inline]
     pub(crate) fn is_free(&self, checks: &[Check]) -> bool {
-        !lock(&self.0).queues.contains_key(&queue_key(checks))
+        self.in_line() == 0 || self.is_none_in_line(checks)
+    }
+
+    #[cold]
+    fn is_none_in_line(&self, checks: &[Check]) -> bool {
+        let waiting = lock(&self.waiting);
+        !waiting.queues.contains_key(&queue_key(checks))
+    }
+
+    #[inline]
+    fn in_line(&self) -> u64 {
+        self.in_line.load(Ordering::Relaxed)
     }
 }
 
@@ -182,7 +199,7 @@ pub struct WaitPlace<'a> {
 
 impl Drop for WaitPlace<'_> {
     fn drop(&mut self) {
-        lock(&self.queues.0).count_out(&self.counted);
+        lock(&self.queues.waiting).count_out(&self.counted);
     }
 }
 
@@ -229,8 +246,8 @@ fn queue_key(checks: &[Check]) -> QueueKey {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.queues.0);
-        waiting.total -= 1;
+        let mut waiting = lock(&self.queues.waiting);
+        self.queues.in_line.fetch_sub(1, Ordering::Relaxed);
         waiting.count_out(&self.counted);
         let mut waiters = lock(&self.queue.0);
         let index = waiters.index_of(self.number);

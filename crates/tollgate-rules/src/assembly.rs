@@ -4,14 +4,12 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use crate::{
     bindings::Bindings,
-    condition::Condition,
     document_error::DocumentError,
     entries::Entries,
     format::Format,
     json_tree,
     node::{Node, Value},
     override_entry::Override,
-    path_pattern::Segment,
     problems::{Problem, Problems},
     reader::Reader,
     rule_entry::RuleEntry,
@@ -317,12 +315,8 @@ impl<'a> Assembly<'a> {
             }
         }
         // The most specific first; of equals, one that names methods.
-        let rank = |rule: usize| {
-            let condition = &self.rules[rule].condition;
-            let path = condition.path.as_ref().map(|path| path.value.specificity());
-            (path, !condition.methods.is_empty())
-        };
-        members.sort_by(|(one, _), (other, _)| compare(&rank(*other), &rank(*one)));
+        let condition = |rule: usize| &self.rules[rule].condition;
+        members.sort_by(|(one, _), (other, _)| condition(*other).cmp_specificity(condition(*one)));
         for (index, (rule, span)) in members.iter().enumerate() {
             let before = &members[..index];
             if let Some((tied, _)) = before.iter().find(|(other, _)| self.is_tied(*rule, *other)) {
@@ -340,13 +334,16 @@ impl<'a> Assembly<'a> {
     /// Whether two rules match one request, and neither is more specific.
     fn is_tied(&self, one: usize, other: usize) -> bool {
         let [one, other] = [one, other].map(|rule| &self.rules[rule].condition);
-        let shape = |condition: &Condition| condition.path.as_ref().map(|path| path.value.shape());
         let shares_method = match (&one.methods[..], &other.methods[..]) {
             ([], []) => true,
             ([], _) | (_, []) => false,
             (one, other) => one.iter().any(|method| other.contains(method)),
         };
-        shape(one) == shape(other) && shares_method
+        let shares_paths = match (&one.path, &other.path) {
+            (Some(one), Some(other)) => one.value.matches_same_paths(&other.value),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        shares_paths && shares_method
     }
 
     fn read_override(&self, part: usize, node: &'a Node) -> Option<Override> {
@@ -375,12 +372,4 @@ fn name_of(rule: &Node) -> Option<&str> {
         Value::Text(name) => Some(name),
         _ => None,
     }
-}
-
-/// Rules without a path are the least specific.
-fn compare(
-    one: &(Option<Vec<Segment>>, bool),
-    other: &(Option<Vec<Segment>>, bool),
-) -> std::cmp::Ordering {
-    one.cmp(other)
 }

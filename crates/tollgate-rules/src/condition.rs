@@ -1,14 +1,13 @@
 //! When a rule of a document applies: `when = { path = "/search/{*rest}", methods = ["GET"] }`.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use http::{HeaderValue, Method};
-use tollgate::condition::{grpc_method_is, grpc_service_is};
+use tollgate::condition::{PathPattern, grpc_method_is, grpc_service_is};
 
 use crate::{
     bindings::{Bindings, Predicate},
     node::{Node, Value},
-    path_pattern::PathPattern,
     reader::{At, Reader},
 };
 
@@ -137,7 +136,7 @@ impl Condition {
                 self.path = Some(At { span, value });
                 self.add(move |head| pattern.matches(head));
             }
-            Err(wrong) => reader.wrong(&text.span, wrong),
+            Err(wrong) => reader.wrong(&text.span, wrong.to_string()),
         }
     }
 
@@ -227,6 +226,21 @@ impl Condition {
         let mut both = self.clone();
         both.add(holds);
         both
+    }
+
+    /// Which of two conditions is more specific; the greater one is: by the path, then by whether it names methods. Without a path
+    /// it is the least.
+    pub(crate) fn cmp_specificity(&self, other: &Self) -> Ordering {
+        let paths = match (&self.path, &other.path) {
+            (Some(one), Some(other)) => one.value.cmp_specificity(&other.value),
+            (one, other) => one.is_some().cmp(&other.is_some()),
+        };
+        paths.then_with(|| {
+            self.methods
+                .is_empty()
+                .cmp(&other.methods.is_empty())
+                .reverse()
+        })
     }
 
     /// Whether it always holds.

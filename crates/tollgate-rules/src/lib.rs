@@ -88,7 +88,6 @@ mod made_rules;
 mod metrics;
 mod node;
 mod override_entry;
-mod path_pattern;
 mod path_watch;
 mod problems;
 #[cfg(feature = "redis")]

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use http::{StatusCode, request::Parts};
 use tollgate::{
     Missing, RequestRule, Rule,
-    condition::{method_in, path as path_is},
+    condition::{method_in, path_matches},
 };
 use tollgate_core::{
     AlgorithmKind, Consistency, MAX_UNITS, OnChange, Quota, RuleErrorKind, RuleSet,
@@ -323,12 +323,8 @@ impl RuleEntry {
                 .when_missing(self.missing);
             let condition = applies.unwrap_or(&self.condition);
             // These two narrow it down for the index over paths and methods; the condition itself has them too.
-            if let Some(Ok(path)) = condition
-                .path
-                .as_ref()
-                .map(|path| path_is(path.value.text()))
-            {
-                rule = rule.when(path);
+            if let Some(path) = &condition.path {
+                rule = rule.when(path_matches(path.value.clone()));
             }
             if !condition.methods.is_empty() {
                 rule = rule.when(method_in(condition.methods.clone()));

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use http::{HeaderName, HeaderValue, Method, Uri, header::COOKIE, request::Parts};
 use tollgate::{
     Key, KeyBuf,
+    condition::PathPattern,
     key::{
         Extracted, KeyExtractor, PeerAddr, constant, cookie, grpc_method, grpc_service, header,
         method, path, query,
@@ -14,7 +15,6 @@ use tollgate::{
 use crate::{
     bindings::{Bindings, ParseKey},
     node::Node,
-    path_pattern::PathPattern,
     reader::Reader,
 };
 

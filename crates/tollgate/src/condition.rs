@@ -23,14 +23,15 @@
 //! [`RequestRule::exempt`]: crate::RequestRule::exempt
 
 use http::{Method, request::Parts};
-use tollgate_core::{RuleError, RuleErrorKind};
+use tollgate_core::RuleError;
 
 use crate::{
     key::{client_ip, service_and_method},
     known_condition::KnownCondition,
-    path_pattern::PathPattern,
-    routes::{Methods, PathOf, PathShape, Routes, original_path},
+    routes::{Methods, PathOf, PathShape, Routes},
 };
+
+pub use crate::path_pattern::PathPattern;
 
 /// The request has one of these methods.
 pub fn method_in(
@@ -64,9 +65,7 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
 
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
-/// A parameter stands for one segment or the end of it, and a catch-all for the rest of the path; neither matches nothing. Braces
-/// of the path itself are doubled. The path is the one that the client has sent, undecoded, also where a nested router has
-/// stripped a prefix.
+/// [`PathPattern`] says how.
 ///
 /// ```
 /// use tollgate::{MINUTE, Quota, Rule, condition::path, key::client_ip};
@@ -83,13 +82,14 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
 ///
 /// A text that is not a pattern. The error says what would be right.
 pub fn path(pattern: &str) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
-    let made = PathPattern::new(pattern).map_err(|wrong| {
-        let message = format!("{pattern:?} is not a path: {wrong}");
-        RuleError::general(RuleErrorKind::RuleSet, message)
-    })?;
-    let routes = Routes::of_path(made.shape(PathOf::Original));
-    let holds = move |head: &Parts| made.matches(original_path(head));
-    Ok(KnownCondition::new(routes, holds).into_fn())
+    Ok(path_matches(PathPattern::new(pattern)?))
+}
+
+/// The path matches this pattern: as [`path`], of a pattern that was made before.
+pub fn path_matches(pattern: PathPattern) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    let routes = Routes::of_path(pattern.shape(PathOf::Original));
+    let holds = move |head: &Parts| pattern.matches(head);
+    KnownCondition::new(routes, holds).into_fn()
 }
 
 /// The client's address is in one of these networks: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or

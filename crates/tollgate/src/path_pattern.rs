@@ -1,11 +1,34 @@
 //! Paths with parameters, as axum's router matches them.
 
-use crate::routes::{PathOf, PathShape, Segment};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
-/// A path with parameters: `/users/{id}`, `/files/{*rest}`.
-#[derive(Clone, Debug)]
-pub(crate) struct PathPattern {
-    parts: Vec<Part>,
+use http::request::Parts;
+use tollgate_core::{RuleError, RuleErrorKind};
+
+use crate::routes::{PathOf, PathShape, Segment, original_path};
+
+/// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
+///
+/// A parameter stands for one segment or the end of it, and a catch-all for the rest of the path; neither matches nothing. Braces
+/// of the path itself are doubled. The path of a request is the one that the client has sent, undecoded, also where a nested
+/// router has stripped a prefix.
+///
+/// As a condition it is [`path`](crate::condition::path()). Cheap to clone.
+///
+/// ```
+/// use tollgate::condition::PathPattern;
+///
+/// let users = PathPattern::new("/users/{id}/{*rest}")?;
+/// let (head, ()) = http::Request::get("/users/7/a/b").body(())?.into_parts();
+/// assert!(users.matches(&head));
+/// assert_eq!(users.parameter(&head, "id"), Some("7"));
+/// assert_eq!(users.parameter(&head, "rest"), Some("a/b"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct PathPattern {
+    text: Arc<str>,
+    parts: Arc<[Part]>,
 }
 
 #[derive(Clone, Debug)]
@@ -14,16 +37,32 @@ enum Part {
     /// `v{version}`: at least one character behind the prefix.
     Parameter {
         prefix: String,
+        name: String,
     },
     /// At least one character, and any number of segments.
-    CatchAll,
+    CatchAll {
+        name: String,
+    },
 }
 
 impl PathPattern {
+    /// A pattern as it is written.
+    ///
     /// # Errors
     ///
-    /// What is wrong, and what would be right.
-    pub(crate) fn new(text: &str) -> Result<Self, String> {
+    /// A text that is not a pattern. The error says what would be right.
+    pub fn new(text: &str) -> Result<Self, RuleError> {
+        let parts = Self::parts(text).map_err(|wrong| {
+            let message = format!("{text:?} is not a path: {wrong}");
+            RuleError::general(RuleErrorKind::RuleSet, message)
+        })?;
+        Ok(Self {
+            text: text.into(),
+            parts: parts.into(),
+        })
+    }
+
+    fn parts(text: &str) -> Result<Vec<Part>, String> {
         let Some(path) = text.strip_prefix('/') else {
             return Err(format!(
                 "a path begins with a slash; did you mean \"/{text}\"?"
@@ -33,14 +72,63 @@ impl PathPattern {
         let last = parts.len() - 1;
         if parts[..last]
             .iter()
-            .any(|part| matches!(part, Part::CatchAll))
+            .any(|part| matches!(part, Part::CatchAll { .. }))
         {
             return Err("a catch-all is the last segment, as /files/{*rest}".into());
         }
-        Ok(Self { parts })
+        Ok(parts)
     }
 
-    pub(crate) fn matches(&self, path: &str) -> bool {
+    /// The pattern as it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the path of a request matches.
+    #[must_use]
+    pub fn matches(&self, head: &Parts) -> bool {
+        self.walk(original_path(head), |_, _| {})
+    }
+
+    /// The value of a parameter or catch-all in the path of a request, undecoded and never empty. `None`: the path does not match,
+    /// or the pattern has no parameter of this name.
+    #[must_use]
+    pub fn parameter<'h>(&self, head: &'h Parts, name: &str) -> Option<&'h str> {
+        let mut found = None;
+        let matches = self.walk(original_path(head), |parameter, value| {
+            if parameter == name {
+                found.get_or_insert(value);
+            }
+        });
+        found.filter(|_| matches)
+    }
+
+    /// The names of its parameters and of its catch-all, in their order.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Literal(_) => None,
+            Part::Parameter { name, .. } | Part::CatchAll { name } => Some(&**name),
+        })
+    }
+
+    /// Which of two patterns names a path more exactly; the greater one does. They are compared segment by segment: a literal is
+    /// above a parameter, and a parameter above a catch-all.
+    #[must_use]
+    pub fn cmp_specificity(&self, other: &Self) -> Ordering {
+        let ranks = self.parts.iter().map(Part::rank);
+        ranks.cmp(other.parts.iter().map(Part::rank))
+    }
+
+    /// Whether both match the same paths: they differ in the names of their parameters at most.
+    #[must_use]
+    pub fn matches_same_paths(&self, other: &Self) -> bool {
+        let mut pairs = self.parts.iter().zip(&*other.parts);
+        self.parts.len() == other.parts.len() && pairs.all(|(one, other)| one.is_alike(other))
+    }
+
+    /// Whether a path matches. Calls `parameter` with the name and the value of each parameter up to where it does.
+    fn walk<'p>(&self, path: &'p str, mut parameter: impl FnMut(&str, &'p str)) -> bool {
         let Some(mut rest) = path.strip_prefix('/') else {
             return false;
         };
@@ -50,16 +138,19 @@ impl PathPattern {
                 Some((segment, behind)) => (segment, Some(behind)),
                 None => (rest, None),
             };
-            let fits = match part {
-                Part::Literal(literal) => segment == literal,
-                Part::Parameter { prefix } => {
-                    let value = segment.strip_prefix(&**prefix);
-                    value.is_some_and(|value| !value.is_empty())
+            match part {
+                Part::Literal(literal) if segment == literal => {}
+                Part::Literal(_) => return false,
+                Part::Parameter { prefix, name } => match segment.strip_prefix(&**prefix) {
+                    None | Some("") => return false,
+                    Some(value) => parameter(name, value),
+                },
+                Part::CatchAll { name } => {
+                    parameter(name, rest);
+                    return !rest.is_empty();
                 }
-                Part::CatchAll => return !rest.is_empty(),
-            };
+            }
             match behind {
-                _ if !fits => return false,
                 None => return parts.peek().is_none(),
                 Some(behind) => rest = behind,
             }
@@ -72,13 +163,19 @@ impl PathPattern {
         let segments = self.parts.iter().filter_map(|part| match part {
             Part::Literal(literal) => Some(Segment::Literal((&**literal).into())),
             Part::Parameter { .. } => Some(Segment::Any),
-            Part::CatchAll => None,
+            Part::CatchAll { .. } => None,
         });
         PathShape {
             of,
             segments: segments.collect(),
-            is_open: matches!(self.parts.last(), Some(Part::CatchAll)),
+            is_open: matches!(self.parts.last(), Some(Part::CatchAll { .. })),
         }
+    }
+}
+
+impl fmt::Debug for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
     }
 }
 
@@ -104,10 +201,36 @@ impl Part {
         }
         match name.strip_prefix('*') {
             None if name.is_empty() || name.contains(['{', '*']) => no_name(),
-            None => Ok(Self::Parameter { prefix }),
+            None => Ok(Self::Parameter {
+                prefix,
+                name: name.to_owned(),
+            }),
             Some("") => no_name(),
-            Some(_) if prefix.is_empty() => Ok(Self::CatchAll),
+            Some(name) if prefix.is_empty() => Ok(Self::CatchAll {
+                name: name.to_owned(),
+            }),
             Some(_) => Err("a catch-all is the whole last segment, as /files/{*rest}".into()),
+        }
+    }
+
+    /// How exactly it names a segment: the most exact above.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::CatchAll { .. } => 0,
+            Self::Parameter { .. } => 1,
+            Self::Literal(_) => 2,
+        }
+    }
+
+    /// Whether it is the same but for the name of a parameter.
+    fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Literal(one), Self::Literal(two)) => one == two,
+            (Self::Parameter { prefix: one, .. }, Self::Parameter { prefix: two, .. }) => {
+                one == two
+            }
+            (Self::CatchAll { .. }, Self::CatchAll { .. }) => true,
+            _ => false,
         }
     }
 }
@@ -168,7 +291,7 @@ mod tests {
             ("/{{{id}", "/{7", true),
         ] {
             let made = PathPattern::new(pattern).expect("a pattern");
-            assert_eq!(made.matches(path), matches, "{pattern} {path}");
+            assert_eq!(made.walk(path, |_, _| {}), matches, "{pattern} {path}");
         }
     }
 
@@ -188,8 +311,68 @@ mod tests {
             ("/{open", "has a name"),
             ("/close}", "has a name"),
         ] {
-            let error = PathPattern::new(pattern).expect_err(pattern);
+            let error = PathPattern::new(pattern).expect_err(pattern).to_string();
             assert!(error.contains(words), "{pattern}: {error}");
+        }
+    }
+    fn pattern(text: &str) -> PathPattern {
+        PathPattern::new(text).expect("a pattern")
+    }
+
+    fn head(path: &str) -> Parts {
+        let request = http::Request::get(path).body(()).expect("a request");
+        request.into_parts().0
+    }
+
+    #[test]
+    fn parameters_have_the_value_that_a_matching_path_has_for_them() {
+        let users = pattern("/v{version}/{id}/x/{*rest}");
+        let names: Vec<_> = users.parameters().collect();
+        assert_eq!(names, ["version", "id", "rest"]);
+        let path = head("/v2/7/x/a/b?rest=c");
+        let value = |name| users.parameter(&path, name);
+        let values = ["version", "id", "rest", "other"].map(value);
+        assert_eq!(values, [Some("2"), Some("7"), Some("a/b"), None]);
+        // What the start of a path has says nothing.
+        assert_eq!(users.parameter(&head("/v2/7/y/a"), "id"), None);
+        assert_eq!(users.parameter(&head("/v2/7/x/"), "rest"), None);
+        assert_eq!(pattern("/{{a}}").parameters().count(), 0);
+    }
+
+    #[test]
+    fn the_more_specific_pattern_is_the_greater_one() {
+        let ascending = [
+            "/{*rest}",
+            "/{a}",
+            "/{a}/{b}",
+            "/{a}/b",
+            "/a",
+            "/a/{*rest}",
+            "/a/v{b}",
+            "/a/b",
+        ];
+        for (index, one) in ascending.iter().enumerate() {
+            for (other_index, other) in ascending.iter().enumerate() {
+                let order = pattern(one).cmp_specificity(&pattern(other));
+                assert_eq!(order, index.cmp(&other_index), "{one} {other}");
+            }
+        }
+        let order = pattern("/a/{b}").cmp_specificity(&pattern("/c/v{d}"));
+        assert_eq!(order, Ordering::Equal);
+    }
+
+    #[test]
+    fn patterns_that_differ_in_the_names_of_parameters_match_the_same_paths() {
+        for (one, other, is_same) in [
+            ("/a/{b}/{*c}", "/a/{x}/{*y}", true),
+            ("/a", "/b", false),
+            ("/a", "/a/b", false),
+            ("/a/{b}", "/a/v{b}", false),
+            ("/a/{b}", "/a/{*b}", false),
+            ("/a/{b}", "/a/b", false),
+        ] {
+            let is = pattern(one).matches_same_paths(&pattern(other));
+            assert_eq!(is, is_same, "{one} {other}");
         }
     }
 }

@@ -212,6 +212,29 @@ fn a_busy_limiter_that_is_gone_has_published_everything() {
 }
 
 #[test]
+fn the_denials_of_a_busy_rule_are_counted_as_they_are() {
+    let metrics = Metrics::record();
+    let limiter = limiter(Rule::new("mails", Quota::fixed_window(100, MINUTE)).top_keys());
+    for _ in 0..MANY {
+        let _ = limiter.try_acquire("mails", &Key::of("ada")).unwrap();
+    }
+    let counted = metrics.counted();
+    let quota = [("decision", "denied"), ("reason", "quota")];
+    assert_eq!(requests(&counted, &quota), MANY - 100);
+    assert_eq!(requests(&counted, &[("decision", "allowed")]), 100);
+    for (decision, units) in [("denied", MANY - 100), ("allowed", 100)] {
+        let counted = counted.sum("tollgate_cost_units_total", &[("decision", decision)]);
+        assert_eq!(counted, units);
+    }
+    // Of each, one in sixteen is a sample.
+    let delays = counted.recorded("tollgate_retry_after_seconds{rule=mails}");
+    assert!((30..=80).contains(&delays.len()), "{delays:?}");
+    assert!(delays.iter().all(|delay| (0.0..=60.0).contains(delay)));
+    let top = limiter.top_keys("mails", 1).unwrap();
+    assert_eq!((top[0].at_least, top[0].denials), (MANY, MANY - 100));
+}
+
+#[test]
 fn many_threads_lose_no_count() {
     let metrics = Metrics::record();
     let limiter = limiter(Rule::new("mails", Quota::fixed_window(1_000_000, MINUTE)).top_keys());

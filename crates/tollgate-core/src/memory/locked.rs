@@ -3,7 +3,7 @@
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     key::Fingerprint,
-    memory::{plan::Plan, shard::Shard, slots::Entry, table::Table},
+    memory::{plan::Plan, shard::Shard, slots::Entry, table::Table, tables::Tables},
     store::receipt::{Receipt, Settlement},
     sync::{MutexGuard, lock_briefly},
     time::{Clock, Tick},
@@ -34,6 +34,17 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             shard: lock_briefly(table.shard(index)),
             index,
         }
+    }
+
+    /// A number for slots that were taken under this lock: above all that the key was given before.
+    #[inline(always)]
+    pub(super) fn next_slot_number(&mut self, tables: &Tables) -> u64 {
+        if self.shard.slot_numbers.is_empty() {
+            self.shard.slot_numbers = tables.next_slot_numbers();
+        }
+        let number = self.shard.slot_numbers.start;
+        self.shard.slot_numbers.start += 1;
+        number
     }
 
     /// Decides about `cost` units of `key`.
@@ -165,7 +176,10 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         }
         let before = entry.state.clone();
         let answer = plan.quota.acquire(&mut entry.state, now, cost);
-        self.table.deny_cache.remove(self.index, key);
+        // Denials for want of slots are not remembered.
+        if !A::HOLDS_SLOTS {
+            self.table.deny_cache.remove(self.index, key);
+        }
         answer.fits.then_some((answer, (slot, before)))
     }
 

@@ -143,7 +143,7 @@ impl MemoryRuleStore {
         if let Some((answer, _)) = locked.try_acquire(key, plan, now, cost) {
             let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
             if A::HOLDS_SLOTS {
-                verdict = self.with_slots(verdict, cost);
+                verdict = self.with_slots(&mut locked, verdict, cost);
             }
             drop(locked);
             return Step::Ready(Decision::single(now, verdict, true));
@@ -155,7 +155,7 @@ impl MemoryRuleStore {
         let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
         let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
         if A::HOLDS_SLOTS {
-            verdict = self.with_slots(verdict, cost);
+            verdict = self.with_slots(&mut locked, verdict, cost);
         }
         Step::Ready(Decision::single(now, verdict, true))
     }
@@ -163,9 +163,16 @@ impl MemoryRuleStore {
     /// A verdict about slots, with their number if it took some. The lock is held, so that numbers are in the order of the
     /// takes.
     #[inline]
-    fn with_slots(&self, verdict: Verdict, cost: u64) -> Verdict {
+    fn with_slots<A: Algorithm>(
+        &self,
+        locked: &mut Locked<'_, A>,
+        verdict: Verdict,
+        cost: u64,
+    ) -> Verdict {
         match verdict.outcome() {
-            Outcome::Allow if cost > 0 => verdict.with_slot_number(self.shared.next_slot_number()),
+            Outcome::Allow if cost > 0 => {
+                verdict.with_slot_number(locked.next_slot_number(&self.shared))
+            }
             _ => verdict.of_slots(),
         }
     }
@@ -264,7 +271,7 @@ impl MemoryRuleStore {
         };
         let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
         if A::HOLDS_SLOTS {
-            verdict = self.with_slots(verdict, check.cost());
+            verdict = self.with_slots(&mut locked, verdict, check.cost());
         }
         decision.verdicts_mut().push(verdict);
         let all = self.take_next(rest, checks, decision);
@@ -554,8 +561,11 @@ impl MemoryRuleStore {
             }
             Mode::Enforce => denied.is_empty(),
         };
-        if takes && check.cost() > 0 && matches!(rule, AnyRuleTable::Concurrent(_)) {
-            slot.slot_number = Some(self.shared.next_slot_number());
+        if takes
+            && check.cost() > 0
+            && let AnyLocked::Concurrent(locked) = &mut locks[lock]
+        {
+            slot.slot_number = Some(locked.next_slot_number(&self.shared));
         }
         let check = &slot.check;
         with_locked!(rule, &mut locks[lock], (rule, locked) => {

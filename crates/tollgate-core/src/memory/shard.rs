@@ -1,5 +1,7 @@
 //! A shard: entries behind one lock, within a bound in bytes.
 
+use std::ops::Range;
+
 use crate::{
     algorithm::{Algorithm, Assessment},
     key::Fingerprint,
@@ -34,6 +36,8 @@ pub(super) struct Shard<A: Algorithm> {
     pub(super) created: u64,
     /// Units of requests that waited and gave up, and that others were behind.
     pub(super) lapsed_units: u64,
+    /// What the next slots are numbered by.
+    pub(super) slot_numbers: Range<u64>,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
@@ -67,6 +71,7 @@ impl<A: Algorithm> Shard<A> {
             evicted_live: 0,
             created: 0,
             lapsed_units: 0,
+            slot_numbers: 0..0,
         }
     }
 

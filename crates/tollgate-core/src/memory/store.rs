@@ -193,6 +193,26 @@ mod tests {
         decision.expect("memory answers at once").is_allowed()
     }
 
+    #[test]
+    fn slots_of_a_key_that_was_forgotten_are_numbered_above_those_before() {
+        let (store, _clock) = store();
+        let mut last = 0;
+        for n in 0..3 {
+            let limiter = limiter(&store, "at-once", Quota::concurrent(5));
+            let check = limiter.check("at-once", &Key::of(["ada"])).expect("a rule");
+            let running = [(); 3].map(|()| {
+                let decision = limiter.acquire(&[check]).ready().expect("at once");
+                let number = decision.verdicts()[0].slot_number().expect("it is free");
+                assert!(number > last, "{n}: {number} after {last}");
+                last = number;
+                decision
+            });
+            // Nothing is kept of a name without slots in use.
+            drop((running, limiter));
+            assert_eq!(bound(&store), 0);
+        }
+    }
+
     fn bound(store: &MemoryStore) -> usize {
         store.tables.bound()
     }

@@ -1,6 +1,6 @@
 //! The tables of a memory store, by rule name.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, ops::Range, sync::Arc};
 
 use crate::{
     algorithm::Algorithm,
@@ -25,6 +25,8 @@ use crate::{
 /// The fewest bytes of a rule's states.
 pub(super) const LEAST_BYTES: usize = 64 << 10;
 const SHARDS: usize = 64;
+/// How many numbers of slots a shard gets at once.
+const SLOT_NUMBERS: u64 = 32;
 
 /// The tables of a memory store, and what they share.
 pub(super) struct Tables {
@@ -32,7 +34,7 @@ pub(super) struct Tables {
     pub(super) clock: Clock,
     pub(super) hasher: Hasher,
     pub(super) bytes_per_rule: usize,
-    /// The number that the last slots were given.
+    /// The last number of slots that a shard has.
     slot_number: AtomicU64,
     pub(super) slot_waiters: SlotWaiters,
 }
@@ -58,10 +60,12 @@ impl Tables {
         }
     }
 
-    /// A number for slots that are taken: above all that were given before.
-    #[inline]
-    pub(super) fn next_slot_number(&self) -> u64 {
-        self.slot_number.fetch_add(1, Ordering::Relaxed) + 1
+    /// Numbers for slots that are taken, above all that any shard has: a shard gives them out in their order. Some at once, so
+    /// that requests of different keys seldom write this.
+    #[cold]
+    pub(super) fn next_slot_numbers(&self) -> Range<u64> {
+        let last = self.slot_number.fetch_add(SLOT_NUMBERS, Ordering::Relaxed);
+        last + 1..last + 1 + SLOT_NUMBERS
     }
 
     /// What is kept of names that no rule set uses.

@@ -75,16 +75,16 @@ impl Counts {
         of_plan.published & (1 << series.place()) == 0
     }
 
-    /// Counts requests of one unit that the store has let through by the rule's own quota.
-    pub(super) fn plain(&mut self, times: u64) {
-        let series = Series::of(Kind::Allowed, Source::Store);
+    /// Counts requests of one unit that the store has decided by the rule's own quota.
+    pub(super) fn plain(&mut self, kind: Kind, times: u64) {
+        let series = Series::of(kind, Source::Store);
         self.own.requests[series.place()] += times;
-        self.units(0, times, true);
+        self.units(0, times, kind == Kind::Allowed);
     }
 
     /// Whether the series of such requests was published.
-    pub(super) fn has_published_plain(&self) -> bool {
-        let series = Series::of(Kind::Allowed, Source::Store);
+    pub(super) fn has_published_plain(&self, kind: Kind) -> bool {
+        let series = Series::of(kind, Source::Store);
         self.own.published & (1 << series.place()) != 0
     }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+#[cfg(feature = "metrics")]
+use crate::decision::Reason;
 use crate::{
     check::Check,
     decision::{Decision, Outcome},
@@ -137,37 +139,59 @@ impl Observer {
         #[cfg(feature = "metrics")]
         if self.count_plain(checks, decision) {
             self.time(timer);
+            if self.has_top_keys {
+                self.record_top_keys(checks, decision);
+            }
             return self.flush_once_a_second(store, decision);
         }
         self.decided_otherwise(store, checks, decision, timer, route);
     }
 
-    /// Counts what most requests are: one check that passes, with nothing to tell but that.
+    /// Counts what most requests are: one check that passes or is denied for now, with nothing to tell but that.
     #[cfg(feature = "metrics")]
     #[inline]
     fn count_plain(&self, checks: &[Check], decision: &Decision) -> bool {
-        let ([check], [verdict], true) = (checks, decision.verdicts(), decision.is_allowed())
-        else {
+        let ([check], [verdict]) = (checks, decision.verdicts()) else {
             return false;
         };
         #[cfg(feature = "tracing")]
         if self.outage.is_on() {
             return false;
         }
-        if self.has_top_keys {
-            return false;
-        }
         let observer = self.rules.get(verdict.rule());
         let Some(used) = observer.and_then(|observer| observer.used_before()) else {
             return false;
         };
-        match used.count_plain(verdict, check.cost()) {
-            None => false,
-            Some(is_sample) => {
-                if is_sample && let Some(rule) = self.set.rules().get(verdict.rule()) {
-                    counting::sample_remaining(rule, used, verdict);
+        let counted = if decision.is_allowed() {
+            used.count_plain(verdict, check.cost())
+        } else if decision.reason() == Some(Reason::Quota) && !is_denial_logged() {
+            used.count_plain_denial(verdict, check.cost())
+        } else {
+            None
+        };
+        let Some(is_sample) = counted else {
+            return false;
+        };
+        if is_sample && let Some(rule) = self.set.rules().get(verdict.rule()) {
+            counting::sample_remaining(rule, used, verdict);
+            counting::sample_retry_after(used, verdict);
+        }
+        true
+    }
+
+    /// Notes the keys of a decision whose rules keep their top keys.
+    #[inline(always)]
+    fn record_top_keys(&self, checks: &[Check], decision: &Decision) {
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            let is_answer = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+            if is_answer
+                && let Some((rule, observer)) = self.rule(verdict.rule())
+                && let Some(top_keys) = observer.top_keys(rule)
+            {
+                let is_denied = verdict.outcome() == Outcome::Deny;
+                if let Some(hot) = top_keys.record(check, is_denied, decision.at()) {
+                    hot_key(rule, observer, &hot);
                 }
-                true
             }
         }
     }
@@ -187,12 +211,12 @@ impl Observer {
         let _ = (store, timer);
         #[cfg(not(feature = "tracing"))]
         let _ = route;
+        #[cfg(any(feature = "metrics", feature = "tracing"))]
         for (index, verdict) in decision.verdicts().iter().enumerate() {
             let Some((rule, observer)) = self.rule(verdict.rule()) else {
                 continue;
             };
             let check = checks.get(index);
-            #[cfg(any(feature = "metrics", feature = "tracing"))]
             let log = self.count(rule, observer, check, verdict, decision);
             #[cfg(feature = "tracing")]
             if let Some(one_in) = log {
@@ -200,17 +224,8 @@ impl Observer {
             }
             #[cfg(all(feature = "metrics", not(feature = "tracing")))]
             let _ = log;
-            let is_answer = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
-            if is_answer
-                && let Some(check) = check
-                && let Some(top_keys) = observer.top_keys(rule)
-            {
-                let is_denied = verdict.outcome() == Outcome::Deny;
-                if let Some(hot) = top_keys.record(check, is_denied, decision.at()) {
-                    hot_key(rule, observer, &hot);
-                }
-            }
         }
+        self.record_top_keys(checks, decision);
         #[cfg(feature = "tracing")]
         self.outage(decision);
         #[cfg(feature = "metrics")]
@@ -447,9 +462,9 @@ mod counting {
             | Kind::DeniedQueueFull
             | Kind::DeniedWaitExpired => {
                 counts.units(plan, request.cost, false);
-                if let Some(delay) = verdict.retry().delay() {
+                if verdict.retry().delay().is_some() {
                     if stripe.denials.is_multiple_of(ONE_IN) {
-                        lock(&used.handles).retry_after.record(delay.as_secs_f64());
+                        sample_retry_after(used, verdict);
                     }
                     stripe.denials = stripe.denials.wrapping_add(1);
                 }
@@ -489,6 +504,13 @@ mod counting {
         if let Some(limit) = rule.limit_under(verdict.plan()).filter(|limit| *limit > 0) {
             let share = verdict.remaining() as f64 / limit as f64;
             lock(&used.handles).remaining.record(share);
+        }
+    }
+
+    #[cold]
+    pub(super) fn sample_retry_after(used: &Used, verdict: &Verdict) {
+        if let Some(delay) = verdict.retry().delay() {
+            lock(&used.handles).retry_after.record(delay.as_secs_f64());
         }
     }
 
@@ -547,8 +569,14 @@ mod counting {
 }
 
 #[cfg(feature = "tracing")]
+#[inline]
 fn is_denial_logged() -> bool {
     tracing::enabled!(target: "tollgate", tracing::Level::DEBUG)
+}
+
+#[cfg(all(feature = "metrics", not(feature = "tracing")))]
+fn is_denial_logged() -> bool {
+    false
 }
 
 /// Logs a denial, with what support needs.

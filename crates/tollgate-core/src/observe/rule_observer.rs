@@ -13,6 +13,7 @@ use crate::{
         counts::Counts,
         flush::{self, Flush},
         handles::Handles,
+        series::Kind,
     },
     sync::lock,
 };
@@ -67,11 +68,41 @@ const AT_ONCE: u8 = 64;
 pub(super) struct Stripe {
     /// Most requests of a busy rule: of one unit, let through by the store, not near the limit of the rule's own quota.
     #[cfg(feature = "metrics")]
-    allowed: AtomicU64,
-    /// Whether such requests are counted here: those at the beginning publish their counts themselves.
+    allowed: PlainCount,
+    /// Most denials of a busy rule: of one unit, by the store and the rule's own quota.
     #[cfg(feature = "metrics")]
-    is_busy: AtomicBool,
+    denied: PlainCount,
     rest: Mutex<Rest>,
+}
+
+/// Requests that are counted without a lock.
+#[cfg(feature = "metrics")]
+#[derive(Debug, Default)]
+struct PlainCount {
+    count: AtomicU64,
+    /// Whether they are counted here: those at the beginning publish their counts themselves.
+    is_busy: AtomicBool,
+}
+
+#[cfg(feature = "metrics")]
+impl PlainCount {
+    /// Counts one. `None`: it is to be counted otherwise. `Some(true)`: it is a sample.
+    #[inline]
+    fn add(&self) -> Option<bool> {
+        if !self.is_busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        let before = self.count.fetch_add(1, Ordering::SeqCst);
+        Some(before % ONE_IN == ONE_IN - 1)
+    }
+
+    fn take_into(&self, counts: &mut Counts, kind: Kind) {
+        counts.plain(kind, self.count.swap(0, Ordering::SeqCst));
+    }
+
+    fn set_busy(&self, is_busy: bool) {
+        self.is_busy.store(is_busy, Ordering::Relaxed);
+    }
 }
 
 /// The requests that need a lock.
@@ -211,13 +242,22 @@ impl Used {
         if cost != 1 || !verdict.is_plain_allow() || verdict.remaining() <= self.near_limit {
             return None;
         }
-        let stripe = self.stripes.here();
-        if !stripe.is_busy.load(Ordering::Relaxed) {
+        let is_sample = self.stripes.here().allowed.add()?;
+        self.leave_to_flush();
+        Some(is_sample)
+    }
+
+    /// The same of a verdict of most denials.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(super) fn count_plain_denial(&self, verdict: &Verdict, cost: u64) -> Option<bool> {
+        // A rule without this number is not enforced, or has no limit.
+        if cost != 1 || !verdict.is_plain_denial() || self.near_limit == u64::MAX {
             return None;
         }
-        let before = stripe.allowed.fetch_add(1, Ordering::SeqCst);
+        let is_sample = self.stripes.here().denied.add()?;
         self.leave_to_flush();
-        Some(before % ONE_IN == ONE_IN - 1)
+        Some(is_sample)
     }
 
     #[cfg(feature = "metrics")]
@@ -233,11 +273,17 @@ impl Used {
     #[cfg(feature = "metrics")]
     #[cold]
     fn publish(&self, stripe: &Stripe, rest: &mut Rest) {
-        let allowed = stripe.allowed.swap(0, Ordering::SeqCst);
-        rest.counts.plain(allowed);
+        let plain = [
+            (&stripe.allowed, Kind::Allowed),
+            (&stripe.denied, Kind::DeniedQuota),
+        ];
+        for (count, kind) in plain {
+            count.take_into(&mut rest.counts, kind);
+        }
         lock(&self.handles).publish(&mut rest.counts);
-        let is_busy = rest.published >= AT_ONCE && rest.counts.has_published_plain();
-        stripe.is_busy.store(is_busy, Ordering::Relaxed);
+        for (count, kind) in plain {
+            count.set_busy(rest.published >= AT_ONCE && rest.counts.has_published_plain(kind));
+        }
     }
 }
 
