@@ -303,12 +303,12 @@ impl Verdict {
             && self.knows_remaining()
     }
 
-    /// Whether the store has denied it for now, by the rule's own quota.
+    /// Whether the store or the deny cache has denied it for now, by the rule's own quota.
     #[cfg(feature = "metrics")]
     #[inline]
     pub(crate) fn is_plain_denial(&self) -> bool {
         self.outcome == Outcome::Deny
-            && self.source == Source::Store
+            && matches!(self.source, Source::Store | Source::DenyCache)
             && self.plan == 0
             && self.has_numbers()
             && self.knows_remaining()

@@ -31,11 +31,12 @@ pub(crate) const HEADER_FIELDS: &[&str] = &["name", "equals"];
 /// A condition, and what is known of it.
 #[derive(Clone, Default)]
 pub(crate) struct Condition {
-    /// All of them hold.
-    predicates: Vec<Arc<Predicate>>,
     /// The path that it names on its own.
     pub(crate) path: Option<At<PathPattern>>,
+    /// One of these, unless there is none.
     pub(crate) methods: Vec<Method>,
+    /// All of them hold as well.
+    others: Vec<Arc<Predicate>>,
 }
 
 impl Condition {
@@ -96,7 +97,7 @@ impl Condition {
             condition.add(move |head| !holds(head));
         }
         for all in nested("all") {
-            condition.predicates.push(all.predicate());
+            condition.others.push(all.predicate());
         }
         if let Some(node) = fields.get("any") {
             let any: Vec<_> = nested("any").iter().map(Self::predicate).collect();
@@ -112,12 +113,12 @@ impl Condition {
     }
 
     fn add(&mut self, holds: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static) {
-        self.predicates.push(Arc::new(holds));
+        self.others.push(Arc::new(holds));
     }
 
     fn add_bound(&mut self, reader: Reader<'_>, node: &Node, name: &str, bindings: &Bindings) {
         match bindings.conditions.get(name) {
-            Some(bound) => self.predicates.push(Arc::clone(bound)),
+            Some(bound) => self.others.push(Arc::clone(bound)),
             None => {
                 let known = bindings.conditions.keys().map(String::as_str);
                 reader.unknown(&node.span, "bound condition", name, known);
@@ -130,11 +131,9 @@ impl Condition {
             return;
         };
         match PathPattern::new(text.value) {
-            Ok(pattern) => {
-                let value = pattern.clone();
+            Ok(value) => {
                 let span = text.span;
                 self.path = Some(At { span, value });
-                self.add(move |head| pattern.matches(head));
             }
             Err(wrong) => reader.wrong(&text.span, wrong.to_string()),
         }
@@ -155,8 +154,10 @@ impl Condition {
                 ),
             }
         }
-        self.methods.clone_from(&methods);
-        self.add(move |head| methods.contains(&head.method));
+        if methods.is_empty() {
+            self.add(|_| false);
+        }
+        self.methods = methods;
     }
 
     fn add_header(&mut self, reader: Reader<'_>, node: &Node) {
@@ -209,11 +210,23 @@ impl Condition {
 
     /// Whether it holds for a request.
     pub(crate) fn predicate(&self) -> Arc<Predicate> {
-        match &self.predicates[..] {
-            [only] => Arc::clone(only),
-            _ => {
-                let all = self.predicates.clone();
-                Arc::new(move |head| all.iter().all(|holds| holds(head)))
+        let path = self.path.as_ref().map(|path| path.value.clone());
+        let (methods, others) = (self.methods.clone(), self.others.clone());
+        Arc::new(move |head| {
+            path.as_ref().is_none_or(|path| path.matches(head))
+                && (methods.is_empty() || methods.contains(&head.method))
+                && others.iter().all(|holds| holds(head))
+        })
+    }
+
+    /// What has to hold besides its path and methods, if anything.
+    pub(crate) fn others(&self) -> Option<Arc<Predicate>> {
+        match &self.others[..] {
+            [] => None,
+            [only] => Some(Arc::clone(only)),
+            others => {
+                let others = others.to_vec();
+                Some(Arc::new(move |head| others.iter().all(|holds| holds(head))))
             }
         }
     }
@@ -241,10 +254,5 @@ impl Condition {
                 .cmp(&other.methods.is_empty())
                 .reverse()
         })
-    }
-
-    /// Whether it always holds.
-    pub(crate) fn is_always(&self) -> bool {
-        self.predicates.is_empty()
     }
 }

@@ -322,15 +322,14 @@ impl RuleEntry {
                 .by(self.key.extractor())
                 .when_missing(self.missing);
             let condition = applies.unwrap_or(&self.condition);
-            // These two narrow it down for the index over paths and methods; the condition itself has them too.
+            // Of these two the index over paths and methods knows.
             if let Some(path) = &condition.path {
                 rule = rule.when(path_matches(path.value.clone()));
             }
             if !condition.methods.is_empty() {
                 rule = rule.when(method_in(condition.methods.clone()));
             }
-            if !condition.is_always() {
-                let holds = condition.predicate();
+            if let Some(holds) = condition.others() {
                 rule = rule.when(move |head: &Parts| holds(head));
             }
             if let Some(unless) = &self.unless {

@@ -1,9 +1,6 @@
 //! What a stripe of threads has counted of a rule and not yet published.
 
-use crate::{
-    observe::series::{COUNT, Kind, Series},
-    source::Source,
-};
+use crate::observe::series::{COUNT, Series};
 
 /// What is counted of a rule without its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,16 +72,14 @@ impl Counts {
         of_plan.published & (1 << series.place()) == 0
     }
 
-    /// Counts requests of one unit that the store has decided by the rule's own quota.
-    pub(super) fn plain(&mut self, kind: Kind, times: u64) {
-        let series = Series::of(kind, Source::Store);
+    /// Counts requests of one unit that were decided by the rule's own quota.
+    pub(super) fn plain(&mut self, series: Series, is_allowed: bool, times: u64) {
         self.own.requests[series.place()] += times;
-        self.units(0, times, kind == Kind::Allowed);
+        self.units(0, times, is_allowed);
     }
 
     /// Whether the series of such requests was published.
-    pub(super) fn has_published_plain(&self, kind: Kind) -> bool {
-        let series = Series::of(kind, Source::Store);
+    pub(super) fn has_published_plain(&self, series: Series) -> bool {
         self.own.published & (1 << series.place()) != 0
     }
 

@@ -13,8 +13,9 @@ use crate::{
         counts::Counts,
         flush::{self, Flush},
         handles::Handles,
-        series::Kind,
+        series::{Kind, Series},
     },
+    source::Source,
     sync::lock,
 };
 use crate::{
@@ -69,9 +70,12 @@ pub(super) struct Stripe {
     /// Most requests of a busy rule: of one unit, let through by the store, not near the limit of the rule's own quota.
     #[cfg(feature = "metrics")]
     allowed: PlainCount,
-    /// Most denials of a busy rule: of one unit, by the store and the rule's own quota.
+    /// Most denials of a busy rule: of one unit, by the rule's own quota, by the store.
     #[cfg(feature = "metrics")]
     denied: PlainCount,
+    /// The same by the deny cache.
+    #[cfg(feature = "metrics")]
+    denied_again: PlainCount,
     rest: Mutex<Rest>,
 }
 
@@ -96,8 +100,8 @@ impl PlainCount {
         Some(before % ONE_IN == ONE_IN - 1)
     }
 
-    fn take_into(&self, counts: &mut Counts, kind: Kind) {
-        counts.plain(kind, self.count.swap(0, Ordering::SeqCst));
+    fn take(&self) -> u64 {
+        self.count.swap(0, Ordering::SeqCst)
     }
 
     fn set_busy(&self, is_busy: bool) {
@@ -255,7 +259,11 @@ impl Used {
         if cost != 1 || !verdict.is_plain_denial() || self.near_limit == u64::MAX {
             return None;
         }
-        let is_sample = self.stripes.here().denied.add()?;
+        let stripe = self.stripes.here();
+        let is_sample = match verdict.source() {
+            Source::DenyCache => stripe.denied_again.add(),
+            _ => stripe.denied.add(),
+        }?;
         self.leave_to_flush();
         Some(is_sample)
     }
@@ -274,15 +282,20 @@ impl Used {
     #[cold]
     fn publish(&self, stripe: &Stripe, rest: &mut Rest) {
         let plain = [
-            (&stripe.allowed, Kind::Allowed),
-            (&stripe.denied, Kind::DeniedQuota),
+            (&stripe.allowed, Kind::Allowed, Source::Store),
+            (&stripe.denied, Kind::DeniedQuota, Source::Store),
+            (&stripe.denied_again, Kind::DeniedQuota, Source::DenyCache),
         ];
-        for (count, kind) in plain {
-            count.take_into(&mut rest.counts, kind);
+        for (count, kind, source) in plain {
+            let is_allowed = kind == Kind::Allowed;
+            rest.counts
+                .plain(Series::of(kind, source), is_allowed, count.take());
         }
         lock(&self.handles).publish(&mut rest.counts);
-        for (count, kind) in plain {
-            count.set_busy(rest.published >= AT_ONCE && rest.counts.has_published_plain(kind));
+        let is_busy = rest.published >= AT_ONCE;
+        for (count, kind, source) in plain {
+            let is_published = rest.counts.has_published_plain(Series::of(kind, source));
+            count.set_busy(is_busy && is_published);
         }
     }
 }

@@ -89,7 +89,7 @@ impl Sketch {
     pub(super) fn record(&mut self, key: u64, cost: u64, denied: bool) -> Recorded {
         self.total += 1;
         let set = &mut self.sets[set_of(key)];
-        let found = set.keys.iter().position(|there| *there == key);
+        let found = set.way_of(key);
         let way = match found {
             Some(way) => way,
             None => set.replace(key),
@@ -142,14 +142,23 @@ impl Sketch {
 }
 
 impl Set {
-    /// Gives the lightest key's place to another.
-    fn replace(&mut self, key: u64) -> usize {
-        let mut lightest = 0;
-        for way in 1..WAYS {
-            if self.counts[way] < self.counts[lightest] {
-                lightest = way;
-            }
+    /// Where a key is. All places are compared, without a branch that the processor would have to guess.
+    #[inline]
+    fn way_of(&self, key: u64) -> Option<usize> {
+        let mut found = WAYS;
+        for way in 0..WAYS {
+            found = if self.keys[way] == key { way } else { found };
         }
+        (found < WAYS).then_some(found)
+    }
+
+    /// Gives the lightest key's place to another.
+    #[inline]
+    fn replace(&mut self, key: u64) -> usize {
+        // A place in the low bits: the least of all is the first of the lightest.
+        let place = |way: usize| u64::from(self.counts[way]) << 3 | way as u64;
+        let lightest = (1..WAYS).fold(place(0), |least, way| least.min(place(way)));
+        let lightest = lightest as usize % WAYS;
         self.keys[lightest] = key;
         self.errors[lightest] = self.counts[lightest];
         self.denials[lightest] = 0;
