@@ -159,7 +159,8 @@ impl<T: Clone> SlotLeaseTable<T> {
         });
         (entry.target, entry.limit) = (target, limit);
         let is_kept = entry.lease.running().saturating_add(slots) <= entry.keep;
-        let start = if is_kept && entry.lease.start(slots, now) {
+        let is_overdue = entry.is_overdue(now, &self.terms);
+        let start = if is_kept && !is_overdue && entry.lease.start(slots, now) {
             self.number += 1;
             entry.running.push((self.number, slots));
             entry.peak = entry.peak.max(entry.lease.running());
@@ -172,8 +173,11 @@ impl<T: Clone> SlotLeaseTable<T> {
                 free: entry.free_now(now).min(slots.saturating_sub(1)),
             }
         } else {
-            entry.wanted = entry.wanted.saturating_add(slots);
-            entry.least = entry.least.min(slots);
+            // What is idle is used as soon as it is renewed.
+            if !(is_overdue && entry.has_idle(slots, now)) {
+                entry.wanted = entry.wanted.saturating_add(slots);
+                entry.least = entry.least.min(slots);
+            }
             LeasedStart::Wait
         };
         self.schedule(key, now);
@@ -406,6 +410,20 @@ impl<T> Entry<T> {
         usable
             .saturating_sub(self.lease.running())
             .saturating_add(self.free)
+    }
+
+    /// Whether two renewals in a row have not arrived: the process stood still, or the store is away. A request that started now
+    /// might outlive its slot at once.
+    fn is_overdue(&self, now: Tick, terms: &SlotTerms) -> bool {
+        now >= self
+            .lease
+            .deadline()
+            .saturating_sub(terms.renew_after() / 2)
+    }
+
+    fn has_idle(&self, slots: u32, now: Tick) -> bool {
+        let needed = self.lease.running().saturating_add(slots);
+        now < self.lease.deadline() && needed <= self.lease.usable().min(self.keep)
     }
 
     /// When the next message is due; none while one is in flight.
@@ -689,6 +707,21 @@ mod tests {
         fleet.now += TERM / 30;
         assert_eq!(fleet.send(0), [LeaseAnswer::Known]);
         assert_eq!(fleet.used(), 0);
+    }
+
+    #[test]
+    fn a_lease_is_renewed_before_it_is_used_after_its_process_stood_still() {
+        let mut fleet = Fleet::new(1, 9);
+        let number = fleet.start(0, 2).expect("they are free");
+        fleet.end(0, number, 2);
+        // Of the term, 150 ms and the margin are left.
+        fleet.now += TERM - TERM / 100 - 150_000;
+        assert_eq!(fleet.ask(0, 2), LeasedStart::Wait);
+        let messages = fleet.processes[0].messages();
+        assert_eq!(fleet.send(0), [LeaseAnswer::Known]);
+        assert!(matches!(fleet.ask(0, 2), LeasedStart::Started { .. }));
+        assert_eq!(fleet.processes[0].messages(), messages + 1);
+        assert_eq!(fleet.used(), 2, "and no more than those are asked for");
     }
 
     #[test]

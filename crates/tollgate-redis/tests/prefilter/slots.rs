@@ -107,6 +107,7 @@ async fn run(role: &SlotRole) {
             // Slots on lease have no number that all processes know.
             for own in seed << 32.. {
                 let check = limiter.check("jobs", &Key::shared()).expect("the rule");
+                let asked = clock::now();
                 let decision = limiter.acquire(&[check]).await;
                 let started = clock::now();
                 let verdict = decision.verdicts()[0];
@@ -114,7 +115,7 @@ async fn run(role: &SlotRole) {
                     let ticket = limiter.ticket(&[check], &decision);
                     let number = ticket.slot_number("jobs").unwrap_or(own);
                     assert_eq!(number == own, source == Source::Lease);
-                    write(&log, format!("s {started} {number}\n"));
+                    write(&log, format!("s {started} {number} {asked}\n"));
                     sleep(Duration::from_millis(1 + numbers.below(40))).await;
                     // Before the slot goes back.
                     write(&log, format!("e {} {number}\n", clock::now()));
@@ -166,7 +167,9 @@ fn held(lives: &[(PathBuf, Vec<u64>)]) -> (Vec<(u64, u64)>, Vec<u64>) {
         let lines = log.lines().filter_map(|line| {
             let mut words = line.split(' ');
             let (what, at, number) = (words.next()?, words.next()?, words.next()?);
-            Some((what, at.parse::<u64>().ok()?, number.parse::<u64>().ok()?))
+            let at = at.parse::<u64>().ok()?;
+            let asked = words.next().map_or(Some(at), |asked| asked.parse().ok());
+            Some((what, at, number.parse::<u64>().ok()?, asked?))
         });
         let lines: Vec<_> = lines.collect();
         let ticks: Vec<_> = lines
@@ -174,21 +177,18 @@ fn held(lives: &[(PathBuf, Vec<u64>)]) -> (Vec<(u64, u64)>, Vec<u64>) {
             .filter(|it| it.0 == "t")
             .map(|it| it.1)
             .collect();
-        // A request may start before its process runs again, on what it was told before.
+        // Between two ticks, nobody knows when it stood still.
         let stalls = ticks.windows(2).filter(|two| two[1] - two[0] > STALL);
-        let stalls = stalls.map(|two| two[0]);
-        let last = ticks.last().copied();
-        let cuts: Vec<u64> = interrupted
-            .iter()
-            .copied()
-            .chain(stalls)
-            .chain(last)
-            .collect();
-        for (_, start, number) in lines.iter().filter(|it| it.0 == "s") {
+        let stalls = stalls.map(|two| (two[0], two[1]));
+        let cuts = interrupted.iter().chain(ticks.last()).map(|at| (*at, *at));
+        let cuts: Vec<(u64, u64)> = cuts.chain(stalls).collect();
+        for (_, start, number, asked) in lines.iter().filter(|it| it.0 == "s") {
             let end = lines.iter().find(|it| it.0 == "e" && it.2 == *number);
             let end = end.map_or(u64::MAX, |it| it.1);
-            let cut = cuts.iter().filter(|cut| **cut >= *start).min();
-            held.push((*start, end.min(cut.copied().unwrap_or(*start))));
+            // It may stand still between what the request is told and its start, too.
+            let cut = cuts.iter().filter(|cut| cut.1 >= *asked).map(|cut| cut.0);
+            let cut = cut.min().unwrap_or(*start);
+            held.push((*start, end.min(cut).max(*start)));
             numbers.push(*number);
         }
     }
