@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
     connection::{
         breaker::BreakerState, error::CallErrorKind, event::NodeEvent, options::NodeOptions,
     },
     internal_tests::connection::bench::{Bench, count_of, eventually},
-    support::redis_server::RedisServer,
 };
 
 /// On a busy machine too, no call is late.
