@@ -2,7 +2,9 @@
 //! `TOLLGATE_REDIS_SERVER` names another program, such as a `valkey-server`.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     path::{Path, PathBuf},
@@ -26,6 +28,7 @@ pub const PORTS: u32 = 8;
 /// A server that runs until this is dropped.
 #[derive(Debug)]
 pub struct RedisServer {
+    program: OsString,
     child: Child,
     port: u16,
     dir: TempDir,
@@ -47,8 +50,18 @@ impl RedisServer {
     /// As [`start`](Self::start), with these variables in its environment.
     #[must_use]
     pub fn start_with(args: &[&str], environment: &[(&str, &Path)]) -> Self {
+        Self::start_as(&named_program(), args, environment)
+    }
+
+    /// As [`start`](Self::start), by this program, whatever the environment names.
+    #[must_use]
+    pub fn start_program(program: &str, args: &[&str]) -> Self {
+        Self::start_as(&program.into(), args, &[])
+    }
+
+    fn start_as(program: &OsString, args: &[&str], environment: &[(&str, &Path)]) -> Self {
         for _ in 0..PORTS {
-            let mut server = Self::launch(free_port(), args, environment);
+            let mut server = Self::launch_as(program.clone(), free_port(), args, environment);
             for _ in 0..POLLS {
                 match server.is_up() {
                     Some(true) => return server,
@@ -57,18 +70,28 @@ impl RedisServer {
                 }
             }
         }
-        panic!("redis-server {args:?} did not start");
+        panic!("{} {args:?} did not start", program.display());
     }
 
     /// One that may not answer yet, or never.
     #[must_use]
     pub fn launch(port: u16, args: &[&str], environment: &[(&str, &Path)]) -> Self {
+        Self::launch_as(named_program(), port, args, environment)
+    }
+
+    fn launch_as(
+        program: OsString,
+        port: u16,
+        args: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Self {
         let dir = TempDir::new().expect("a folder for the server");
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let owned = |(name, path): &(&str, &Path)| ((*name).to_owned(), path.to_path_buf());
         let environment: Vec<_> = environment.iter().map(owned).collect();
         Self {
-            child: spawn(port, dir.path(), &args, &environment),
+            child: spawn(&program, port, dir.path(), &args, &environment),
+            program,
             port,
             dir,
             args,
@@ -79,7 +102,13 @@ impl RedisServer {
     /// The same anew, on its port and in its folder.
     pub fn relaunch(&mut self) {
         self.kill();
-        self.child = spawn(self.port, self.dir.path(), &self.args, &self.environment);
+        self.child = spawn(
+            &self.program,
+            self.port,
+            self.dir.path(),
+            &self.args,
+            &self.environment,
+        );
     }
 
     /// Whether it answers anything but that it is loading; `Some(false)` if it has ended.
@@ -157,14 +186,24 @@ pub fn free_port() -> u16 {
     port
 }
 
-fn spawn(port: u16, dir: &Path, args: &[String], environment: &[(String, PathBuf)]) -> Child {
-    let program = env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+/// The one that the environment names, or `redis-server`.
+fn named_program() -> OsString {
+    env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
+fn spawn(
+    program: &OsString,
+    port: u16,
+    dir: &Path,
+    args: &[String],
+    environment: &[(String, PathBuf)],
+) -> Child {
     // A first argument without dashes is a file of settings.
     let (file, args) = match args.first() {
         Some(first) if !first.starts_with("--") => args.split_at(1),
         _ => args.split_at(0),
     };
-    Command::new(&program)
+    Command::new(program)
         .current_dir(dir)
         .envs(environment.iter().map(|(name, path)| (name, path)))
         .args(file)
