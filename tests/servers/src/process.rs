@@ -1,6 +1,6 @@
 //! Processes of a test's own: the test binary, run again in a role.
 //!
-//! A program that starts some has one test, [`ROLE`], that plays the role; without a role it tests nothing.
+//! A program that starts some has one test, `a_process_plays_its_role`, that plays the role; without a role it tests nothing.
 
 use std::{
     env,
