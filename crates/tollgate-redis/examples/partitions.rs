@@ -6,16 +6,12 @@
 
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::Duration;
 
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStore};
-
-use crate::support::{redis_cluster::RedisCluster, redis_server::RedisServer};
+use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
 
 const CALLERS: usize = 64;
 const REQUESTS: usize = 1_000;

@@ -6,9 +6,6 @@
 
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::Duration;
 
 use tokio::{
@@ -18,8 +15,7 @@ use tokio::{
 };
 use tollgate_core::{HOUR, Key, Limiter, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
-
-use crate::support::redis_server::RedisServer;
+use tollgate_test_servers::redis_server::RedisServer;
 
 /// Requests in a second.
 const RATE: u32 = 200;

@@ -144,12 +144,6 @@ pub use tollgate_prefilter::{DowngradeReason, Effective};
 #[cfg(test)]
 #[path = "../tests/internal/mod.rs"]
 mod internal_tests;
-#[cfg(test)]
-#[path = "../tests/support/mod.rs"]
-mod support;
-// What the tests share names the crate as users do.
-#[cfg(test)]
-extern crate self as tollgate_redis;
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

@@ -1,8 +1,6 @@
 //! The suite that every store has to pass, on a server and by the clock of the suite; with the keys of clients written in each
 //! way there is, and with every consistency.
 
-mod support;
-
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
@@ -10,8 +8,7 @@ use tollgate_core::{
     store::{RuleRegistry, RuleStore},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
-
-use crate::support::blocking_server::RedisServer;
+use tollgate_test_servers::blocking_server::RedisServer;
 
 /// A store with a server of its own.
 #[derive(Clone, Debug)]

@@ -1,7 +1,5 @@
 //! Who logs in, where credentials change while a service runs: on real servers.
 
-mod support;
-
 use std::{
     sync::{
         Arc, Mutex,
@@ -13,8 +11,7 @@ use std::{
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::{Key, Limiter, MINUTE, Outcome, Quota, Rule, Source};
 use tollgate_redis::{Credentials, CredentialsProvider, Keys, Partition, RedisStore};
-
-use crate::support::{
+use tollgate_test_servers::{
     eventually::eventually,
     redis_cluster::RedisCluster,
     redis_server::{PATIENCE, RedisServer},

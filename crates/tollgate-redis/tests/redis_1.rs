@@ -2,8 +2,6 @@
 
 #![cfg(feature = "redis-1")]
 
-mod support;
-
 use std::{
     pin::Pin,
     sync::{
@@ -25,8 +23,7 @@ use tollgate_redis::{
         },
     },
 };
-
-use crate::support::{
+use tollgate_test_servers::{
     eventually::eventually,
     redis_cluster::RedisCluster,
     redis_server::{PATIENCE, RedisServer},

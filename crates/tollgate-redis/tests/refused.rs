@@ -1,7 +1,5 @@
 //! Requests of which the server refuses some: only those fail, and the server is not asked twice for long.
 
-mod support;
-
 use std::{sync::Arc, time::Duration};
 
 use redis::Value;
@@ -10,8 +8,7 @@ use tollgate_core::{
     OnStoreError, Outcome, Quota, Rule, RuleSet, Source, Step, Store, store::RuleStore,
 };
 use tollgate_redis::{BreakerState, Keys, RedisStore};
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
     eventually::eventually,
     proxy::{Fault, Proxy},

@@ -1,7 +1,5 @@
 //! Requests that travel to Redis together are decided as if each were alone.
 
-mod support;
-
 use std::time::Duration;
 
 use redis::Value;
@@ -9,8 +7,7 @@ use tollgate_core::{
     Check, Consistency, Decision, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, Step,
 };
 use tollgate_redis::{Keys, RedisStore};
-
-use crate::support::{blocking_server::RedisServer, redis_client::RedisClient};
+use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
 /// Clients that ask at once. Their calls wait until the test does, and so go out together.
 const CLIENTS: u128 = 20;

@@ -5,14 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tollgate::{Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source};
 use tollgate_redis::{Effective, RedisStore};
+use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};
 use tollgate_tests::{counted::Metrics, events::Events};
 use tracing::Level;
 
-use crate::{
-    keys,
-    redis_server::{PATIENCE, RedisServer},
-    store,
-};
+use crate::{keys, store};
 
 fn leased(name: &'static str, quota: Quota) -> Rule {
     Rule::new(name, quota).consistency(Consistency::Leased {

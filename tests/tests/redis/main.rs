@@ -1,12 +1,6 @@
 //! The layer on Redis: what clients and operators see.
 
 mod alone;
-#[path = "../../../crates/tollgate-redis/tests/support/blocking_server.rs"]
-#[allow(dead_code, reason = "each test takes what it needs")]
-mod blocking_server;
-#[path = "../../../crates/tollgate-redis/tests/support/redis_server.rs"]
-#[allow(dead_code, reason = "each test takes what it needs")]
-mod redis_server;
 mod seen;
 mod service;
 mod size;
@@ -16,8 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate_redis::{Keys, RedisStore, Secret};
-
-use crate::redis_server::{PATIENCE, RedisServer};
+use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};
 
 /// How clients are written.
 fn keys() -> Keys {

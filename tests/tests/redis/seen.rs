@@ -4,13 +4,14 @@ use std::io;
 
 use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule};
 use tollgate_redis::{BreakerState, Keys, RedisStore, Secret};
+use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::{
     counted::{Counted, Metrics},
     events::Events,
 };
 use tracing::Level;
 
-use crate::{redis_server::RedisServer, store, until};
+use crate::{store, until};
 
 #[tokio::test]
 async fn instances_know_of_each_other() {

@@ -6,9 +6,10 @@ use tollgate::{
     key::{client_ip, constant},
 };
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::server::Server;
 
-use crate::{keys, redis_server::RedisServer, store};
+use crate::{keys, store};
 
 async fn serve(store: RedisStore, rules: impl IntoIterator<Item = RequestRule>) -> Server {
     let limits = RateLimitLayer::new(store, rules).expect("valid rules");

@@ -5,13 +5,14 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate::{HOUR, Key, Limiter, Quota, Rule};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::{
     counted::{Counted, Metrics},
     events::Events,
 };
 use tracing::Level;
 
-use crate::{keys, redis_server::RedisServer, store, until};
+use crate::{keys, store, until};
 
 const KEYS: &str = "tollgate_redis_namespace_keys{}";
 const BYTES: &str = "tollgate_redis_namespace_bytes{}";

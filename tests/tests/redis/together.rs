@@ -8,8 +8,9 @@ use tollgate::{
     RuleError, SECOND, Store,
 };
 use tollgate_redis::{Partition, RedisStore};
+use tollgate_test_servers::redis_server::RedisServer;
 
-use crate::{keys, redis_server::RedisServer};
+use crate::keys;
 
 const PAGE: &str = "../crates/tollgate/src/guide/goes_together.md";
 

@@ -4,8 +4,9 @@ use std::fs;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
+use tollgate_test_servers::blocking_server::free_port;
 
-use crate::support::{Program, RedisServer, free_port};
+use crate::support::{Program, RedisServer};
 
 const RULES: &str =
     "version = 1\n[[rules]]\nname = \"api\"\nlimit = \"60/min\"\nby = \"header:x-api-key\"\n";

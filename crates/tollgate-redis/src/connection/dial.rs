@@ -144,9 +144,9 @@ mod tests {
         net::{TcpListener, TcpSocket},
         time::Instant,
     };
+    use tollgate_test_servers::full_backlog::FullBacklog;
 
     use super::*;
-    use crate::support::full_backlog::FullBacklog;
 
     fn address(text: &str) -> SocketAddr {
         text.parse().expect("an address")

@@ -8,6 +8,11 @@ use tollgate_core::{
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
+use tollgate_test_servers::{
+    blocking_server::RedisServer,
+    numbers::Numbers,
+    redis_client::{Integers as _, RedisClient},
+};
 
 use crate::{
     Keys, Secret,
@@ -17,11 +22,6 @@ use crate::{
     keyspace::{Keyspace, Partition},
     reply::Reply,
     script,
-    support::{
-        blocking_server::RedisServer,
-        numbers::Numbers,
-        redis_client::{Integers as _, RedisClient},
-    },
 };
 
 /// In the middle of an hour, and of a minute.

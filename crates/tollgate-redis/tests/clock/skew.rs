@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Clock, Key, Limiter, MINUTE, ManualClock, Quota, Rule, SECOND};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::support::{
-    blocking_server::RedisServer,
     child::acquire,
     quotas::{every_algorithm, horizon},
 };

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule, StoreError};
 use tollgate_redis::RedisStore;
-
-use crate::support::{
-    eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster, rules::INSTANCES,
-    service::Service,
+use tollgate_test_servers::{
+    eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster,
 };
+
+use crate::support::{rules::INSTANCES, service::Service};
 
 /// The line of the guide.
 fn line() -> &'static str {

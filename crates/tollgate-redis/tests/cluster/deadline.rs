@@ -7,8 +7,7 @@ use tollgate_core::{
     Check, Fingerprint, HOUR, Outcome, Quota, Rule, RuleSet, Store, store::RuleStore,
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
-
-use crate::support::redis_cluster::RedisCluster;
+use tollgate_test_servers::redis_cluster::RedisCluster;
 
 const DEADLINE: Duration = Duration::from_millis(200);
 const SLOTS: u16 = 6;
@@ -52,7 +51,7 @@ async fn a_request_in_six_slots_of_servers_that_stand_still_waits_for_one_deadli
 
 /// Waits until every server decides.
 async fn is_served(bound: &dyn RuleStore, checks: &[Check]) {
-    crate::support::eventually::eventually("the request is decided", || async {
+    tollgate_test_servers::eventually::eventually("the request is decided", || async {
         let decision = bound.peek(checks).await;
         let mut verdicts = decision.verdicts().iter();
         verdicts

@@ -1,8 +1,8 @@
 //! A cluster loses a primary, or changes it.
 
-use crate::support::{
-    eventually::eventually, redis_cluster::RedisCluster, rules::RULES, service::Service,
-};
+use tollgate_test_servers::{eventually::eventually, redis_cluster::RedisCluster};
+
+use crate::support::{rules::RULES, service::Service};
 
 /// A namespace whose states are all at this primary.
 async fn namespace(cluster: &RedisCluster, primary: usize) -> String {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate_core::{Check, Decision, Limiter, MINUTE, Quota, Reason, Rule, Ticket};
 use tollgate_redis::{Keys, Partition, RedisStore};
+use tollgate_test_servers::redis_cluster::RedisCluster;
 
-use crate::{key, secret, support::redis_cluster::RedisCluster};
+use crate::{key, secret};
 
 const TERM: Duration = Duration::from_secs(2);
 const TENANTS: usize = 12;

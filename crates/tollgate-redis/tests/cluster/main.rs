@@ -17,8 +17,7 @@ use tollgate_core::{
     Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Source, Store,
 };
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
-
-use crate::support::redis_cluster::RedisCluster;
+use tollgate_test_servers::redis_cluster::RedisCluster;
 
 fn secret(byte: u8) -> Secret {
     Secret::from_bytes([byte; 32]).expect("it is long enough")
@@ -77,7 +76,7 @@ async fn a_namespace_is_measured_on_each_server(cluster: &RedisCluster) {
         .connect()
         .expect("a valid address");
     let (_, server) = cluster.slot("{sized}:size").await;
-    let found = support::eventually::eventually("it is measured", || async {
+    let found = tollgate_test_servers::eventually::eventually("it is measured", || async {
         let found = cluster.say(server, &["GET", "{sized}:size"]).await;
         let text = found.lines().nth(1)?.to_owned();
         Some(text)

@@ -6,10 +6,11 @@ use tollgate_core::{
     Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Outcome, Quota, Reason, Rule,
 };
 use tollgate_redis::{BreakerState, RedisStore};
-
-use crate::support::{
-    eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster, service::Service,
+use tollgate_test_servers::{
+    eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster,
 };
+
+use crate::support::service::Service;
 
 /// How often calls were sent on to a server of the first three.
 async fn sent_on(cluster: &RedisCluster) -> u64 {

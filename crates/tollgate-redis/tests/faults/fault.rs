@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::task::JoinHandle;
-
-use crate::support::{
-    instance::DEADLINE,
+use tollgate_test_servers::{
     numbers::Numbers,
     proxy::{self, Proxy},
     redis_client::RedisClient,
     redis_server::{RedisServer, free_port},
 };
+
+use crate::support::instance::DEADLINE;
 
 /// Settings of a server on which all of these can go wrong. The instances log in as `rl`, with the password `first`.
 pub(crate) const SERVER: [&str; 8] = [

@@ -1,12 +1,13 @@
 //! A server behind a proxy, and two instances of a service that ask it.
 
+use tollgate_test_servers::{
+    eventually::eventually, numbers::Numbers, proxy::Proxy, redis_server::RedisServer,
+};
+
 use crate::{
     fault::{Fault, SERVER},
     seed::Seed,
-    support::{
-        eventually::eventually, numbers::Numbers, proxy::Proxy, redis_server::RedisServer,
-        service::Service,
-    },
+    support::service::Service,
 };
 
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use std::{
 
 use tollgate_core::{Decision, Key, Limiter, Reason, store::Stepping};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::redis_server::{RedisServer, free_port};
 
 use crate::{
     fault::SERVER,
     support::{
         instance::{Instance, PATIENCE},
-        redis_server::{RedisServer, free_port},
         rules::rules,
     },
 };

@@ -4,15 +4,17 @@ use redis::Value;
 use tokio::task::JoinSet;
 use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule};
 use tollgate_redis::RedisStore;
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server,
-    child::{acquire, patient_store},
     eventually::eventually,
-    instance::DEADLINE,
     proxy::{Fault, Proxy},
     redis_client::RedisClient,
     redis_server::RedisServer,
+};
+
+use crate::support::{
+    child::{acquire, patient_store},
+    instance::DEADLINE,
 };
 
 const LIMIT: u64 = 1_000;

@@ -5,11 +5,11 @@ use tollgate_core::{
     Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Outcome, Quota, Reason, Rule,
 };
 use tollgate_redis::{BreakerState, RedisStore};
-
-use crate::support::{
-    blocking_server::RedisServer, child::patient_store, eventually::eventually,
-    redis_client::RedisClient,
+use tollgate_test_servers::{
+    blocking_server::RedisServer, eventually::eventually, redis_client::RedisClient,
 };
+
+use crate::support::child::patient_store;
 
 const LIMIT: u64 = 100;
 

@@ -10,8 +10,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tollgate_core::{Check, Key, Limiter, MINUTE, ManualClock, Quota, Rule, SECOND, Source};
 use tollgate_redis::{BreakerState, Keys, RedisStore};
-
-use crate::support::{
+use tollgate_test_servers::{
     eventually::eventually,
     proxy::{Fault, Proxy},
     redis_server::RedisServer,

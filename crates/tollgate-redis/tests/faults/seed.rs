@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use crate::support::numbers::Numbers;
+use tollgate_test_servers::numbers::Numbers;
 
 const NAME: &str = "TOLLGATE_FAULT_SEED";
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{BreakerState, Keys, RedisStore};
-
-use crate::support::{
+use tollgate_test_servers::{
     eventually::eventually,
     redis_server::{RedisServer, free_port},
 };

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
-
-use crate::support::{eventually::eventually, redis_server::RedisServer};
+use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 
 const INSTANCES: usize = 4;
 const LIMIT: u64 = 1_000;

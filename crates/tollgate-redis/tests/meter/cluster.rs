@@ -4,10 +4,9 @@ use tollgate_core::{
     Check, Consistency, Fingerprint, HOUR, ManualClock, Outcome, Quota, Rule, store::Settlement,
 };
 use tollgate_redis::Partition;
+use tollgate_test_servers::redis_cluster::RedisCluster;
 
-use crate::{
-    LATER, Process, START, followed::take, seen, support::redis_cluster::RedisCluster, until,
-};
+use crate::{LATER, Process, START, followed::take, seen, until};
 
 const QUOTAS: [Quota; 4] = [
     Quota::fixed_window(20, HOUR),

@@ -3,9 +3,6 @@
 //! Two stores stand for two processes. Their clock is the test's, so that what happens in between is known to the
 //! microsecond.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod clean;
 mod cluster;
 mod doubts;
@@ -19,8 +16,7 @@ use tollgate_core::{
     Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, Store, store::RuleStore,
 };
 use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder, Secret};
-
-use crate::support::redis_server::{PATIENCE, RedisServer};
+use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};
 
 /// In the middle of an hour.
 const START: u64 = 1_700_001_000_000_000;

@@ -8,8 +8,9 @@ use tollgate_core::{
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
+use tollgate_test_servers::redis_client::RedisClient;
 
-use crate::{Fleet, LATER, seen, support::redis_client::RedisClient, unit, until};
+use crate::{Fleet, LATER, seen, unit, until};
 
 fn eventual(max_unreported: u64) -> Consistency {
     Consistency::Eventual {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule, SECOND, Source};
 use tollgate_prefilter::LeaseTerms;
+use tollgate_test_servers::{numbers::Numbers, redis_server::RedisServer};
 
 use crate::{
     load::LEASED,
     service::{NOW, Service},
-    support::{numbers::Numbers, redis_server::RedisServer},
 };
 
 const HISTORIES: u64 = 40;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redis::Value;
 use tollgate_core::{Consistency, HOUR, MINUTE, SECOND};
+use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
 use crate::{
     counts::Counts,
     fleet::{Fleet, PATIENT, PROCESSES},
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
-    support::{blocking_server::RedisServer, redis_client::RedisClient},
 };
 
 /// Calls of the script so far.

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate_core::SECOND;
+use tollgate_test_servers::{
+    eventually::eventually,
+    moved_server::MovedServer,
+    proxy::{Fault, Proxy},
+    redis_server::{PATIENCE, RedisServer},
+};
 
 use crate::{
     clock,
     fleet::{Fleet, PROCESSES},
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
-    support::{
-        eventually::eventually,
-        moved_server::MovedServer,
-        proxy::{Fault, Proxy},
-        redis_server::{PATIENCE, RedisServer},
-    },
 };
 
 /// What a service would take. On a busy machine a server that is well may miss it; then nobody is admitted.

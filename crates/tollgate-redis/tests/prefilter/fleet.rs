@@ -4,6 +4,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use tempfile::TempDir;
 use tollgate_core::Consistency;
+use tollgate_test_servers::process::Process;
 
 use crate::{
     admission::{self, Admission},
@@ -11,7 +12,6 @@ use crate::{
     counts::Counts,
     load::Load,
     meter::{Allowance, above},
-    support::process::Process,
     worker::{self, end_of},
 };
 

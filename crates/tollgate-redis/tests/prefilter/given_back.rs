@@ -7,15 +7,15 @@ use tollgate_core::{
     Check, Consistency, Decision, HOUR, Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Pending, Quota,
     Rule, Source, Step,
 };
+use tollgate_test_servers::{
+    eventually::eventually,
+    proxy::{Fault, Proxy},
+    redis_server::{PATIENCE, RedisServer},
+};
 
 use crate::{
     load::LEASED,
     service::{Service, check},
-    support::{
-        eventually::eventually,
-        proxy::{Fault, Proxy},
-        redis_server::{PATIENCE, RedisServer},
-    },
 };
 
 const LIMIT: u64 = 2_000;

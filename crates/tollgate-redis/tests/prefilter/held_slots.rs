@@ -7,8 +7,7 @@ use tollgate_core::{
     Check, Consistency, Key, LeaseShare, Limiter, OnStoreError, Quota, Reason, Rule, SECOND, Ticket,
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
-
-use crate::support::redis_server::RedisServer;
+use tollgate_test_servers::redis_server::RedisServer;
 
 const PATIENT: Duration = Duration::from_secs(20);
 

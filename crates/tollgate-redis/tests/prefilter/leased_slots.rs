@@ -21,8 +21,7 @@ use tollgate_core::{
 };
 use tollgate_prefilter::Effective;
 use tollgate_redis::{Keys, RedisStore};
-
-use crate::support::redis_server::RedisServer;
+use tollgate_test_servers::redis_server::RedisServer;
 
 const PATIENT: Duration = Duration::from_secs(20);
 const LEASED: Consistency = Consistency::Leased {

@@ -6,8 +6,7 @@ use tollgate_core::{
     Check, Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source, Ticket,
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer, eventually::eventually, redis_cluster::RedisCluster,
 };
 

@@ -15,9 +15,6 @@
 //!
 //! Units that were granted before a loss were taken from the states of before, so a loss costs a burst and no more.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod admission;
 mod alone;
 mod calls;

@@ -3,11 +3,13 @@
 use tokio::time::Instant;
 use tollgate_core::{Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStoreBuilder, Secret};
+use tollgate_test_servers::{
+    eventually::eventually, redis_cluster::RedisCluster, redis_server::RedisServer,
+};
 
 use crate::{
     load::{LEASED, eventual},
     service::{Service, check},
-    support::{eventually::eventually, redis_cluster::RedisCluster, redis_server::RedisServer},
 };
 
 const LIMIT: u64 = 300;

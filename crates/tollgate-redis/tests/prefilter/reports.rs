@@ -7,16 +7,16 @@ use std::{
 
 use tollgate_core::{Clock, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStore, RedisStoreBuilder};
+use tollgate_test_servers::{
+    eventually::eventually,
+    redis_cluster::RedisCluster,
+    redis_server::{PATIENCE, RedisServer},
+};
 
 use crate::{
     fleet::PATIENT,
     load::{LEASED, eventual},
     service::{NOW, Service, check},
-    support::{
-        eventually::eventually,
-        redis_cluster::RedisCluster,
-        redis_server::{PATIENCE, RedisServer},
-    },
 };
 
 const LIMIT: u64 = 1_000;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
-
-use crate::support::blocking_server::RedisServer;
+use tollgate_test_servers::blocking_server::RedisServer;
 
 const LIMIT: u64 = 1_000;
 

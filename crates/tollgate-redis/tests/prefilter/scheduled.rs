@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use tollgate_core::{Consistency, SECOND};
+use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::{
     calls::calls,
     counts::Counts,
     fleet::{Fleet, PATIENT},
     load::{EXACT, LEASED, Load, RuleLoad, bucket},
-    support::blocking_server::RedisServer,
 };
 
 /// A client of 100 units a second that eight processes together are asked for many times as often; four times on a machine

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tollgate_core::{HOUR, SECOND};
+use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::{
     fleet::{Fleet, PATIENT},
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
-    support::blocking_server::RedisServer,
 };
 
 /// Three rules, of which the one at a place is short.

@@ -18,15 +18,13 @@ use tempfile::TempDir;
 use tokio::{task::JoinSet, time::sleep};
 use tollgate_core::{Consistency, Key, LeaseShare, Limiter, OnStoreError, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
-
-use crate::{
-    clock,
-    support::{
-        numbers::Numbers,
-        process::{self, Process},
-        redis_server::RedisServer,
-    },
+use tollgate_test_servers::{
+    numbers::Numbers,
+    process::{self, Process},
+    redis_server::RedisServer,
 };
+
+use crate::clock;
 
 const PROCESSES: u64 = 8;
 const TASKS: u64 = 64;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tollgate_core::{
     CheckPolicy, Key, Limiter, MAX_PERIOD, OnChange, OnStoreError, Quota, Rule, SECOND, Source,
 };
+use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 
 use crate::{
     fleet::{Fleet, PATIENT},
     load::{EXACT, LEASED, Load, RuleLoad, bucket, eventual},
     service::{Service, check},
-    support::{eventually::eventually, redis_server::RedisServer},
 };
 
 const LIMIT: u64 = 1_000;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tollgate_core::{Check, Consistency, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
+use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
     load::{LEASED, eventual},
     service::{Service, check},
-    support::redis_server::RedisServer,
 };
 
 /// In any run of these tests nothing comes back by time.

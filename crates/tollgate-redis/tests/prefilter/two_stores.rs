@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use tollgate_core::{Outcome, Quota, Retry, Rule, SECOND, Source};
+use tollgate_test_servers::redis_server::RedisServer;
 
-use crate::{
-    service::{Service, check},
-    support::redis_server::RedisServer,
-};
+use crate::service::{Service, check};
 
 /// Buckets and windows that are used up but for five units, of which another process takes three.
 #[tokio::test]

@@ -8,13 +8,13 @@ use std::{
 use tokio::{task::JoinSet, time::sleep};
 use tollgate_core::{Check, Decision, Key, Limiter, Outcome, Source};
 use tollgate_redis::{Keys, RedisStore};
+use tollgate_test_servers::process::{self, Process};
 
 use crate::{
     admission::{Admission, Book},
     clock,
     counts::Counts,
     load::Load,
-    support::process::{self, Process},
 };
 
 /// The namespace of all processes.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tollgate_core::{MINUTE, SECOND};
+use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::{
     counts::Counts,
     fleet::{Fleet, PATIENT},
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
-    support::blocking_server::RedisServer,
 };
 
 const LASTS: Duration = Duration::from_millis(1_200);

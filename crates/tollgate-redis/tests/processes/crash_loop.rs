@@ -21,8 +21,7 @@ use tokio::{
 };
 use tollgate_core::{DAY, Decision, Key, Limiter, OnStoreError, Outcome, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
-
-use crate::support::{
+use tollgate_test_servers::{
     eventually::eventually,
     process::{self, Process},
     proxy::{Fault, Proxy},

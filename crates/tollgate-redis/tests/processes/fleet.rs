@@ -5,13 +5,11 @@ use std::fs;
 use redis::Value;
 use tempfile::NamedTempFile;
 use tollgate_redis::RedisStore;
-
-use crate::support::{
-    blocking_server::RedisServer,
-    child::{self, Load, patient_store},
-    process::Process,
-    redis_client::RedisClient,
+use tollgate_test_servers::{
+    blocking_server::RedisServer, process::Process, redis_client::RedisClient,
 };
+
+use crate::support::child::{self, Load, patient_store};
 
 const PROCESSES: usize = 4;
 

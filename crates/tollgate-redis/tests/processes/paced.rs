@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::{task::JoinSet, time};
 use tollgate_core::{Clock, Key, Limiter, MINUTE, OnStoreError, Quota, Rule, SECOND};
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
-    child::patient_store,
     process::{self, Process},
 };
+
+use crate::support::child::patient_store;
 
 const PROCESSES: u64 = 3;
 /// Events of each process. They come within a twentieth of a second, and take two to start.

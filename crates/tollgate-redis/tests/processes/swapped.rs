@@ -14,11 +14,13 @@ use tollgate_core::{
     Consistency, Key, LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, OnStoreError, Outcome, Quota,
     Rule,
 };
+use tollgate_test_servers::{
+    blocking_server::{POLLS, RedisServer},
+    process::{self, Process},
+};
 
 use crate::support::{
-    blocking_server::{POLLS, RedisServer},
     child::{acquire, patient_store},
-    process::{self, Process},
     quotas::{ALGORITHMS, GCRA, WINDOWS, every_algorithm},
 };
 

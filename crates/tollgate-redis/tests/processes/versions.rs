@@ -3,9 +3,9 @@
 use std::fs;
 
 use tempfile::NamedTempFile;
+use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::support::{
-    blocking_server::RedisServer,
     child::{self, FROM_A_LEASE, Load, RuleLoad},
     quotas::{ALGORITHMS, FIXED_WINDOW, GCRA, SLIDING_WINDOW},
 };

@@ -1,10 +1,10 @@
 //! Sentinels promote a replica.
 
+use tollgate_test_servers::{eventually::eventually, sentinels::Group};
+
 use crate::support::{
-    eventually::eventually,
     instance::TASKS,
     rules::{INSTANCES, LIMIT},
-    sentinels::Group,
     service::Service,
 };
 

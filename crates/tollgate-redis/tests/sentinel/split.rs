@@ -1,9 +1,9 @@
 //! Two servers accept at once, and how to prevent it.
 
+use tollgate_test_servers::{eventually::eventually, sentinels::Group};
+
 use crate::support::{
-    eventually::eventually,
     rules::{LIMIT, RULES},
-    sentinels::Group,
     service::Service,
 };
 

@@ -19,11 +19,9 @@ use tollgate_core::{
     Rule, Source,
 };
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::process::{self, Process};
 
-use super::{
-    process::{self, Process},
-    quotas::every_algorithm,
-};
+use super::quotas::every_algorithm;
 
 /// One rule of a request: `limit` units in ten years.
 #[derive(Clone, Debug, Serialize, Deserialize)]

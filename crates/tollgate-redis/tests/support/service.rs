@@ -21,8 +21,9 @@
 //! admitted by Redis ≥ limit - what was not decided by Redis, once it says that nothing is left
 //! ```
 
+use tollgate_test_servers::eventually::eventually;
+
 use super::{
-    eventually::eventually,
     instance::Instance,
     meter::Counts,
     rules::{INSTANCES, LIMIT, RULES, most_alone, rules},

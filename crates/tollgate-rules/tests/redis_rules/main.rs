@@ -6,7 +6,6 @@ mod policies;
 mod pushes;
 mod redis_server;
 mod servers;
-mod support;
 mod trust;
 
 use std::{convert::Infallible, time::Duration};

@@ -1,77 +1,14 @@
-//! A server of the test's own.
-
-use std::{
-    env,
-    net::TcpListener,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+//! A server of the test's own, and what an intruder would read and write there.
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use tempfile::TempDir;
-use tokio::time::{sleep, timeout};
-
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+use tollgate_test_servers::redis_server;
 
 #[derive(Debug)]
-pub(crate) struct RedisServer {
-    port: u16,
-    child: Child,
-    _dir: TempDir,
-}
+pub(crate) struct RedisServer(redis_server::RedisServer);
 
 impl RedisServer {
     pub(crate) async fn start() -> Self {
-        for _ in 0..20 {
-            // Free now. Should another process be faster, the server ends, and another port is tried.
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-            let mut server = Self::launch(free.expect("a free port").port());
-            if timeout(PATIENCE, server.is_ready()).await == Ok(true) {
-                return server;
-            }
-        }
-        panic!(
-            "redis-server does not start; install it, or name another one in TOLLGATE_REDIS_SERVER"
-        );
-    }
-
-    fn launch(port: u16) -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
-        let program = env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-        let child = Command::new(program)
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no", "--dir"])
-            .arg(dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect(
-                "redis-server is there; install it, or name another one in TOLLGATE_REDIS_SERVER",
-            );
-        Self {
-            port,
-            child,
-            _dir: dir,
-        }
-    }
-
-    /// Waits until it answers; false if it has ended.
-    async fn is_ready(&mut self) -> bool {
-        loop {
-            if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                return false;
-            }
-            if let Ok(mut connection) = self.connect().await
-                && redis::cmd("PING")
-                    .query_async::<String>(&mut connection)
-                    .await
-                    .is_ok()
-            {
-                return true;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
+        Self(redis_server::RedisServer::start(&[]).await)
     }
 
     async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
@@ -80,11 +17,11 @@ impl RedisServer {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        self.0.url()
     }
 
     pub(crate) fn url_of(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.0.port())
     }
 
     /// The reply to a command, as somebody with access to the server sends it.
@@ -117,16 +54,12 @@ impl RedisServer {
 
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.kill();
     }
 
     /// Starts it anew at the same place, with nothing in it.
     pub(crate) async fn start_again(&mut self) {
-        let mut server = Self::launch(self.port);
-        let is_ready = timeout(PATIENCE, server.is_ready()).await == Ok(true);
-        assert!(is_ready, "port {} is taken", self.port);
-        *self = server;
+        self.0.restart().await;
     }
 }
 
@@ -135,11 +68,5 @@ fn text(value: &redis::Value) -> String {
         redis::Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         redis::Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(" | "),
         other => format!("{other:?}"),
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

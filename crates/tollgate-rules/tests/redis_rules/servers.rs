@@ -8,18 +8,15 @@ use tokio_rustls::rustls::{
     ClientConfig, RootCertStore, crypto::ring::default_provider, pki_types::CertificateDer,
 };
 use tollgate_rules::redis::{PushErrorKind, RedisRules};
-
-use crate::{
-    follow, limit_of, limits, push, secret,
-    support::{
-        eventually::eventually,
-        moving_slot::MovingSlot,
-        redis_cluster::RedisCluster,
-        redis_server::{RedisServer, free_port},
-        sentinels::Group,
-    },
-    until,
+use tollgate_test_servers::{
+    eventually::eventually,
+    moving_slot::MovingSlot,
+    redis_cluster::RedisCluster,
+    redis_server::{RedisServer, free_port},
+    sentinels::Group,
 };
+
+use crate::{follow, limit_of, limits, push, secret, until};
 
 fn rules_at(address: &str) -> RedisRules {
     RedisRules::new(address, "shop", &secret(7)).expect("an address")

@@ -7,5 +7,5 @@ mod redis_server;
 pub(crate) use self::{
     program::{Program, SECRET, assert_harmless},
     redis_cluster::RedisCluster,
-    redis_server::{RedisServer, free_port, server_program},
+    redis_server::{RedisServer, server_program},
 };

@@ -1,6 +1,8 @@
 //! A cluster of the test's own: three primaries without replicas.
 
-use super::redis_server::{RedisServer, free_port};
+use tollgate_test_servers::blocking_server::free_port;
+
+use super::redis_server::RedisServer;
 
 const RANGES: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 

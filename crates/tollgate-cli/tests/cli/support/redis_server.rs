@@ -1,29 +1,16 @@
-//! A server of the test's own: on a free port of the loopback, in a folder of its own, killed on drop.
+//! A server of the test's own, and commands to it.
 
-use std::{
-    fs,
-    net::TcpListener,
-    path::Path,
-    process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, thread, time::Duration};
 
 use redis::{Client, Cmd, Connection, FromRedisValue};
 use tempfile::TempDir;
-
-/// Attempts to reach a server: half a minute, on a busy machine.
-const POLLS: u32 = 3_000;
-const PAUSE: Duration = Duration::from_millis(10);
-/// Should another process be faster at a free port, the server ends, and another port is tried.
-const PORTS: u32 = 8;
+use tollgate_test_servers::blocking_server::{self, PAUSE, POLLS};
 
 #[derive(Debug)]
 pub(crate) struct RedisServer {
-    child: Child,
-    port: u16,
-    _dir: TempDir,
+    server: blocking_server::RedisServer,
+    /// What a sentinel has read, and writes anew.
+    _settings: Option<TempDir>,
 }
 
 impl RedisServer {
@@ -33,87 +20,40 @@ impl RedisServer {
 
     /// Another server than the one on the path.
     pub(crate) fn start_program(program: &str, args: &[&str]) -> Self {
-        Self::start_by(program, |port, dir| {
-            let mut command = Command::new(program);
-            command
-                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-                .args(["--save", "", "--appendonly", "no", "--dir"])
-                .arg(dir)
-                .args(args);
-            command
-        })
+        Self {
+            server: blocking_server::RedisServer::start_program(program, args),
+            _settings: None,
+        }
     }
 
     /// A sentinel that watches a master, which it calls `limits`.
     pub(crate) fn start_sentinel(master: &Self) -> Self {
-        Self::start_by("redis-server", |port, dir| {
-            let settings = format!(
-                "port {port}\nbind 127.0.0.1\nsentinel monitor limits 127.0.0.1 {} 1\n",
-                master.port
-            );
-            let file = dir.join("sentinel.conf");
-            fs::write(&file, settings).expect("a file");
-            let mut command = Command::new("redis-server");
-            command.arg(file).arg("--sentinel");
-            command
-        })
-    }
-
-    fn start_by(program: &str, command: impl Fn(u16, &Path) -> Command) -> Self {
-        for _ in 0..PORTS {
-            let (port, dir) = (free_port(), tempfile::tempdir().expect("a folder"));
-            let child = command(port, dir.path())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn();
-            let child = child.unwrap_or_else(|wrong| {
-                panic!(
-                    "{program} could not be started ({wrong}): on Debian or Ubuntu `apt-get install redis-server`; the servers in \
-                     target/servers come with ./test.sh"
-                )
-            });
-            let mut server = Self {
-                child,
-                port,
-                _dir: dir,
-            };
-            for _ in 0..POLLS {
-                if server.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                    break;
-                }
-                if server.is_up() {
-                    return server;
-                }
-                thread::park_timeout(PAUSE);
-            }
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("sentinel.conf");
+        let settings = format!("sentinel monitor limits 127.0.0.1 {} 1\n", master.port());
+        fs::write(&file, settings).expect("a file");
+        let file = file.to_str().expect("a plain name");
+        Self {
+            _settings: Some(folder),
+            ..Self::start(&[file, "--sentinel"])
         }
-        panic!("{program} does not start");
     }
 
-    fn is_up(&self) -> bool {
-        let Ok(mut connection) = self.try_connect() else {
-            return false;
-        };
-        let pong = redis::cmd("PING").query::<String>(&mut connection);
-        pong.is_ok_and(|pong| pong == "PONG")
-    }
-
-    fn try_connect(&self) -> redis::RedisResult<Connection> {
+    fn connect(&self) -> redis::RedisResult<Connection> {
         Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(5))
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.server.port()
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://127.0.0.1:{}", self.port())
     }
 
     /// As this user.
     pub(crate) fn url_of(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.port())
     }
 
     /// Sends a command, which the server has to agree to.
@@ -122,7 +62,7 @@ impl RedisServer {
         for word in command {
             cmd.arg(*word);
         }
-        let mut connection = self.try_connect().expect("the server answers");
+        let mut connection = self.connect().expect("the server answers");
         cmd.query(&mut connection)
             .unwrap_or_else(|wrong| panic!("{command:?}: {wrong}"))
     }
@@ -150,28 +90,6 @@ impl RedisServer {
             thread::park_timeout(PAUSE);
         }
         panic!("{command:?} was never answered by {words:?}");
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A port of the loopback that was free just now.
-pub(crate) fn free_port() -> u16 {
-    // Two tests are not given one port at the same time.
-    static GIVEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if !given.contains(&port) {
-            given.push(port);
-            return port;
-        }
     }
 }
 

@@ -18,10 +18,10 @@ use crate::{
         script::Script,
         value::Value,
     },
-    support::redis_server::RedisServer,
 };
 
-pub(super) use crate::support::eventually::eventually;
+pub(super) use tollgate_test_servers::eventually::eventually;
+use tollgate_test_servers::redis_server::RedisServer;
 
 pub(super) struct Bench {
     pub(super) node: Node,

@@ -1,12 +1,13 @@
 //! The breaker of a node, from trouble to trust.
 
+use tollgate_test_servers::{
+    proxy::{Fault, Proxy},
+    redis_server::RedisServer,
+};
+
 use crate::{
     connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::bench::{Bench, eventually},
-    support::{
-        proxy::{Fault, Proxy},
-        redis_server::RedisServer,
-    },
 };
 
 #[tokio::test]

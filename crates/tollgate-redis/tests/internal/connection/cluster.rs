@@ -2,6 +2,8 @@
 
 use std::{cell::Cell, time::Duration};
 
+use tollgate_test_servers::redis_cluster::RedisCluster;
+
 use crate::{
     connection::{
         address_map::AddressMap, cluster::event::ClusterEvent, error::CallErrorKind,
@@ -12,7 +14,6 @@ use crate::{
         cluster_bench::{ClusterBench, keys, keys_of},
     },
     slot::{SLOTS, slot},
-    support::redis_cluster::RedisCluster,
 };
 
 fn others(than: usize) -> Vec<String> {

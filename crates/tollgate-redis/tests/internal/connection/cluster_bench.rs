@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
+
 use crate::{
     address::Address,
     connection::{
@@ -22,7 +24,6 @@ use crate::{
     },
     internal_tests::connection::bench::{eventually, quick},
     slot::slot,
-    support::{redis_cluster::RedisCluster, redis_server::RedisServer},
 };
 
 pub(super) struct ClusterBench {

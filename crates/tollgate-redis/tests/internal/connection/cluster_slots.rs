@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tollgate_test_servers::{moving_slot::MovingSlot, redis_cluster::RedisCluster};
+
 use crate::{
     connection::{error::CallErrorKind, request::Request, script::Script, value::Value},
     internal_tests::connection::{
@@ -9,7 +11,6 @@ use crate::{
         cluster_bench::{ClusterBench, keys_of},
     },
     slot::slot,
-    support::{moving_slot::MovingSlot, redis_cluster::RedisCluster},
 };
 
 /// A slot of server 0.

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate_test_servers::{
+    proxy::{Fault, Proxy},
+    redis_cluster::RedisCluster,
+    redis_server::{RedisServer, free_port},
+};
+
 use crate::{
     address::Address,
     connection::{
@@ -13,11 +19,6 @@ use crate::{
     internal_tests::connection::{
         bench::eventually,
         cluster_bench::{ClusterBench, keys},
-    },
-    support::{
-        proxy::{Fault, Proxy},
-        redis_cluster::RedisCluster,
-        redis_server::{RedisServer, free_port},
     },
 };
 

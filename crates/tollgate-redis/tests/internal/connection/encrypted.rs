@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore, crypto::ring::default_provider, pki_types::CertificateDer,
 };
+use tollgate_test_servers::redis_server::{RedisServer, free_port};
 
 use crate::{
     address::Address,
@@ -23,7 +24,6 @@ use crate::{
         cluster_bench::{ClusterBench, keys},
         far::far,
     },
-    support::redis_server::{RedisServer, free_port},
 };
 
 struct Encrypted {

@@ -4,16 +4,16 @@ use std::{io, time::Duration};
 
 use tokio::time::timeout;
 use tollgate_core::{DAY, Key, Limiter, Quota, Rule, Source};
+use tollgate_test_servers::{
+    full_backlog::FullBacklog,
+    proxy::{Fault, Proxy},
+    redis_server::{PATIENCE, RedisServer},
+};
 
 use crate::{
     Keys, RedisStore,
     connection::{event::NodeEvent, test_hosts},
     internal_tests::connection::bench::{Bench, eventually},
-    support::{
-        full_backlog::FullBacklog,
-        proxy::{Fault, Proxy},
-        redis_server::{PATIENCE, RedisServer},
-    },
 };
 
 /// Each way.

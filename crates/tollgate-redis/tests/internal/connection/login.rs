@@ -1,9 +1,10 @@
 //! Users and passwords.
 
+use tollgate_test_servers::redis_server::RedisServer;
+
 use crate::{
     connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::bench::{Bench, eventually},
-    support::redis_server::RedisServer,
 };
 
 fn url(server: &RedisServer, login: &str) -> String {

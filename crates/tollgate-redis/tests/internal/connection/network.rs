@@ -6,14 +6,14 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
+use tollgate_test_servers::{
+    proxy::{Fault, Proxy},
+    redis_server::RedisServer,
+};
 
 use crate::{
     connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::bench::{Bench, count_of, eventually},
-    support::{
-        proxy::{Fault, Proxy},
-        redis_server::RedisServer,
-    },
 };
 
 async fn behind_a_proxy() -> (RedisServer, Proxy, Bench) {

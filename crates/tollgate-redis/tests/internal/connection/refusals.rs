@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
     connection::{
         breaker::BreakerState, error::CallErrorKind, event::NodeEvent, options::NodeOptions,
     },
-    internal_tests::connection::bench::{Bench, count_of, eventually},
-    support::redis_server::RedisServer,
+    internal_tests::connection::bench::{Bench, count_of, eventually, quick},
 };
 
-/// On a busy machine too, no call is late.
+/// On a busy machine too, no call is late; and one failure opens the breaker, however fast the calls follow each other.
 fn patient(options: &mut NodeOptions) {
     options.deadline = Duration::from_secs(10);
+    options.breaker = quick().failures(1);
 }
 
 /// Asserts that each call is refused with this code, and that the server is asked all the same: it answers what does not
@@ -34,6 +35,7 @@ async fn a_server_without_memory_refuses_to_write_until_it_has_some() {
     let server = RedisServer::start(&["--maxmemory-policy", "noeviction"]).await;
     let bench = Bench::start_with(&server.url(), patient);
     bench.recovers("k").await;
+    bench.is_well().await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     is_refused(&bench, "OOM").await;
     assert_eq!(count_of(&server, "k").await, 1);
@@ -112,6 +114,7 @@ async fn a_server_that_has_too_few_replicas_refuses_to_write() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start_with(&server.url(), patient);
     bench.recovers("k").await;
+    bench.is_well().await;
     server
         .command(&["CONFIG", "SET", "min-replicas-to-write", "1"])
         .await;

@@ -1,9 +1,8 @@
 //! Scripts that the server does not know, and calls that travel together.
 
-use crate::{
-    internal_tests::connection::bench::{Bench, calls_of, count_of},
-    support::redis_server::RedisServer,
-};
+use tollgate_test_servers::redis_server::RedisServer;
+
+use crate::internal_tests::connection::bench::{Bench, calls_of, count_of};
 
 #[tokio::test]
 async fn a_flushed_script_is_brought_again_and_every_take_counts_once() {

@@ -4,11 +4,11 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
+use tollgate_test_servers::{redis_server::RedisServer, sentinels::Group};
 
 use crate::{
     connection::{address_map::AddressMap, error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::bench::{Bench, calls_of, eventually},
-    support::{redis_server::RedisServer, sentinels::Group},
 };
 
 #[tokio::test]

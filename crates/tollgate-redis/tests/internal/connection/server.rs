@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
+use tollgate_test_servers::redis_server::{PATIENCE, RedisServer, free_port};
 
 use crate::{
     connection::{error::CallErrorKind, event::NodeEvent, request::Request, script::Script},
     internal_tests::connection::bench::{Bench, count_of, eventually},
-    support::redis_server::{PATIENCE, RedisServer, free_port},
 };
 
 #[tokio::test]

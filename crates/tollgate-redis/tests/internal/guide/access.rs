@@ -11,8 +11,7 @@ use tokio::time::timeout;
 use tollgate_core::{
     Check, DAY, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
 };
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
     eventually::eventually,
     redis_client::{Integers as _, RedisClient},

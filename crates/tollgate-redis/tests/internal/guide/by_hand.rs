@@ -10,12 +10,12 @@ use crate::{
 };
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
-
-use crate::internal_tests::guide::{load_script, run};
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},
 };
+
+use crate::internal_tests::guide::{load_script, run};
 
 /// The budget of the programs, as this crate counts it.
 fn encoder() -> Encoder {

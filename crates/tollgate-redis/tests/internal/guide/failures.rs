@@ -7,12 +7,12 @@ use crate::{
 };
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
-
-use crate::internal_tests::guide::{load_script, run};
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},
 };
+
+use crate::internal_tests::guide::{load_script, run};
 
 #[test]
 fn a_server_without_memory_refuses_takes_and_still_answers_denials_and_looks() {

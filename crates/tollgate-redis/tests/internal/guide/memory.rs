@@ -9,12 +9,12 @@ use crate::{
 };
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
-
-use crate::internal_tests::guide::{load_script, run};
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},
 };
+
+use crate::internal_tests::guide::{load_script, run};
 
 const KEYS_OF_A_CALL: u32 = 1_000;
 const NOW: u64 = 1_700_000_123_456_789;

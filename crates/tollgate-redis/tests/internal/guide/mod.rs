@@ -9,10 +9,9 @@ mod tables;
 mod watching;
 
 use redis::Value;
+use tollgate_test_servers::redis_client::RedisClient;
 
 use crate::{call::Call, script};
-
-use crate::support::redis_client::RedisClient;
 
 /// The answer of the script, which the server knows already.
 fn run(connection: &mut RedisClient, call: &Call) -> Value {

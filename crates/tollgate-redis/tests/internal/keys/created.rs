@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use tollgate_core::{Check, HOUR, Key, KeyBuf, Quota, Rule, RuleSet};
+use tollgate_test_servers::numbers::Numbers;
 
 use crate::{
     Keys,
@@ -10,7 +11,6 @@ use crate::{
     encode::Encoder,
     internal_tests::keys::{MARGIN, NOW, secret, server::Server},
     keyspace::{Keyspace, Partition},
-    support::numbers::Numbers,
 };
 
 fn encoder(rules: &RuleSet) -> Encoder {

@@ -18,13 +18,13 @@ use tollgate_core::{
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
-
-use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
-use crate::support::{
+use tollgate_test_servers::{
     eventually::eventually,
     numbers::Numbers,
     redis_server::{PATIENCE, RedisServer},
 };
+
+use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
 
 fn encoder(rules: &RuleSet, keys: Keys) -> Encoder {
     let keyspace = Keyspace::new("shop", Partition::One).expect("letters");

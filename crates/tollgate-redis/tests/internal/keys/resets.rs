@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::{Keys, Partition, RedisStore};
 use tollgate_core::{Check, HOUR, Key, Limiter, MAX_PERIOD, Quota, Rule, StoreErrorKind};
+use tollgate_test_servers::{blocking_server::RedisServer, redis_cluster::RedisCluster};
 
 use crate::internal_tests::keys::secret;
-use crate::support::{blocking_server::RedisServer, redis_cluster::RedisCluster};
 
 async fn limiter(address: &str, keys: Keys) -> Limiter {
     let store = RedisStore::builder(address, "resets", keys)

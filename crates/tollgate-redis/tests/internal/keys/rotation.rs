@@ -14,9 +14,9 @@ use tollgate_core::{
     algorithm::Taken,
     store::{Receipt, RuleStore, Settlement},
 };
+use tollgate_test_servers::numbers::Numbers;
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
-use crate::support::numbers::Numbers;
 
 /// The longest time from used to fresh: twice the window of the sliding counters.
 const LONGEST: u64 = 20_000_000;

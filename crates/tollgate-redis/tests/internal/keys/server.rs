@@ -1,13 +1,12 @@
 //! A server, and calls to it.
 
 use redis::Value;
-
-use crate::{call::Call, reply::Reply, script};
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},
 };
+
+use crate::{call::Call, reply::Reply, script};
 
 #[derive(Debug)]
 pub(crate) struct Server {

@@ -18,6 +18,7 @@ use tollgate_core::{
     algorithm::Taken,
     store::{Receipt, RuleStore, Settlement},
 };
+use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
 use crate::internal_tests::parity::{
     expected::Expected,
@@ -25,7 +26,6 @@ use crate::internal_tests::parity::{
     quotas::{Family, Range, rule_set},
     server::Server,
 };
-use crate::support::{numbers::Numbers, redis_client::Integers as _};
 
 const STEPS: u64 = 150;
 

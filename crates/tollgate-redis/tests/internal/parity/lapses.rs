@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::redis_client::Integers as _;
 use crate::{
     call::Call,
     encode::Encoder,
@@ -15,6 +14,7 @@ use tollgate_core::{
     Store as _,
     store::{Receipt, RuleStore, Settlement},
 };
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::parity::{expected::Expected, server::Server};
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::support::redis_client::Integers as _;
 use crate::{
     call::Call,
     encode::Encoder,
@@ -17,9 +16,10 @@ use tollgate_prefilter::{
     BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease, WindowGrantor,
     WindowState,
 };
+use tollgate_test_servers::numbers::Numbers;
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::parity::server::Server;
-use crate::support::numbers::Numbers;
 
 const STEPS: u64 = 400;
 const HISTORIES: u64 = 60;

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::redis_client::Integers as _;
 use crate::{
     call::Call,
     encode::Encoder,
@@ -13,6 +12,7 @@ use tollgate_core::{
     Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
     store::RuleStore,
 };
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::parity::{expected::Expected, server::Server};
 

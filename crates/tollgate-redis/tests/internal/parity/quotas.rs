@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{DAY, HOUR, MAX_PERIOD, MAX_UNITS, MINUTE, Quota, Rule, RuleSet, SECOND};
-
-use crate::support::numbers::Numbers;
+use tollgate_test_servers::numbers::Numbers;
 
 /// Algorithms with one state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

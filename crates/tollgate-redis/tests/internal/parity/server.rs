@@ -1,12 +1,11 @@
 //! The script on a server.
 
 use redis::Value;
-
-use crate::{call::Call, script};
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer, moved_server::MovedServer, redis_client::RedisClient,
 };
+
+use crate::{call::Call, script};
 
 #[derive(Debug)]
 pub(crate) struct Server {

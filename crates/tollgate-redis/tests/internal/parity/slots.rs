@@ -2,9 +2,9 @@
 
 use redis::Value;
 use tollgate_prefilter::{SlotGrantor, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotState};
+use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
 use crate::internal_tests::parity::server::Server;
-use crate::support::{numbers::Numbers, redis_client::Integers as _};
 
 const STEPS: u64 = 400;
 

@@ -3,9 +3,9 @@
 use crate::{call::Call, reply::Reply, script};
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule};
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::Subject;
-use crate::support::redis_client::Integers as _;
 
 #[test]
 fn the_time_is_that_of_the_server() {

@@ -3,9 +3,9 @@
 use crate::{call::Call, reply::Reply};
 use redis::Value;
 use tollgate_core::{Outcome, algorithm::Taken, store::Settlement};
+use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-use crate::support::{numbers::Numbers, redis_client::Integers as _};
 
 #[test]
 fn a_value_of_another_type_fails_its_check_and_stays() {

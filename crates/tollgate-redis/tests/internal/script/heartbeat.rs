@@ -1,8 +1,7 @@
 //! What instances tell each other through Redis.
 
 use redis::Value;
-
-use crate::support::{blocking_server::RedisServer, redis_client::RedisClient};
+use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
 const COUNT: &str = include_str!("../../../lua/instances.lua");
 const COMPARE: &str = include_str!("../../../lua/quotas.lua");

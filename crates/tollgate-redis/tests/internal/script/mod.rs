@@ -23,8 +23,7 @@ use crate::{
 };
 use redis::Value;
 use tollgate_core::{Check, Decision, Fingerprint, Quota, Rule, RuleSet, SECOND};
-
-use crate::support::{
+use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},
 };

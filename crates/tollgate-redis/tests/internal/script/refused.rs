@@ -4,9 +4,9 @@ use crate::{call::Call, refusal::Refusal, reply::Reply};
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, Outcome, Quota, Rule, SECOND};
 use tollgate_prefilter::{LeaseQuery, LeaseTerms};
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-use crate::support::redis_client::Integers as _;
 
 /// A check of a client that nothing is known of.
 fn of_another(rule: u16, cost: u64) -> Check {

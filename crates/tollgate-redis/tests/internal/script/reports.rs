@@ -1,8 +1,8 @@
 //! Reports beside requests in one call.
 
-use crate::support::redis_client::Integers as _;
 use crate::{call::Call, reply::Reply};
 use tollgate_core::{Quota, Rule, SECOND};
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject};
 

@@ -3,9 +3,9 @@
 use crate::{call::Call, encode::Encoder};
 use redis::Value;
 use tollgate_core::{Check, Fingerprint};
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-use crate::support::redis_client::Integers as _;
 
 /// The clients of a run: fresh, with usage, with no units left, with a value that is no state, and fresh again.
 const CLIENTS: u64 = 5;

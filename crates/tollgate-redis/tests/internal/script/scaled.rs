@@ -9,13 +9,13 @@ use tollgate_core::{
     store::{Receipt, Settlement},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
+use tollgate_test_servers::numbers::Numbers;
 
 use crate::{
     call::Call,
     encode::Encoder,
     internal_tests::keys::server::Server,
     keyspace::{Keyspace, Partition},
-    support::numbers::Numbers,
 };
 
 /// The start of an hour.

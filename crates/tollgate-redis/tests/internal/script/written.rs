@@ -3,9 +3,9 @@
 use crate::call::Call;
 use redis::Value;
 use tollgate_core::{Check, DAY, MINUTE, Outcome, Quota, Rule};
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-use crate::support::redis_client::Integers as _;
 
 #[test]
 fn a_state_lives_until_it_equals_a_fresh_one_and_for_the_margin() {

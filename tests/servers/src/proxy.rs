@@ -22,7 +22,7 @@ use tokio::{
 
 /// What the proxy does to what passes through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Nothing.
     None,
     /// Every piece, both ways, is held back for a time between these.
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
 
 /// Listens on a port of its own; ends with all its connections on drop.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub struct Proxy {
     port: u16,
     fault: watch::Sender<Fault>,
     shared: Arc<Shared>,
@@ -57,7 +57,7 @@ struct Shared {
 
 impl Proxy {
     /// A proxy before the port `target` of the loopback. Its delays follow from `seed`.
-    pub(crate) async fn start(target: u16, seed: u64) -> Self {
+    pub async fn start(target: u16, seed: u64) -> Self {
         let listener = listen(0).await.expect("a port for the proxy");
         let port = listener.local_addr().expect("its address").port();
         let (fault, faults) = watch::channel(Fault::None);
@@ -76,16 +76,20 @@ impl Proxy {
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// The port that clients connect to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Where it is, as `RedisStore::builder` takes it.
+    #[must_use]
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Does this from now on, also to the connections that are there.
-    pub(crate) fn set(&self, fault: Fault) {
+    pub fn set(&self, fault: Fault) {
         if let Fault::ResetAfter(bytes) = fault {
             self.shared.left.store(bytes, Ordering::SeqCst);
         }
@@ -93,7 +97,8 @@ impl Proxy {
     }
 
     /// Connections so far.
-    pub(crate) fn accepted(&self) -> u64 {
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 }

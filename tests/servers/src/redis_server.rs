@@ -8,15 +8,16 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::blocking_server::{self, PAUSE, POLLS, PORTS};
+use crate::blocking_server::{self, PAUSE, POLLS, PORTS};
 
-pub(crate) use super::blocking_server::free_port;
+pub use crate::blocking_server::free_port;
 
 /// How long anything may take before a test gives up. It says nothing about how long it does take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A server that runs until this is dropped.
 #[derive(Debug)]
-pub(crate) struct RedisServer(blocking_server::RedisServer);
+pub struct RedisServer(blocking_server::RedisServer);
 
 impl RedisServer {
     /// Starts a server with these arguments of `redis-server`, and waits until it answers.
@@ -24,7 +25,7 @@ impl RedisServer {
     /// # Panics
     ///
     /// There is no `redis-server`, or it does not start.
-    pub(crate) async fn start(args: &[&str]) -> Self {
+    pub async fn start(args: &[&str]) -> Self {
         let mut log = String::new();
         for _ in 0..PORTS {
             let mut server = Self(blocking_server::RedisServer::launch(free_port(), args, &[]));
@@ -41,35 +42,43 @@ impl RedisServer {
     /// # Panics
     ///
     /// As there.
-    pub(crate) async fn start_on(port: u16, args: &[&str]) -> Self {
+    pub async fn start_on(port: u16, args: &[&str]) -> Self {
         let mut server = Self(blocking_server::RedisServer::launch(port, args, &[]));
         assert!(server.is_ready().await, "port {port} is taken");
         server
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// The port that it listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
         self.0.port()
     }
 
-    pub(crate) fn dir(&self) -> &Path {
+    /// The folder that the server runs in.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
         self.0.dir()
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// The process, for tests that stop it.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Where it is, as `RedisStore::builder` takes it.
+    #[must_use]
+    pub fn url(&self) -> String {
         format!("redis://{}", self.0.address())
     }
 
     /// The raw answers to a command, as the protocol (version 2) writes them.
-    pub(crate) async fn command(&self, command: &[&str]) -> String {
+    pub async fn command(&self, command: &[&str]) -> String {
         self.commands(&[command]).await
     }
 
     /// The raw answers to commands on one connection.
-    pub(crate) async fn commands(&self, commands: &[&[&str]]) -> String {
+    pub async fn commands(&self, commands: &[&[&str]]) -> String {
         send(self.port(), commands)
             .await
             .unwrap_or_else(|error| panic!("{commands:?}: {error}"))
@@ -77,18 +86,18 @@ impl RedisServer {
 
     /// Whether it says that it is in this role: `master` or `slave`. A server that changes its role sends everybody away,
     /// and says nothing then.
-    pub(crate) async fn is_in_role(&self, role: &str) -> bool {
+    pub async fn is_in_role(&self, role: &str) -> bool {
         let answer = send(self.port(), &[&["ROLE"]]).await;
         answer.is_ok_and(|answer| answer.contains(role))
     }
 
     /// `kill -9`.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.0.kill();
     }
 
     /// Starts it anew on the same port, after [`kill`](Self::kill).
-    pub(crate) async fn restart(&mut self) {
+    pub async fn restart(&mut self) {
         // Its port may be taken for a moment.
         for _ in 0..POLLS {
             self.0.relaunch();
@@ -112,11 +121,12 @@ impl RedisServer {
     }
 
     /// Lets it stand still: sockets stay open, and nothing is answered.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         signal("-STOP", self.pid());
     }
 
-    pub(crate) fn resume(&self) {
+    /// Lets it go on.
+    pub fn resume(&self) {
         signal("-CONT", self.pid());
     }
 }

@@ -4,26 +4,30 @@ use std::{fs, path::Path};
 
 use tempfile::TempDir;
 
-use super::{eventually::eventually, redis_server::RedisServer};
+use crate::{eventually::eventually, redis_server::RedisServer};
 
 /// A master, its replicas, and three sentinels that watch them.
 #[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) master: RedisServer,
+pub struct Group {
+    /// The server that they watch, in the beginning the master.
+    pub master: RedisServer,
     /// The one that the sentinels promote.
-    pub(crate) replica: RedisServer,
-    pub(crate) others: Vec<RedisServer>,
-    pub(crate) sentinels: Vec<RedisServer>,
+    pub replica: RedisServer,
+    /// Replicas that are never promoted.
+    pub others: Vec<RedisServer>,
+    /// The three of them.
+    pub sentinels: Vec<RedisServer>,
     _settings: TempDir,
 }
 
 impl Group {
-    pub(crate) async fn start() -> Self {
+    /// A master, one replica, and three sentinels that know each other.
+    pub async fn start() -> Self {
         Self::start_with(0, &[]).await
     }
 
     /// With this many replicas besides the one that is promoted, and these arguments for all servers.
-    pub(crate) async fn start_with(others: usize, args: &[&str]) -> Self {
+    pub async fn start_with(others: usize, args: &[&str]) -> Self {
         let master = RedisServer::start(args).await;
         let of_master = format!("127.0.0.1 {}", master.port());
         let follower = |never: &'static [&str]| {
@@ -65,7 +69,7 @@ impl Group {
     }
 
     /// Waits until the sentinels have made the replica the master, and all of them name it.
-    pub(crate) async fn is_promoted(&self) {
+    pub async fn is_promoted(&self) {
         eventually("the replica is the master", || async {
             let promoted = self.replica.is_in_role("master").await;
             promoted.then_some(())
@@ -83,7 +87,7 @@ impl Group {
     }
 
     /// Waits until the replica has everything that the master has answered.
-    pub(crate) async fn is_replicated(&self) {
+    pub async fn is_replicated(&self) {
         let answered = offset(&self.master).await;
         assert!(answered.is_some());
         eventually("the replica has everything", || async {
@@ -93,7 +97,7 @@ impl Group {
     }
 
     /// The replicas are sent away, and may not come back.
-    pub(crate) async fn cut_replicas(&self) {
+    pub async fn cut_replicas(&self) {
         let commands: [&[&str]; 2] = [
             &["ACL", "SETUSER", "default", "-psync", "-sync"],
             &["CLIENT", "KILL", "TYPE", "replica"],
@@ -102,7 +106,9 @@ impl Group {
         assert!(answers.starts_with("+OK\r\n:"), "{answers}");
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// An address that names all sentinels.
+    #[must_use]
+    pub fn url(&self) -> String {
         let places: Vec<_> = self
             .sentinels
             .iter()

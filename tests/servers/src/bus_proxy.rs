@@ -9,11 +9,11 @@ use tokio::{
 };
 
 /// Who is cut off from all others: its number, and its name.
-pub(crate) type Cut = Option<(usize, String)>;
+pub type Cut = Option<(usize, String)>;
 
 /// Ends with all its connections on drop.
 #[derive(Debug)]
-pub(crate) struct BusProxy {
+pub struct BusProxy {
     port: u16,
     task: JoinHandle<()>,
 }
@@ -23,7 +23,7 @@ const SENDER: std::ops::Range<usize> = 40..80;
 
 impl BusProxy {
     /// A proxy before the port `target` of the server with this number.
-    pub(crate) async fn start(target: u16, number: usize, cut: watch::Receiver<Cut>) -> Self {
+    pub async fn start(target: u16, number: usize, cut: watch::Receiver<Cut>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;
         let listener = listener.expect("a port for the proxy");
         let port = listener.local_addr().expect("its address").port();
@@ -37,7 +37,9 @@ impl BusProxy {
         Self { port, task }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// The port that the other servers have to be told.
+    #[must_use]
+    pub fn port(&self) -> u16 {
         self.port
     }
 }

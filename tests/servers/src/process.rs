@@ -1,6 +1,6 @@
 //! Processes of a test's own: the test binary, run again in a role.
 //!
-//! A program that starts some has one test, [`ROLE`], that plays the role; without a role it tests nothing.
+//! A program that starts some has one test, `a_process_plays_its_role`, that plays the role; without a role it tests nothing.
 
 use std::{
     env,
@@ -19,14 +19,15 @@ const REPLY: &str = "tollgate: ";
 
 /// A process that does jobs until it is dropped, which kills it as `kill -9` does.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     process: process::Child,
     loads: Option<ChildStdin>,
     replies: BufReader<ChildStdout>,
 }
 
 impl Process {
-    pub(crate) fn start(role: &impl Serialize) -> Self {
+    /// Runs the test binary again, in this role.
+    pub fn start(role: &impl Serialize) -> Self {
         let program = env::current_exe().expect("the program of this test");
         let mut process = Command::new(program)
             .args([ROLE, "--exact", "--nocapture"])
@@ -45,18 +46,19 @@ impl Process {
     }
 
     /// Its id.
-    pub(crate) fn id(&self) -> u32 {
+    #[must_use]
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// Gives it a job, and does not wait for it.
-    pub(crate) fn begin(&mut self, load: &impl Serialize) {
+    pub fn begin(&mut self, load: &impl Serialize) {
         let loads = self.loads.as_mut().expect("it is piped");
         writeln!(loads, "{}", json(load)).expect("the process reads");
     }
 
     /// The reply to the job that was begun last; `None` if the process has died.
-    pub(crate) fn finish<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub fn finish<T: DeserializeOwned>(&mut self) -> Option<T> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -83,18 +85,19 @@ fn json(value: &impl Serialize) -> String {
 }
 
 /// The role of this process, if it was started for one of this kind.
-pub(crate) fn role<T: DeserializeOwned>() -> Option<T> {
+#[must_use]
+pub fn role<T: DeserializeOwned>() -> Option<T> {
     let role = env::var(PLAYED).ok()?;
     serde_json::from_str(&role).ok()
 }
 
 /// The jobs of this process. They end with the process that gives them.
-pub(crate) fn loads<T: DeserializeOwned>() -> impl Iterator<Item = T> {
+pub fn loads<T: DeserializeOwned>() -> impl Iterator<Item = T> {
     let lines = io::stdin().lines().map_while(Result::ok);
     lines.map(|line| serde_json::from_str(&line).expect("a job"))
 }
 
 /// Replies to a job.
-pub(crate) fn reply(reply: &impl Serialize) {
+pub fn reply(reply: &impl Serialize) {
     writeln!(io::stdout(), "{REPLY}{}", json(reply)).expect("somebody reads");
 }

@@ -12,13 +12,15 @@ use redis::{
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A connection.
-pub(crate) struct RedisClient {
+pub struct RedisClient {
     connection: Connection,
     out: Vec<u8>,
 }
 
 impl RedisClient {
-    pub(crate) fn connect(address: SocketAddr) -> Self {
+    /// Connects to a server that listens.
+    #[must_use]
+    pub fn connect(address: SocketAddr) -> Self {
         let address = ConnectionAddr::Tcp(address.ip().to_string(), address.port());
         let info = address.into_connection_info().expect("an address");
         let info = info
@@ -36,37 +38,37 @@ impl RedisClient {
     }
 
     /// Puts a command behind those that wait.
-    pub(crate) fn push<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) {
+    pub fn push<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) {
         let parts: Vec<_> = parts.into_iter().map(<[u8]>::to_vec).collect();
         self.out.extend(pack_command(&parts));
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         let sent = self.connection.send_packed_command(&self.out);
         sent.expect("the server reads");
         self.out.clear();
     }
 
     /// One command and its answer.
-    pub(crate) fn command<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) -> Value {
+    pub fn command<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) -> Value {
         self.push(parts);
         self.flush();
         self.answer()
     }
 
     /// One command in words.
-    pub(crate) fn say(&mut self, words: &str) -> Value {
+    pub fn say(&mut self, words: &str) -> Value {
         self.command(words.split(' ').map(str::as_bytes))
     }
 
     /// The next answer. One that is an error is a value too.
-    pub(crate) fn answer(&mut self) -> Value {
+    pub fn answer(&mut self) -> Value {
         self.try_answer().expect("the server answers")
     }
 
     /// The same, of a server that may be gone.
-    pub(crate) fn try_answer(&mut self) -> RedisResult<Value> {
+    pub fn try_answer(&mut self) -> RedisResult<Value> {
         self.connection.recv_response()
     }
 }
@@ -78,7 +80,7 @@ impl std::fmt::Debug for RedisClient {
 }
 
 /// What the script answers.
-pub(crate) trait Integers {
+pub trait Integers {
     /// The integers of a list.
     fn integers(self) -> Vec<i64>;
 }

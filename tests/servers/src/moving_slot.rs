@@ -1,9 +1,10 @@
 //! A slot of a cluster on its way from one server to another.
 
-use super::redis_cluster::RedisCluster;
+use crate::redis_cluster::RedisCluster;
 
+/// A slot that two servers share until [`finish`](Self::finish).
 #[derive(Debug)]
-pub(crate) struct MovingSlot<'a> {
+pub struct MovingSlot<'a> {
     cluster: &'a RedisCluster,
     slot: String,
     from: usize,
@@ -12,12 +13,7 @@ pub(crate) struct MovingSlot<'a> {
 
 impl<'a> MovingSlot<'a> {
     /// From now on the old server serves what it has, and sends for what is new to the other one.
-    pub(crate) async fn begin(
-        cluster: &'a RedisCluster,
-        slot: u16,
-        from: usize,
-        to: usize,
-    ) -> Self {
+    pub async fn begin(cluster: &'a RedisCluster, slot: u16, from: usize, to: usize) -> Self {
         assert_ne!(from, to);
         let (slot, old, new) = (
             slot.to_string(),
@@ -37,7 +33,7 @@ impl<'a> MovingSlot<'a> {
     }
 
     /// Carries the keys over for which `is_wanted` says so.
-    pub(crate) async fn carry(&self, is_wanted: impl Fn(&str) -> bool) {
+    pub async fn carry(&self, is_wanted: impl Fn(&str) -> bool) {
         let old = self.cluster.server(self.from);
         let keys = old
             .command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "10000"])
@@ -51,7 +47,7 @@ impl<'a> MovingSlot<'a> {
     }
 
     /// Carries over what is left, and gives the slot away.
-    pub(crate) async fn finish(self) {
+    pub async fn finish(self) {
         self.carry(|_| true).await;
         let id = self.cluster.id(self.to).await;
         for server in [self.to, self.from] {

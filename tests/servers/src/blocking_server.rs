@@ -2,7 +2,9 @@
 //! `TOLLGATE_REDIS_SERVER` names another program, such as a `valkey-server`.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     path::{Path, PathBuf},
@@ -16,15 +18,17 @@ use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
 /// Attempts to reach a server before the test fails: half a minute, on a busy machine.
-pub(crate) const POLLS: u32 = 6_000;
-pub(crate) const PAUSE: Duration = Duration::from_millis(5);
+pub const POLLS: u32 = 6_000;
+/// Between two attempts.
+pub const PAUSE: Duration = Duration::from_millis(5);
 
 /// Another process may insist on a port that is bound here: then another port is tried.
-pub(crate) const PORTS: u32 = 8;
+pub const PORTS: u32 = 8;
 
 /// A server that runs until this is dropped.
 #[derive(Debug)]
-pub(crate) struct RedisServer {
+pub struct RedisServer {
+    program: OsString,
     child: Child,
     port: u16,
     dir: TempDir,
@@ -38,14 +42,26 @@ impl RedisServer {
     /// # Panics
     ///
     /// There is no `redis-server`, or it does not start.
-    pub(crate) fn start(args: &[&str]) -> Self {
+    #[must_use]
+    pub fn start(args: &[&str]) -> Self {
         Self::start_with(args, &[])
     }
 
     /// As [`start`](Self::start), with these variables in its environment.
-    pub(crate) fn start_with(args: &[&str], environment: &[(&str, &Path)]) -> Self {
+    #[must_use]
+    pub fn start_with(args: &[&str], environment: &[(&str, &Path)]) -> Self {
+        Self::start_as(&named_program(), args, environment)
+    }
+
+    /// As [`start`](Self::start), by this program, whatever the environment names.
+    #[must_use]
+    pub fn start_program(program: &str, args: &[&str]) -> Self {
+        Self::start_as(&program.into(), args, &[])
+    }
+
+    fn start_as(program: &OsString, args: &[&str], environment: &[(&str, &Path)]) -> Self {
         for _ in 0..PORTS {
-            let mut server = Self::launch(free_port(), args, environment);
+            let mut server = Self::launch_as(program.clone(), free_port(), args, environment);
             for _ in 0..POLLS {
                 match server.is_up() {
                     Some(true) => return server,
@@ -54,17 +70,28 @@ impl RedisServer {
                 }
             }
         }
-        panic!("redis-server {args:?} did not start");
+        panic!("{} {args:?} did not start", program.display());
     }
 
     /// One that may not answer yet, or never.
-    pub(crate) fn launch(port: u16, args: &[&str], environment: &[(&str, &Path)]) -> Self {
+    #[must_use]
+    pub fn launch(port: u16, args: &[&str], environment: &[(&str, &Path)]) -> Self {
+        Self::launch_as(named_program(), port, args, environment)
+    }
+
+    fn launch_as(
+        program: OsString,
+        port: u16,
+        args: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Self {
         let dir = TempDir::new().expect("a folder for the server");
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let owned = |(name, path): &(&str, &Path)| ((*name).to_owned(), path.to_path_buf());
         let environment: Vec<_> = environment.iter().map(owned).collect();
         Self {
-            child: spawn(port, dir.path(), &args, &environment),
+            child: spawn(&program, port, dir.path(), &args, &environment),
+            program,
             port,
             dir,
             args,
@@ -73,13 +100,19 @@ impl RedisServer {
     }
 
     /// The same anew, on its port and in its folder.
-    pub(crate) fn relaunch(&mut self) {
+    pub fn relaunch(&mut self) {
         self.kill();
-        self.child = spawn(self.port, self.dir.path(), &self.args, &self.environment);
+        self.child = spawn(
+            &self.program,
+            self.port,
+            self.dir.path(),
+            &self.args,
+            &self.environment,
+        );
     }
 
     /// Whether it answers anything but that it is loading; `Some(false)` if it has ended.
-    pub(crate) fn is_up(&mut self) -> Option<bool> {
+    pub fn is_up(&mut self) -> Option<bool> {
         if self.child.try_wait().is_ok_and(|status| status.is_some()) {
             return Some(false);
         }
@@ -91,31 +124,38 @@ impl RedisServer {
         (is_it || is_closed).then_some(true)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// The port that it listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// The folder that the server runs in.
-    pub(crate) fn dir(&self) -> &Path {
+    #[must_use]
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// The process, for tests that stop it.
-    pub(crate) fn pid(&self) -> u32 {
+    #[must_use]
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// What it has written about itself.
-    pub(crate) fn log(&self) -> String {
+    #[must_use]
+    pub fn log(&self) -> String {
         fs::read_to_string(self.dir().join("log")).unwrap_or_default()
     }
 
     /// `kill -9`.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -131,7 +171,7 @@ impl Drop for RedisServer {
 ///
 /// It stays bound, without anybody who listens: so neither another test nor a connection takes it before its server does, nor
 /// once that is gone. Clients of a server that was killed would otherwise find another test's server there, and write to it.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static TAKEN: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
     let socket = TcpSocket::new_v4().expect("a socket");
     // A server may then bind to it as well.
@@ -146,14 +186,24 @@ pub(crate) fn free_port() -> u16 {
     port
 }
 
-fn spawn(port: u16, dir: &Path, args: &[String], environment: &[(String, PathBuf)]) -> Child {
-    let program = env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+/// The one that the environment names, or `redis-server`.
+fn named_program() -> OsString {
+    env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
+fn spawn(
+    program: &OsString,
+    port: u16,
+    dir: &Path,
+    args: &[String],
+    environment: &[(String, PathBuf)],
+) -> Child {
     // A first argument without dashes is a file of settings.
     let (file, args) = match args.first() {
         Some(first) if !first.starts_with("--") => args.split_at(1),
         _ => args.split_at(0),
     };
-    Command::new(&program)
+    Command::new(program)
         .current_dir(dir)
         .envs(environment.iter().map(|(name, path)| (name, path)))
         .args(file)

@@ -4,14 +4,14 @@ use std::{fmt::Debug, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::redis_server::PATIENCE;
+use crate::redis_server::PATIENCE;
 
 /// Asks for a condition again and again until it holds.
 ///
 /// # Panics
 ///
 /// It does not hold within [`PATIENCE`].
-pub(crate) async fn eventually<T: Debug, F: Future<Output = Option<T>>>(
+pub async fn eventually<T: Debug, F: Future<Output = Option<T>>>(
     what: &str,
     condition: impl Fn() -> F,
 ) -> T {

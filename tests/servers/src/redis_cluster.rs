@@ -5,14 +5,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
+use crate::{
     bus_proxy::{BusProxy, Cut},
     redis_server::{PATIENCE, RedisServer, free_port},
 };
 
 /// Servers 0 to 2 begin as primaries of a third of the slots each, and server 3 + n as the replica of server n.
 #[derive(Debug)]
-pub(crate) struct RedisCluster {
+pub struct RedisCluster {
     servers: Vec<RedisServer>,
     buses: Vec<BusProxy>,
     cut: watch::Sender<Cut>,
@@ -22,7 +22,7 @@ const RANGES: [(u16, u16); 3] = [(0, 5460), (5461, 10_922), (10_923, 16_383)];
 
 impl RedisCluster {
     /// Starts six servers and waits until each of them sees a whole cluster.
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         let mut cluster = Self {
             servers: Vec::new(),
             buses: Vec::new(),
@@ -56,7 +56,7 @@ impl RedisCluster {
     }
 
     /// Starts one more server, which the others do not know yet, and gives its number.
-    pub(crate) async fn add(&mut self) -> usize {
+    pub async fn add(&mut self) -> usize {
         let bus_port = free_port();
         let bus = BusProxy::start(bus_port, self.servers.len(), self.cut.subscribe()).await;
         let server = RedisServer::start(&[
@@ -86,18 +86,18 @@ impl RedisCluster {
     }
 
     /// The others do not see this server any more, nor does it see them. Clients see all of them.
-    pub(crate) async fn cut_off(&self, server: usize) {
+    pub async fn cut_off(&self, server: usize) {
         let name = self.id(server).await;
         self.cut.send_replace(Some((server, name)));
     }
 
     /// All see each other again.
-    pub(crate) fn join(&self) {
+    pub fn join(&self) {
         self.cut.send_replace(None);
     }
 
     /// Introduces a server to server 0.
-    pub(crate) async fn meet(&self, other: usize) {
+    pub async fn meet(&self, other: usize) {
         let port = self.servers[other].port().to_string();
         let bus_port = self.buses[other].port().to_string();
         self.say(0, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port])
@@ -105,7 +105,7 @@ impl RedisCluster {
     }
 
     /// Waits until all six see a cluster that works, in which each primary has a replica that follows.
-    pub(crate) async fn is_whole(&self) {
+    pub async fn is_whole(&self) {
         self.until_all_know("cluster_state:ok").await;
         for server in &self.servers {
             until("each server is in the table", || async {
@@ -122,7 +122,7 @@ impl RedisCluster {
     }
 
     /// Waits until each server's `CLUSTER INFO` has this.
-    pub(crate) async fn until_all_know(&self, what: &str) {
+    pub async fn until_all_know(&self, what: &str) {
         for server in &self.servers {
             until(what, || async {
                 server.command(&["CLUSTER", "INFO"]).await.contains(what)
@@ -132,32 +132,36 @@ impl RedisCluster {
     }
 
     /// Says to a server what it has to agree to.
-    pub(crate) async fn say(&self, server: usize, command: &[&str]) -> String {
+    pub async fn say(&self, server: usize, command: &[&str]) -> String {
         let answer = self.servers[server].command(command).await;
         assert!(!answer.starts_with('-'), "{command:?}: {answer}");
         answer
     }
 
     /// The name by which the others know it.
-    pub(crate) async fn id(&self, server: usize) -> String {
+    pub async fn id(&self, server: usize) -> String {
         let answer = self.say(server, &["CLUSTER", "MYID"]).await;
         answer.lines().nth(1).unwrap_or_default().to_owned()
     }
 
-    pub(crate) fn server(&self, number: usize) -> &RedisServer {
+    /// The server with this number.
+    #[must_use]
+    pub fn server(&self, number: usize) -> &RedisServer {
         &self.servers[number]
     }
 
-    pub(crate) fn server_mut(&mut self, number: usize) -> &mut RedisServer {
+    /// The server with this number, to stop or restart it.
+    pub fn server_mut(&mut self, number: usize) -> &mut RedisServer {
         &mut self.servers[number]
     }
 
-    pub(crate) fn servers_mut(&mut self) -> &mut [RedisServer] {
+    /// All servers.
+    pub fn servers_mut(&mut self) -> &mut [RedisServer] {
         &mut self.servers
     }
 
     /// The slot of a key, and which of the first three had it in the beginning.
-    pub(crate) async fn slot(&self, key: &str) -> (u16, usize) {
+    pub async fn slot(&self, key: &str) -> (u16, usize) {
         let answer = self.say(0, &["CLUSTER", "KEYSLOT", key]).await;
         let slot = answer.trim_start_matches(':').trim_end().parse();
         let slot = slot.expect("a slot is a number");
@@ -165,16 +169,19 @@ impl RedisCluster {
     }
 
     /// Which of the first three had the slot in the beginning.
-    pub(crate) fn first_owner(slot: u16) -> usize {
+    #[must_use]
+    pub fn first_owner(slot: u16) -> usize {
         RANGES.iter().take_while(|(_, last)| *last < slot).count()
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// An address that names all of them.
+    #[must_use]
+    pub fn url(&self) -> String {
         self.url_of(0..self.servers.len())
     }
 
     /// An address that names only some of them.
-    pub(crate) fn url_of(&self, servers: impl IntoIterator<Item = usize>) -> String {
+    pub fn url_of(&self, servers: impl IntoIterator<Item = usize>) -> String {
         let places: Vec<_> = servers
             .into_iter()
             .map(|number| format!("127.0.0.1:{}", self.servers[number].port()))
@@ -183,7 +190,7 @@ impl RedisCluster {
     }
 
     /// Waits until the replica of a primary has everything that the primary has answered.
-    pub(crate) async fn is_replicated(&self, primary: usize) {
+    pub async fn is_replicated(&self, primary: usize) {
         let replication = || self.servers[primary].command(&["INFO", "replication"]);
         let answered = offset(&replication().await, "master_repl_offset:");
         assert!(answered.is_some());

@@ -11,13 +11,14 @@ use std::{
 use redis::Value;
 use tempfile::TempDir;
 
-use crate::support::{blocking_server::RedisServer, redis_client::RedisClient};
+use crate::{blocking_server::RedisServer, redis_client::RedisClient};
 
 /// Microseconds, as the store counts them.
-pub(crate) type Micros = i64;
+pub type Micros = i64;
 
+/// A server, and the file that its clock reads. Ends on drop.
 #[derive(Debug)]
-pub(crate) struct MovedServer {
+pub struct MovedServer {
     server: RedisServer,
     clock: File,
     moved: Micros,
@@ -26,7 +27,8 @@ pub(crate) struct MovedServer {
 
 impl MovedServer {
     /// A server whose clock shows `now`, and goes on from there.
-    pub(crate) fn start(now: Micros) -> Self {
+    #[must_use]
+    pub fn start(now: Micros) -> Self {
         let files = TempDir::new().expect("a folder for the clock");
         let library = files.path().join("clock.so");
         compile(&library);
@@ -50,29 +52,34 @@ impl MovedServer {
         server
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Where it is, as `RedisStore::builder` takes it.
+    #[must_use]
+    pub fn url(&self) -> String {
         format!("redis://{}", self.server.address())
     }
 
     /// Moves the clock ahead or back.
-    pub(crate) fn jump(&mut self, by: Micros) {
+    pub fn jump(&mut self, by: Micros) {
         self.moved += by;
         let moved = self.clock.write_all_at(&self.moved.to_ne_bytes(), 0);
         moved.expect("the clock is written");
     }
 
     /// Stops the clock at `now`.
-    pub(crate) fn stand_at(&self, now: Micros) {
+    pub fn stand_at(&self, now: Micros) {
         let written = self.clock.write_all_at(&now.to_ne_bytes(), 8);
         written.expect("the clock is written");
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
     /// The time that it shows.
-    pub(crate) fn now(&self) -> Micros {
+    #[must_use]
+    pub fn now(&self) -> Micros {
         let Value::Array(parts) = RedisClient::connect(self.server.address()).say("TIME") else {
             panic!("TIME answers a list");
         };
@@ -86,7 +93,8 @@ impl MovedServer {
     }
 
     /// How many ms the state of the one client of this rule lives, by the server; `None` if there is none.
-    pub(crate) fn time_to_live(&self, rule: &str) -> Option<i64> {
+    #[must_use]
+    pub fn time_to_live(&self, rule: &str) -> Option<i64> {
         let mut connection = RedisClient::connect(self.server.address());
         let Value::Array(keys) = connection.say(&format!("KEYS *:{rule}:??")) else {
             panic!("KEYS answers a list");
@@ -104,7 +112,7 @@ impl MovedServer {
 }
 
 fn compile(library: &Path) {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(library)

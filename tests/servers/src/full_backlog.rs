@@ -9,13 +9,14 @@ use tokio::{
 
 /// A socket that listens and whose backlog is full: connections to it are neither accepted nor refused.
 #[derive(Debug)]
-pub(crate) struct FullBacklog {
+pub struct FullBacklog {
     listener: TcpListener,
     _waiting: Vec<TcpStream>,
 }
 
 impl FullBacklog {
-    pub(crate) async fn start() -> Self {
+    /// A socket on a free port of the loopback, whose backlog is full already.
+    pub async fn start() -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         socket.bind(any).expect("a port");
@@ -34,7 +35,8 @@ impl FullBacklog {
         }
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().expect("its address")
     }
 }
