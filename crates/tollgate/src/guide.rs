@@ -3,7 +3,9 @@
 //! | page | for |
 //! | --- | --- |
 //! | [`choosing`] | which algorithm, which key, where the layer goes, what to answer when the store fails, what to tell whom |
-//! | [`recipes`] | complete programs: proxies, log-ins, plans, costs, workers, trials, refunds, tests |
+//! | [`recipes`] | complete programs: proxies, log-ins, plans, costs, users and machines, risk scores, outages |
+//! | [`services`] | complete programs: workers, real costs, trials, CORS, services without axum, tests |
+//! | [`migrating`] | the same limits as in tower_governor, nginx, or Envoy's rate limit service |
 //! | [`at_once`] | limits on how many run at once: exports, streams, jobs |
 //! | [`delay`] | letting a request wait instead of denying it |
 //! | [`count_failures`] | limits on what fails: log-ins, codes, misses; and costs that only the response tells |
@@ -11,6 +13,7 @@
 //! | [`grpc`] | around a server, a service, a method; long streams; REST in the same service; what clients see |
 //! | [`operating`] | metrics, events, memory, clocks, and changing a quota while it is in use |
 //! | [`wrong_tool`] | when a rate limiter is not what you need |
+//! | [`glossary`] | what the words mean |
 //!
 //! The pages hold text only. Every program in them is compiled and run with the tests of this crate. The pages are those of the
 //! book in the repository, `docs/guide/`. Their links are defined in `guide/links.md` for rustdoc, and at the foot of each page for
@@ -33,6 +36,10 @@ pub mod count_failures {}
 pub mod delay {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/glossary.md")]
+pub mod glossary {}
+
+#[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/goes-together.md")]
 pub mod goes_together {}
 
@@ -41,12 +48,20 @@ pub mod goes_together {}
 pub mod grpc {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/migrating.md")]
+pub mod migrating {}
+
+#[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/operating.md")]
 pub mod operating {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/recipes.md")]
 pub mod recipes {}
+
+#[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/services.md")]
+pub mod services {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/wrong-tool.md")]

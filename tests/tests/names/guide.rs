@@ -105,7 +105,9 @@ impl Labels {
             Some(module) => module,
             None => {
                 let (_, module) = path.split_once("/guide/")?;
-                module.strip_suffix("/index.html")?
+                // A program has no rustdoc; docs.rs shows its files.
+                let module = module.strip_suffix("/index.html");
+                module.or_else(|| path.rsplit_once('/')?.1.strip_suffix(".md"))?
             }
         };
         Some(format!("{}.md{anchor}", module.replace('_', "-")))
@@ -148,13 +150,24 @@ fn the_foot_of_each_page_has_the_links_that_rustdoc_has() {
     let mut wrong = Vec::new();
     for package in PACKAGES {
         let labels = Labels::of(package);
+        let has_rustdoc = package != "tollgate-cli";
         let mut used = BTreeSet::new();
         for name in pages_of(package) {
             let path = repository().join("docs/guide").join(&name);
             let text = fs::read_to_string(&path).expect("a page of the guide");
             let body = without_foot(&text);
             let mut page = format!("{body}\n");
-            let of_page = Page::new(body).undefined;
+            let Page {
+                undefined: of_page,
+                links,
+                ..
+            } = Page::new(body);
+            let in_rustdoc = |link: &&String| !link.starts_with('#') && !link.contains(':');
+            if let Some(link) = links.iter().find(in_rustdoc).filter(|_| has_rustdoc) {
+                wrong.push(format!(
+                    "{name}: rustdoc finds no ({link}); write it as a label, [..][{link}]"
+                ));
+            }
             if !of_page.is_empty() {
                 page.push('\n');
             }
