@@ -41,6 +41,9 @@ clippy() {
 docs() {
   step "documentation"
   RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
+  # What the guide links to on docs.rs was made here too.
+  grep -oh 'https://docs\.rs/tollgate[^ )#]*' docs/guide/*.md | sort -u |
+    sed "s|https://docs.rs/[^/]*/latest|${CARGO_TARGET_DIR:-target}/doc|" | xargs ls >/dev/null
 }
 
 # What runs in the background, with what it prints.
