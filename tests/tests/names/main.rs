@@ -4,3 +4,4 @@ mod guide;
 mod identifiers;
 mod links;
 mod page;
+mod words;
