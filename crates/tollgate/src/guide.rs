@@ -2,6 +2,7 @@
 //!
 //! | page | for |
 //! | --- | --- |
+//! | [`start`] | a route limited by your own key, a test of it, Redis, and a file, in some minutes each |
 //! | [`choosing`] | which algorithm, which key, where the layer goes, what to answer when the store fails, what to tell whom |
 //! | [`recipes`] | complete programs: proxies, log-ins, plans, costs, workers, trials, refunds, tests |
 //! | [`at_once`] | limits on how many run at once: exports, streams, jobs |
@@ -10,6 +11,7 @@
 //! | [`goes_together`] | which kinds of rules work on which store, at which consistency, with which settings |
 //! | [`grpc`] | around a server, a service, a method; long streams; REST in the same service; what clients see |
 //! | [`operating`] | metrics, events, memory, clocks, and changing a quota while it is in use |
+//! | [`guarantees`] | what is promised, and held by tests |
 //! | [`wrong_tool`] | when a rate limiter is not what you need |
 //!
 //! The pages hold text only. Every program in them is compiled and run with the tests of this crate. The pages are those of the
@@ -41,12 +43,20 @@ pub mod goes_together {}
 pub mod grpc {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/guarantees.md")]
+pub mod guarantees {}
+
+#[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/operating.md")]
 pub mod operating {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/recipes.md")]
 pub mod recipes {}
+
+#[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/start.md")]
+pub mod start {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/wrong-tool.md")]
