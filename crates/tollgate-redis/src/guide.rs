@@ -2,6 +2,7 @@
 //!
 //! | page | for |
 //! | --- | --- |
+//! | [`many_processes`] | the first steps: a store on Redis, its secret, how often Redis is asked, what happens without it |
 //! | [`sizing`] | memory for each key, the eviction policy, what to keep on disk, several services on one Redis |
 //! | [`access`] | a user with no more rights than it needs, encryption, patched servers |
 //! | [`servers`] | settings of Redis, Sentinel and Cluster; which servers are tested; timeouts |
@@ -32,6 +33,10 @@ pub mod consistency {}
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/failures.md")]
 pub mod failures {}
+
+#[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/many-processes.md")]
+pub mod many_processes {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/servers.md")]

@@ -2,6 +2,7 @@
 //!
 //! | page | for |
 //! | --- | --- |
+//! | [`start`] | a route limited by your own key, a test of it, Redis, and a file, in some minutes each |
 //! | [`choosing`] | which algorithm, which key, where the layer goes, what to answer when the store fails, what to tell whom |
 //! | [`recipes`] | complete programs: proxies, log-ins, plans, costs, users and machines, risk scores, outages |
 //! | [`services`] | complete programs: workers, real costs, trials, CORS, services without axum, tests |
@@ -12,6 +13,7 @@
 //! | [`goes_together`] | which kinds of rules work on which store, at which consistency, with which settings |
 //! | [`grpc`] | around a server, a service, a method; long streams; REST in the same service; what clients see |
 //! | [`operating`] | metrics, events, memory, clocks, and changing a quota while it is in use |
+//! | [`guarantees`] | what is promised, and held by tests |
 //! | [`wrong_tool`] | when a rate limiter is not what you need |
 //! | [`glossary`] | what the words mean |
 //!
@@ -48,6 +50,10 @@ pub mod goes_together {}
 pub mod grpc {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/guarantees.md")]
+pub mod guarantees {}
+
+#[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/migrating.md")]
 pub mod migrating {}
 
@@ -62,6 +68,10 @@ pub mod recipes {}
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/services.md")]
 pub mod services {}
+
+#[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/start.md")]
+pub mod start {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/wrong-tool.md")]
