@@ -18,10 +18,10 @@
 //! | `tollgate_hot_keys_total` | counter | `rule` | keys that made up a fifth of their rule's requests: see [top keys](#top-keys) |
 //! | `tollgate_shadow_differences_total` | counter | `rule`, `enforced`: `allowed`, `denied` | what a limit on trial would change |
 //! | `tollgate_retry_after_seconds` | histogram | `rule` | how long denied clients have to wait |
-//! | `tollgate_waiting` | gauge | `rule` | requests that [wait](crate::guide::delay) now, against [`max_waiting`](crate::RateLimitLayer::max_waiting) |
+//! | `tollgate_waiting` | gauge | `rule` | requests and messages that [wait](crate::guide::delay) now, against [`max_waiting`](crate::RateLimitLayer::max_waiting) |
 //! | `tollgate_wait_seconds` | histogram | `rule` | how long requests have waited that were admitted then, all of them: what the limiter adds to your latency |
 //! | `tollgate_waits_total` | counter | `rule`, `outcome` | requests that have waited or found no place; a rising share of `abandoned`: clients give up before their turn |
-//! | `tollgate_wait_units_lapsed_total` | counter | `rule` | units that were lost because their requests gave up with others behind them. In memory |
+//! | `tollgate_wait_units_lapsed_total` | counter | `rule` | units that were lost because their requests gave up with others behind them; through Redis, those of this process |
 //! | `tollgate_check_duration_seconds` | histogram | | what the limiter adds to a request: the time from the head to the decision, look-ups included, without your service |
 //! | `tollgate_tracked_keys` | gauge | `rule` | growth: keys with a state |
 //! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, default: 64 MiB |
