@@ -583,8 +583,8 @@ impl Rule {
         }
         if self.on_change == OnChange::Scale && !self.has_slots() {
             return wrong(
-                "a queue keeps its length in time when the quota changes, because requests were told when to start, so it cannot \
-                 be scaled with the limit; take OnChange::Keep, or leave wait() out"
+                "requests that wait were told when to start, so a change cannot scale their queue with the limit; take \
+                 OnChange::Keep, or leave wait() out"
                     .into(),
             );
         }

@@ -224,7 +224,7 @@ async fn the_guide_says_what_goes_together() {
     }
 
     // They are bound, in memory and on Redis.
-    let on_redis = redis(Partition::One);
+    let on_redis = store.clone();
     page.push_str("\nSettings of a rule:\n\n| rule | `plan`, `variable_quota` | `threshold` | `shadow` | `OnChange::Scale` | `OnChange::Reset` | on Redis, `cap_new_keys` |\n");
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for (name, quota, waits) in [
