@@ -1,4 +1,4 @@
-//! The program of the README: `cargo run --example quickstart`.
+//! Two routes, each with its limits: `cargo run --example quickstart`.
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 

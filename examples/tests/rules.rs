@@ -1,4 +1,4 @@
-//! The service whose limits are in a file, over a socket: what the README shows of it.
+//! The service whose limits are in a file, over a socket: what the page on examples shows of it.
 
 mod process;
 #[path = "rules/prometheus.rs"]
@@ -227,7 +227,7 @@ async fn two_processes_share_rules_and_limits_through_redis() {
     assert_eq!((items(&one), items(&other)), (200, 200));
 }
 
-/// What commands of the README print, without what differs from one time to another.
+/// What commands of the page print, without what differs from one time to another.
 fn shape(output: &str) -> String {
     let mut shape = output.trim().to_owned();
     for before in [";t=", "in force for "] {
@@ -263,11 +263,10 @@ fn commands(section: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// The README's commands, one after the other, in a folder with its file.
+/// The page's commands, one after the other, in a folder with its file.
 #[test]
-fn what_the_readme_shows_of_a_file_is_what_happens() {
-    let readme = include_str!("../../README.md");
-    let section = readme.split_once("\n## Limits in a file\n");
+fn what_the_page_shows_of_a_file_is_what_happens() {
+    let section = include_str!("../README.md").split_once("\n## rules\n");
     let (_, section) = section.expect("a section");
     let (section, _) = section.split_once("\nWith Redis,").expect("in memory");
     let folder = tempfile::tempdir().expect("a folder");

@@ -358,11 +358,8 @@ async fn each_query_of_dashboards_and_alerts_finds_what_the_example_exposes() {
         .keys()
         .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
         .collect();
-    for page in [
-        "tollgate/src/guide/operating",
-        "tollgate-redis/src/guide/watching",
-    ] {
-        let text = read(&format!("crates/{page}.rs"));
+    for page in ["tollgate/guide/operating", "tollgate-redis/guide/watching"] {
+        let text = read(&format!("crates/{page}.md"));
         let named = text.split('`').filter_map(|code| code.split('{').next());
         let is_metric = |name: &&str| {
             let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -454,8 +451,9 @@ fn each_alert_says_what_it_means_and_what_to_do_and_its_link_leads_to_a_heading(
             panic!("{link} is no page of a guide");
         };
         if let [page, "index.html"] = rest {
-            let page = read(&format!("crates/{package}/src/guide/{page}.rs"));
-            let headings = page.lines().filter_map(|line| line.strip_prefix("//! # "));
+            let page = page.replace('_', "-");
+            let page = read(&format!("crates/{package}/guide/{page}.md"));
+            let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
             let slug = |heading: &str| heading.to_lowercase().replace(' ', "-");
             assert!(headings.map(slug).any(|slug| slug == heading), "{link}");
         }

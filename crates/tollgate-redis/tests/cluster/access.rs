@@ -12,9 +12,9 @@ use crate::support::{rules::INSTANCES, service::Service};
 
 /// The line of the guide.
 fn line() -> &'static str {
-    let page = include_str!("../../src/guide/servers.rs");
+    let page = include_str!("../../guide/servers.md");
     page.lines()
-        .find_map(|line| line.strip_prefix("//! 127.0.0.1:7000> "))
+        .find_map(|line| line.strip_prefix("127.0.0.1:7000> "))
         .expect("the page has the line")
 }
 

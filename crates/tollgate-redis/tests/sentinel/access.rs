@@ -10,8 +10,8 @@ use crate::support::{rules::INSTANCES, service::Service};
 
 /// The line of the guide for a server on this port.
 fn line(port: u16) -> &'static str {
-    let page = include_str!("../../src/guide/servers.rs");
-    let prompt = format!("//! 127.0.0.1:{port}> ");
+    let page = include_str!("../../guide/servers.md");
+    let prompt = format!("127.0.0.1:{port}> ");
     page.lines()
         .find_map(|line| line.strip_prefix(&*prompt))
         .expect("the page has the line")

@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The words of the guide that make the user.
 fn line() -> &'static str {
-    let page = include_str!("../../../src/guide/access.rs");
+    let page = include_str!("../../../guide/access.md");
     page.lines()
-        .find_map(|line| line.strip_prefix("//! 127.0.0.1:6379> "))
+        .find_map(|line| line.strip_prefix("127.0.0.1:6379> "))
         .filter(|line| line.starts_with("ACL SETUSER tollgate "))
         .expect("the page has the line")
 }
@@ -182,7 +182,7 @@ async fn heartbeats_need_each_of_their_commands() {
 /// The rights that the guide gives to measure the namespace.
 #[cfg(feature = "metrics")]
 fn measuring() -> Vec<&'static str> {
-    let page = include_str!("../../../src/guide/access.rs");
+    let page = include_str!("../../../guide/access.md");
     let row = page
         .lines()
         .find(|line| line.contains("RedisStoreBuilder::measure_namespace"));

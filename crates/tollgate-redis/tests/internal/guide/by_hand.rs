@@ -17,6 +17,14 @@ use tollgate_test_servers::{
 
 use crate::internal_tests::guide::{load_script, run};
 
+const PAGE: &str = include_str!("../../../guide/by-hand.md");
+
+/// The program of the page.
+fn python_of_the_page() -> &'static str {
+    let (_, program) = PAGE.split_once("```python\n").expect("a program");
+    program.split_once("```").expect("its end").0
+}
+
 /// The budget of the programs, as this crate counts it.
 fn encoder() -> Encoder {
     let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, HOUR))]);
@@ -34,11 +42,15 @@ fn call() -> Call {
 
 /// What the program printed after a unit was taken of `key`.
 fn take_by_python(server: &RedisServer, key: &str) -> String {
-    let script = server.dir().join("script.lua");
+    let (script, program) = (
+        server.dir().join("script.lua"),
+        server.dir().join("take.py"),
+    );
     fs::write(&script, script::TEXT).expect("a folder of the test's own");
+    fs::write(&program, python_of_the_page()).expect("a folder of the test's own");
     let python = env::var_os("TOLLGATE_PYTHON").unwrap_or_else(|| "python3".into());
     let out = Command::new(&python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/guide/take.py"))
+        .arg(&program)
         .arg(server.port().to_string())
         .arg(&script)
         .arg(key)
@@ -88,10 +100,9 @@ fn a_program_in_python_and_this_crate_take_of_one_budget() {
 #[test]
 fn a_line_for_redis_cli_is_decided_as_by_this_crate() {
     // The line of the page, read as redis-cli reads it.
-    let page = include_str!("../../../src/guide/by_hand.rs");
-    let line = page
+    let line = PAGE
         .lines()
-        .find_map(|line| line.strip_prefix("//! 127.0.0.1:6379> EVALSHA "))
+        .find_map(|line| line.strip_prefix("127.0.0.1:6379> EVALSHA "))
         .expect("the page has the line");
     let quoted = line.rsplit(" \"").next().expect("the last argument");
     let bytes = unescaped(quoted.trim_end_matches('"'));

@@ -98,8 +98,8 @@ fn used_memory(connection: &mut RedisClient) -> u64 {
 
 /// The numbers of a row: the bytes of a value, then of memory on the servers of the table.
 fn reported(label: &str) -> (u64, Vec<u64>) {
-    let page = include_str!("../../../src/guide/sizing.rs");
-    let start = format!("//! | {label} | ");
+    let page = include_str!("../../../guide/sizing.md");
+    let start = format!("| {label} | ");
     let row = page.lines().find_map(|line| line.strip_prefix(&*start));
     let mut numbers = row
         .unwrap_or_else(|| panic!("no row begins with {start:?}"))

@@ -6,13 +6,13 @@ use crate::internal_tests::connection::stalls::{Failing, Schedule};
 
 /// The cells of the rows of the table.
 fn rows() -> Vec<[&'static str; 5]> {
-    let page = include_str!("../../../src/guide/failures.rs");
+    let page = include_str!("../../../guide/failures.md");
     let starts = [
         "stands still for ",
         "is gone for ",
         "answers `LOADING` for ",
     ];
-    let rows = page.lines().filter_map(|line| line.strip_prefix("//! | "));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let rows = rows.filter(|row| starts.iter().any(|start| row.starts_with(start)));
     rows.filter_map(|row| {
         let cells: Vec<_> = row.trim_end_matches(" |").split(" | ").collect();

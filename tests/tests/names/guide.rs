@@ -1,0 +1,258 @@
+//! The guide is a book and rustdoc. A page names what it links to by labels; rustdoc finds them in `guide/links.md` of the crate,
+//! and checks them; readers of the book find them at the foot of the page, where `TOLLGATE_BLESS=1` writes them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::Path,
+};
+
+use crate::page::{Page, repository};
+
+/// The labels of a crate, with what rustdoc finds under them: `kind@path#anchor`, or an address.
+struct Labels {
+    package: String,
+    targets: BTreeMap<String, String>,
+}
+
+impl Labels {
+    fn of(package: &str) -> Self {
+        let path = repository().join(format!("crates/{package}/guide/links.md"));
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let targets = text.lines().map(|line| {
+            let definition = line.strip_prefix('[').and_then(|it| it.split_once("]: "));
+            let (label, target) = definition.unwrap_or_else(|| panic!("{package}: {line}"));
+            (label.to_owned(), target.to_owned())
+        });
+        Self {
+            package: package.to_owned(),
+            targets: targets.collect(),
+        }
+    }
+
+    /// Where readers of the book find it.
+    fn address(&self, label: &str) -> Result<String, String> {
+        let target = self.targets.get(label);
+        let target = target.ok_or_else(|| format!("guide/links.md has no [{label}]"))?;
+        if label
+            .split('#')
+            .next()
+            .is_some_and(|page| page.ends_with(".md"))
+        {
+            let page = self.page(target).ok_or(format!("{target} is no page"))?;
+            return match page == label {
+                true => Ok(page),
+                false => Err(format!("[{label}] is {page} in rustdoc")),
+            };
+        }
+        if target.contains("://") {
+            return Ok(target.clone());
+        }
+        let unknown = || format!("[{label}]: {target} has no kind, such as struct@ or method@");
+        let (kind, path) = target.split_once('@').ok_or_else(unknown)?;
+        let (path, anchor) = match path.split_once('#') {
+            Some((path, anchor)) => (path, format!("#{anchor}")),
+            None => (path, String::new()),
+        };
+        let (parent, name) = path.rsplit_once("::").ok_or_else(unknown)?;
+        let folder = self.folder(parent);
+        Ok(match kind {
+            "mod" => format!("{folder}/{name}/index.html{anchor}"),
+            "struct" | "enum" | "trait" | "fn" | "type" => {
+                format!("{folder}/{kind}.{name}.html{anchor}")
+            }
+            "const" if !self.is_type(parent) => format!("{folder}/constant.{name}.html{anchor}"),
+            "method" | "variant" | "const" => {
+                let (kinds, grand) = (["struct", "enum", "trait"], parent.rsplit_once("::"));
+                let is_there = |kind: &&str| {
+                    let own = format!("{kind}@{parent}");
+                    self.targets.values().any(|target| *target == own)
+                };
+                let of = kinds.iter().find(|kind| is_there(kind));
+                let of = of.ok_or(format!("[{label}]: links.md lacks {parent} itself"))?;
+                let (grand, parent) = grand.ok_or_else(unknown)?;
+                let kind = match (kind, *of) {
+                    ("method", "trait") => "tymethod",
+                    ("const", _) => "associatedconstant",
+                    _ => kind,
+                };
+                format!("{}/{of}.{parent}.html#{kind}.{name}", self.folder(grand))
+            }
+            _ => return Err(unknown()),
+        })
+    }
+
+    fn is_type(&self, path: &str) -> bool {
+        let name = path.rsplit("::").next().unwrap_or_default();
+        name.starts_with(char::is_uppercase)
+    }
+
+    /// Where docs.rs has a module.
+    fn folder(&self, module: &str) -> String {
+        let own = self.package.replace('-', "_");
+        let path = module.replace("crate", &own).replace("::", "/");
+        let name = path.split('/').next().unwrap_or_default();
+        format!("https://docs.rs/{}/latest/{path}", name.replace('_', "-"))
+    }
+
+    /// The page of the book that a module of the guide is, here or in another crate.
+    fn page(&self, target: &str) -> Option<String> {
+        let (path, anchor) = match target.split_once('#') {
+            Some((path, anchor)) => (path, format!("#{anchor}")),
+            None => (target, String::new()),
+        };
+        let module = match path.strip_prefix("mod@crate::guide::") {
+            Some(module) => module,
+            None => {
+                let (_, module) = path.split_once("/guide/")?;
+                module.strip_suffix("/index.html")?
+            }
+        };
+        Some(format!("{}.md{anchor}", module.replace('_', "-")))
+    }
+}
+
+/// The pages that a crate has of the guide.
+fn pages_of(package: &str) -> Vec<String> {
+    let folder = repository().join(format!("crates/{package}/guide"));
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let names = names.map(|name| name.into_string().expect("a name"));
+    let mut names: Vec<String> = names.filter(|name| name != "links.md").collect();
+    names.sort();
+    names
+}
+
+const PACKAGES: [&str; 4] = [
+    "tollgate",
+    "tollgate-redis",
+    "tollgate-rules",
+    "tollgate-cli",
+];
+
+/// A page without the definitions at its foot.
+fn without_foot(text: &str) -> &str {
+    let mut body = text.trim_end();
+    while let Some((rest, line)) = body.rsplit_once('\n') {
+        let is_definition = line.starts_with('[') && line.contains("]: ");
+        if !is_definition {
+            break;
+        }
+        body = rest;
+    }
+    body.trim_end()
+}
+
+#[test]
+fn the_foot_of_each_page_has_the_links_that_rustdoc_has() {
+    let mut wrong = Vec::new();
+    for package in PACKAGES {
+        let labels = Labels::of(package);
+        let mut used = BTreeSet::new();
+        for name in pages_of(package) {
+            let path = repository().join("docs/guide").join(&name);
+            let text = fs::read_to_string(&path).expect("a page of the guide");
+            let body = without_foot(&text);
+            let mut page = format!("{body}\n");
+            let of_page = Page::new(body).undefined;
+            if !of_page.is_empty() {
+                page.push('\n');
+            }
+            for label in &of_page {
+                match labels.address(label) {
+                    Ok(address) => page.push_str(&format!("[{label}]: {address}\n")),
+                    Err(error) => wrong.push(format!("{package}, {name}: {error}")),
+                }
+            }
+            used.extend(of_page);
+            if env::var_os("TOLLGATE_BLESS").is_some() {
+                fs::write(&path, &page).expect("the page is written");
+            } else if page != text {
+                wrong.push(format!(
+                    "{name} has another foot; TOLLGATE_BLESS=1 writes it"
+                ));
+            }
+        }
+        for (label, target) in &labels.targets {
+            let within = |other: &String| other.starts_with(&format!("{label}::"));
+            // The kind of a type is needed to find its methods.
+            if !used.contains(label) && !used.iter().any(within) {
+                wrong.push(format!("{package}: no page has [{label}]: {target}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_page_of_the_guide_is_in_the_book_and_in_one_crate() {
+    let guide = repository().join("docs/guide");
+    let read = |path: &Path| fs::read_to_string(path).expect("a text");
+    let summary = read(&repository().join("docs/SUMMARY.md"));
+    let mut of_crates = BTreeSet::new();
+    for package in PACKAGES {
+        for name in pages_of(package) {
+            let path = repository().join(format!("crates/{package}/guide/{name}"));
+            let real = path.canonicalize().expect("a link to a page");
+            assert_eq!(real, guide.join(&name), "{package}: {name}");
+            // The command line has no rustdoc.
+            if package != "tollgate-cli" {
+                let module = name.trim_end_matches(".md").replace('-', "_");
+                let included = format!(
+                    "#[doc = include_str!(\"../guide/links.md\")]\n#[doc = include_str!(\"../guide/{name}\")]\npub mod {module} {{}}"
+                );
+                let source = read(&repository().join(format!("crates/{package}/src/guide.rs")));
+                assert!(source.contains(&included), "{package}: {name}");
+            }
+            assert!(of_crates.insert(name.clone()), "{name} is in two crates");
+        }
+    }
+    let mut in_book = BTreeSet::new();
+    for entry in fs::read_dir(&guide).expect("the guide") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.into_string().expect("a name");
+        let listed = summary.matches(&format!("(guide/{name})")).count();
+        assert_eq!(listed, 1, "SUMMARY.md names {name} once");
+        in_book.insert(name);
+    }
+    in_book.remove("README.md");
+    assert_eq!(in_book, of_crates);
+}
+
+#[test]
+fn an_item_has_its_address_on_docs_rs() {
+    let labels = |targets: &[(&str, &str)]| Labels {
+        package: "tollgate-redis".into(),
+        targets: targets
+            .iter()
+            .map(|(label, target)| ((*label).into(), (*target).into()))
+            .collect(),
+    };
+    let labels = labels(&[
+        ("Keys", "struct@crate::Keys"),
+        ("Keys::hashed", "method@crate::Keys::hashed"),
+        ("Quota", "struct@tollgate_core::Quota"),
+        ("Rule::shadow", "method@tollgate_core::Rule::shadow"),
+        (
+            "by-hand.md#the-script",
+            "mod@crate::guide::by_hand#the-script",
+        ),
+        ("choosing.md", "mod@crate::guide::delay"),
+        ("SCRIPT", "const@crate::SCRIPT"),
+    ]);
+    let at = |label| labels.address(label);
+    let docs = "https://docs.rs/tollgate-redis/latest/tollgate_redis";
+    assert_eq!(at("Keys"), Ok(format!("{docs}/struct.Keys.html")));
+    assert_eq!(
+        at("Keys::hashed"),
+        Ok(format!("{docs}/struct.Keys.html#method.hashed"))
+    );
+    assert_eq!(at("SCRIPT"), Ok(format!("{docs}/constant.SCRIPT.html")));
+    assert_eq!(
+        at("by-hand.md#the-script"),
+        Ok("by-hand.md#the-script".into())
+    );
+    let quota = "https://docs.rs/tollgate-core/latest/tollgate_core/struct.Quota.html";
+    assert_eq!(at("Quota"), Ok(quota.into()));
+    assert!(at("Rule::shadow").is_err() && at("choosing.md").is_err() && at("Rule").is_err());
+}
