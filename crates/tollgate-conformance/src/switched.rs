@@ -222,4 +222,8 @@ impl RuleStore for Bound {
     fn usage(&self, rule: u16) -> Option<Usage> {
         self.memory.usage(rule)
     }
+
+    fn lapsed_units(&self, rule: u16) -> u64 {
+        self.memory.lapsed_units(rule)
+    }
 }

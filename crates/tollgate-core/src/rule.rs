@@ -178,7 +178,8 @@ impl Rule {
     ///
     /// For [`gcra`](Quota::gcra), [`token_bucket`](Quota::token_bucket), [`leaky_bucket`](Quota::leaky_bucket) and
     /// [`concurrent`](Quota::concurrent). `at_most` is to be below the timeout of your clients: what starts after a client has
-    /// given up is wasted. Of several rules, only the narrowest should wait: a shared rule that waits delays everybody.
+    /// given up is wasted. Of several rules, only the narrowest should wait: a shared rule that waits delays everybody. Not for
+    /// rates with [`OnChange::Scale`].
     #[must_use]
     pub fn wait(mut self, at_most: Duration) -> Self {
         self.wait = Some(at_most);
@@ -577,6 +578,13 @@ impl Rule {
             return wrong(
                 "requests wait in the order of the store, and under Consistency::Eventual each process decides by itself; take \
                  Consistency::Exact"
+                    .into(),
+            );
+        }
+        if self.on_change == OnChange::Scale && !self.has_slots() {
+            return wrong(
+                "requests that wait were told when to start, so a change cannot scale their queue with the limit; take \
+                 OnChange::Keep, or leave wait() out"
                     .into(),
             );
         }

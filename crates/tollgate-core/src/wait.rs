@@ -115,6 +115,29 @@ impl Limiter {
         let timer = TaskTimer(tokio::time::Instant::now());
         acquire_in_queue(self, checks, patience, &timer).await
     }
+
+    /// The same, and tells operators of the wait alone: for layers whose requests wait nowhere else, and that
+    /// [report](Self::report) the decision with what they know of the request.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    pub async fn acquire_within_report_wait(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+    ) -> Result<Decision, WaitError> {
+        let timer = TaskTimer(tokio::time::Instant::now());
+        acquire_observing_wait(self, checks, patience, timer).await
+    }
 }
 
 impl Limiter {
@@ -216,6 +239,20 @@ async fn acquire_observed(
     timer: impl Timer,
 ) -> Result<Decision, WaitError> {
     let started = observe::Timer::start();
+    let result = acquire_observing_wait(limiter, checks, patience, timer).await;
+    if let Ok(decision) = &result {
+        limiter.report(checks, decision, started, "");
+    }
+    result
+}
+
+/// Acquires, and tells operators of the wait.
+async fn acquire_observing_wait(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+    timer: impl Timer,
+) -> Result<Decision, WaitError> {
     let timer = ObservedTimer {
         timer,
         limiter,
@@ -226,7 +263,6 @@ async fn acquire_observed(
     let waited = timer.elapsed();
     match &result {
         Ok(decision) => {
-            limiter.report(checks, decision, started, "");
             if let Some(waiting) = timer.waiting.into_inner() {
                 waiting.ended(decision, waited);
             }

@@ -242,7 +242,9 @@ while true do
       if cost > left then cost = left end
       if cost > 0 then retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost) end
     elseif raw then
-      retry, state, ttl = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
+      -- What lapses: units of a queue with others behind them.
+      retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
+      left = retry == -1 and left or 0
     end
     if state then
       if leases then state = kept_with(state, leases, now, raw) end

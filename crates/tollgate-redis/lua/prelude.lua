@@ -62,8 +62,8 @@
 --             µs; the state is of another quota. From -2^52 down: for 1, it fits after -2^52 - x µs, for which it waits. From
 --             -2^53 up: the request waits. It has taken its units, and behind this and the second number, -2^53 + x, is the
 --             state before: the arrival time and its remainder x. The request starts when all these states let it.
---          2. units left: after the take if the request takes, otherwise at present. For 4: 1 if there was a value. After
---             -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
+--          2. units left: after the take if the request takes, otherwise at present. For 4: 1 if there was a value. For 2 of
+--             algorithm 16: the units that have lapsed. After -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
 --             accept those of others: 1 out of memory, 2 it cannot save, 3 too few replicas, 4 the user lacks the
 --             permission, 5 another reason.
 --          3. µs until the state equals a fresh one; after a take, without the units on lease.

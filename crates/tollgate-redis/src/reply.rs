@@ -283,6 +283,14 @@ impl Reply {
         places.any(|place| self.of(place).is_some_and(was_there))
     }
 
+    /// Of the refund at a place under a rule whose requests wait: the units that could not go back.
+    #[must_use]
+    pub(crate) fn lapsed_units(&self, place: u16) -> u64 {
+        let numbers = self.of(usize::from(place));
+        let lapsed = numbers.filter(|[done, ..]| *done == FITS);
+        lapsed.map_or(0, |[_, units, _]| u64::try_from(units).unwrap_or(0))
+    }
+
     /// What is left after the report at a place; `None`: it failed.
     #[must_use]
     pub(crate) fn left(&self, place: u16) -> Option<u64> {

@@ -223,6 +223,8 @@ async fn the_guide_says_what_goes_together() {
         page.push('\n');
     }
 
+    // They are bound, in memory and on Redis.
+    let on_redis = store.clone();
     page.push_str("\nSettings of a rule:\n\n| rule | `plan`, `variable_quota` | `threshold` | `shadow` | `OnChange::Scale` | `OnChange::Reset` | on Redis, `cap_new_keys` |\n");
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for (name, quota, waits) in [
@@ -241,7 +243,9 @@ async fn the_guide_says_what_goes_together() {
             own().on_change(OnChange::Scale),
             own().on_change(OnChange::Reset),
         ] {
-            let bound = Limiter::new(MemoryStore::new(), [rule]).map(drop);
+            let bound = Limiter::new(MemoryStore::new(), [rule.clone()]);
+            let bound = bound.and_then(|_| Limiter::new(on_redis.clone(), [rule]));
+            let bound = bound.map(drop);
             let _ = write!(page, " {} |", refusals.cell(&bound));
         }
         let capped = RedisStore::builder(server.url(), "capped", keys()).cap_new_keys("rule", 100);

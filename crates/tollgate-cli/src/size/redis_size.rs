@@ -1,9 +1,12 @@
 //! The memory of Redis, computed as its allocator gives it out. A test fills a server and compares.
 
-use tollgate::{AlgorithmKind, Quota};
+use tollgate::AlgorithmKind;
+use tollgate_core::Rule;
 
 /// The first part of a state: what a bucket or a window is written in.
 const BUCKET: u64 = 33;
+/// Behind that of a rule whose requests wait: for how long, and what lapses.
+const QUEUE: u64 = 12;
 const WINDOW: u64 = 37;
 /// Logs and sub-buckets have a head, and as much for each instant or sub-bucket that holds units.
 const HEAD: u64 = 29;
@@ -20,10 +23,10 @@ const IN_ONE_PIECE: u64 = 44;
 
 /// The bytes that one client takes in Redis 7.0 when it has used so many units, at different times; of slots, when so many
 /// processes have them.
-pub(crate) fn bytes_per_client(namespace: &str, rule: &str, quota: &Quota, used: u64) -> u64 {
+pub(crate) fn bytes_per_client(namespace: &str, rule: &Rule, used: u64) -> u64 {
     // {namespace}:22 letters:rule:a1
-    let key = namespace.len() as u64 + 3 + 22 + 1 + rule.len() as u64 + 3;
-    ENTRIES + slots() + string(key) + value(value_bytes(quota, used))
+    let key = namespace.len() as u64 + 3 + 22 + 1 + rule.name().len() as u64 + 3;
+    ENTRIES + slots() + string(key) + value(value_bytes(rule, used))
 }
 
 /// Each table has 8 bytes for each place, and twice as many places as keys at most: one and a half on average, of two tables.
@@ -31,7 +34,8 @@ fn slots() -> u64 {
     2 * 8 * 3 / 2
 }
 
-fn value_bytes(quota: &Quota, used: u64) -> u64 {
+fn value_bytes(rule: &Rule, used: u64) -> u64 {
+    let quota = rule.quota();
     let used = used.clamp(1, quota.limit().max(1));
     match quota.algorithm() {
         AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => WINDOW,
@@ -40,6 +44,7 @@ fn value_bytes(quota: &Quota, used: u64) -> u64 {
         AlgorithmKind::SlidingBuckets => {
             HEAD + EACH * used.min(u64::from(quota.bucket_count()) + 1)
         }
+        _ if rule.at_most_wait().is_some() => BUCKET + QUEUE,
         _ => BUCKET,
     }
 }
@@ -74,7 +79,7 @@ fn in_steps(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{DAY, MINUTE};
+    use tollgate::{DAY, MINUTE, Quota};
 
     use super::*;
 
@@ -91,7 +96,8 @@ mod tests {
             (Quota::sliding_buckets(600, DAY), 10, 328),
         ];
         for (quota, used, measured) in measured {
-            let computed = bytes_per_client("shop", "search-per-key", &quota, used);
+            let rule = Rule::new("search-per-key", quota);
+            let computed = bytes_per_client("shop", &rule, used);
             let off = computed.abs_diff(measured) * 100 / measured;
             assert!(
                 off <= 3,
@@ -102,11 +108,19 @@ mod tests {
 
     #[test]
     fn each_process_with_slots_takes_its_part() {
-        let size =
-            |processes| bytes_per_client("shop", "exports", &Quota::concurrent(4), processes);
+        let rule = Rule::new("exports", Quota::concurrent(4));
+        let size = |processes| bytes_per_client("shop", &rule, processes);
         // 65 bytes in a piece of their own, of 80; two of 101 in one of 112.
         assert_eq!(size(2) - size(1), 32);
         assert_eq!(size(4), size(1_000), "no more than there are slots");
+    }
+
+    #[test]
+    fn a_bucket_whose_requests_wait_is_longer() {
+        let size = |rule: Rule| bytes_per_client("shop", &rule, 1);
+        let rule = || Rule::new("provider", Quota::gcra(60, MINUTE));
+        // 33 bytes in one piece of 64 with all that belongs to them; 45 in a piece of their own of 64.
+        assert_eq!(size(rule().wait(MINUTE)) - size(rule()), 16);
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
             ));
         }
         let of_redis = |used| {
-            let each = redis_size::bytes_per_client(&args.namespace, rule.name(), quota, used);
+            let each = redis_size::bytes_per_client(&args.namespace, rule, used);
             each.saturating_mul(clients)
         };
         let (one, most) = (of_redis(1), of_redis(quota.limit()));

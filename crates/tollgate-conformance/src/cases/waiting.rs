@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Consistency, Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind,
-    SECOND,
+    Check, Consistency, Decision, MINUTE, OnChange, Outcome, Quota, Reason, Retry, Rule,
+    RuleErrorKind, SECOND,
 };
 
 use crate::subject::{Subject, TestLimiter};
@@ -206,10 +206,18 @@ pub async fn the_last_place_goes_back_and_no_other(subject: &Subject) {
     assert_eq!(third.delay(), 2 * SECOND / 5);
     // Somebody is behind this one, and was told when to start.
     let after = third.delay() + SECOND / 5;
+    let lapsed = || limiter.0.rule_store().lapsed_units(0);
+    assert_eq!(lapsed(), 0);
     limiter.0.ticket(&check, &second).cancel();
     // A settlement is carried out before a request that comes later.
     assert_eq!(wait_of(&limiter, &check[0]).await, after);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while lapsed() != 1 {
+        assert!(Instant::now() < deadline, "{} units lapsed", lapsed());
+        sleep(Duration::from_millis(1)).await;
+    }
     cancel(&limiter, &check[0], &third, third.delay()).await;
+    assert_eq!(lapsed(), 1);
 }
 
 pub async fn a_queue_keeps_its_length_when_the_quota_changes(subject: &Subject) {
@@ -317,6 +325,10 @@ pub async fn what_cannot_wait_is_refused_with_what_would(subject: &Subject) {
     });
     let error = tollgate_core::RuleSet::new([eventual]).expect_err("it cannot wait");
     assert!(error.to_string().contains("Consistency::Exact"), "{error}");
+    let scaled = provider(SECOND).on_change(OnChange::Scale);
+    let error = tollgate_core::RuleSet::new([scaled]).expect_err("a queue has no part of a limit");
+    assert_eq!(error.kind(), RuleErrorKind::Wait, "{error}");
+    assert!(error.to_string().contains("OnChange::Keep"), "{error}");
     // The same rule, as it can.
     drop(subject.limiter([provider(SECOND)]));
 }

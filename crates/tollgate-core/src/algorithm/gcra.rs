@@ -61,7 +61,7 @@
 //!   [second call](crate::Limiter::start) at `s`. If they no longer fit then, the units go back as after a cancellation.
 //! - **Order.** Requests that charge the same rules and keys start first in, first out.
 //! - **Cancellation.** A place goes back if nobody has taken one behind it, and the state was neither repaired nor converted
-//!   since: then `tat` is what it was before. Otherwise the units lapse ([`Usage::lapsed_units`](crate::store::Usage)): others
+//!   since: then `tat` is what it was before. Otherwise the units lapse ([`lapsed_units`](crate::store::RuleStore::lapsed_units)): others
 //!   were told when they start.
 //! - **Denial.** It takes nothing and frees nobody: a state is repaired to `now + τ + at_most`. `retry` says when the request
 //!   fits into the queue.

@@ -287,11 +287,11 @@ impl<'a, A: Algorithm> Locked<'a, A> {
                 is_back = plan.quota.refund_queued(state, now, taken, before, units);
             });
             if !is_back {
-                self.shard.lapsed_units += units;
+                self.table.lapse(units);
             }
         } else if let Some(writer) = self.shard.writer(entry).cloned() {
             if plan.quota.waits() || writer.quota.waits() {
-                self.shard.lapsed_units += units;
+                self.table.lapse(units);
                 return;
             }
             self.change(key, &writer, now, |state| {

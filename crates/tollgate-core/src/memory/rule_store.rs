@@ -725,4 +725,11 @@ impl RuleStore for MemoryRuleStore {
             None => Some(Usage::default()),
         }
     }
+
+    fn lapsed_units(&self, rule: u16) -> u64 {
+        match self.table(usize::from(rule)) {
+            Some(rule) => with_table!(rule, rule => rule.table.lapsed_units(), else 0),
+            None => 0,
+        }
+    }
 }

@@ -34,8 +34,6 @@ pub(super) struct Shard<A: Algorithm> {
     pub(super) evicted_live: u64,
     /// Entries that were added.
     pub(super) created: u64,
-    /// Units of requests that waited and gave up, and that others were behind.
-    pub(super) lapsed_units: u64,
     /// What the next slots are numbered by.
     pub(super) slot_numbers: Range<u64>,
 }
@@ -70,7 +68,6 @@ impl<A: Algorithm> Shard<A> {
             cursor: 0,
             evicted_live: 0,
             created: 0,
-            lapsed_units: 0,
             slot_numbers: 0..0,
         }
     }

@@ -1,6 +1,13 @@
 //! A table: the states of one rule name under one algorithm.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    // Not locks: nothing is decided by them, so the explored schedules need not see them.
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::{
     algorithm::{Algorithm, Assessment, DenyBound},
@@ -28,6 +35,8 @@ pub(super) struct Table<A: Algorithm> {
     shards: Box<[Locks<A>]>,
     /// Bounds, by the key and the quota. A cell is written under its shard's lock.
     pub(super) deny_cache: SeqCells<2>,
+    /// Units of requests that waited and gave up, and that others were behind.
+    lapsed_units: AtomicU64,
 }
 
 /// A table of any algorithm.
@@ -65,14 +74,14 @@ struct Locks<A: Algorithm>(Mutex<Shard<A>>);
 
 impl<A: Algorithm> Table<A> {
     pub(super) fn new(bytes: usize, shards: usize) -> Self {
-        // Not a lock: nothing is decided by it, so the explored schedules need not see it.
-        static ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        static ID: AtomicU64 = AtomicU64::new(1);
         Self {
-            id: ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            id: ID.fetch_add(1, Ordering::Relaxed),
             shards: (0..shards)
                 .map(|_| Locks(Mutex::new(Shard::new(bytes / shards))))
                 .collect(),
             deny_cache: SeqCells::new(shards, 8),
+            lapsed_units: AtomicU64::new(0),
         }
     }
 
@@ -116,6 +125,15 @@ impl<A: Algorithm> Table<A> {
             .filter(|answer| answer.reset_after <= plan.longest_reset)
     }
 
+    #[cold]
+    pub(super) fn lapse(&self, units: u64) {
+        self.lapsed_units.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(super) fn lapsed_units(&self) -> u64 {
+        self.lapsed_units.load(Ordering::Relaxed)
+    }
+
     /// What is kept, and a step of sweeping: bounded work, whatever the size of the table.
     pub(super) fn usage(&self, now: Tick) -> Usage {
         let mut usage = Usage::default();
@@ -131,7 +149,6 @@ impl<A: Algorithm> Table<A> {
             usage.bytes += shard.bytes() as u64;
             usage.evicted_live += shard.evicted_live;
             usage.new_keys += shard.created;
-            usage.lapsed_units += shard.lapsed_units;
         }
         usage.keys = parts / PARTS;
         usage

@@ -156,8 +156,12 @@ impl Handles {
         self.tracked_bytes.set(usage.bytes as f64);
         self.evicted_live.absolute(usage.evicted_live);
         self.new_keys.absolute(usage.new_keys);
+    }
+
+    /// Shows how many units of requests that waited for the rule have lapsed so far.
+    pub(super) fn lapsed_units(&self, units: u64) {
         if let Some(lapsed_units) = &self.lapsed_units {
-            lapsed_units.absolute(usage.lapsed_units);
+            lapsed_units.absolute(units);
         }
     }
 }

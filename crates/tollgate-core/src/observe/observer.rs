@@ -556,12 +556,16 @@ mod counting {
                     continue;
                 }
                 // A rule set has fewer than 65 536 rules.
-                let Some(usage) = store.usage(index as u16) else {
-                    continue;
-                };
+                let index = index as u16;
+                let (usage, lapsed) = (store.usage(index), store.lapsed_units(index));
                 // The series of a rule begin with its first key.
-                if usage != Usage::default() || observer.used_before().is_some() {
-                    lock(&observer.used(rule).handles).usage(&usage);
+                let is_used = usage.is_some_and(|usage| usage != Usage::default()) || lapsed > 0;
+                if is_used || observer.used_before().is_some() {
+                    let handles = lock(&observer.used(rule).handles);
+                    handles.lapsed_units(lapsed);
+                    if let Some(usage) = usage {
+                        handles.usage(&usage);
+                    }
                 }
             }
         }

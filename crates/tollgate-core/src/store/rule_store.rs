@@ -32,9 +32,6 @@ pub struct Usage {
     pub evicted_live: u64,
     /// States that were created: how often a key came of which nothing was kept.
     pub new_keys: u64,
-    /// Units of requests that [waited](crate::Rule::wait) and gave up, and that could not go back because others were behind
-    /// them.
-    pub lapsed_units: u64,
 }
 
 /// Where state lives.
@@ -195,6 +192,13 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     fn usage(&self, rule: u16) -> Option<Usage> {
         let _ = rule;
         None
+    }
+
+    /// Units of requests that [waited](crate::Rule::wait) for the rule at index `rule` and gave up, and that could not go back
+    /// because others were behind them: as far as this process knows, and since it knows the rule.
+    fn lapsed_units(&self, rule: u16) -> u64 {
+        let _ = rule;
+        0
     }
 }
 

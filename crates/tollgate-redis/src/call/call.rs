@@ -188,21 +188,24 @@ impl Call {
     /// Adds the settlement of units that were taken. False where it does not fit any more.
     pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Receipt, how: Settlement) -> bool {
         self.settle_all(rules, std::slice::from_ref(holding), how)
+            .is_some()
     }
 
     /// Adds the settlement of all units of a ticket. With a partition by a rule, their states are found by the client of
     /// that rule, which has to be among them.
     ///
-    /// False where it does not fit any more; then nothing was added.
+    /// The rules whose requests wait, with the indices of their answers, which say what has
+    /// [lapsed](crate::reply::Reply::lapsed_units). `None` where it does not fit any more; then nothing was added.
     pub(crate) fn settle_all(
         &mut self,
         rules: &Encoder,
         holdings: &[Receipt],
         how: Settlement,
-    ) -> bool {
+    ) -> Option<SmallVec<[(u16, u16); 1]>> {
         if !self.has_room(holdings.len()) {
-            return false;
+            return None;
         }
+        let mut waiting = SmallVec::new();
         let with = rules.with(holdings.iter().map(|holding| holding.check));
         let of_units = |receipt: &&Receipt| !rules.is_of_slots(receipt.check.rule());
         // Slots go back when their request ends.
@@ -217,6 +220,10 @@ impl Call {
             let Some((rule_args, plan)) = rules.args_of(check).filter(|_| units > 0) else {
                 continue;
             };
+            if rule_args.wait.is_some() && matches!(what, Operation::Refund) {
+                // Below 65 535, as there was room.
+                waiting.push((check.rule(), self.checks() as u16));
+            }
             let first = self.keys.len();
             let found = (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
             let check = check.with_cost(units);
@@ -241,7 +248,7 @@ impl Call {
             }
             self.args.end_with(rules, (rule_args, &plan), found, false);
         }
-        true
+        Some(waiting)
     }
 
     /// Adds a reset of a state. False if the call is full.

@@ -20,6 +20,8 @@ pub(crate) struct RuleCounts {
     pub(crate) over_admitted: AtomicU64,
     pub(crate) falsely_refused: AtomicU64,
     pub(crate) dropped: AtomicU64,
+    /// Units of requests that waited and gave up, and that others were behind.
+    lapsed_units: AtomicU64,
     /// Since when the meter has lost no event; 0: it is off.
     whole_since: AtomicU64,
     /// The most of its quotas.
@@ -37,6 +39,7 @@ impl RuleCounts {
             over_admitted: AtomicU64::new(0),
             falsely_refused: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            lapsed_units: AtomicU64::new(0),
             whole_since: AtomicU64::new(0),
             max_unreported: AtomicU64::new(0),
             reserve: AtomicU64::new(0),
@@ -101,6 +104,15 @@ impl RuleCounts {
         self.dropped.fetch_add(requests, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         self.meters.dropped(&self.labels, requests);
+    }
+
+    /// Units that were refunded did not go back.
+    pub(crate) fn lapse(&self, units: u64) {
+        self.lapsed_units.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lapsed_units(&self) -> u64 {
+        self.lapsed_units.load(Ordering::Relaxed)
     }
 
     /// A check was decided.

@@ -255,6 +255,12 @@ impl RuleStore for Bound {
         send_follow_up(&self.inner, follow_up);
     }
 
+    fn lapsed_units(&self, rule: u16) -> u64 {
+        let plans = self.inner.counts.get(usize::from(rule));
+        let counts = plans.and_then(|plans| plans.first());
+        counts.map_or(0, |counts| counts.lapsed_units())
+    }
+
     fn supports_slots(&self) -> bool {
         true
     }

@@ -190,17 +190,8 @@ impl InFlight {
             });
             let at = reply.decision.at();
             let taken = taken.map(|(check, verdict)| Receipt::new(*check, verdict, at));
-            let places = reply.decision.queue_places().iter().filter_map(|place| {
-                let check = checks.get(usize::from(place.check))?;
-                let mut receipt = Receipt::of_store(check.with_cost(place.cost), place.taken);
-                receipt.before = Some(place.before);
-                Some(receipt)
-            });
-            let taken: SmallVec<[Receipt; 4]> = match reply.decision.delay().is_zero() {
-                true => taken.collect(),
-                // Nothing else was taken of a request that waits.
-                false => places.collect(),
-            };
+            // No rule waits for units where others are about slots.
+            let taken: SmallVec<[Receipt; 4]> = taken.collect();
             if !taken.is_empty() {
                 inner.settle(&taken, Settlement::Cancel);
             }

@@ -67,11 +67,15 @@ impl Inner {
 
     fn settle_in_one_slot(&self, receipts: &[Receipt], how: Settlement) {
         let mut call = self.shared.new_call();
-        if !call.settle_all(&self.encoder, receipts, how) {
+        let Some(waiting) = call.settle_all(&self.encoder, receipts, how) else {
             return self.shared.observer.settlement_lost();
-        }
+        };
         if !call.is_empty() {
-            self.shared.settle(&call);
+            let counts = |rule: u16| self.counts.get(usize::from(rule))?.first();
+            let waiting = waiting.into_iter();
+            let waiting = waiting.filter_map(|(rule, place)| Some((counts(rule)?, place)));
+            let waiting = waiting.map(|(counts, place)| (Arc::clone(counts), place));
+            self.shared.settle(&call, waiting.collect());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
 use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick};
 use tollgate_prefilter::Engine;
@@ -11,7 +12,7 @@ use crate::{
     connection::{error::CallError, value::Value},
     keyspace::{Keyspace, Partition},
     new_key_cap::NewKeyCap,
-    observe::{CallFor, Observer, Stopwatch},
+    observe::{CallFor, Observer, RuleCounts, Stopwatch},
     reply::Reply,
     script::SCRIPT,
     store::{
@@ -101,15 +102,25 @@ impl Shared {
         self.backend.send(&SCRIPT, call, by)
     }
 
-    /// Sends a settlement, whose reply no request waits for.
-    pub(super) fn settle(&self, call: &Call) {
-        let answer = self.send(call, CallFor::Settlements);
+    /// Sends a settlement, whose reply no request waits for. `waiting`: the places in the reply that say what has lapsed.
+    pub(super) fn settle(&self, call: &Call, waiting: SmallVec<[(Arc<RuleCounts>, u16); 1]>) {
+        let (answer, size) = (self.send(call, CallFor::Settlements), call.checks());
         match Handle::try_current() {
             Ok(runtime) if !answer.is_refused() => {
                 let in_flight = self.in_flight_calls.begin();
                 // A call that is dropped before it is sent is not sent.
                 runtime.spawn(async move {
-                    let _ = answer.await;
+                    let reply = match answer.await {
+                        Ok(Value::Integers(reply)) if !waiting.is_empty() => {
+                            Reply::new(size, reply)
+                        }
+                        _ => None,
+                    };
+                    for (counts, place) in waiting {
+                        if let Some(reply) = &reply {
+                            counts.lapse(reply.lapsed_units(place));
+                        }
+                    }
                     drop(in_flight);
                 });
             }

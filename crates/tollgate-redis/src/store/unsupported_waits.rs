@@ -1,6 +1,6 @@
 //! Rules whose requests cannot wait on Redis as they count.
 
-use tollgate_core::{Consistency, Mode, OnChange, Rule, RuleError, RuleErrorKind, RuleSet};
+use tollgate_core::{Consistency, Mode, Rule, RuleError, RuleErrorKind, RuleSet};
 
 use crate::{encode::Encoder, keyspace::Partition};
 
@@ -49,13 +49,6 @@ pub(super) fn refuse_unsupported_waits(
                  Consistency::Exact, or leave wait() out",
             );
         }
-        if rule.change_answer() == OnChange::Scale {
-            return wrong(
-                rule,
-                "a queue keeps its length in time when the quota changes, and does not scale with the limit; take \
-                 OnChange::Keep, or leave wait() out",
-            );
-        }
     }
     Ok(())
 }
@@ -102,9 +95,6 @@ mod tests {
         assert!(refused.contains("take Consistency::Exact"), "{refused}");
         // What is off waits for nothing, and another rule may be leased.
         assert_eq!(refusal(rules().map(Rule::off), Partition::One, false), None);
-        let scaled = queue().on_change(OnChange::Scale);
-        let refused = refusal([scaled], Partition::One, false).expect("it scales");
-        assert!(refused.contains("take OnChange::Keep"), "{refused}");
         let rules = [other().consistency(leased), queue()];
         assert_eq!(refusal(rules, Partition::One, false), None);
     }

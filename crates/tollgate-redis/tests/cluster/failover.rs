@@ -2,7 +2,7 @@
 
 use tollgate_test_servers::{eventually::eventually, redis_cluster::RedisCluster};
 
-use crate::support::{rules::RULES, service::Service};
+use crate::support::{held::Held, rules::RULES, service::Service};
 
 /// A namespace whose states are all at this primary.
 async fn namespace(cluster: &RedisCluster, primary: usize) -> String {
@@ -25,6 +25,7 @@ async fn a_primary_that_is_killed_takes_only_its_states_along_and_its_replica_br
     let mut cluster = RedisCluster::start().await;
     let mut lost = service(&cluster, 1).await;
     let mut other = service(&cluster, 2).await;
+    let held = Held::start(&cluster.url(), &namespace(&cluster, 1).await).await;
     lost.recovers("the start").await;
     other.recovers("the start").await;
     cluster.is_replicated(1).await;
@@ -52,6 +53,7 @@ async fn a_primary_that_is_killed_takes_only_its_states_along_and_its_replica_br
     })
     .await;
     lost.recovers("the fail-over").await;
+    held.survived().await;
     cluster.server_mut(1).restart().await;
     cluster.is_whole().await;
     lost.recovers("the return of the old primary").await;

@@ -3,6 +3,7 @@
 use tollgate_test_servers::{eventually::eventually, sentinels::Group};
 
 use crate::support::{
+    held::Held,
     instance::TASKS,
     rules::{INSTANCES, LIMIT},
     service::Service,
@@ -19,17 +20,20 @@ async fn used_up(group: &Group) -> Service {
 #[tokio::test]
 async fn a_killed_master_loses_nothing_that_was_replicated() {
     let mut group = Group::start().await;
+    let held = Held::start(&group.url(), "held").await;
     let mut service = used_up(&group).await;
     group.master.kill();
     group.is_promoted().await;
     service.recovers("the fail-over").await;
     service.end().await;
+    held.survived().await;
 }
 
 #[tokio::test]
 async fn a_killed_master_loses_the_units_that_were_not_replicated() {
     let mut group = Group::start().await;
     group.cut_replicas().await;
+    let held = Held::start(&group.url(), "held").await;
     let mut service = Service::start(&group.url()).await;
     eventually("some of each limit is used", || async {
         let admitted = service.admitted();
@@ -43,6 +47,7 @@ async fn a_killed_master_loses_the_units_that_were_not_replicated() {
     group.is_promoted().await;
     service.recovers("the fail-over").await;
     service.end().await;
+    held.was_lost().await;
     // So that the bound is not stated for nothing.
     assert!(service.admitted().iter().any(|units| *units > LIMIT));
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub(crate) mod child;
+pub(crate) mod held;
 pub(crate) mod instance;
 pub(crate) mod meter;
 pub(crate) mod quotas;

@@ -79,15 +79,21 @@ async fn queue(call: &Call, mut messages: u64, max_wait: Duration, timer: Timer)
         messages = peek(call, messages).await;
     }
     loop {
-        let wait = if messages > 1 {
-            Duration::ZERO
-        } else {
-            max_wait
+        let costs_of_all = costs(call, messages);
+        let acquired = match messages {
+            1 => {
+                limiter
+                    .acquire_within_report_wait(&costs_of_all, max_wait)
+                    .await
+            }
+            // It does not wait.
+            _ => {
+                limiter
+                    .acquire_within_unreported(&costs_of_all, Duration::ZERO)
+                    .await
+            }
         };
-        match limiter
-            .acquire_within_unreported(&costs(call, messages), wait)
-            .await
-        {
+        match acquired {
             Ok(decision) => match fewer(call, &decision, messages) {
                 Some(fewer) => messages = fewer,
                 None => return conclude(call, messages, decision, timer),

@@ -16,7 +16,10 @@ use http_body_util::StreamBody;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tollgate::{Clock, MINUTE, MemoryStore, MessageLimitLayer, Quota, Rule, SECOND, key::constant};
-use tollgate_tests::weather::{Mild, report};
+use tollgate_tests::{
+    counted::Metrics,
+    weather::{Mild, report},
+};
 use tonic::Code;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -58,6 +61,40 @@ async fn a_stream_that_is_dropped_leaves_the_line() {
     drop(first);
     let Ok(response) = second.await;
     assert_eq!((status(&response), begun.elapsed().as_secs()), (None, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_wait_are_counted_by_what_becomes_of_them() {
+    let metrics = Metrics::record();
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let rule = Rule::new("waiting-messages", Quota::gcra(6, MINUTE).burst(2));
+    let limits = MessageLimitLayer::new(store, [rule.by(constant("all"))]).expect("a valid rule");
+    let service = limits.wait_up_to(15 * SECOND).layer(service_fn(read));
+    let counts = |outcomes: &[(&str, u64)]| {
+        let counted = metrics.counted();
+        for (outcome, times) in outcomes {
+            let name = format!("tollgate_waits_total{{rule=waiting-messages,outcome={outcome}}}");
+            assert_eq!(counted.count(&name), *times, "{outcome}");
+        }
+        counted
+    };
+    // Three at once do not fit, two do; the third one waits.
+    let mut first = Box::pin(service.clone().oneshot(messages(3)));
+    let mut second = Box::pin(service.clone().oneshot(messages(1)));
+    let mut late = Box::pin(service.oneshot(messages(1)));
+    for waits in [&mut first, &mut second, &mut late] {
+        assert!(poll(waits.as_mut()).is_pending());
+    }
+    let counted = counts(&[("admitted", 0), ("denied", 0), ("wait_expired", 0)]);
+    let now = "tollgate_waiting{rule=waiting-messages}";
+    assert_eq!(counted.gauge(now), 3.0);
+    drop(second);
+    let (Ok(_), Ok(denied)) = tokio::join!(first, late);
+    assert_eq!(status(&denied), Some("8"));
+    let counted = counts(&[("admitted", 1), ("denied", 1), ("abandoned", 1)]);
+    assert_eq!(counted.gauge(now), -3.0);
+    let waited = counted.recorded("tollgate_wait_seconds{rule=waiting-messages}");
+    assert_eq!(waited, [10.0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,10 +85,14 @@ impl Pair {
         let check = Check::new(0, Fingerprint::from_bits(7), 1);
         let mut receipt = Receipt::of_store(check, place.taken);
         receipt.before = Some(place.before);
+        let before = bound.memory.lapsed_units(0);
         bound.memory.settle(&[receipt], Settlement::Cancel);
+        let lapsed = bound.memory.lapsed_units(0) - before;
         let mut call = Call::at(NOW + after.as_micros() as u64, MARGIN);
         assert!(call.settle(&bound.encoder, &receipt, Settlement::Cancel));
-        self.server.run(&call);
+        let value = self.server.run(&call);
+        let reply = Reply::new(call.checks(), value.integers()).expect("a whole reply");
+        assert_eq!(reply.lapsed_units(0), lapsed);
         decision.delay()
     }
 }
