@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use axum::{Router, routing::get};
 use tollgate::{HOUR, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, key::client_ip};
 
+/// One route, behind two limits.
 pub fn app() -> Result<Router, RuleError> {
     // Two limits, one decision: a request that one of them denies is not counted by the other.
     let burst = Rule::new("burst", Quota::gcra(1, SECOND).burst(5)).by(client_ip());

@@ -29,7 +29,9 @@ const PHRASES: &[(&str, &str)] = &[
 /// Whether a text has a phrase as whole words, and not in `a lot of` or `one of which`.
 fn has(text: &str, phrase: &str) -> bool {
     let text = text.to_lowercase().replace("a lot of", "");
-    let text = text.replace("one of which", "").replace("either of which", "");
+    let text = text
+        .replace("one of which", "")
+        .replace("either of which", "");
     let words = text.split(|letter: char| !letter.is_alphanumeric() && !"-`".contains(letter));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let phrase: Vec<&str> = phrase.split(' ').collect();
