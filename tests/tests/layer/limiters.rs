@@ -259,6 +259,23 @@ fn many_threads_lose_no_count() {
 }
 
 #[test]
+fn a_busy_rule_counts_units_and_what_is_near_its_limit() {
+    let metrics = Metrics::record();
+    let limiter = limiter(Rule::new("mails", Quota::fixed_window(200, MINUTE)));
+    // More at once than are published at once.
+    for _ in 0..201 {
+        let _ = limiter.try_acquire("mails", &Key::of("ada"));
+    }
+    let counted = metrics.counted();
+    let units = |decision| counted.sum("tollgate_cost_units_total", &[("decision", decision)]);
+    assert_eq!((units("allowed"), units("denied")), (200, 1));
+    assert_eq!(
+        counted.count("tollgate_burst_exhausted_total{rule=mails}"),
+        1
+    );
+}
+
+#[test]
 fn a_denial_in_the_log_has_what_support_needs() {
     let events = Events::listen();
     let plan = Quota::fixed_window(2, MINUTE);
