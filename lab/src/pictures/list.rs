@@ -1,6 +1,6 @@
 //! All pictures.
 
-use crate::pictures::{arrivals, bytes, leases, request, sub_buckets, svg::Svg, turn};
+use crate::pictures::{arrivals, bytes, crossover, leases, request, sub_buckets, svg::Svg, turn};
 
 /// A picture of the documentation.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub fn all() -> Vec<Picture> {
         picture("turn", turn::draw()),
         picture("sub-buckets", sub_buckets::draw()),
         picture("bytes", bytes::draw()),
+        picture("crossover", crossover::draw()),
         picture("leases", leases::draw()),
         picture("request", request::draw()),
     ]

@@ -6,6 +6,7 @@
 mod arrivals;
 mod bytes;
 mod client;
+mod crossover;
 mod exchange;
 mod leases;
 mod list;
