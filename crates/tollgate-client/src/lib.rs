@@ -9,7 +9,8 @@
 //! - **It applies a limit of the client's own** ([`limit`](ClientRateLimitLayer::limit)) where a provider does not report one.
 //! - **No request waits longer than [`max_wait`](ClientRateLimitLayer::max_wait)**, whatever a server says.
 //!
-//! The crate `tollgate` is the other side: it limits the requests to a server. Neither needs the other.
+//! [tollgate](https://docs.rs/tollgate) is the other side: it limits the requests to a server. Neither needs the other. A limit of the
+//! client's own may be shared by many processes through [tollgate-redis](https://docs.rs/tollgate-redis).
 //!
 //! # Example
 //!

@@ -1,4 +1,5 @@
-//! The suite that every store has to pass, and a remote store to try it on.
+//! The suite that every store of [tollgate](https://docs.rs/tollgate) has to pass, and a remote store to try it on. How to write a store
+//! is the subject of [`tollgate_core::store`]; [tollgate-redis](https://docs.rs/tollgate-redis) is one.
 //!
 //! [`conformance_suite!`](conformance_suite) makes one test of each of the [`cases`]. It wants the crate `tokio`
 //! among the dependencies of the tests, and an `async` function that makes a new, empty store which follows a clock:

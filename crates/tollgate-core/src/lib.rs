@@ -1,9 +1,9 @@
 //! What a rate limit is: time, key, quota, algorithms, rules, decisions, stores. No HTTP, and no I/O.
 //!
-//! This is the core of `tollgate`, the Tower middleware, which re-exports all of it. Take this crate alone where there is no
-//! HTTP: in workers, consumers of queues, clients of other APIs, or to write a store.
-//!
-//! # Example
+//! This is the core of [tollgate](https://docs.rs/tollgate), the Tower layer for axum and tonic, which re-exports it: to limit a
+//! server, begin there. Take this crate alone where there is no HTTP: in workers, consumers of queues, clients of other APIs, or to
+//! write a store. [tollgate-redis](https://docs.rs/tollgate-redis) is the store that many processes share, and
+//! [tollgate-client](https://docs.rs/tollgate-client) limits outgoing requests.
 //!
 //! A [`Limiter`] is a set of rules on a store. Two at once, then one a second:
 //!
@@ -24,42 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # A customised one
-//!
-//! Two rules decided together, costs, a bound on memory, and a clock that a test moves:
-//!
-//! ```
-//! use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Retry, Rule};
-//!
-//! let clock = ManualClock::new(1_700_000_000_000_000);
-//! let store = MemoryStore::builder().clock(&clock).bytes_per_rule(1 << 20).build();
-//! let limiter = Limiter::new(
-//!     store,
-//!     [
-//!         Rule::new("jobs", Quota::sliding_log(2, MINUTE)),
-//!         Rule::new("bytes", Quota::token_bucket(1_000).refill(500, MINUTE)),
-//!     ],
-//! )?;
-//! let tenant = Key::of(["acme", "eu"]);
-//! let job = limiter.check("jobs", &tenant)?;
-//! let bytes = limiter.check("bytes", &tenant)?;
-//!
-//! // Memory answers at once. A step of any store can be awaited as well.
-//! let acquire = |bytes| limiter.acquire(&[job, bytes]).ready().expect("memory answers at once");
-//! assert!(acquire(bytes.with_cost(900)).is_allowed());
-//!
-//! // 100 are left. All or nothing: the job is not debited either.
-//! let denied = acquire(bytes.with_cost(600));
-//! assert_eq!(denied.retry(), Retry::After(MINUTE));
-//! clock.advance(MINUTE);
-//! assert!(acquire(bytes.with_cost(600)).is_allowed());
-//!
-//! // What can never fit says so.
-//! assert_eq!(acquire(bytes.with_cost(1_001)).retry(), Retry::Never);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # Words
+//! # The parts
 //!
 //! | word | means |
 //! | --- | --- |
@@ -110,6 +75,41 @@
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 //! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"`; [records](observe::DecisionRecord) of decisions can be serialised |
 //! | `metrics`, `tracing` | a [`Limiter`] reports its decisions: see [`observe`] |
+//!
+//! # A customised one
+//!
+//! Two rules decided together, costs, a bound on memory, and a clock that a test moves:
+//!
+//! ```
+//! use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Retry, Rule};
+//!
+//! let clock = ManualClock::new(1_700_000_000_000_000);
+//! let store = MemoryStore::builder().clock(&clock).bytes_per_rule(1 << 20).build();
+//! let limiter = Limiter::new(
+//!     store,
+//!     [
+//!         Rule::new("jobs", Quota::sliding_log(2, MINUTE)),
+//!         Rule::new("bytes", Quota::token_bucket(1_000).refill(500, MINUTE)),
+//!     ],
+//! )?;
+//! let tenant = Key::of(["acme", "eu"]);
+//! let job = limiter.check("jobs", &tenant)?;
+//! let bytes = limiter.check("bytes", &tenant)?;
+//!
+//! // Memory answers at once. A step of any store can be awaited as well.
+//! let acquire = |bytes| limiter.acquire(&[job, bytes]).ready().expect("memory answers at once");
+//! assert!(acquire(bytes.with_cost(900)).is_allowed());
+//!
+//! // 100 are left. All or nothing: the job is not debited either.
+//! let denied = acquire(bytes.with_cost(600));
+//! assert_eq!(denied.retry(), Retry::After(MINUTE));
+//! clock.advance(MINUTE);
+//! assert!(acquire(bytes.with_cost(600)).is_allowed());
+//!
+//! // What can never fit says so.
+//! assert_eq!(acquire(bytes.with_cost(1_001)).retry(), Retry::Never);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

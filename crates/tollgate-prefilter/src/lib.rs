@@ -1,5 +1,8 @@
 //! The local decisions of a process in front of a rate limit that many processes share.
 //!
+//! For authors of stores: [tollgate-redis](https://docs.rs/tollgate-redis) is built on it. To limit a server, take
+//! [tollgate](https://docs.rs/tollgate).
+//!
 //! The time is passed in, and nothing does I/O. The same code runs in a store over real connections, in a model checker, and in a
 //! simulator.
 //!

@@ -1,61 +1,39 @@
-//! Limits that many processes share: a store on Redis or Valkey for [tollgate](https://docs.rs/tollgate).
+//! Limits that many processes share: a store on Redis or Valkey for [tollgate](https://docs.rs/tollgate), the
+//! [Tower](https://docs.rs/tower) layer for axum and tonic.
 //!
-//! Every process that uses one namespace on one Redis counts against one limit. The rules, the layer, the limiter and the
+//! ```no_run
+//! use std::net::SocketAddr;
+//!
+//! use axum::{Router, routing::get};
+//! use tollgate::{MINUTE, Quota, RateLimitLayer, Rule, key::client_ip};
+//! use tollgate_redis::{Keys, RedisStore, Secret};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Redis sees keys hashed with this secret. The store connects in the background: a service starts while Redis is down.
+//!     let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
+//!     let store = RedisStore::builder("redis://localhost", "shop", keys).connect()?;
+//!     let limits = RateLimitLayer::new(store, [Rule::new("per-ip", Quota::gcra(60, MINUTE)).by(client_ip())])?;
+//!     let app = Router::new().route("/", get(|| async { "hello\n" })).layer(limits);
+//!
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//!     let service = app.into_make_service_with_connect_info::<SocketAddr>();
+//!     Ok(axum::serve(listener, service).await?)
+//! }
+//! ```
+//!
+//! Every process that uses one namespace (`"shop"`) on one Redis counts against one limit. The rules, the layer, the limiter and the
 //! answers are those of the store in memory, and so is the arithmetic: a script decides all rules of a request in one atomic
 //! step on the server, to the microsecond, and is compared with the store in memory over random histories.
 //!
-//! ```no_run
-//! use tollgate::{Key, Limiter, MINUTE, Quota, Rule};
-//! use tollgate_redis::{Keys, RedisStore, Secret};
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // It connects in the background: a service starts while Redis is down.
-//! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis://localhost", "shop", keys).connect()?;
-//! let limiter = Limiter::new(store, [Rule::new("per-key", Quota::gcra(60, MINUTE))])?;
-//!
-//! let check = limiter.check("per-key", &Key::of("key-7"))?;
-//! let decision = limiter.acquire(&[check]).await;
-//! assert!(decision.is_allowed());
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! Customised: with less patience, and rules that say what to do while Redis does not answer. Here it never does:
-//!
-//! ```
-//! use std::{num::NonZeroU32, time::Duration};
-//!
-//! use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
-//! use tollgate_redis::{Keys, Partition, RedisStore, Secret};
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
-//! let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop", keys)
-//!     .deadline(Duration::from_millis(20))
-//!     .partition(Partition::One)
-//!     .connect()?;
-//! let rules = [
-//!     // Rather nobody than too many.
-//!     Rule::new("log-in", Quota::sliding_log(5, MINUTE)).on_store_error(OnStoreError::Deny),
-//!     // Each instance its part, here of two.
-//!     Rule::new("search", Quota::fixed_window(60, MINUTE)).on_store_error(OnStoreError::LocalShare),
-//! ];
-//! let two = NonZeroU32::new(2).expect("it is not 0");
-//! let limiter = Limiter::new(store, rules)?.shared_by(two)?;
-//!
-//! let key = Key::of("account-7");
-//! let log_in = limiter.acquire(&[limiter.check("log-in", &key)?]).await;
-//! assert!(!log_in.is_allowed());
-//! let search = limiter.acquire(&[limiter.check("search", &key)?]).await;
-//! assert!(search.is_allowed());
-//! assert_eq!(search.verdicts()[0].source(), Source::Fallback);
-//! assert_eq!(search.verdicts()[0].remaining(), 29);
-//! # Ok(())
-//! # }
-//! ```
+//! | you want to | see |
+//! | --- | --- |
+//! | call Redis less often than once for each request | [`guide::consistency`]: leases, and local counts |
+//! | choose what happens while Redis does not answer | [`Rule::on_store_error`](tollgate_core::Rule::on_store_error), [`guide::failures`] |
+//! | set up a server, Sentinel, a cluster, Valkey, TLS | [`Address`], [`guide::servers`], [`guide::access`] |
+//! | know how much memory it takes, and what to watch | [`guide::sizing`], [`guide::watching`] |
+//! | limit without HTTP | [`Limiter`](tollgate_core::Limiter) takes the same store |
+//! | push rules through the same Redis | [tollgate-rules](https://docs.rs/tollgate-rules), feature `redis` |
 //!
 //! # Addresses
 //!
@@ -92,6 +70,43 @@
 //!
 //! When servers fail, restart, or lose what they had acknowledged, more may pass: by how much is the subject of
 //! [`guide::failures`]. [`guide`] is the operator's page.
+//!
+//! # A customised one
+//!
+//! A limiter with less patience, and rules that say what to do while Redis does not answer. Here it never does:
+//!
+//! ```
+//! use std::{num::NonZeroU32, time::Duration};
+//!
+//! use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
+//! use tollgate_redis::{Keys, Partition, RedisStore, Secret};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
+//! let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop", keys)
+//!     .deadline(Duration::from_millis(20))
+//!     .partition(Partition::One)
+//!     .connect()?;
+//! let rules = [
+//!     // Rather nobody than too many.
+//!     Rule::new("log-in", Quota::sliding_log(5, MINUTE)).on_store_error(OnStoreError::Deny),
+//!     // Each instance its part, here of two.
+//!     Rule::new("search", Quota::fixed_window(60, MINUTE)).on_store_error(OnStoreError::LocalShare),
+//! ];
+//! let two = NonZeroU32::new(2).expect("it is not 0");
+//! let limiter = Limiter::new(store, rules)?.shared_by(two)?;
+//!
+//! let key = Key::of("account-7");
+//! let log_in = limiter.acquire(&[limiter.check("log-in", &key)?]).await;
+//! assert!(!log_in.is_allowed());
+//! let search = limiter.acquire(&[limiter.check("search", &key)?]).await;
+//! assert!(search.is_allowed());
+//! assert_eq!(search.verdicts()[0].source(), Source::Fallback);
+//! assert_eq!(search.verdicts()[0].remaining(), 29);
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,27 +1,58 @@
-//! Rate limits in files, which change while a service runs: tollgate's rules as TOML, YAML or JSON.
+//! Rate limits in files, which change while a service runs: [tollgate](https://docs.rs/tollgate)'s rules as TOML, YAML or JSON.
 //!
-//! [`LiveRules`] follows a file, a folder, a text or a [`Source`] of your own, and keeps layers to it. A [`RuleDocument`] is one document, read and checked as
-//! a whole; its rules go into a layer or a limiter. [`Bindings`] name what needs code.
+//! ```toml
+//! # limits.toml
+//! version = 1
 //!
-//! # Example
-//!
+//! [[rules]]
+//! name = "api"
+//! limit = "60/min burst 10"
+//! by = "client_ip"
 //! ```
+//!
+//! ```no_run
+//! use std::net::SocketAddr;
+//!
+//! use axum::{Router, routing::get};
 //! use tollgate::MemoryStore;
 //! use tollgate_rules::{Bindings, LiveRules};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("limits.toml");
-//! # std::fs::write(&path, "version = 1\n[[rules]]\nname = 'api'\nlimit = '60/min'\nby = 'client_ip'\n")?;
-//! let rules = LiveRules::watch(&path, Bindings::new())?;
-//! let layer = rules.layer(MemoryStore::new())?;
-//! // `Router::new().route(..).layer(layer)`
-//! assert_eq!(rules.status().revision(), 1);
-//! # let _ = layer;
-//! # Ok(())
-//! # }
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // A mistake in the file is an error here, with its line and what would be right. Later, it changes nothing.
+//!     let rules = LiveRules::watch("limits.toml", Bindings::new())?;
+//!     let limits = rules.layer(MemoryStore::new())?;
+//!     let app = Router::new().route("/", get(|| async { "hello\n" })).layer(limits);
+//!
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//!     let service = app.into_make_service_with_connect_info::<SocketAddr>();
+//!     Ok(axum::serve(listener, service).await?)
+//! }
 //! ```
+//!
+//! Save the file, and the new limits are in force within a second, without a lost request or a lost count.
+//!
+//! # The parts
+//!
+//! - [`LiveRules`] follows a file, a folder, a text or a [`Source`] of your own, and keeps layers to it.
+//! - [`RuleDocument`] is one document, read and checked as a whole; its rules go into a layer or a limiter.
+//! - [`Bindings`] name what needs code: keys, conditions, costs, plans.
+//! - [`LiveRulesHandle`] raises one client's limit until tomorrow, or switches a rule off; an [`AuditSink`] gets who did it.
+//! - The limits may be in memory, or on Redis with [tollgate-redis](https://docs.rs/tollgate-redis). With the feature `redis`, the
+//!   documents too: one push is in force in all processes.
+//! - [tollgate-cli](https://docs.rs/crate/tollgate-cli) checks, explains and compares the same files.
+//!
+//! # The guide
+//!
+//! - [`guide::limits_in_a_file`]: a first file, what may be in it, how it changes while the service runs
+//! - [`guide::from_code_to_a_file`]: moving limits that are constants in code
+//! - [`guide::reference`]: every table and field; [`SCHEMA`] is the same for editors
+//! - with the feature `redis`, the module `redis`: rules that many processes share
+//!
+//! # Bounds
+//!
+//! Tables lie at most 32 deep, a document has at most 64 MiB, and aliases of YAML may not multiply it. No key is part of an event or
+//! an error, unless it is written in the document.
 //!
 //! # A customised one
 //!
@@ -45,18 +76,7 @@
 //! assert_eq!(document.rules().len(), 2); // the rule, and its shadow for the others
 //! # Ok::<(), tollgate_rules::DocumentError>(())
 //! ```
-//!
-//! # The guide
-//!
-//! - [`guide::limits_in_a_file`]: a first file, what may be in it, how it changes while the service runs
-//! - [`guide::from_code_to_a_file`]: moving limits that are constants in code
-//! - [`guide::reference`]: every table and field; [`SCHEMA`] is the same for editors
-//! - with the feature `redis`, the module `redis`: rules that many processes share
-//!
-//! # Bounds
-//!
-//! Tables lie at most 32 deep, a document has at most 64 MiB, and aliases of YAML may not multiply it. No key is part of an event or
-//! an error, unless it is written in the document.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod assembly;

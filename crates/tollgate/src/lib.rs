@@ -1,11 +1,112 @@
-//! Rate limiting for Rust services: a Tower middleware for axum and tonic.
+//! Rate limits for Rust services: a [Tower](https://docs.rs/tower) layer for [axum](https://docs.rs/axum) and
+//! [tonic](https://docs.rs/tonic) that decides, before the work starts, whether a request may proceed, and tells the client what it
+//! has left.
 //!
-//! tollgate decides before the work starts whether a request may proceed, and tells the client how much is left. State is in
-//! memory, exact and bounded, or in Redis with `tollgate-redis`. There is nothing to spawn and nothing to clean up.
+//! ```no_run
+//! use std::net::SocketAddr;
 //!
-//! # Example
+//! use axum::{Router, routing::get};
+//! use tollgate::{HOUR, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::client_ip};
 //!
-//! Two requests at once for each address, then one a second:
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Two limits, one decision: a request that one of them denies is not counted by the other.
+//!     let burst = Rule::new("burst", Quota::gcra(1, SECOND).burst(5)).by(client_ip());
+//!     let hourly = Rule::new("hourly", Quota::sliding_window(1_000, HOUR)).by(client_ip());
+//!     let limits = RateLimitLayer::new(MemoryStore::new(), [burst, hourly])?;
+//!     let app = Router::new().route("/", get(|| async { "hello\n" })).layer(limits);
+//!
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//!     // `client_ip()` is the address of the connection. Behind a proxy, tell it which one to trust.
+//!     let service = app.into_make_service_with_connect_info::<SocketAddr>();
+//!     Ok(axum::serve(listener, service).await?)
+//! }
+//! ```
+//!
+//! It takes the feature `axum`. The sixth request within a second gets a 429 with `retry-after: 1`, and a client that waits for it
+//! passes. State is in memory, exact and bounded. There is nothing to spawn and nothing to clean up.
+//!
+//! | for | take |
+//! | --- | --- |
+//! | a limit that many processes share | [tollgate-redis](https://docs.rs/tollgate-redis): `RedisStore` in the place of `MemoryStore`, on Redis or Valkey |
+//! | limits in a file that changes while the service runs | [tollgate-rules](https://docs.rs/tollgate-rules) |
+//! | requests to the servers of others | [tollgate-client](https://docs.rs/tollgate-client): a layer that obeys their limits, and retries |
+//! | workers and queues, without HTTP | [tollgate-core](https://docs.rs/tollgate-core), which this crate re-exports; to write a store, its types for stores too |
+//! | rules to check, explain and size; keys to look up | [tollgate-cli](https://docs.rs/crate/tollgate-cli): the program `tollgate` |
+//!
+//! The [guide] has a page for each thing you may want to do, such as [choosing a limit](guide::choosing) and
+//! [recipes](guide::recipes), and one on [when not to use this](guide::wrong_tool).
+//!
+//! # The parts
+//!
+//! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
+//! - A [`Rule`] is a named quota. The name identifies the budget: one name on one store is one budget, wherever it is used.
+//! - [`Rule::by`] adds the key: see [`key`].
+//! - A [`RateLimitLayer`] takes rules and a store. Neither it nor its service has a type parameter, except for the inner service.
+//!   [`LayerDefaults`] are the settings of all layers of a service, and [`RateLimitLayer::per_ip`] is the shortest way to a limit.
+//! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
+//! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is that of the layer.
+//!
+//! ```text
+//! request ──▶ RateLimitLayer           which checks does it need?       (key, cost, plan)
+//!                  │ checks
+//!                  ▼
+//!             Limiter                  all rules pass, or nothing is taken
+//!                  │
+//!                  ▼
+//!             Store                    MemoryStore: state by rule name and key
+//!                  │ decision
+//!                  ▼
+//!          Allow: inner service, then header fields       Deny: rejection, Retry-After, header fields
+//! ```
+//!
+//! Denials are responses: the service's error type is that of the inner service. Requests are refunded if the inner service
+//! fails, or if a response has the extension [`Refund`]. See [`rejection`] for the responses to denials, and [`header`] for the
+//! fields that report the quota.
+//!
+//! # gRPC
+//!
+//! The same layer wraps tonic: `Server::builder().layer(limits)` for all services, `limits.layer(service)` for one (with the
+//! feature `tonic` it keeps the service's name), a [condition] for one method. It detects gRPC and denies calls
+//! [in gRPC](rejection#grpc), and REST and gRPC on one port can share a budget.
+//!
+//! A call may be a stream that lasts for days: [`MessageLimitLayer`] counts its messages. See the [guide](guide::grpc).
+//!
+//! # In the handler
+//!
+//! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; so does a rule for handlers. It has
+//! the verdict of each rule, and a [`Ticket`] to settle the actual cost. [`Admission::acquire`] checks a rule whose key only the
+//! handler knows. With the feature `axum`, `Admission` is an extractor, and so is `Option<Admission>` for routes that may lack a
+//! layer. The response to a denied request has the [`Decision`] in its extensions, for outer layers.
+//!
+//! # Rules that change
+//!
+//! [`RateLimitLayer::handle`] replaces the rules while requests are served, without a lost request or a lost count; a
+//! [`LiveLimiter`] does the same outside of HTTP. A [`Quota`] is also text: `"gcra 100/min burst 20".parse()`.
+//!
+//! # Where the layer goes
+//!
+//! Inside of tracing and CORS, outside of expensive work. By address in front of authentication, by account behind it. Around a
+//! concurrency limit with [load shedding](guide::choosing#load-shedding) between them, or a denial waits for a permit. In
+//! `ServiceBuilder` the first layer is the outermost, with `Router::layer` the last one. The
+//! [guide](guide::choosing#order-of-layers) has the whole order.
+//!
+//! # Features
+//!
+//! None is on by default. Features only add API; they change no response.
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
+//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in a queue, and `Clock::tokio` |
+//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut off for its handler |
+//! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
+//! | `tracing` | [events](guide::operating#events) for denials and errors |
+//! | `uuid` | `Uuid` as a part of a [`Key`] |
+//!
+//! # A test
+//!
+//! A service with its layer is tested without a network. Two requests at once for each address, then one a second:
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
@@ -107,86 +208,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! # How it fits together
-//!
-//! ```text
-//! request ──▶ RateLimitLayer           which checks does it need?       (key, cost, plan)
-//!                  │ checks
-//!                  ▼
-//!             Limiter                  all rules pass, or nothing is taken
-//!                  │
-//!                  ▼
-//!             Store                    MemoryStore: state by rule name and key
-//!                  │ decision
-//!                  ▼
-//!          Allow: inner service, then header fields       Deny: rejection, Retry-After, header fields
-//! ```
-//!
-//! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
-//! - A [`Rule`] is a named quota. The name identifies the budget: one name on one store is one budget, wherever it is used.
-//! - [`Rule::by`] adds the key: see [`key`].
-//! - A [`RateLimitLayer`] takes rules and a store. Neither it nor its service has a type parameter, except for the inner service.
-//!   [`LayerDefaults`] are the settings of all layers of a service, and [`RateLimitLayer::per_ip`] is the shortest way to a limit.
-//! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
-//! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is that of the layer.
-//!
-//! Denials are responses: the service's error type is that of the inner service. Requests are refunded if the inner service
-//! fails, or if a response has the extension [`Refund`]. See [`rejection`] for the responses to denials, and [`header`] for the
-//! fields that report the quota.
-//!
-//! To write a store, depend on `tollgate-core`: its documentation has a guide, and this crate does not re-export the types that
-//! only stores need.
-//!
-//! # gRPC
-//!
-//! The same layer wraps tonic: `Server::builder().layer(limits)` for all services, `limits.layer(service)` for one (with the
-//! feature `tonic` it keeps the service's name), a [condition] for one method. It detects gRPC and denies calls
-//! [in gRPC](rejection#grpc), and REST and gRPC on one port can share a budget.
-//!
-//! A call may be a stream that lasts for days: [`MessageLimitLayer`] counts its messages. See the [guide](guide::grpc).
-//!
-//! # Outgoing requests
-//!
-//! The crate `tollgate-client` is the other side: a Tower layer for outgoing requests. It obeys the limits that servers
-//! report, and retries what they reject.
-//!
-//! # In the handler
-//!
-//! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; so does a rule for handlers. It has
-//! the verdict of each rule, and a [`Ticket`] to settle the actual cost. [`Admission::acquire`] checks a rule whose key only the
-//! handler knows. With the feature `axum`, `Admission` is an extractor, and so is `Option<Admission>` for routes that may lack a
-//! layer. The response to a denied request has the [`Decision`] in its extensions, for outer layers.
-//!
-//! # Rules that change
-//!
-//! [`RateLimitLayer::handle`] replaces the rules while requests are served, without a lost request or a lost count; a
-//! [`LiveLimiter`] does the same outside of HTTP. A [`Quota`] is also text: `"gcra 100/min burst 20".parse()`.
-//!
-//! # Where the layer goes
-//!
-//! Inside of tracing and CORS, outside of expensive work. By address in front of authentication, by account behind it. Around a
-//! concurrency limit with [load shedding](guide::choosing#load-shedding) between them, or a denial waits for a permit. In
-//! `ServiceBuilder` the first layer is the outermost, with `Router::layer` the last one. The
-//! [guide](guide::choosing#order-of-layers) has the whole order.
-//!
-//! # Features
-//!
-//! None is on by default. Features only add API; they change no response.
-//!
-//! | feature | adds |
-//! | --- | --- |
-//! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in a queue, and `Clock::tokio` |
-//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut off for its handler |
-//! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
-//! | `tracing` | [events](guide::operating#events) for denials and errors |
-//! | `uuid` | `Uuid` as a part of a [`Key`] |
-//!
-//! # See also
-//!
-//! The [guide]: [choosing](guide::choosing), [recipes](guide::recipes), [operating](guide::operating), and
-//! [when not to use this](guide::wrong_tool).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
