@@ -240,7 +240,8 @@ fn skipping() -> Router {
     Router::new().route("/", get(|| async { "" })).layer(layer)
 }
 
-/// A request waits and is admitted. Two wait for an hour and longer: the one in front gives up, and then the other.
+/// A request waits and is admitted. Two wait for an hour and longer: the one in front gives up, and then the other. One finds no
+/// free slot.
 async fn wait_and_give_up() {
     let clock = ManualClock::new(1_700_000_000_000_000);
     let store = MemoryStore::builder().clock(&clock).build();
@@ -248,7 +249,12 @@ async fn wait_and_give_up() {
         let quota = Quota::leaky_bucket(1).leak(1, period);
         Rule::new(name, quota).wait(3 * period)
     };
-    let rules = [rule("paced", SECOND / 20), rule("hourly", HOUR)];
+    let one_at_once = Rule::new("one-at-once", Quota::concurrent(1));
+    let rules = [
+        rule("paced", SECOND / 20),
+        rule("hourly", HOUR),
+        one_at_once,
+    ];
     let limiter = Limiter::new(store, rules).expect("valid rules");
     let checks = |name| [limiter.check(name, &Key::shared()).expect("it is there")];
 
@@ -263,6 +269,11 @@ async fn wait_and_give_up() {
     let behind = timeout(SECOND / 10, limiter.acquire_within(&hourly, 3 * HOUR));
     let (first, second) = tokio::join!(in_front, behind);
     assert!(first.is_err() && second.is_err());
+
+    let slot = checks("one-at-once");
+    let holder = limiter.acquire(&slot).await;
+    let without = limiter.acquire(&slot).await;
+    assert!(holder.is_allowed() && !without.is_allowed());
 }
 
 async fn preflight(server: &Server) {
