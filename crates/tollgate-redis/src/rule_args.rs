@@ -130,9 +130,9 @@ impl RuleArgs {
         self.is_of_slots() && self.role != THRESHOLD
     }
 
-    /// The quotas whose states a check under one of the rule's leaves as they are. What others wrote is scaled to the first of
-    /// them: the quota of the check, or for a threshold that of its rule. `None`: nothing is scaled, as under a quota that the
-    /// check brings along.
+    /// The rule's own quotas: a check under one of them leaves their states as they are. A state that another quota has written is
+    /// scaled to the first of these, which is the quota of the check, or for a threshold that of its rule. `None`: nothing is
+    /// scaled, as under a quota that the check brings along.
     pub(crate) fn scaled<'a>(
         &'a self,
         quota: &'a [u8; IDENTITY],

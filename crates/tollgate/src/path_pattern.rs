@@ -9,9 +9,9 @@ use crate::routes::{PathOf, PathShape, Segment, original_path};
 
 /// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
-/// A parameter stands for one segment or the end of it, and a catch-all for the rest of the path. At the end of a path neither
-/// matches nothing. Before a slash a parameter may: `/users//posts` is a path of `/users/{id}/posts`, and the parameter has no value
-/// then. Braces of the path itself are doubled. The path of a request is the one that the client has sent, undecoded, also where a nested
+/// A parameter stands for one segment or the end of one, and a catch-all for the rest of the path. At the end of a path both need at
+/// least one character. Before a slash a parameter may be empty: `/users//posts` matches `/users/{id}/posts`, and `id` has no value
+/// then. To match a brace, double it. The pattern is compared with the path that the client has sent, not decoded, even where a nested
 /// router has stripped a prefix.
 ///
 /// As a condition it is [`path`](crate::condition::path()). Cheap to clone.

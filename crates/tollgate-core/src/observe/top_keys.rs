@@ -423,6 +423,7 @@ mod tests {
                 (found.at_least..=found.at_most).contains(&times),
                 "{found:?} {times}"
             );
+            assert!(found.denials <= times && found.cost <= 2 * times);
         }
         assert!(all.len() <= 256 * stripes, "{}", all.len());
     }
