@@ -1,6 +1,6 @@
 //! Slots in Redis: where they lie, and what becomes of them when calls or states are lost.
 
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use tokio::time::sleep;
 use tollgate_core::{
@@ -79,16 +79,24 @@ async fn a_request_that_goes_away_before_it_is_answered_holds_no_slot() {
     let server = RedisServer::start(&[]).await;
     let limiter = limiter(&server, Partition::One, 3).await;
     let running = start(&limiter, "acme", "ada").await;
-    for _ in 0..50 {
-        let checks = checks(&limiter, "acme", "ada");
-        let mut answer = pin!(limiter.acquire(&checks).into_future());
-        // It is on its way.
-        poll_fn(|cx| {
-            let _ = answer.as_mut().poll(cx);
-            Poll::Ready(())
+    // They are sent, and the server answers after their callers have gone.
+    server.stop();
+    let mut in_flight: Vec<_> = (0..50)
+        .map(|_| {
+            let limiter = limiter.clone();
+            Box::pin(async move { start(&limiter, "acme", "ada").await })
         })
-        .await;
-    }
+        .collect();
+    let all = poll_fn(|cx| {
+        for answer in &mut in_flight {
+            assert!(answer.as_mut().poll(cx).is_pending());
+        }
+        Poll::Ready(())
+    });
+    all.await;
+    sleep(Duration::from_millis(100)).await;
+    drop(in_flight);
+    server.resume();
     freed(&limiter, "acme", "ada", 2).await;
     drop(running);
     freed(&limiter, "acme", "ada", 3).await;

@@ -32,13 +32,17 @@ const NOW: u64 = 1_700_000_123_456_789;
 const MARGIN: Duration = Duration::from_secs(1_000);
 
 /// Ten units a second under every algorithm.
-const QUOTAS: [Quota; 5] = [
-    Quota::gcra(10, SECOND),
-    Quota::fixed_window(10, SECOND),
-    Quota::sliding_window(10, SECOND),
-    Quota::sliding_log(10, SECOND),
-    Quota::sliding_buckets(10, SECOND),
-];
+const QUOTAS: [Quota; 5] = ten_per(SECOND);
+
+const fn ten_per(period: Duration) -> [Quota; 5] {
+    [
+        Quota::gcra(10, period),
+        Quota::fixed_window(10, period),
+        Quota::sliding_window(10, period),
+        Quota::sliding_log(10, period),
+        Quota::sliding_buckets(10, period),
+    ]
+}
 
 /// A rule set with the script on a server of its own.
 #[derive(Debug)]
@@ -135,8 +139,10 @@ impl Subject {
 
 /// A rule for each algorithm.
 fn every_algorithm() -> impl Iterator<Item = Rule> {
-    QUOTAS
-        .iter()
-        .enumerate()
-        .map(|(place, quota)| Rule::new(format!("rule-{place}"), *quota))
+    every_algorithm_per(SECOND)
+}
+
+fn every_algorithm_per(period: Duration) -> impl Iterator<Item = Rule> {
+    let quotas = ten_per(period).into_iter().enumerate();
+    quotas.map(|(place, quota)| Rule::new(format!("rule-{place}"), quota))
 }
