@@ -28,6 +28,9 @@ export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
 
 step() { printf '\n== %s\n' "$*"; }
 
+# How long a part took, and how much of the processors.
+TIMEFORMAT='(%R s; %U s of processor time and %S s of the system)'
+
 format() {
   step "format"
   cargo fmt --all --check
@@ -35,12 +38,12 @@ format() {
 
 clippy() {
   step "lints, with all features"
-  cargo clippy --workspace --all-targets --all-features -- -D warnings
+  time cargo clippy --workspace --all-targets --all-features -- -D warnings
 }
 
 docs() {
   step "documentation"
-  RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
+  time RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
   # What the guide links to on docs.rs was made here too.
   grep -oh 'https://docs\.rs/tollgate[^ )#]*' docs/guide/*.md | sort -u |
     sed "s|https://docs.rs/[^/]*/latest|${CARGO_TARGET_DIR:-target}/doc|" | xargs ls >/dev/null
@@ -63,7 +66,7 @@ in_background() {
   printf '\n== %s: in the background\n' "$name"
   # A process group of its own, to be ended as a whole.
   set -m
-  ("${@:2}") </dev/null >"$printed/$name" 2>&1 &
+  (time "${@:2}") </dev/null >"$printed/$name" 2>&1 &
   running[$name]=$!
   set +m
 }
@@ -97,7 +100,7 @@ cargo_test() { cargo test --workspace --all-features "$@"; }
 build() {
   in_background "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus" tests/install.sh
   step "building the tests"
-  built=$(cargo_test --no-run 2>&1 | tee /dev/stderr)
+  time built=$(cargo_test --no-run 2>&1 | tee /dev/stderr)
   wait_for "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
 }
 

@@ -67,7 +67,7 @@ async fn a_user_without_the_right_to_run_scripts_is_told_so_and_the_breaker_stay
             "-@scripting",
         ])
         .await;
-    let bench = Bench::start(&url(&server, "rl:pass"));
+    let bench = Bench::patient(&url(&server, "rl:pass"));
     let error = eventually("a call is refused", || async {
         let error = bench.take("k").await.err()?;
         error.to_string().contains("NOPERM").then_some(error)

@@ -66,7 +66,7 @@ async fn a_breaker_closes_before_a_server_that_only_refuses_to_write() {
 #[tokio::test]
 async fn a_key_of_another_type_fails_its_call_and_nothing_else() {
     let server = RedisServer::start(&[]).await;
-    let bench = Bench::start(&server.url());
+    let bench = Bench::patient(&server.url());
     bench.recovers("k").await;
     server.command(&["HSET", "taken", "field", "value"]).await;
     for _ in 0..50 {

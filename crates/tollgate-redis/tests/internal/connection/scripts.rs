@@ -7,9 +7,7 @@ use crate::internal_tests::connection::bench::{Bench, calls_of, count_of};
 #[tokio::test]
 async fn a_flushed_script_is_brought_again_and_every_take_counts_once() {
     let server = RedisServer::start(&[]).await;
-    let bench = Bench::start_with(&server.url(), |options| {
-        options.deadline = std::time::Duration::from_secs(5);
-    });
+    let bench = Bench::patient(&server.url());
     bench.recovers("warm").await;
     for round in 1..=20 {
         let before = bench.call("k", 50);
@@ -29,9 +27,7 @@ async fn a_flushed_script_is_brought_again_and_every_take_counts_once() {
 #[tokio::test]
 async fn one_text_of_the_script_heals_all_calls_that_travelled_together() {
     let server = RedisServer::start(&[]).await;
-    let bench = Bench::start_with(&server.url(), |options| {
-        options.deadline = std::time::Duration::from_secs(5);
-    });
+    let bench = Bench::patient(&server.url());
     bench.recovers("warm").await;
     server.command(&["SCRIPT", "FLUSH"]).await;
     server.command(&["CONFIG", "RESETSTAT"]).await;
@@ -49,7 +45,7 @@ async fn one_text_of_the_script_heals_all_calls_that_travelled_together() {
 #[tokio::test]
 async fn calls_that_wait_travel_together() {
     let server = RedisServer::start(&[]).await;
-    let bench = Bench::start(&server.url());
+    let bench = Bench::patient(&server.url());
     bench.recovers("warm").await;
     server.command(&["CONFIG", "RESETSTAT"]).await;
     let calls = bench.call("k", 1_000);
