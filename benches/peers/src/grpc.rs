@@ -15,7 +15,6 @@ use tollgate_benches::{
     check::{TIGHT, WIDE},
     layer::{API_KEY, layer, send},
 };
-use tollgate_examples::weather::{city, v1::weather_client::WeatherClient};
 use tonic::transport::{Channel, Endpoint};
 use tower_governor::GovernorLayer;
 
@@ -24,6 +23,7 @@ use crate::{
     layers::{TIGHT_NUMBERS, WIDE_NUMBERS, configuration},
     server::{App, Limiter, Server, weather},
     table::Row,
+    weather::{city, v1::weather_client::WeatherClient},
 };
 
 const CUSTOMER: &str = "customer-000000000000007";

@@ -13,6 +13,7 @@ mod reference;
 mod server;
 mod table;
 mod threads;
+mod weather;
 
 use std::process::ExitCode;
 

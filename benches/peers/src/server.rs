@@ -13,11 +13,13 @@ use tollgate_benches::{
     check::{TIGHT, WIDE},
     layer::layer,
 };
-use tollgate_examples::weather::{Mild, v1::weather_server::WeatherServer};
 use tonic::service::Routes;
 use tower_governor::GovernorLayer;
 
-use crate::layers::{TIGHT_NUMBERS, WIDE_NUMBERS, configuration};
+use crate::{
+    layers::{TIGHT_NUMBERS, WIDE_NUMBERS, configuration},
+    weather::{Mild, v1::weather_server::WeatherServer},
+};
 
 /// The argument that makes this program a server.
 pub(crate) const SERVE: &str = "serve";
@@ -83,7 +85,7 @@ impl Limiter {
 
 /// A gRPC service.
 pub(crate) fn weather() -> Router {
-    Routes::new(WeatherServer::new(Mild::default())).into_axum_router()
+    Routes::new(WeatherServer::new(Mild)).into_axum_router()
 }
 
 /// What is served. All with header fields.

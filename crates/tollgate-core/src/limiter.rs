@@ -67,6 +67,8 @@ struct Shared {
     slot_owners: Option<PerStripe<Arc<dyn SlotOwner>>>,
     /// Whether what the store decides is all there is to a decision: no threshold is read, and no slot is held.
     is_plain: bool,
+    /// Whether requests wait by a rule. Here, because a look at the rules asks the store for them.
+    has_waits: bool,
     /// What the checks of this rule set are known by.
     rules_version: u32,
     /// The number of rules.
@@ -281,6 +283,7 @@ impl Limiter {
             shared: Arc::new(Shared {
                 slot_owners: store.rules().has_slots().then(slot_owners),
                 is_plain: !store.rules().has_thresholds() && !store.rules().has_slots(),
+                has_waits: store.rules().has_waits(),
                 rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
                 rules: store.rules().rules().len() as u16,
@@ -397,7 +400,9 @@ impl Limiter {
         let check = Check::new(rule, self.shared.store.fingerprint(rule, key), cost)
             .of_rules(self.shared.rules_version);
         if self.shared.observer.has_labels() {
-            self.shared.observer.on_check(&check, key);
+            // A copy: with its address elsewhere, the check would be put together in memory and moved from there.
+            let made = check;
+            self.shared.observer.on_check(&made, key);
         }
         check
     }
@@ -489,6 +494,7 @@ impl Limiter {
 
     /// Tells operators of a decision on these checks. `timer` was started when the work on the request began, and `route` is
     /// the pattern of its route (`/users/{id}`, never the path itself), or empty.
+    #[inline]
     pub fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         let observer = &self.shared.observer;
         if observer.is_on() {
@@ -540,7 +546,7 @@ impl Limiter {
     ///
     /// As for [`acquire`](Self::acquire).
     pub fn acquire_with_patience(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
-        if !self.rules().has_waits() {
+        if !self.shared.has_waits {
             return self.acquire_unreported(checks);
         }
         if !checks.iter().all(|check| self.shared.knows(check)) {
@@ -557,7 +563,7 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn acquire_unless_queued(&self, checks: &[Check]) -> Option<Step<Decision>> {
-        if self.rules().has_waits()
+        if self.shared.has_waits
             && self.waits_for_slots(checks)
             && !self.wait_queues().is_free(checks)
         {
@@ -570,11 +576,18 @@ impl Limiter {
     #[must_use]
     pub fn waits_for_slots(&self, checks: &[Check]) -> bool {
         let rules = self.rules().rules();
-        self.rules().has_waits()
+        self.shared.has_waits
             && checks.iter().any(|check| {
                 let rule = rules.get(usize::from(check.rule()));
                 rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
             })
+    }
+
+    /// Whether requests [wait](Rule::wait) by a rule.
+    #[inline]
+    #[must_use]
+    pub fn has_waits(&self) -> bool {
+        self.shared.has_waits
     }
 
     /// A place for a request that waits for the [delay](Decision::delay) of its decision: for layers, which wait themselves. Hold it
@@ -665,7 +678,7 @@ impl Limiter {
     /// How long a request waits at most by the rules of these checks; `None` if it does not wait.
     #[must_use]
     pub fn at_most_wait(&self, checks: &[Check]) -> Option<Duration> {
-        if !self.rules().has_waits() {
+        if !self.shared.has_waits {
             return None;
         }
         let rules = self.rules().rules();

@@ -90,29 +90,37 @@ pub(crate) fn pass(config: Arc<Config>, head: &mut request::Parts) -> Option<Adm
         .then(|| Admitted::several(config, head, &Decision::unlimited(0), &Checks::new()))
 }
 
+/// The check of an allowed request and its verdict, if they are all that is kept of its decision: there is no other check, and
+/// no [`Admission`] and no slots.
+#[inline(always)]
+pub(crate) fn only_one<'a>(
+    config: &Config,
+    decision: &'a Decision,
+    checks: &'a Checks,
+) -> Option<(&'a Check, &'a Verdict)> {
+    match (&**checks, decision.verdicts()) {
+        ([check], [verdict]) if !config.attach_decision && !config.rules.holds_slots => {
+            Some((check, verdict))
+        }
+        _ => None,
+    }
+}
+
 impl Admitted<One> {
-    /// An allowed request of one check, without an [`Admission`] and slots. `Err` if it has several, or one is configured.
+    /// A request of [one check](only_one), decided at `at`.
     #[inline(always)]
     pub(crate) fn one(
         config: Arc<Config>,
-        head: &mut request::Parts,
-        decision: &Decision,
-        checks: &Checks,
-    ) -> Result<Self, Arc<Config>> {
-        let needs_more = config.attach_decision || config.rules.holds_slots;
-        let ([check], [verdict], false) = (&**checks, decision.verdicts(), needs_more) else {
-            return Err(config);
-        };
-        let at = decision.at();
-        Ok(Self {
-            marked: config.duplicates.mark(head, at),
+        check: Check,
+        verdict: Verdict,
+        at: Tick,
+        marked: bool,
+    ) -> Self {
+        Self {
             config,
-            kept: One {
-                check: *check,
-                verdict: *verdict,
-                at,
-            },
-        })
+            kept: One { check, verdict, at },
+            marked,
+        }
     }
 }
 
@@ -159,16 +167,17 @@ impl<K: Kept> Admitted<K> {
             server_timing::write(response.headers_mut(), waited);
         }
         // First: a settlement would return them with its ticket.
-        let slots = self.kept.take_slots();
-        let mut settlement = None;
+        let slots = self.kept.take_slots().map(AtEnd::with_slots);
         if response.extensions().get::<Refund>().is_some() {
             self.refund();
         } else if self.config.rules.settles_by_response {
-            settlement = self.settle_by_response(response);
+            if let Some(settlement) = self.settle_by_response(response) {
+                return Some(AtEnd::with_settlement(settlement, slots));
+            }
         } else {
             self.write_headers(response, &[]);
         }
-        AtEnd::of(settlement, slots)
+        slots
     }
 
     /// The inner service has failed.
@@ -190,7 +199,10 @@ impl<K: Kept> Admitted<K> {
     }
 
     #[inline(never)]
-    fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<TrailersSettlement> {
+    fn settle_by_response<B>(
+        &self,
+        response: &mut Response<B>,
+    ) -> Option<Box<TrailersSettlement>> {
         let AtHead { changed, at_end } = self.settlement().on_response(response);
         self.write_headers(response, &changed);
         at_end

@@ -9,21 +9,28 @@ use crate::rate_limit::settlement::TrailersSettlement;
 
 /// What is done at the end of a response's body. If the body is dropped before, its slots go back and nothing is settled.
 pub(crate) struct AtEnd {
-    settlement: Option<TrailersSettlement>,
+    settlement: Option<Box<TrailersSettlement>>,
     slots: Option<HeldSlots>,
 }
 
 impl AtEnd {
-    /// `None` if there is nothing to do.
-    #[inline]
-    pub(crate) fn of(
-        settlement: Option<TrailersSettlement>,
-        slots: Option<HeldSlots>,
-    ) -> Option<Box<Self>> {
-        if settlement.is_none() && slots.is_none() {
-            return None;
-        }
-        Some(Box::new(Self { settlement, slots }))
+    /// Slots go back.
+    pub(crate) fn with_slots(slots: HeldSlots) -> Box<Self> {
+        Box::new(Self {
+            settlement: None,
+            slots: Some(slots),
+        })
+    }
+
+    /// The request is settled, and then what was to be done before.
+    pub(crate) fn with_settlement(
+        settlement: Box<TrailersSettlement>,
+        before: Option<Box<Self>>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            settlement: Some(settlement),
+            slots: before.and_then(|before| before.slots),
+        })
     }
 
     /// The body has ended, with an error or with this frame, if it has trailers.

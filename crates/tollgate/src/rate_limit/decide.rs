@@ -231,7 +231,7 @@ async fn deny_without_wait(
 #[inline(always)]
 pub(crate) fn acquire_first(config: &Config, checks: &[Check]) -> Option<Step<Decision>> {
     let limiter = &config.rules.limiter;
-    if config.rules.set().has_waits()
+    if limiter.has_waits()
         && config.wait_room.is_full()
         && !limiter.waits_for_slots(checks)
     {

@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::{
     observe::Route,
     rate_limit::{
-        admit::{Admitted, pass},
+        admit::{Admitted, only_one, pass},
         body::ResponseBody,
         config::Config,
         decide::{
@@ -106,16 +106,15 @@ where
                     }
                     if is_done(&config, decision) {
                         None
+                    } else if let Some((check, verdict)) = only_one(&config, decision, checks) {
+                        let at = decision.at();
+                        let marked = config.duplicates.mark(&mut head, at);
+                        let future = self.inner.call(Request::from_parts(head, body));
+                        // Written where it stays, not moved there: the processor would wait for each piece.
+                        let kept = Admitted::one(config, *check, *verdict, at, marked);
+                        return ResponseFuture::inner_of_one(future, kept);
                     } else {
-                        match Admitted::one(config, &mut head, decision, checks) {
-                            Ok(admitted) => {
-                                let future = self.inner.call(Request::from_parts(head, body));
-                                return ResponseFuture::inner_of_one(future, admitted);
-                            }
-                            Err(config) => {
-                                Some(Admitted::several(config, &mut head, decision, checks))
-                            }
-                        }
+                        Some(Admitted::several(config, &mut head, decision, checks))
                     }
                 }
                 Some(Step::Wait(reply)) => {

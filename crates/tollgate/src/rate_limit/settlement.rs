@@ -34,8 +34,8 @@ pub(crate) struct TrailersSettlement {
 pub(crate) struct AtHead {
     /// The rules whose remaining units are not those of the decision, or not known yet.
     pub(crate) changed: RuleIndices,
-    /// What is settled at the end of the body.
-    pub(crate) at_end: Option<TrailersSettlement>,
+    /// What is settled at the end of the body. In a box: it is large to move, also where it is not there.
+    pub(crate) at_end: Option<Box<TrailersSettlement>>,
 }
 
 impl Settlement {
@@ -56,10 +56,12 @@ impl Settlement {
         let changed = by_response
             .filter(|rule| rules.settles_by_response(*rule))
             .collect();
-        let at_end = (known == Known::ButTrailers).then(|| TrailersSettlement {
-            status: response.status(),
-            headers: response.headers().clone(),
-            settlement: self,
+        let at_end = (known == Known::ButTrailers).then(|| {
+            Box::new(TrailersSettlement {
+                status: response.status(),
+                headers: response.headers().clone(),
+                settlement: self,
+            })
         });
         AtHead { changed, at_end }
     }
