@@ -494,6 +494,26 @@ async fn a_grpc_status_in_the_trailers_is_settled_with_them() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_settled_with_its_trailers_holds_its_slot_until_then() {
+    let at_once = Rule::new("at-once", Quota::concurrent(1)).by(header("x-client"));
+    let limits = layer([unauthenticated(5), at_once]);
+    let frames = || vec![data(), trailers("16")];
+    let another = async || {
+        let mut answer = call(&limits, &[GRPC], frames).await;
+        answer
+            .frame()
+            .await
+            .is_some_and(|frame| frame.unwrap().is_data())
+    };
+    let mut answer = call(&limits, &[GRPC], frames).await;
+    assert!(answer.frame().await.unwrap().unwrap().is_data());
+    assert!(!another().await, "the slot is taken");
+    assert!(answer.frame().await.unwrap().unwrap().is_trailers());
+    assert_eq!(left(&limits), 4);
+    assert!(another().await, "the slot is free");
+}
+
+#[tokio::test]
 async fn a_cost_is_read_from_trailers() {
     fn frames() -> Vec<FrameResult> {
         let fields = [("grpc-status", "0"), ("x-units", "3")].map(|(name, value)| {

@@ -199,10 +199,7 @@ impl<K: Kept> Admitted<K> {
     }
 
     #[inline(never)]
-    fn settle_by_response<B>(
-        &self,
-        response: &mut Response<B>,
-    ) -> Option<Box<TrailersSettlement>> {
+    fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<Box<TrailersSettlement>> {
         let AtHead { changed, at_end } = self.settlement().on_response(response);
         self.write_headers(response, &changed);
         at_end

@@ -231,10 +231,7 @@ async fn deny_without_wait(
 #[inline(always)]
 pub(crate) fn acquire_first(config: &Config, checks: &[Check]) -> Option<Step<Decision>> {
     let limiter = &config.rules.limiter;
-    if limiter.has_waits()
-        && config.wait_room.is_full()
-        && !limiter.waits_for_slots(checks)
-    {
+    if limiter.has_waits() && config.wait_room.is_full() && !limiter.waits_for_slots(checks) {
         // No place is taken that would have to be given back.
         return Some(limiter.acquire_with_patience(checks, Duration::ZERO));
     }
