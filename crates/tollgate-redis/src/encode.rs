@@ -12,9 +12,11 @@ use tollgate_core::{
 use tollgate_prefilter::SlotKey;
 
 use crate::{
-    keyspace::{Keyspace, Metered, Partition},
+    keys::{
+        keyspace::{Keyspace, Metered, Partition},
+        slot::tag_in,
+    },
     rule_args::{ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
-    slot::tag_in,
 };
 
 /// The longest wait that is passed to the script, and longer than any rule has.

@@ -116,26 +116,18 @@ mod connection;
 mod credentials;
 mod encode;
 mod error;
-mod format;
 pub mod guide;
 mod keys;
-mod keyspace;
-mod mask;
 mod new_key_cap;
 mod observe;
-mod packed;
-mod plain;
 mod queued;
 #[cfg(feature = "redis-1")]
 pub mod redis_1;
 mod refusal;
 mod reply;
 mod reply_line;
-mod rotation;
 mod rule_args;
 mod script;
-mod secret;
-mod slot;
 mod store;
 
 #[doc(hidden)]
@@ -148,10 +140,12 @@ pub use self::{
     },
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
-    keys::Keys,
-    keyspace::Partition,
+    keys::{
+        keys::Keys,
+        keyspace::Partition,
+        secret::{Secret, SecretError},
+    },
     script::TEXT as SCRIPT,
-    secret::{Secret, SecretError},
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
 pub use tollgate_prefilter::{DowngradeReason, Effective};

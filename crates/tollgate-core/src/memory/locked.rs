@@ -3,9 +3,7 @@
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     key::Fingerprint,
-    memory::{
-        plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table,
-    },
+    memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
     store::receipt::{Receipt, Settlement},
     sync::{MutexGuard, lock_briefly},
     time::{Clock, Tick},

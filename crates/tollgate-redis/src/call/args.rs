@@ -6,7 +6,7 @@ use tollgate_prefilter::SlotMessage;
 use crate::{
     call::state_keys::Found,
     encode::Encoder,
-    packed::Packed,
+    keys::packed::Packed,
     rule_args::{IDENTITY, RuleArgs, WAITS, double},
 };
 

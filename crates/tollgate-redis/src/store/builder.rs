@@ -20,8 +20,10 @@ use crate::{
     },
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
-    keys::Keys,
-    keyspace::{Keyspace, Partition},
+    keys::{
+        keys::Keys,
+        keyspace::{Keyspace, Partition},
+    },
     new_key_cap::NewKeyCap,
     observe::{EngineObserver, Observer},
     rule_args::SLOT_TERM,

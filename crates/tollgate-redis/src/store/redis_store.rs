@@ -205,7 +205,7 @@ mod tests {
     use tollgate_prefilter::{Begin, Next, Reply};
 
     use super::*;
-    use crate::keys::Keys;
+    use crate::keys::keys::Keys;
 
     #[tokio::test(start_paused = true)]
     async fn units_that_a_dropped_limiter_cannot_report_are_lost_after_a_while() {

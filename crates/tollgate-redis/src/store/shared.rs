@@ -10,7 +10,7 @@ use tollgate_prefilter::Engine;
 use crate::{
     call::Call,
     connection::{error::CallError, value::Value},
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
     new_key_cap::NewKeyCap,
     observe::{CallFor, Observer, RuleCounts, Stopwatch},
     reply::Reply,

@@ -16,7 +16,7 @@ use crate::{
         request::Request,
         script::Script,
     },
-    slot::slot,
+    keys::slot::slot,
 };
 
 /// The servers of a Redis Cluster, each with a connection of its own, and a task that learns which they are.

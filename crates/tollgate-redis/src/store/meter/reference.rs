@@ -10,7 +10,7 @@ use tollgate_core::{
 use crate::{
     call::{Call, RequestLayout},
     encode::Encoder,
-    keyspace::Metered,
+    keys::keyspace::Metered,
     observe::RuleCounts,
     reply::Reply,
     store::{

@@ -10,7 +10,7 @@ use tollgate_core::{Check, MAX_PERIOD, Outcome, Quota, Rule, RuleError, RuleSet,
 use crate::{
     call::{Call, RequestLayout},
     encode::Encoder,
-    keyspace::{Keyspace, Metered},
+    keys::keyspace::{Keyspace, Metered},
     reply::Reply,
     store::meter::rechecks::{LONGEST, MANY},
 };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Partition, RedisStore, RedisStoreBuilder, call::Call, encode::Encoder, keyspace::Keyspace,
-    script,
+    Partition, RedisStore, RedisStoreBuilder, call::Call, encode::Encoder,
+    keys::keyspace::Keyspace, script,
 };
 use redis::Value;
 use tokio::time::timeout;

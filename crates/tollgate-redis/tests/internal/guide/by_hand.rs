@@ -5,7 +5,7 @@ use std::{env, fs, process::Command};
 use crate::{
     call::Call,
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
     script,
 };
 use redis::Value;

@@ -3,7 +3,7 @@
 use crate::{
     call::Call,
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
 };
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};

@@ -10,7 +10,7 @@ use crate::{
     call::Call,
     encode::Encoder,
     internal_tests::keys::{MARGIN, NOW, secret, server::Server},
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
 };
 
 fn encoder(rules: &RuleSet) -> Encoder {

@@ -8,7 +8,7 @@ use crate::{
     Keys, RedisStore,
     call::Call,
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
     new_key_cap::NewKeyCap,
     reply::NewKey,
 };

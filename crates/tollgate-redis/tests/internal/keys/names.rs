@@ -6,7 +6,7 @@ use crate::{
     Keys,
     call::Call,
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
 };
 use tollgate_core::{Check, Key, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
 

@@ -6,8 +6,10 @@ use crate::{
     Keys,
     call::Call,
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    slot::slot,
+    keys::{
+        keyspace::{Keyspace, Partition},
+        slot::slot,
+    },
 };
 use tollgate_core::{
     Check, Fingerprint, Key, MINUTE, Quota, Rule, RuleSet,

@@ -6,7 +6,7 @@ use crate::{
     Keys,
     call::Call,
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
 };
 use tollgate_core::{
     Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Rule, RuleSet, SECOND,

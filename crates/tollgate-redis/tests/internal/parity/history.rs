@@ -9,7 +9,7 @@ use crate::{
     Keys, Secret,
     call::{Call, RequestLayout},
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
     reply::Reply,
 };
 use redis::Value;

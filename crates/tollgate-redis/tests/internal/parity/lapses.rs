@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     call::Call,
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
     reply::Reply,
 };
 use tollgate_core::{

@@ -15,7 +15,7 @@ use crate::{
     call::Call,
     encode::Encoder,
     internal_tests::keys::server::Server,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
 };
 
 /// The start of an hour.

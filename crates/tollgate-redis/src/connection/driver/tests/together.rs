@@ -7,7 +7,7 @@ use crate::{
     call,
     connection::traffic::{Resent, Traffic, TrafficSink},
     encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
 };
 
 impl Bench {

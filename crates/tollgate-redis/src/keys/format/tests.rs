@@ -18,8 +18,10 @@ use crate::{
     Keys, Secret,
     call::Call,
     encode::Encoder,
-    format::Formats,
-    keyspace::{Keyspace, Partition},
+    keys::{
+        format::Formats,
+        keyspace::{Keyspace, Partition},
+    },
     reply::Reply,
     script,
 };
