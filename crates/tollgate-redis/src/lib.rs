@@ -118,7 +118,6 @@ mod encode;
 mod error;
 pub mod guide;
 mod keys;
-mod new_key_cap;
 mod observe;
 mod queued;
 #[cfg(feature = "redis-1")]

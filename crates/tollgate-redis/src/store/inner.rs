@@ -11,10 +11,9 @@ use tollgate_prefilter::BoundRules;
 use crate::{
     call::RequestLayout,
     encode::Encoder,
-    new_key_cap::NewKeyCap,
     observe::RuleCounts,
     reply::{NewKey, Reply},
-    store::{meter::Meter, shared::Shared},
+    store::{meter::Meter, new_key_cap::NewKeyCap, shared::Shared},
 };
 
 /// A rule set on the store, shared with the futures of its answers.

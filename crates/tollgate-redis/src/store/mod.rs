@@ -18,6 +18,7 @@ mod key_tags;
 mod meter;
 #[cfg(feature = "metrics")]
 mod namespace_size;
+pub(crate) mod new_key_cap;
 mod process_clock;
 mod process_slots;
 mod quotas;

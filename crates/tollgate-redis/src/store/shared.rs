@@ -11,7 +11,6 @@ use crate::{
     call::Call,
     connection::{error::CallError, value::Value},
     keys::keyspace::{Keyspace, Partition},
-    new_key_cap::NewKeyCap,
     observe::{CallFor, Observer, RuleCounts, Stopwatch},
     reply::Reply,
     script::SCRIPT,
@@ -19,6 +18,7 @@ use crate::{
         backend::{Answer, Backend},
         in_flight_calls::InFlightCalls,
         instances::Instances,
+        new_key_cap::NewKeyCap,
         process_slots::ProcessSlots,
     },
 };

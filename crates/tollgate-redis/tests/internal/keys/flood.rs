@@ -9,8 +9,8 @@ use crate::{
     call::Call,
     encode::Encoder,
     keys::keyspace::{Keyspace, Partition},
-    new_key_cap::NewKeyCap,
     reply::NewKey,
+    store::new_key_cap::NewKeyCap,
 };
 use tollgate_core::{
     Check, DAY, HOUR, Key, KeyBuf, Limiter, ManualClock, MemoryStore, PartKind, Quota, Rule,
