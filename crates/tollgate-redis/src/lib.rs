@@ -111,21 +111,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
-mod call;
 mod connection;
 mod credentials;
-mod encode;
 mod error;
 pub mod guide;
 mod keys;
 mod observe;
-mod queued;
 #[cfg(feature = "redis-1")]
 pub mod redis_1;
-mod refusal;
-mod reply;
-mod reply_line;
-mod rule_args;
 mod script;
 mod store;
 
@@ -144,7 +137,7 @@ pub use self::{
         keyspace::Partition,
         secret::{Secret, SecretError},
     },
-    script::TEXT as SCRIPT,
+    script::text::TEXT as SCRIPT,
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
 pub use tollgate_prefilter::{DowngradeReason, Effective};

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use crate::{
     address::{Address, AddressError, Target},
-    call,
     connection::{
         breaker::BreakerState,
         call::Call,
@@ -31,6 +30,7 @@ use crate::{
         value::Value,
     },
     observe::Observer,
+    script::call,
 };
 
 /// The servers that decide.

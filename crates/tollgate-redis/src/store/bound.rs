@@ -11,8 +11,8 @@ use tollgate_core::{
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
 
 use crate::{
-    encode::Encoder,
     observe::{CallFor, Stopwatch},
+    script::encoder::Encoder,
     store::{
         flusher::Flusher,
         in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},

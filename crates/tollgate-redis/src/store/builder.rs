@@ -25,7 +25,7 @@ use crate::{
         keyspace::{Keyspace, Partition},
     },
     observe::{EngineObserver, Observer},
-    rule_args::SLOT_TERM,
+    script::rule_args::SLOT_TERM,
     store::{
         backend::Backend, heartbeat::Heartbeat, in_flight_calls::InFlightCalls,
         instances::Instances, new_key_cap::NewKeyCap, process_clock::process_clock,

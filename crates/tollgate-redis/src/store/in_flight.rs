@@ -20,10 +20,12 @@ use tollgate_prefilter::{
 };
 
 use crate::{
-    call::{Call, RequestLayout},
     connection::{error::CallError, value::Value},
     observe::{CallFor, Stopwatch},
-    reply::{self, NewKey},
+    script::{
+        call::{Call, RequestLayout},
+        reply::{self, NewKey},
+    },
     store::{
         backend::Answer,
         in_flight_calls::InFlightCall,

@@ -9,10 +9,12 @@ use tollgate_core::{
 use tollgate_prefilter::BoundRules;
 
 use crate::{
-    call::RequestLayout,
-    encode::Encoder,
     observe::RuleCounts,
-    reply::{NewKey, Reply},
+    script::{
+        call::RequestLayout,
+        encoder::Encoder,
+        reply::{NewKey, Reply},
+    },
     store::{meter::Meter, new_key_cap::NewKeyCap, shared::Shared},
 };
 

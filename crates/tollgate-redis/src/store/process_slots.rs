@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tollgate_core::{Check, Tick, store::SlotWaiters};
 use tollgate_prefilter::{SlotCounts, SlotKey, SlotLeaseTable, SlotOwner, SlotTable, SlotTerms};
 
-use crate::{encode::Encoder, store::reported::Reported};
+use crate::{script::encoder::Encoder, store::reported::Reported};
 
 /// How often slots that another process may have returned are asked for.
 const POLL_EVERY: Duration = Duration::from_millis(100);

@@ -8,12 +8,10 @@ use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick};
 use tollgate_prefilter::Engine;
 
 use crate::{
-    call::Call,
     connection::{error::CallError, value::Value},
     keys::keyspace::{Keyspace, Partition},
     observe::{CallFor, Observer, RuleCounts, Stopwatch},
-    reply::Reply,
-    script::SCRIPT,
+    script::{call::Call, reply::Reply, text::SCRIPT},
     store::{
         backend::{Answer, Backend},
         in_flight_calls::InFlightCalls,

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Consistency, Mode, Rule, RuleError, RuleErrorKind, RuleSet};
 
-use crate::{encode::Encoder, keys::keyspace::Partition};
+use crate::{keys::keyspace::Partition, script::encoder::Encoder};
 
 /// Refuses a rule whose requests could not wait in the order of Redis.
 pub(super) fn refuse_unsupported_waits(

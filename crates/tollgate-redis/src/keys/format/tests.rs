@@ -16,14 +16,11 @@ use tollgate_test_servers::{
 
 use crate::{
     Keys, Secret,
-    call::Call,
-    encode::Encoder,
     keys::{
         format::Formats,
         keyspace::{Keyspace, Partition},
     },
-    reply::Reply,
-    script,
+    script::{call::Call, encoder::Encoder, reply::Reply, text},
 };
 
 /// In the middle of an hour, and of a minute.
@@ -49,8 +46,8 @@ struct Process {
 impl Process {
     fn older(keys: Keys) -> Self {
         let access = "local call, try = redis.call, redis.pcall\n";
-        assert!(script::TEXT.contains(access));
-        let script = script::TEXT.replace(
+        assert!(text::TEXT.contains(access));
+        let script = text::TEXT.replace(
             access,
             "local with = function(run)\n\
                return function(name, key, state, ...)\n\
@@ -71,8 +68,8 @@ impl Process {
 
     fn newer(keys: Keys) -> Self {
         let converts = "local function converted(raw) return raw end\n";
-        assert!(script::TEXT.contains(converts));
-        let script = script::TEXT.replace(
+        assert!(text::TEXT.contains(converts));
+        let script = text::TEXT.replace(
             converts,
             "local function converted(raw) return sub(raw, 2) end\n",
         );

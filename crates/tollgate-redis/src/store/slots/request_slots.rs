@@ -7,8 +7,7 @@ use tollgate_core::{Check, Fingerprint, Tick};
 use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart};
 
 use crate::{
-    encode::Encoder,
-    reply::Reply,
+    script::{encoder::Encoder, reply::Reply},
     store::{process_slots::SlotTarget, shared::Shared, slots::slot_reporter::report},
 };
 

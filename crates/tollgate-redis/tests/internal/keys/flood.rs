@@ -6,10 +6,8 @@ use tokio::time::Instant;
 
 use crate::{
     Keys, RedisStore,
-    call::Call,
-    encode::Encoder,
     keys::keyspace::{Keyspace, Partition},
-    reply::NewKey,
+    script::{call::Call, encoder::Encoder, reply::NewKey},
     store::new_key_cap::NewKeyCap,
 };
 use tollgate_core::{

@@ -3,9 +3,8 @@
 use tollgate_core::{Check, Fingerprint};
 
 use crate::{
-    encode::Encoder,
     keys::{keys::Name, keyspace::Partition, packed::Packed},
-    rule_args::RuleArgs,
+    script::{encoder::Encoder, rule_args::RuleArgs},
 };
 
 /// The keys of a check, as the script finds them; 0: none.
