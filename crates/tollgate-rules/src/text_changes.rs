@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     document_changes::all_changes,
-    document_tree::field,
     json_text::one_line,
-    node::{Node, Value},
+    node::{Node, Value, field},
     rule_document::RuleDocument,
 };
 
