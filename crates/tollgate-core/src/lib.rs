@@ -154,6 +154,7 @@ pub mod striped;
 mod sync;
 mod ticket;
 mod time;
+mod top_keys_setting;
 mod variable_quota;
 mod wait;
 mod wait_queue;
