@@ -127,8 +127,7 @@ pub use self::address::{AddressParts, Place};
 pub use self::{
     address::Address,
     connection::{
-        breaker::{BreakerOptions, BreakerState},
-        connection_options::ConnectionOptions,
+        breaker::BreakerOptions, breaker_state::BreakerState, connection_options::ConnectionOptions,
     },
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},

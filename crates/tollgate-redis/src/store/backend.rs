@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     address::{Address, AddressError, Target},
     connection::{
-        breaker::BreakerState,
+        breaker_state::BreakerState,
         call::Call,
         cluster::{
             event::{ClusterEvent, ClusterSink},

@@ -14,8 +14,9 @@ use crate::{
     observe::{CallFor, Stopwatch},
     script::encoder::Encoder,
     store::{
+        did_not_run::did_not_run,
         flusher::Flusher,
-        in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
+        in_flight::{Deciding, InFlight, retire, send_follow_up},
         inner::Inner,
         meter::Meter,
         rules_on_redis::RulesOnRedis,

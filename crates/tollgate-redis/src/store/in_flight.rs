@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, Retry, Source, StoreError, StoreErrorKind, Tick, Verdict,
+    Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
     algorithm::Assessment,
     store::{Receipt, Settlement},
 };
@@ -28,6 +28,7 @@ use crate::{
     },
     store::{
         backend::Answer,
+        did_not_run::did_not_run,
         in_flight_calls::InFlightCall,
         inner::Inner,
         slots::{Acquired, RequestSlots},
@@ -461,12 +462,4 @@ pub(super) fn send_alone(inner: &Arc<Inner>, queries: Vec<Query>) {
 /// what another rule set that is in use has as well.
 pub(super) fn retire(inner: &Arc<Inner>) {
     send_alone(inner, inner.local.retire(inner.now()));
-}
-
-/// Whether a call certainly changed nothing.
-pub(super) fn did_not_run(error: &StoreError) -> bool {
-    matches!(
-        error.kind(),
-        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
-    )
 }

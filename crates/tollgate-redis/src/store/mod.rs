@@ -4,6 +4,7 @@ mod accuracy;
 mod backend;
 mod bound;
 mod builder;
+mod did_not_run;
 mod first_write;
 mod flusher;
 #[cfg(feature = "metrics")]

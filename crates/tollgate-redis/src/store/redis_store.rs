@@ -10,7 +10,7 @@ use tollgate_core::{
 use tollgate_prefilter::Effective;
 
 use crate::{
-    connection::breaker::BreakerState,
+    connection::breaker_state::BreakerState,
     store::{
         accuracy::Accuracy, bound::Bound, first_write::first_write, in_use::InUse, shared::Shared,
         store_tasks::StoreTasks,

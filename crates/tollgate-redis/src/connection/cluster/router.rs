@@ -7,7 +7,7 @@ use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
 use crate::{
     address::{Address, AddressError, Place, Target},
     connection::{
-        breaker::BreakerState,
+        breaker_state::BreakerState,
         cluster::{
             options::ClusterOptions, routed::ClusterCall, shared::Shared, topology_refresh::learn,
         },

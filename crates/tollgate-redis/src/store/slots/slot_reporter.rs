@@ -13,7 +13,7 @@ use tollgate_prefilter::{LeaseAnswer, SlotKey, SlotMessage};
 use crate::{
     observe::{CallFor, Stopwatch},
     store::{
-        in_flight::did_not_run,
+        did_not_run::did_not_run,
         process_slots::{InUse, SlotTarget},
         reported::Reported,
         shared::Shared,
