@@ -149,6 +149,7 @@ mod serial;
 mod source;
 mod step;
 pub mod store;
+// For tollgate and tollgate-redis, which keep values per stripe as well. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod striped;
 mod sync;

@@ -122,6 +122,8 @@ pub mod redis_1;
 mod script;
 mod store;
 
+// For tollgate-rules and tollgate-cli, which connect to the servers of an address by themselves. Hidden, so that they can change in
+// any release.
 #[doc(hidden)]
 pub use self::address::{AddressParts, Place};
 pub use self::{

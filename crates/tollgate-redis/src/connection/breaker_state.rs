@@ -2,6 +2,7 @@
 
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BreakerState {
     /// Every request goes to the server.
     Closed,

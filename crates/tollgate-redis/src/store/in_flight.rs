@@ -347,9 +347,9 @@ impl ReplyLayout {
         let decision = reply.decision(&self.checks, query.checks(), &inner.rules);
         let mut decoded = Reply::new(reply.at(), decision);
         decoded.shared = shared;
-        decoded.reports = self.reports.iter().map(report).collect();
-        decoded.leases = self.returned.iter().zip(&self.grants).map(lease).collect();
         decoded
+            .with_reports(self.reports.iter().map(report))
+            .with_leases(self.returned.iter().zip(&self.grants).map(lease))
     }
 }
 
