@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    assembly::Part,
+    assembly::TextPart,
     author::Author,
     bindings::{Bindings, HashKey},
     document_error::DocumentError,
@@ -159,7 +159,7 @@ impl RuleText {
         if bindings.hash_key.is_none() && self.hash_key.is_some() {
             bindings.to_mut().hash_key.clone_from(&self.hash_key);
         }
-        let parts = self.texts.iter().map(|text| Part {
+        let parts = self.texts.iter().map(|text| TextPart {
             origin: &text.origin,
             text: &text.text,
             format: text.format,

@@ -109,7 +109,7 @@ impl Cluster {
         let deadline = by.unwrap_or(now + self.shared.options.node.deadline);
         let call = ClusterCall::send(&self.shared, member, first, deadline, || request(first));
         match by {
-            Some(_) => call.minding_its_deadline(),
+            Some(_) => call.ending_at_deadline(),
             None => call,
         }
     }
