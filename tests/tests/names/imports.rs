@@ -135,7 +135,7 @@ fn no_files_and_no_folders_import_each_other_in_a_circle() {
             }
         }
         let all = std::iter::once(&of_files).chain(of_folders.values());
-        wrong.extend(all.flat_map(|imports| circles(imports)));
+        wrong.extend(all.flat_map(circles));
     }
     assert!(seen > 2_000, "{seen}");
     let shown = wrong
