@@ -130,6 +130,6 @@ fn breaker(state: BreakerState) -> String {
         BreakerState::Closed => "closed".to_owned(),
         BreakerState::Open => "open".to_owned(),
         BreakerState::Probing => "probing".to_owned(),
-        BreakerState::Ramping { percent } => format!("at {percent} %"),
+        ramping => format!("at {} %", ramping.share()),
     }
 }

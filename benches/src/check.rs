@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND, Step,
-    Store,
+    Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND, Store,
+    store::Step,
 };
 
 /// A quota that no bench uses up: one unit each microsecond, four thousand million at once.

@@ -100,7 +100,7 @@ impl Server {
             let (answer, _) = self.acquire(report.key(), now, 0, &nothing);
             ReportReply::counted(answer.remaining, answer.reset_after)
         };
-        let reports = reports.iter().map(report).collect();
+        let reports: Vec<_> = reports.iter().map(report).collect();
         let is_denied = checks.iter().any(|check| check.rule() != 0);
         // What the other rule denies once it need not deny again.
         let mut shared = IndexSet::default();
@@ -126,12 +126,9 @@ impl Server {
         }
         let granted = grant.map_or(GrantReply::None, GrantReply::Granted);
         let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
-        (reply.shared, reply.reports) = (shared, reports);
-        reply.leases = leases
-            .iter()
-            .map(|_| LeaseReply::new(false, granted))
-            .collect();
-        Some(reply)
+        reply.shared = shared;
+        let leases = leases.iter().map(|_| LeaseReply::new(false, granted));
+        Some(reply.with_reports(reports).with_leases(leases))
     }
 
     fn acquire(

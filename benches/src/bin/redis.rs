@@ -56,7 +56,7 @@ fn measure(print: &mut dyn FnMut(String)) -> Result<(), Box<dyn Error>> {
         for callers in callers.iter().copied().filter(|callers| *callers > 0) {
             server.forget()?;
             let measured =
-                runtime.block_on(by_turns(&server, quota, callers, &together, rounds))?;
+                runtime.block_on(alternately(&server, quota, callers, &together, rounds))?;
             for (together, rounds) in together.iter().zip(measured) {
                 let figure = |of: fn(&Measured) -> f64| median(rounds.iter().map(of).collect());
                 print(format!(
@@ -73,7 +73,7 @@ fn measure(print: &mut dyn FnMut(String)) -> Result<(), Box<dyn Error>> {
 }
 
 /// The rounds of each number of checks that may travel together.
-async fn by_turns(
+async fn alternately(
     server: &Server,
     quota: Quota,
     callers: usize,

@@ -8,8 +8,8 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, LeaseShare, Limiter, Pending, Quota, Rule, SECOND, Step,
-    StoreError,
+    Check, Consistency, Decision, LeaseShare, Limiter, Pending, Quota, Rule, SECOND,
+    store::{Step, StoreError},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 

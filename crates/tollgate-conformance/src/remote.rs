@@ -18,6 +18,7 @@ use tollgate_core::{
 
 /// What the network does to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The call fails before it runs: a refused connection.
     Refused,

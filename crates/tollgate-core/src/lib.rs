@@ -149,11 +149,13 @@ mod serial;
 mod source;
 mod step;
 pub mod store;
+// For tollgate and tollgate-redis, which keep values per stripe as well. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod striped;
 mod sync;
 mod ticket;
 mod time;
+mod top_keys_setting;
 mod variable_quota;
 mod wait;
 mod wait_queue;

@@ -7,10 +7,10 @@ use crate::{
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
     key::KeyBuf,
-    observe::TopKeysSetting,
     on_change::OnChange,
     on_store_error::OnStoreError,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
+    top_keys_setting::TopKeysSetting,
     variable_quota::{CheckQuota, VariableQuota},
 };
 

@@ -48,12 +48,12 @@ impl CheckQuota {
 pub(crate) struct VariableQuota {
     shared: Arc<Shared>,
     clock: Clock,
-    part: Part,
+    counted: Counted,
 }
 
-/// Which part of a quota counts.
+/// What counts of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Counted {
     Whole,
     /// The share of one of so many instances.
     Share(NonZeroU32),
@@ -113,14 +113,14 @@ impl VariableQuota {
         Self {
             shared: Arc::default(),
             clock: Clock::system(),
-            part: Part::Whole,
+            counted: Counted::Whole,
         }
     }
 
     /// The same quotas for one of so many instances.
     pub(crate) fn shared_by(&self, instances: NonZeroU32) -> Self {
         Self {
-            part: Part::Share(instances),
+            counted: Counted::Share(instances),
             ..self.clone()
         }
     }
@@ -128,7 +128,7 @@ impl VariableQuota {
     /// The same numbers, all with this quota.
     pub(crate) fn capped(&self, cap: Quota) -> Self {
         Self {
-            part: Part::Cap(cap),
+            counted: Counted::Cap(cap),
             ..self.clone()
         }
     }
@@ -136,9 +136,9 @@ impl VariableQuota {
     /// The quota with this number, counted from 0.
     pub(crate) fn quota(&self, number: usize) -> Option<Quota> {
         let quota = self.seen(number)?.quota;
-        Some(match self.part {
-            Part::Whole => quota,
-            Part::Share(instances) => {
+        Some(match self.counted {
+            Counted::Whole => quota,
+            Counted::Share(instances) => {
                 let share = quota.share(instances.get());
                 // The whole where a part of it cannot be counted: it is at least as much.
                 if share.validate().is_ok() {
@@ -147,7 +147,7 @@ impl VariableQuota {
                     quota
                 }
             }
-            Part::Cap(cap) => cap,
+            Counted::Cap(cap) => cap,
         })
     }
 
@@ -275,7 +275,7 @@ impl Numbers {
 /// Rules are equal whatever their checks have brought along.
 impl PartialEq for VariableQuota {
     fn eq(&self, other: &Self) -> bool {
-        self.part == other.part
+        self.counted == other.counted
     }
 }
 
@@ -284,7 +284,7 @@ impl Eq for VariableQuota {}
 impl fmt::Debug for VariableQuota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quotas = lock(&self.shared.numbers).quotas.len();
-        write!(f, "VariableQuota({quotas} quotas, {:?})", self.part)
+        write!(f, "VariableQuota({quotas} quotas, {:?})", self.counted)
     }
 }
 

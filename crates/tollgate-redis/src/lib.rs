@@ -111,47 +111,34 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
-mod call;
 mod connection;
 mod credentials;
-mod encode;
 mod error;
-mod format;
 pub mod guide;
 mod keys;
-mod keyspace;
-mod mask;
-mod new_key_cap;
 mod observe;
-mod packed;
-mod plain;
-mod queued;
 #[cfg(feature = "redis-1")]
 pub mod redis_1;
-mod refusal;
-mod reply;
-mod reply_line;
-mod rotation;
-mod rule_args;
 mod script;
-mod secret;
-mod slot;
 mod store;
 
+// For tollgate-rules and tollgate-cli, which connect to the servers of an address by themselves. Hidden, so that they can change in
+// any release.
 #[doc(hidden)]
 pub use self::address::{AddressParts, Place};
 pub use self::{
     address::Address,
     connection::{
-        breaker::{BreakerOptions, BreakerState},
-        connection_options::ConnectionOptions,
+        breaker::BreakerOptions, breaker_state::BreakerState, connection_options::ConnectionOptions,
     },
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
-    keys::Keys,
-    keyspace::Partition,
-    script::TEXT as SCRIPT,
-    secret::{Secret, SecretError},
+    keys::{
+        keys::Keys,
+        keyspace::Partition,
+        secret::{Secret, SecretError},
+    },
+    script::text::TEXT as SCRIPT,
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
 pub use tollgate_prefilter::{DowngradeReason, Effective};

@@ -28,7 +28,7 @@ pub(crate) const FIELDS: &[&str] = &[
 ];
 
 /// One text of a document, with what is wrong with it.
-pub(crate) struct Part<'a> {
+pub(crate) struct TextPart<'a> {
     pub(crate) origin: &'a str,
     pub(crate) text: &'a str,
     pub(crate) format: Format,
@@ -56,7 +56,7 @@ struct Tables {
 ///
 /// All that is wrong with them.
 pub(crate) fn assemble(
-    parts: &[Part<'_>],
+    parts: &[TextPart<'_>],
     bindings: &Bindings,
 ) -> Result<(Entries, Vec<Node>), DocumentError> {
     if let Some(long) = parts.iter().find(|part| part.text.len() > MOST_BYTES) {
@@ -84,7 +84,7 @@ pub(crate) fn assemble(
 }
 
 impl Tables {
-    fn parse(part: &Part<'_>) -> Self {
+    fn parse(part: &TextPart<'_>) -> Self {
         let problems = Problems::default();
         let root = parse(part.text, part.format, &problems);
         Self { root, problems }
@@ -124,7 +124,7 @@ pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)
 
 /// Puts the tables of all texts together.
 struct Assembly<'a> {
-    parts: &'a [Part<'a>],
+    parts: &'a [TextPart<'a>],
     tables: &'a [Tables],
     bindings: &'a Bindings,
     rules: Vec<RuleEntry>,
@@ -138,7 +138,7 @@ struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    fn new(parts: &'a [Part<'a>], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
+    fn new(parts: &'a [TextPart<'a>], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
         Self {
             parts,
             tables,

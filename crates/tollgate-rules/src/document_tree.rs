@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{
     format::Format,
     json_text::json_text,
-    node::{Name, Node, Value},
+    node::{Name, Node, Value, field},
     rule_text::RuleText,
 };
 
@@ -70,15 +70,6 @@ impl DocumentTree {
     pub(crate) fn rule_text(&self, origin: &str) -> RuleText {
         RuleText::named(origin, self.text(), Format::Json)
     }
-}
-
-/// The field of a table with this name.
-pub(crate) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Value> {
-    let Value::Table(fields) = &node.value else {
-        return None;
-    };
-    let found = fields.iter().find(|(field, _)| field.text == name);
-    found.map(|(_, node)| &node.value)
 }
 
 /// A table that was not read from a text.

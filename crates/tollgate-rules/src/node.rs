@@ -106,3 +106,12 @@ impl Node {
         }
     }
 }
+
+/// The field of a table with this name.
+pub(crate) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Value> {
+    let Value::Table(fields) = &node.value else {
+        return None;
+    };
+    let found = fields.iter().find(|(field, _)| field.text == name);
+    found.map(|(_, node)| &node.value)
+}

@@ -7,8 +7,8 @@ use tollgate::KeyBuf;
 use crate::{
     bindings::Bindings,
     document_error::DocumentError,
-    document_tree::{DocumentTree, field, table},
-    node::{Node, Value},
+    document_tree::{DocumentTree, table},
+    node::{Node, Value, field},
     problems::Problems,
     reader::Reader,
     rule_document::RuleDocument,

@@ -7,7 +7,7 @@ use tollgate::RequestRule;
 use tollgate_core::{Tick, UnknownName};
 
 use crate::{
-    assembly::{Part, assemble},
+    assembly::{TextPart, assemble},
     bindings::Bindings,
     clock::now,
     document_error::DocumentError,
@@ -69,7 +69,7 @@ impl RuleDocument {
         format: Format,
         bindings: &Bindings,
     ) -> Result<Self, DocumentError> {
-        let part = Part {
+        let part = TextPart {
             origin,
             text,
             format,
@@ -81,7 +81,7 @@ impl RuleDocument {
 
     /// Reads a document of several texts, such as the files of a folder, with the tree of each.
     pub(crate) fn of_parts(
-        parts: &[Part<'_>],
+        parts: &[TextPart<'_>],
         bindings: &Bindings,
     ) -> Result<(Self, Vec<Node>), DocumentError> {
         let (entries, trees) = assemble(parts, bindings)?;

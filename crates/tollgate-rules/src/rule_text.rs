@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    assembly::Part,
+    assembly::TextPart,
     author::Author,
     bindings::{Bindings, HashKey},
     document_error::DocumentError,
@@ -17,6 +17,7 @@ use crate::{
     node::Node,
     problems::Problem,
     rule_document::RuleDocument,
+    text_changes::text_changes,
 };
 
 /// The text of a document, or several texts that make one document together: what a [`Source`](crate::Source) gives.
@@ -122,6 +123,33 @@ impl RuleText {
         self.read(bindings).map(|(document, _)| document)
     }
 
+    /// What differs from another text, a line each: rules, groups, overrides and switches. No key of a client is part of it.
+    ///
+    /// ```
+    /// use tollgate_rules::{Bindings, Format, RuleText};
+    ///
+    /// let text = |limit: &str, by: &str| {
+    ///     let rule = format!(r#"{{ "name": "api", "limit": "{limit}", "by": "{by}" }}"#);
+    ///     RuleText::new(format!(r#"{{ "version": 1, "rules": [{rule}] }}"#), Format::Json)
+    /// };
+    /// let (before, after) = (text("60/min", "client_ip"), text("90/min", "path"));
+    /// let changes = after.changes_from(&before, &Bindings::new())?;
+    /// assert_eq!(changes[0], "api: gcra 60/min → gcra 90/min, used units are kept");
+    /// assert_eq!(changes[1], r#"api: by "client_ip" → "path""#);
+    /// # Ok::<(), tollgate_rules::DocumentError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with either.
+    pub fn changes_from(
+        &self,
+        before: &Self,
+        bindings: &Bindings,
+    ) -> Result<Vec<String>, DocumentError> {
+        Ok(text_changes(&before.read(bindings)?, &self.read(bindings)?))
+    }
+
     /// Reads it: the document, and the tree of each text.
     pub(crate) fn read(
         &self,
@@ -131,7 +159,7 @@ impl RuleText {
         if bindings.hash_key.is_none() && self.hash_key.is_some() {
             bindings.to_mut().hash_key.clone_from(&self.hash_key);
         }
-        let parts = self.texts.iter().map(|text| Part {
+        let parts = self.texts.iter().map(|text| TextPart {
             origin: &text.origin,
             text: &text.text,
             format: text.format,

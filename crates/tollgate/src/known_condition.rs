@@ -21,16 +21,16 @@ pub(crate) struct KnownCondition {
     pub(crate) holds: Arc<Predicate>,
 }
 
-/// The closure of a condition of ours. It answers a [`Question`] in a head with the condition.
+/// The closure of a condition of ours. It puts the condition into a [`Probe`] in a head.
 type KnownFn = Box<dyn Known>;
 
 trait Known: Fn(&Parts) -> bool + Send + Sync {}
 
 impl<F: Fn(&Parts) -> bool + Send + Sync> Known for F {}
 
-/// Asks a closure for its condition.
+/// Stands in the extensions of a head to get the condition of a closure.
 #[derive(Clone, Default)]
-struct Question(Arc<Mutex<Option<KnownCondition>>>);
+struct Probe(Arc<Mutex<Option<KnownCondition>>>);
 
 impl KnownCondition {
     pub(crate) fn new(
@@ -49,7 +49,7 @@ impl KnownCondition {
         F: Fn(&Parts) -> bool + Send + Sync + 'static,
     {
         let known = (&condition as &dyn Any).downcast_ref::<KnownFn>();
-        match known.and_then(Question::ask) {
+        match known.and_then(Probe::condition_of) {
             Some(known) => known,
             None => Self::new(Routes::any(), condition),
         }
@@ -59,8 +59,8 @@ impl KnownCondition {
     pub(crate) fn into_fn(self) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
         let known: KnownFn = Box::new(move |head: &Parts| match head.extensions.get() {
             None => (self.holds)(head),
-            Some(Question(answer)) => {
-                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+            Some(Probe(found)) => {
+                *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
                 false
             }
         });
@@ -84,14 +84,14 @@ impl KnownCondition {
     }
 }
 
-impl Question {
-    fn ask(known: &KnownFn) -> Option<KnownCondition> {
-        let question = Self::default();
+impl Probe {
+    fn condition_of(known: &KnownFn) -> Option<KnownCondition> {
+        let probe = Self::default();
         let (mut head, ()) = http::Request::new(()).into_parts();
-        head.extensions.insert(question.clone());
+        head.extensions.insert(probe.clone());
         known(&head);
-        let mut answer = question.0.lock().unwrap_or_else(PoisonError::into_inner);
-        answer.take()
+        let mut found = probe.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.take()
     }
 }
 

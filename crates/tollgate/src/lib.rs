@@ -31,7 +31,7 @@
 //! | a limit that many processes share | [tollgate-redis](https://docs.rs/tollgate-redis): `RedisStore` in the place of `MemoryStore`, on Redis or Valkey |
 //! | limits in a file that changes while the service runs | [tollgate-rules](https://docs.rs/tollgate-rules) |
 //! | requests to the servers of others | [tollgate-client](https://docs.rs/tollgate-client): a layer that obeys their limits, and retries |
-//! | workers and queues, without HTTP | [tollgate-core](https://docs.rs/tollgate-core), which this crate re-exports; to write a store, its types for stores too |
+//! | workers and queues, without HTTP | [tollgate-core](https://docs.rs/tollgate-core), which this crate re-exports; to write a store, see [`store`] |
 //! | rules to check, explain and size; keys to look up | [tollgate-cli](https://docs.rs/crate/tollgate-cli): the program `tollgate` |
 //!
 //! The [guide] has a page for each thing you may want to do, such as [choosing a limit](guide::choosing) and
@@ -227,15 +227,15 @@ mod rate_limit;
 pub mod rejection;
 mod routes;
 mod rule;
+pub mod store;
 
 pub use tollgate_core::{
-    AlgorithmKind, Check, CheckPolicy, CheckQuota, Checks, Clock, Consistency, DAY, Decision,
-    Fingerprint, Grant, HOUR, HeldSlot, HeldSlots, Key, KeyBuf, KeyPart, KeyPrefix, LeakyBucketOf,
-    LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS, MINUTE, ManualClock, MemoryStore,
-    MemoryStoreBuilder, Mode, Network, OnChange, OnStoreError, Outcome, ParseQuotaError, PartKind,
-    Pending, Quota, QuotaError, Reason, Retry, RuleChange, RuleError, RuleErrorKind, RuleSet,
-    SECOND, Source, Step, Store, StoreError, StoreErrorKind, Tick, Ticket, TokenBucketOf,
-    TryAcquireError, UnknownName, Verdict, WaitError, WaitErrorKind, algorithm, memory,
+    AlgorithmKind, Check, CheckPolicy, Clock, Consistency, DAY, Decision, Grant, HOUR, Key, KeyBuf,
+    KeyPart, KeyPrefix, LeakyBucketOf, LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS,
+    MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnChange, OnStoreError,
+    Outcome, ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry, RuleChange,
+    RuleError, RuleErrorKind, SECOND, Source, Store, Ticket, TokenBucketOf, TryAcquireError,
+    UnknownName, Verdict, WaitError, WaitErrorKind, algorithm, memory,
 };
 
 pub use self::{

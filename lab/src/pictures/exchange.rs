@@ -114,7 +114,7 @@ fn exchange(
     message.reply = server.carry_out(EPOCH + at + WAY, &message.content);
     if let (Content::Query { leases, .. }, Some(reply)) = (&message.content, &message.reply) {
         let verdict = reply.decision.verdicts().first();
-        let grant = reply.leases.iter().find_map(|lease| match lease.grant {
+        let grant = reply.leases().iter().find_map(|lease| match lease.grant {
             GrantReply::Granted(grant) => Some(grant),
             _ => None,
         });

@@ -92,7 +92,7 @@ fn rules_that_are_all_off_are_rejected() {
         .is_ok()
     );
     // Below the layer a document may switch everything off.
-    let rules = tollgate::RuleSet::new([Rule::new("one", quota).off()]).unwrap();
+    let rules = tollgate::store::RuleSet::new([Rule::new("one", quota).off()]).unwrap();
     assert!(tollgate::Limiter::bind(&MemoryStore::new(), rules, NonZeroU32::MIN).is_ok());
 }
 

@@ -33,6 +33,10 @@ const GONE: &[(&str, &str)] = &[
     ("beside", "with, next to, another"),
     ("whoever", "any, the one that"),
     ("may_tell", "may log"),
+    ("minding", "ending at, watching"),
+    ("grain", "resolution, step"),
+    ("tell_bounds", "publish bounds"),
+    ("told_every", "poll every"),
 ];
 
 /// Files that list such words.

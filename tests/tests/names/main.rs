@@ -1,7 +1,9 @@
-//! Names and pages: words that have a usual one in the field, links that lead somewhere, and a guide that is a book and rustdoc.
+//! Names and pages: words that have a usual one in the field, links that lead somewhere, a guide that is a book and rustdoc, and
+//! imports that run one way.
 
 mod guide;
 mod identifiers;
+mod imports;
 mod links;
 mod page;
 mod words;

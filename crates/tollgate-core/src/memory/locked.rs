@@ -3,7 +3,7 @@
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     key::Fingerprint,
-    memory::{plan::Plan, shard::Shard, slots::Entry, table::Table, tables::Tables},
+    memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
     store::receipt::{Receipt, Settlement},
     sync::{MutexGuard, lock_briefly},
     time::{Clock, Tick},
@@ -38,9 +38,9 @@ impl<'a, A: Algorithm> Locked<'a, A> {
 
     /// A number for slots that were taken under this lock: above all that the key was given before.
     #[inline(always)]
-    pub(super) fn next_slot_number(&mut self, tables: &Tables) -> u64 {
+    pub(super) fn next_slot_number(&mut self, numbers: &SlotNumbers) -> u64 {
         if self.shard.slot_numbers.is_empty() {
-            self.shard.slot_numbers = tables.next_slot_numbers();
+            self.shard.slot_numbers = numbers.next();
         }
         let number = self.shard.slot_numbers.start;
         self.shard.slot_numbers.start += 1;

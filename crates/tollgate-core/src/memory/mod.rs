@@ -50,6 +50,7 @@ mod rule_table;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
 mod shard;
+mod slot_numbers;
 mod slots;
 mod store;
 mod table;

@@ -171,7 +171,7 @@ impl MemoryRuleStore {
     ) -> Verdict {
         match verdict.outcome() {
             Outcome::Allow if cost > 0 => {
-                verdict.with_slot_number(locked.next_slot_number(&self.shared))
+                verdict.with_slot_number(locked.next_slot_number(&self.shared.slot_numbers))
             }
             _ => verdict.of_slots(),
         }
@@ -565,7 +565,7 @@ impl MemoryRuleStore {
             && check.cost() > 0
             && let AnyLocked::Concurrent(locked) = &mut locks[lock]
         {
-            slot.slot_number = Some(locked.next_slot_number(&self.shared));
+            slot.slot_number = Some(locked.next_slot_number(&self.shared.slot_numbers));
         }
         let check = &slot.check;
         with_locked!(rule, &mut locks[lock], (rule, locked) => {

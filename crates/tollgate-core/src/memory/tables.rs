@@ -1,6 +1,6 @@
 //! The tables of a memory store, by rule name.
 
-use std::{collections::HashMap, fmt, ops::Range, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     algorithm::Algorithm,
@@ -11,6 +11,7 @@ use crate::{
         hasher::Hasher,
         plan::Plan,
         rule_table::{AnyRuleTable, RuleTable},
+        slot_numbers::SlotNumbers,
         table::{AnyTable, PackedTable, Table},
         unbound::UnboundTables,
     },
@@ -18,15 +19,13 @@ use crate::{
     rule::{Mode, Rule},
     rule_set::RuleSet,
     store::{rule_store::Usage, slot_waiters::SlotWaiters},
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    sync::{Mutex, lock},
     time::Clock,
 };
 
 /// The fewest bytes of a rule's states.
 pub(super) const LEAST_BYTES: usize = 64 << 10;
 const SHARDS: usize = 64;
-/// How many numbers of slots a shard gets at once.
-const SLOT_NUMBERS: u64 = 32;
 
 /// The tables of a memory store, and what they share.
 pub(super) struct Tables {
@@ -34,8 +33,7 @@ pub(super) struct Tables {
     pub(super) clock: Clock,
     pub(super) hasher: Hasher,
     pub(super) bytes_per_rule: usize,
-    /// The last number of slots that a shard has.
-    slot_number: AtomicU64,
+    pub(super) slot_numbers: SlotNumbers,
     pub(super) slot_waiters: SlotWaiters,
 }
 
@@ -51,21 +49,12 @@ impl Tables {
                 bound: HashMap::new(),
                 unbound: UnboundTables::new(bytes_per_rule),
             }),
-            // In µs, so that a process which starts anew goes on above the numbers that it has given before.
-            slot_number: AtomicU64::new(clock.now()),
+            slot_numbers: SlotNumbers::new(clock.now()),
             slot_waiters: SlotWaiters::default(),
             clock,
             hasher: Hasher::default(),
             bytes_per_rule,
         }
-    }
-
-    /// Numbers for slots that are taken, above all that any shard has: a shard gives them out in their order. Some at once, so
-    /// that requests of different keys seldom write this.
-    #[cold]
-    pub(super) fn next_slot_numbers(&self) -> Range<u64> {
-        let last = self.slot_number.fetch_add(SLOT_NUMBERS, Ordering::Relaxed);
-        last + 1..last + 1 + SLOT_NUMBERS
     }
 
     /// What is kept of names that no rule set uses.

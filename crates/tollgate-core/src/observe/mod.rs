@@ -39,7 +39,6 @@ mod waiting;
 
 #[cfg(feature = "metrics")]
 pub use self::flush::flush_metrics;
-pub(crate) use self::top_keys::TopKeysSetting;
 pub use self::{
     buckets::{
         BUCKETS, CHECK_DURATION_BUCKETS, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, WAIT_BUCKETS,

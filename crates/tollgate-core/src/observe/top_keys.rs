@@ -21,6 +21,7 @@ use crate::{
     striped::PerStripe,
     sync::{Mutex, lock, lock_briefly},
     time::Tick,
+    top_keys_setting::{LabelFn, TopKeysSetting},
 };
 
 /// What a sketch covers before the next one begins. Two are kept.
@@ -29,46 +30,6 @@ const PERIOD: Duration = Duration::from_secs(150);
 const MOST_LABELS: usize = 1_024;
 /// Places for keys that want a label.
 const WANTED: usize = 64;
-
-/// How an application calls a key.
-type LabelFn = dyn Fn(&KeyBuf) -> String + Send + Sync;
-
-/// That a rule keeps its top keys, and how they are called. Two are equal if both have labels or neither.
-#[derive(Clone, Default)]
-pub(crate) struct TopKeysSetting {
-    label: Option<Arc<LabelFn>>,
-}
-
-impl TopKeysSetting {
-    pub(crate) fn labelled(label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        Self {
-            label: Some(Arc::new(label)),
-        }
-    }
-
-    pub(crate) fn has_label(&self) -> bool {
-        self.label.is_some()
-    }
-}
-
-impl PartialEq for TopKeysSetting {
-    fn eq(&self, other: &Self) -> bool {
-        self.label.is_some() == other.label.is_some()
-    }
-}
-
-impl Eq for TopKeysSetting {}
-
-impl fmt::Debug for TopKeysSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.label.is_some() {
-            "TopKeys(labelled)"
-        } else {
-            "TopKeys"
-        };
-        f.write_str(what)
-    }
-}
 
 /// A key that came often, in the last minutes.
 ///
@@ -137,7 +98,7 @@ const HOT_REQUESTS: u32 = 1_024;
 impl TopKeys {
     pub(super) fn new(setting: &TopKeysSetting) -> Self {
         Self {
-            label: setting.label.clone(),
+            label: setting.label().cloned(),
             stripes: PerStripe::new(|_| Stripe::new()),
         }
     }
@@ -149,7 +110,7 @@ impl TopKeys {
             .iter()
             .map(|stripe| lock(&stripe.kept).clone());
         Self {
-            label: setting.label.clone(),
+            label: setting.label().cloned(),
             stripes: PerStripe::new(|_| Stripe {
                 kept: Mutex::new(kept.next().flatten()),
                 ..Stripe::new()

@@ -23,7 +23,7 @@ const SLOTS: usize = 1_024;
 /// Units from here on have no place in a slot. Shares of such quotas begin fresh.
 const TOO_MANY: u64 = 1 << 48;
 /// Ticks are kept in steps of 2^4 = 16 µs.
-const GRAIN: u32 = 4;
+const STEP_BITS: u32 = 4;
 
 /// Odd, with bits all over: small numbers that are multiplied by it differ everywhere.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -206,7 +206,7 @@ impl Slot {
     #[inline]
     fn write(&self, check: &Check, entry: Entry) {
         // The latest tick that has a place is in the year 2112.
-        let steps = entry.until.div_ceil(1 << GRAIN).min((1 << 48) - 1);
+        let steps = entry.until.div_ceil(1 << STEP_BITS).min((1 << 48) - 1);
         let until = steps << 16 | u64::from(entry.plan);
         let used = entry.used << 16 | u64::from(check.rule());
         let [low, high] = mixed(check, until, used);
@@ -221,7 +221,7 @@ impl Slot {
         let is_found = [low, high] == mixed(check, until, used) && used as u16 == check.rule();
         is_found.then_some(Entry {
             used: used >> 16,
-            until: (until >> 16) << GRAIN,
+            until: (until >> 16) << STEP_BITS,
             plan: until as u16,
         })
     }

@@ -193,7 +193,7 @@ impl DenyCache {
         let key = slot.key();
         let words = [
             until,
-            rest | mark(key) << REST_BITS,
+            rest | tag(key) << REST_BITS,
             (now / 1_000) << 16 | late,
         ];
         let (shard, salt) = (Self::shard(key), denials.salt(slot, cost));
@@ -220,13 +220,13 @@ impl DenyCache {
 }
 
 /// Twelve bits that choose no cell.
-fn mark(key: Fingerprint) -> u64 {
+fn tag(key: Fingerprint) -> u64 {
     (key.bits() >> 52) as u64 & 0xfff
 }
 
 /// Whether the words of a cell may be of a key; of another, they are now and then.
 fn is_of(key: Fingerprint) -> impl Fn(&[u64; 3]) -> bool {
-    move |words| words[1] >> REST_BITS == mark(key)
+    move |words| words[1] >> REST_BITS == tag(key)
 }
 
 /// The same denial by a bound that is so much later, where nothing is left anyway.

@@ -242,7 +242,7 @@ impl Exchange {
                 continue;
             };
             let reply = match reply {
-                Ok(reply) => reply.reports.get(index).copied(),
+                Ok(reply) => reply.reports().get(index).copied(),
                 Err(NoReply::NotRun | NoReply::NothingToSend) => Some(ReportReply::Refused),
                 Err(NoReply::Unknown) => None,
             };
@@ -274,7 +274,7 @@ impl Exchange {
 
     /// Leases that the store has refused to take back are here again.
     fn keep_refused(&self, leases: &[LeaseItem], reply: &Reply) {
-        let refused = leases.iter().zip(&reply.leases);
+        let refused = leases.iter().zip(reply.leases());
         for (item, _) in refused.filter(|(_, reply)| reply.is_refused) {
             self.not_returned(item);
         }
@@ -331,7 +331,7 @@ impl Exchange {
                 is_refused: false,
                 grant: GrantReply::Lost,
             };
-            let reply_to_it = reply.leases.get(index).copied().unwrap_or(lost);
+            let reply_to_it = reply.leases().get(index).copied().unwrap_or(lost);
             let grant = match reply_to_it.grant {
                 GrantReply::None => None,
                 GrantReply::Granted(grant) => {

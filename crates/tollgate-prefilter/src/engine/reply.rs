@@ -16,9 +16,9 @@ pub struct Reply {
     /// The checks whose state belongs to other clients as well. Their denials are not cached.
     pub shared: IndexSet,
     /// By the index in [`Query::reports`](crate::Query::reports).
-    pub reports: SmallVec<[ReportReply; 1]>,
+    reports: SmallVec<[ReportReply; 1]>,
     /// By the index in [`Query::leases`](crate::Query::leases).
-    pub leases: SmallVec<[LeaseReply; 1]>,
+    leases: SmallVec<[LeaseReply; 1]>,
 }
 
 impl Reply {
@@ -32,6 +32,32 @@ impl Reply {
             reports: SmallVec::new(),
             leases: SmallVec::new(),
         }
+    }
+
+    /// With replies to the reports: one each, in the order of [`Query::reports`](crate::Query::reports).
+    #[must_use]
+    pub fn with_reports(mut self, reports: impl IntoIterator<Item = ReportReply>) -> Self {
+        self.reports = reports.into_iter().collect();
+        self
+    }
+
+    /// With replies about the leases: one each, in the order of [`Query::leases`](crate::Query::leases).
+    #[must_use]
+    pub fn with_leases(mut self, leases: impl IntoIterator<Item = LeaseReply>) -> Self {
+        self.leases = leases.into_iter().collect();
+        self
+    }
+
+    /// The replies to the reports.
+    #[must_use]
+    pub fn reports(&self) -> &[ReportReply] {
+        &self.reports
+    }
+
+    /// The replies about the leases.
+    #[must_use]
+    pub fn leases(&self) -> &[LeaseReply] {
+        &self.leases
     }
 }
 

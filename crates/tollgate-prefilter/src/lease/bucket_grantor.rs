@@ -47,8 +47,8 @@ use crate::lease::{
 /// the reserve and what is granted ahead comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketGrantor {
-    pub(super) quota: Gcra,
-    pub(super) overdraft: Overdraft,
+    quota: Gcra,
+    overdraft: Overdraft,
     terms: LeaseTerms,
 }
 
@@ -148,6 +148,31 @@ impl BucketGrantor {
         (answer, grant)
     }
 
+    /// Forgets what was used, and not what is on lease: that may still be spent, so it is held back from the burst until it has
+    /// come back or run out. What was granted ahead is not known, and is spent in addition.
+    ///
+    /// ```
+    /// use tollgate_core::{MINUTE, Quota};
+    /// use tollgate_prefilter::{LeaseQuery, BucketGrantor, BucketState, LeaseTerms};
+    ///
+    /// let quota = Quota::gcra(6_000, MINUTE);
+    /// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
+    /// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
+    /// let query = LeaseQuery::default().with_tracked(1_000);
+    /// grantor.acquire(&mut state, now, 5_000, &query);
+    ///
+    /// // A quarter of the reserve of six hundred is somewhere.
+    /// grantor.reset(&mut state, now);
+    /// assert_eq!(grantor.acquire(&mut state, now, 0, &LeaseQuery::default()).0.remaining, 6_000 - 150);
+    /// # Ok::<(), tollgate_prefilter::NoLease>(())
+    /// ```
+    pub fn reset(&self, state: &mut BucketState, now: Tick) {
+        self.settle(state, now);
+        (state.arrival, state.owed) = (GcraState::default(), 0);
+        self.quota
+            .hold_back(&mut state.arrival, now, state.leases.total());
+    }
+
     /// Brings a state up to `now`: holds back from the burst what was on lease, for as long as it was, and forgets leases
     /// that have run out.
     ///
@@ -192,8 +217,37 @@ impl BucketGrantor {
         self.quota.fresh_at(&last.arrival)
     }
 
-    pub(super) fn starts(&self, generation: u64) -> Tick {
+    fn starts(&self, generation: u64) -> Tick {
         generation.saturating_mul(self.terms.tracked_life())
+    }
+
+    /// When `cost` units fit that do not fit `now`, to the tick, if nothing else is taken, granted or returned.
+    ///
+    /// What is on lease is held back until its generation is over, and only then does time bring it back: no cost fits before
+    /// that does not fit as well.
+    fn retry(&self, state: &BucketState, now: Tick, cost: u64) -> Retry {
+        let generation = state.leases.generation;
+        let starts = [1, 2].map(|next| self.starts(generation.saturating_add(next)));
+        let mut retry = Retry::Now;
+        for at in [now].into_iter().chain(starts) {
+            let mut then = *state;
+            self.settle(&mut then, at);
+            let answer = self.overdraft.assess(&then.arrival, at, cost);
+            let wait = match answer.retry {
+                _ if answer.fits => 0,
+                Retry::Now => 0,
+                Retry::After(wait) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
+                never => return never,
+            };
+            // No sooner, as long as time alone passes. Later if what is on lease has kept it from that.
+            let fits_at = at.saturating_add(wait);
+            retry = Retry::after_micros(fits_at.saturating_sub(now));
+            self.settle(&mut then, fits_at);
+            if self.overdraft.assess(&then.arrival, fits_at, cost).fits {
+                break;
+            }
+        }
+        retry
     }
 
     /// A lease that comes back. Units go back only of a lease that is still tracked: of one that is not, the bucket has

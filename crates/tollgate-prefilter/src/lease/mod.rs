@@ -6,8 +6,6 @@ pub(crate) mod grant;
 mod held_lease;
 pub(crate) mod lease_holder;
 mod overdraft;
-mod reset;
-mod retry;
 pub(crate) mod schedule_terms;
 mod scheduled_lease_sizer;
 pub(crate) mod terms;

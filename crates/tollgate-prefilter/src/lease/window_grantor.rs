@@ -46,9 +46,9 @@ use crate::lease::{
 /// are out are spent in a window that does not count them, at most the reserve.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowGrantor<A> {
-    pub(super) quota: A,
+    quota: A,
     terms: LeaseTerms,
-    pub(super) window: Tick,
+    window: Tick,
 }
 
 /// What the store keeps of a key. The default is fresh.
@@ -109,6 +109,41 @@ impl<A: Algorithm> WindowGrantor<A> {
         (answer, Some(Grant::Tracked { units, generation }))
     }
 
+    /// Forgets what was used, and not what is granted: that is counted as before, in its window.
+    ///
+    /// ```
+    /// use tollgate_core::{
+    ///     MINUTE, Quota,
+    ///     algorithm::{Algorithm, FixedWindow},
+    /// };
+    /// use tollgate_prefilter::{LeaseQuery, LeaseTerms, WindowGrantor, WindowState};
+    ///
+    /// let quota = Quota::fixed_window(1_000, MINUTE);
+    /// let window = FixedWindow::new(&quota).expect("a window");
+    /// let terms = LeaseTerms::new(&quota, 100)?;
+    /// let grantor = WindowGrantor::new(window, &terms).expect("terms of a window");
+    /// let (mut state, now) = (WindowState::default(), 1_700_000_000_000_000);
+    /// let query = LeaseQuery::default().with_tracked(1_000);
+    /// grantor.acquire(&mut state, now, 900, &query);
+    ///
+    /// // A quarter of the reserve of a hundred is somewhere.
+    /// grantor.reset(&mut state, now);
+    /// assert_eq!(grantor.acquire(&mut state, now, 0, &LeaseQuery::default()).0.remaining, 1_000 - 25);
+    /// # Ok::<(), tollgate_prefilter::NoLease>(())
+    /// ```
+    pub fn reset(&self, state: &mut WindowState<A::State>, now: Tick) {
+        let starts = state.window.saturating_mul(self.window);
+        let is_over = state.window < now / self.window;
+        if is_over || state.granted == 0 {
+            *state = WindowState::default();
+            return;
+        }
+        state.counts = A::State::default();
+        // While the clock is set back, the window is one to come.
+        self.quota
+            .take(&mut state.counts, now.max(starts), state.granted);
+    }
+
     /// A lease that comes back: its units are not counted any more, as far as their window counts.
     ///
     /// It may have more units left than it was granted with: those of leases before it that came back later. Units of the window before
@@ -135,7 +170,7 @@ impl<A: Algorithm> WindowGrantor<A> {
     }
 
     /// Until when units weigh that are counted in the window of this number.
-    pub(super) fn weighs_until(&self, window: u64) -> Tick {
+    fn weighs_until(&self, window: u64) -> Tick {
         let mut state = A::State::default();
         self.quota
             .take(&mut state, window.saturating_mul(self.window), 1);
@@ -268,5 +303,31 @@ mod tests {
         let quota = FixedWindow::new(&Quota::fixed_window(100, SECOND)).expect("a window");
         let terms = LeaseTerms::of_bucket(10, 10);
         assert!(WindowGrantor::new(quota, &terms).is_none());
+    }
+
+    #[test]
+    fn after_a_reset_what_is_granted_stays_counted_in_its_window() {
+        fn holds<A: Algorithm>(quota: &Quota) {
+            let (grantor, mut state) = (grantor::<A>(quota), WindowState::default());
+            grantor.acquire(&mut state, 4_900_000, 60, &LeaseQuery::default());
+            let (_, grant) = grantor.acquire(&mut state, 5_000_000, 30, &QUERY);
+            let granted = grant.expect("it is granted").units();
+            grantor.reset(&mut state, 5_100_000);
+            let (answer, _) = grantor.acquire(&mut state, 5_100_000, 0, &LeaseQuery::default());
+            assert_eq!(answer.remaining, 100 - granted);
+            let (answer, _) = grantor.acquire(&mut state, 5_200_000, 0, &back(granted, granted, 5));
+            assert_eq!(answer.remaining, 100);
+        }
+        holds::<FixedWindow>(&Quota::fixed_window(100, SECOND));
+        holds::<SlidingWindow>(&Quota::sliding_window(100, SECOND));
+    }
+
+    #[test]
+    fn after_a_reset_a_window_whose_leases_have_run_out_is_fresh() {
+        let grantor = fixed();
+        let mut state = WindowState::default();
+        grantor.acquire(&mut state, 5_000_000, 30, &QUERY);
+        grantor.reset(&mut state, 6_000_000);
+        assert_eq!(state, WindowState::default());
     }
 }

@@ -30,6 +30,7 @@ pub struct LocalUsage {
 }
 
 /// Where a process stands with a request.
+// Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spend {
     /// It was counted here.

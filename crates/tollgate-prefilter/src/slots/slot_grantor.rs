@@ -47,6 +47,7 @@ pub struct SlotState {
     /// The number of the last grant.
     pub fence: u64,
     /// The owners that are known.
+    // Of a library, but a list without an allocation: a model of slots clones this for each of millions of states.
     pub owners: SmallVec<[SlotRecord; 2]>,
 }
 

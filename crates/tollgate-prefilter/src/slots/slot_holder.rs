@@ -36,6 +36,7 @@ pub struct SlotHolder {
 }
 
 /// What becomes of a request whose acquire has been answered.
+// Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotStart {
     /// It has its slots.

@@ -35,6 +35,7 @@ pub struct SlotLeaseTable<T> {
 }
 
 /// What a lease says of a request.
+// Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeasedStart {
     /// It has its slots.
@@ -54,6 +55,7 @@ pub enum LeasedStart {
 }
 
 /// What becomes of the requests that wait for a reply.
+// Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseAnswer {
     /// They start now, or are denied.

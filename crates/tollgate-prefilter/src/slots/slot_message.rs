@@ -62,6 +62,7 @@ impl SlotReply {
 }
 
 /// What became of the slots wanted.
+// Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotOutcome {
     /// They were granted. Of none wanted, none were.

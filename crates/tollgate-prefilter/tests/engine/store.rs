@@ -171,7 +171,7 @@ pub(crate) fn carry_out(
         let answer = store.assess(now, 0);
         ReportReply::counted(answer.remaining, answer.reset_after)
     });
-    let reports = reports.collect();
+    let reports: Vec<_> = reports.collect();
     let answer = |check: &Check| match check.rule() {
         0 => store.assess(now, check.cost()),
         _ => by_decree(is_denied),
@@ -195,11 +195,8 @@ pub(crate) fn carry_out(
     let verdicts = verdicts.map(|(check, answer)| verdict(check, answer));
     let lease = grant.map_or(GrantReply::None, GrantReply::Granted);
     let granted = grant.map_or(0, |grant| grant.units());
-    let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
-    reply.reports = reports;
-    reply.leases = leases
-        .iter()
-        .map(|_| LeaseReply::new(false, lease))
-        .collect();
+    let leases = leases.iter().map(|_| LeaseReply::new(false, lease));
+    let reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+    let reply = reply.with_reports(reports).with_leases(leases);
     (reply, taken, granted)
 }

@@ -1,12 +1,11 @@
 //! What users write, and what it means.
 
-use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
+use std::{convert::Infallible, fmt, path::PathBuf};
 
 use crate::{
     address::{
         access::{Access, Login},
         error::AddressError,
-        parse,
     },
     error::{SetupError, SetupErrorKind},
 };
@@ -99,15 +98,6 @@ impl Address {
         }
     }
 
-    /// Reads an address in one of the forms above.
-    ///
-    /// # Errors
-    ///
-    /// The part that is wrong, and what would be right. No error repeats what may be a password.
-    pub(crate) fn parse(url: &str) -> Result<Self, AddressError> {
-        parse::address(url)
-    }
-
     /// One server of a cluster that is at this address, with the same login.
     pub(crate) fn of_node(&self, place: Place) -> Self {
         Self {
@@ -162,43 +152,6 @@ impl fmt::Display for Place {
             Self::Tcp(host, port) => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
-    }
-}
-
-impl FromStr for Address {
-    type Err = SetupError;
-
-    /// Reads an address in one of the forms above.
-    ///
-    /// # Errors
-    ///
-    /// The part that is wrong, and what would be right. No error repeats what may be a password.
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        Ok(Self::parse(text)?)
-    }
-}
-
-impl TryFrom<&str> for Address {
-    type Error = SetupError;
-
-    fn try_from(text: &str) -> Result<Self, SetupError> {
-        text.parse()
-    }
-}
-
-impl TryFrom<&String> for Address {
-    type Error = SetupError;
-
-    fn try_from(text: &String) -> Result<Self, SetupError> {
-        text.parse()
-    }
-}
-
-impl TryFrom<String> for Address {
-    type Error = SetupError;
-
-    fn try_from(text: String) -> Result<Self, SetupError> {
-        text.parse()
     }
 }
 

@@ -2,9 +2,12 @@
 //!
 //! Written by hand because an error may not repeat what could be a password, and because a list of sentinels is no host.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, str::FromStr};
 
-use crate::address::{Access, Address, AddressError, Login, Place, Protocol, Sentinels, Target};
+use crate::{
+    address::{Access, Address, AddressError, Login, Place, Protocol, Sentinels, Target},
+    error::SetupError,
+};
 
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -14,38 +17,82 @@ pub(crate) const ONLY_DATABASE_0: &str = "a cluster has only database 0; leave t
 
 type Result<T> = std::result::Result<T, AddressError>;
 
-pub(super) fn address(url: &str) -> Result<Address> {
-    let (scheme, rest) = url
-        .split_once("://")
-        .ok_or_else(|| AddressError::new("there is no scheme; write it as redis://host:6379/0"))?;
-    let (scheme, rest) = (&*in_words_of_redis(scheme), rest);
-    let encrypted = scheme.starts_with("rediss");
-    if encrypted && !cfg!(feature = "tls") {
-        return Err(AddressError::needs_tls());
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    ///
+    /// The part that is wrong, and what would be right. No error repeats what may be a password.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| {
+            AddressError::new("there is no scheme; write it as redis://host:6379/0")
+        })?;
+        let (scheme, rest) = (&*in_words_of_redis(scheme), rest);
+        let encrypted = scheme.starts_with("rediss");
+        if encrypted && !cfg!(feature = "tls") {
+            return Err(AddressError::needs_tls());
+        }
+        let address = match scheme {
+            "redis" | "rediss" => server(Parts::of(rest)?),
+            "unix" | "redis+unix" => socket(Parts::of(rest)?),
+            "redis-sentinel" | "redis+sentinel" | "rediss-sentinel" | "rediss+sentinel" => {
+                sentinel(Parts::of(rest)?)
+            }
+            "redis-cluster" | "redis+cluster" | "rediss-cluster" | "rediss+cluster" => {
+                cluster(Parts::of(rest)?)
+            }
+            // Letters alone are no password that somebody put into the wrong place.
+            other if other.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+                Err(AddressError::new(format!(
+                    "the scheme {other:?} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
+                )))
+            }
+            _ => Err(AddressError::new(
+                "the scheme is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss",
+            )),
+        }?;
+        Ok(Self {
+            encrypted,
+            ..address
+        })
     }
-    let address = match scheme {
-        "redis" | "rediss" => server(Parts::of(rest)?),
-        "unix" | "redis+unix" => socket(Parts::of(rest)?),
-        "redis-sentinel" | "redis+sentinel" | "rediss-sentinel" | "rediss+sentinel" => {
-            sentinel(Parts::of(rest)?)
-        }
-        "redis-cluster" | "redis+cluster" | "rediss-cluster" | "rediss+cluster" => {
-            cluster(Parts::of(rest)?)
-        }
-        // Letters alone are no password that somebody put into the wrong place.
-        other if other.bytes().all(|byte| byte.is_ascii_lowercase()) => {
-            Err(AddressError::new(format!(
-                "the scheme {other:?} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
-            )))
-        }
-        _ => Err(AddressError::new(
-            "the scheme is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss",
-        )),
-    }?;
-    Ok(Address {
-        encrypted,
-        ..address
-    })
+}
+
+impl FromStr for Address {
+    type Err = SetupError;
+
+    /// Reads an address in one of the [forms](Address).
+    ///
+    /// # Errors
+    ///
+    /// The part that is wrong, and what would be right. No error repeats what may be a password.
+    fn from_str(text: &str) -> std::result::Result<Self, SetupError> {
+        Ok(Self::parse(text)?)
+    }
+}
+
+impl TryFrom<&str> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: &str) -> std::result::Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<&String> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: &String) -> std::result::Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: String) -> std::result::Result<Self, SetupError> {
+        text.parse()
+    }
 }
 
 /// A scheme that says `valkey`, with `redis` for it.

@@ -2,9 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::connection::{
-    breaker::machine::BreakerState, connect_error::ConnectErrorKind, peer::Peer,
-};
+use crate::connection::{breaker_state::BreakerState, connect_error::ConnectErrorKind, peer::Peer};
 
 /// Something that happened to a node.
 #[derive(Clone, Debug, PartialEq)]

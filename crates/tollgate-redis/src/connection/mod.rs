@@ -20,6 +20,7 @@ pub(crate) mod address_map;
 mod auth;
 mod backoff;
 pub(crate) mod breaker;
+pub(crate) mod breaker_state;
 pub(crate) mod call;
 pub(crate) mod cluster;
 mod command;

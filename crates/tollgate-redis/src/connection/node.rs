@@ -7,7 +7,8 @@ use tokio::{task::AbortHandle, time::Instant};
 use crate::{
     address::{Address, AddressError, Target},
     connection::{
-        breaker::{Breaker, BreakerState},
+        breaker::Breaker,
+        breaker_state::BreakerState,
         call::{Call, Waiting},
         connect_error::{ConnectError, ConnectErrorKind},
         error::{CallError, CallErrorKind},

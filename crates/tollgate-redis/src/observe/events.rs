@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tollgate_prefilter::DowngradeReason;
 
 use crate::connection::{
-    breaker::BreakerState,
+    breaker_state::BreakerState,
     error::{CallError, CallErrorKind},
     event::NodeEvent,
     peer::Peer,

@@ -62,7 +62,7 @@ impl Observer {
             plans.collect()
         });
         let bound = bound.collect();
-        self.tell_bounds(instances);
+        self.publish_bounds(instances);
         bound
     }
 
@@ -93,11 +93,11 @@ impl Observer {
         self.events.exact(rule.name(), rule.plan_name(plan), why);
     }
 
-    /// Tells by how much so many instances may be above each limit.
-    pub(crate) fn tell_bounds(&self, instances: u32) {
+    /// Publishes by how much this number of instances may be above each limit.
+    pub(crate) fn publish_bounds(&self, instances: u32) {
         #[cfg(feature = "metrics")]
         for rule in &*self.rules() {
-            rule.tell_bounds(instances);
+            rule.publish_bounds(instances);
         }
         #[cfg(not(feature = "metrics"))]
         let _ = instances;
@@ -158,7 +158,7 @@ impl Observer {
     pub(crate) fn instances(&self, count: u32) {
         #[cfg(feature = "metrics")]
         self.meters.instances(count);
-        self.tell_bounds(count);
+        self.publish_bounds(count);
     }
 
     /// A heartbeat has failed, or a look at the size of the namespace. No request waits for it, so that nothing else would tell

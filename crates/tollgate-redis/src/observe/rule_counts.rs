@@ -154,7 +154,7 @@ impl RuleCounts {
 
     /// Sets the bounds for a number of instances: the units above the limit, and the units that may sit idle.
     #[cfg(feature = "metrics")]
-    pub(super) fn tell_bounds(&self, instances: u32) {
+    pub(super) fn publish_bounds(&self, instances: u32) {
         let unreported = self.max_unreported.load(Ordering::Relaxed);
         let bound = unreported.saturating_mul(u64::from(instances.max(1)));
         RuleMeters::bounds(&self.labels, bound, self.reserve.load(Ordering::Relaxed));

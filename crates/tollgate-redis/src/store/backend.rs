@@ -12,9 +12,8 @@ use tokio::time::Instant;
 
 use crate::{
     address::{Address, AddressError, Target},
-    call,
     connection::{
-        breaker::BreakerState,
+        breaker_state::BreakerState,
         call::Call,
         cluster::{
             event::{ClusterEvent, ClusterSink},
@@ -31,6 +30,7 @@ use crate::{
         value::Value,
     },
     observe::Observer,
+    script::call,
 };
 
 /// The servers that decide.

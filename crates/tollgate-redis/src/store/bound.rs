@@ -11,11 +11,12 @@ use tollgate_core::{
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
 
 use crate::{
-    encode::Encoder,
     observe::{CallFor, Stopwatch},
+    script::encoder::Encoder,
     store::{
+        did_not_run::did_not_run,
         flusher::Flusher,
-        in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
+        in_flight::{Deciding, InFlight, retire, send_follow_up},
         inner::Inner,
         meter::Meter,
         rules_on_redis::RulesOnRedis,

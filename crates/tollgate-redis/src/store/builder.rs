@@ -20,15 +20,17 @@ use crate::{
     },
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
-    keys::Keys,
-    keyspace::{Keyspace, Partition},
-    new_key_cap::NewKeyCap,
+    keys::{
+        keys::Keys,
+        keyspace::{Keyspace, Partition},
+    },
     observe::{EngineObserver, Observer},
-    rule_args::SLOT_TERM,
+    script::rule_args::SLOT_TERM,
     store::{
         backend::Backend, heartbeat::Heartbeat, in_flight_calls::InFlightCalls,
-        instances::Instances, process_clock::process_clock, process_slots::ProcessSlots,
-        redis_store::RedisStore, shared::Shared, store_tasks::StoreTasks,
+        instances::Instances, new_key_cap::NewKeyCap, process_clock::process_clock,
+        process_slots::ProcessSlots, redis_store::RedisStore, shared::Shared,
+        store_tasks::StoreTasks,
     },
 };
 

@@ -36,7 +36,7 @@ async fn run(shared: Weak<Shared>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        shared.observer.tell_bounds(shared.instances.known());
+        shared.observer.publish_bounds(shared.instances.known());
         let usage = shared.engine.usage(shared.process_clock.now());
         shared.observer.usage(&usage);
     }

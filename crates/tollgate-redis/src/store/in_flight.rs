@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, Retry, Source, StoreError, StoreErrorKind, Tick, Verdict,
+    Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
     algorithm::Assessment,
     store::{Receipt, Settlement},
 };
@@ -20,12 +20,15 @@ use tollgate_prefilter::{
 };
 
 use crate::{
-    call::{Call, RequestLayout},
     connection::{error::CallError, value::Value},
     observe::{CallFor, Stopwatch},
-    reply::{self, NewKey},
+    script::{
+        call::{Call, RequestLayout},
+        reply::{self, NewKey},
+    },
     store::{
         backend::Answer,
+        did_not_run::did_not_run,
         in_flight_calls::InFlightCall,
         inner::Inner,
         slots::{Acquired, RequestSlots},
@@ -344,9 +347,9 @@ impl ReplyLayout {
         let decision = reply.decision(&self.checks, query.checks(), &inner.rules);
         let mut decoded = Reply::new(reply.at(), decision);
         decoded.shared = shared;
-        decoded.reports = self.reports.iter().map(report).collect();
-        decoded.leases = self.returned.iter().zip(&self.grants).map(lease).collect();
         decoded
+            .with_reports(self.reports.iter().map(report))
+            .with_leases(self.returned.iter().zip(&self.grants).map(lease))
     }
 }
 
@@ -459,12 +462,4 @@ pub(super) fn send_alone(inner: &Arc<Inner>, queries: Vec<Query>) {
 /// what another rule set that is in use has as well.
 pub(super) fn retire(inner: &Arc<Inner>) {
     send_alone(inner, inner.local.retire(inner.now()));
-}
-
-/// Whether a call certainly changed nothing.
-pub(super) fn did_not_run(error: &StoreError) -> bool {
-    matches!(
-        error.kind(),
-        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
-    )
 }

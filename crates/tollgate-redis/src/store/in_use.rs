@@ -11,7 +11,7 @@ use tollgate_core::Rule;
 use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared, slots};
 
 /// How often it is looked whether Redis was told of all slots that went back.
-const TOLD_EVERY: Duration = Duration::from_millis(2);
+const POLL_EVERY: Duration = Duration::from_millis(2);
 
 /// The rule sets that are in use, or still report.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl InUse {
             }
             slots::return_idle(shared);
             while !shared.slots.is_told() {
-                sleep(TOLD_EVERY).await;
+                sleep(POLL_EVERY).await;
             }
             shared.in_flight_calls.idle().await;
         };

@@ -9,12 +9,13 @@ use tollgate_core::{
 use tollgate_prefilter::BoundRules;
 
 use crate::{
-    call::RequestLayout,
-    encode::Encoder,
-    new_key_cap::NewKeyCap,
     observe::RuleCounts,
-    reply::{NewKey, Reply},
-    store::{meter::Meter, shared::Shared},
+    script::{
+        call::RequestLayout,
+        encoder::Encoder,
+        reply::{NewKey, Reply},
+    },
+    store::{meter::Meter, new_key_cap::NewKeyCap, shared::Shared},
 };
 
 /// A rule set on the store, shared with the futures of its answers.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{keys::Keys, keyspace::Partition};
+use crate::keys::{keys::Keys, keyspace::Partition};
 
 /// How one instance writes keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ impl KeyTags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
+    use crate::keys::secret::Secret;
 
     fn secret(byte: u8) -> Secret {
         Secret::from_bytes([byte; 32]).expect("32 bytes")

@@ -4,6 +4,7 @@ mod accuracy;
 mod backend;
 mod bound;
 mod builder;
+mod did_not_run;
 mod first_write;
 mod flusher;
 #[cfg(feature = "metrics")]
@@ -18,10 +19,12 @@ mod key_tags;
 mod meter;
 #[cfg(feature = "metrics")]
 mod namespace_size;
+pub(crate) mod new_key_cap;
 mod process_clock;
 mod process_slots;
 mod quotas;
 mod redis_store;
+mod reported;
 mod rules_on_redis;
 mod shared;
 mod slots;

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tollgate_core::{Check, Tick, store::SlotWaiters};
 use tollgate_prefilter::{SlotCounts, SlotKey, SlotLeaseTable, SlotOwner, SlotTable, SlotTerms};
 
-use crate::{encode::Encoder, store::slots::Told};
+use crate::{script::encoder::Encoder, store::reported::Reported};
 
 /// How often slots that another process may have returned are asked for.
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ pub(super) struct InUse {
     /// Those on lease, of another owner.
     pub(super) leases: SlotLeaseTable<SlotTarget>,
     /// Requests that wait for slots on lease.
-    pub(super) waiting: BTreeMap<SlotKey, Vec<oneshot::Sender<Told>>>,
+    pub(super) waiting: BTreeMap<SlotKey, Vec<oneshot::Sender<Reported>>>,
     /// When the task looks next; `None`: there is none.
     pub(super) looks_at: Option<Tick>,
     /// What the metrics were told, and when.

@@ -10,7 +10,7 @@ use tollgate_core::{
 use tollgate_prefilter::Effective;
 
 use crate::{
-    connection::breaker::BreakerState,
+    connection::breaker_state::BreakerState,
     store::{
         accuracy::Accuracy, bound::Bound, first_write::first_write, in_use::InUse, shared::Shared,
         store_tasks::StoreTasks,
@@ -205,7 +205,7 @@ mod tests {
     use tollgate_prefilter::{Begin, Next, Reply};
 
     use super::*;
-    use crate::keys::Keys;
+    use crate::keys::keys::Keys;
 
     #[tokio::test(start_paused = true)]
     async fn units_that_a_dropped_limiter_cannot_report_are_lost_after_a_while() {

@@ -6,7 +6,7 @@ use tollgate_core::{Check, Fingerprint, Rule};
 use tollgate_prefilter::{RequestEvents, StoreRules};
 
 use crate::{
-    encode::Encoder,
+    script::encoder::Encoder,
     store::{meter::Meter, shared::Shared},
 };
 

@@ -8,17 +8,15 @@ use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick};
 use tollgate_prefilter::Engine;
 
 use crate::{
-    call::Call,
     connection::{error::CallError, value::Value},
-    keyspace::{Keyspace, Partition},
-    new_key_cap::NewKeyCap,
+    keys::keyspace::{Keyspace, Partition},
     observe::{CallFor, Observer, RuleCounts, Stopwatch},
-    reply::Reply,
-    script::SCRIPT,
+    script::{call::Call, reply::Reply, text::SCRIPT},
     store::{
         backend::{Answer, Backend},
         in_flight_calls::InFlightCalls,
         instances::Instances,
+        new_key_cap::NewKeyCap,
         process_slots::ProcessSlots,
     },
 };

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Consistency, Mode, Rule, RuleError, RuleErrorKind, RuleSet};
 
-use crate::{encode::Encoder, keyspace::Partition};
+use crate::{keys::keyspace::Partition, script::encoder::Encoder};
 
 /// Refuses a rule whose requests could not wait in the order of Redis.
 pub(super) fn refuse_unsupported_waits(
@@ -58,7 +58,7 @@ mod tests {
     use tollgate_core::{LeaseShare, MINUTE, Quota, SECOND};
 
     use super::*;
-    use crate::keyspace::Keyspace;
+    use crate::keys::keyspace::Keyspace;
 
     fn refusal(
         rules: impl IntoIterator<Item = Rule>,

@@ -1,7 +1,7 @@
 //! Any text is read within bounds.
 
 use proptest::prelude::*;
-use tollgate::RuleSet;
+use tollgate::store::RuleSet;
 use tollgate_rules::{Format, LiveRules, RuleDocument};
 
 use crate::{

@@ -2,7 +2,6 @@
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use smallvec::smallvec;
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, LeaseShare, MINUTE, Quota, Retry, Rule, RuleSet,
     Source, Tick, Verdict,
@@ -12,7 +11,7 @@ use tollgate_core::{
 
 use crate::{
     Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, Grant, GrantReply,
-    IndexSet, LeaseEvent, LeaseReply, Next, Query, Reply, ReportEvent, ReportReply, StoreRules,
+    LeaseEvent, LeaseReply, Next, Query, Reply, ReportEvent, ReportReply, StoreRules,
 };
 
 pub(super) const KEY: Fingerprint = key(7);
@@ -150,17 +149,11 @@ impl Subject {
             left: answer.remaining,
             reset_after: answer.reset_after,
         };
-        let lease = LeaseReply {
-            is_refused: false,
-            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
-        };
-        Reply {
-            at,
-            decision: Decision::new(at, verdicts, |_| true),
-            shared: IndexSet::default(),
-            reports: smallvec![counted; query.reports().len()],
-            leases: smallvec![lease; query.leases().len()],
-        }
+        let lease = LeaseReply::new(false, grant.map_or(GrantReply::None, GrantReply::Granted));
+        let reply = Reply::new(at, Decision::new(at, verdicts, |_| true));
+        reply
+            .with_reports(query.reports().iter().map(|_| counted))
+            .with_leases(query.leases().iter().map(|_| lease))
     }
 
     pub(super) fn finish(&self, query: Query, answer: Assessment, grant: Option<Grant>) -> Done {

@@ -238,3 +238,53 @@ fn what_is_owed_stays_owed_when_the_clock_goes_back() {
     assert!(!grantor.acquire(&mut state, 4_015, 1, &scheduled(0)).0.fits);
     assert!(grantor.acquire(&mut state, 4_016, 1, &scheduled(0)).0.fits);
 }
+
+fn returned(grant: Option<Grant>, left: u64) -> LeaseQuery {
+    let Some(Grant::Tracked { units, generation }) = grant else {
+        panic!("{grant:?} is not on lease");
+    };
+    let returned = Some(ReturnedLease {
+        size: units,
+        left,
+        generation,
+    });
+    LeaseQuery {
+        returned,
+        ..LeaseQuery::default()
+    }
+}
+
+#[test]
+fn after_a_reset_a_bucket_is_full_but_for_what_is_on_lease() {
+    let (grantor, mut state) = (grantor(), BucketState::default());
+    let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &lease(None));
+    let tracked = grant.expect("it is granted").units();
+    grantor.reset(&mut state, 5_010);
+    assert_eq!(left(&grantor, &mut state, 5_010), 100 - tracked);
+    // Until it comes back, or has run out.
+    let mut idle = state;
+    assert_eq!(left(&grantor, &mut idle, 6_999), 100 - tracked);
+    assert_eq!(left(&grantor, &mut idle, 7_000 + tracked), 100);
+    grantor.acquire(&mut state, 5_020, 0, &returned(grant, tracked));
+    assert_eq!(left(&grantor, &mut state, 5_020), 100);
+}
+
+#[test]
+fn after_a_reset_a_bucket_without_leases_is_fresh() {
+    let (grantor, mut state) = (grantor(), BucketState::default());
+    let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &lease(None));
+    grantor.acquire(&mut state, 5_005, 0, &returned(grant, 0));
+    grantor.reset(&mut state, 5_010);
+    assert_eq!(state, BucketState::default());
+}
+
+#[test]
+fn a_lease_from_before_a_reset_is_not_taken_for_a_later_one() {
+    let (grantor, mut state) = (grantor(), BucketState::default());
+    let (_, old) = grantor.acquire(&mut state, 5_000, 1, &lease(None));
+    grantor.reset(&mut state, 5_010);
+    grantor.acquire(&mut state, 5_020, 1, &lease(None));
+    let both = state.leases.total();
+    grantor.acquire(&mut state, 5_030, 0, &returned(old, 0));
+    assert_eq!(state.leases.total() + 20, both);
+}

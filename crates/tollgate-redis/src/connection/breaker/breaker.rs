@@ -13,9 +13,10 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::connection::{
     breaker::{
-        machine::{BreakerState, Machine, Plan},
+        machine::{Machine, Plan},
         options::BreakerOptions,
     },
+    breaker_state::BreakerState,
     event::{EventSink, NodeEvent},
 };
 

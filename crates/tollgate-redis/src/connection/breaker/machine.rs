@@ -4,38 +4,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::connection::breaker::{
-    options::{BreakerOptions, SHARES},
-    recent::Recent,
-};
-
-/// Where a breaker stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerState {
-    /// Every request goes to the server.
-    Closed,
-    /// No request goes to the server.
-    Open,
-    /// No request goes to the server, and probes are answered.
-    Probing,
-    /// Probes were answered, and a share of the requests goes to the server.
-    Ramping {
-        /// The share.
-        percent: u8,
+use crate::connection::{
+    breaker::{
+        options::{BreakerOptions, SHARES},
+        recent::Recent,
     },
-}
-
-impl BreakerState {
-    /// The share of requests that goes to the server, in percent.
-    #[must_use]
-    pub fn share(&self) -> u8 {
-        match self {
-            Self::Closed => 100,
-            Self::Open | Self::Probing => 0,
-            Self::Ramping { percent } => *percent,
-        }
-    }
-}
+    breaker_state::BreakerState,
+};
 
 /// What is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::connection::breaker::{
-    machine::{BreakerState, Machine, Plan},
-    options::BreakerOptions,
+use crate::connection::{
+    breaker::{
+        machine::{Machine, Plan},
+        options::BreakerOptions,
+    },
+    breaker_state::BreakerState,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use std::{
 use crate::{
     address::Place,
     connection::{cluster::table::Table, error::CallError, node::Node},
-    slot::SLOTS,
+    keys::slot::SLOTS,
 };
 
 /// A server of the cluster. It lasts until its last call is answered, also when the map has forgotten it.

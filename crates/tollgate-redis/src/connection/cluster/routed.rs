@@ -60,9 +60,9 @@ impl ClusterCall {
     }
 
     /// Ends at its deadline by itself, whatever waits before it.
-    pub(super) fn minding_its_deadline(mut self) -> Self {
+    pub(super) fn ending_at_deadline(mut self) -> Self {
         if let State::Sent(sent) = &mut self.0 {
-            sent.mind_the_deadline();
+            sent.arm_deadline();
         }
         self
     }
@@ -176,11 +176,11 @@ impl Sent {
         });
         self.call = member.node.send(waiting);
         self.member = member;
-        self.mind_the_deadline();
+        self.arm_deadline();
         Ok(())
     }
 
-    fn mind_the_deadline(&mut self) {
+    fn arm_deadline(&mut self) {
         let _entered = self.shared.runtime.enter();
         self.timer
             .get_or_insert_with(|| Box::pin(sleep_until(self.deadline)));

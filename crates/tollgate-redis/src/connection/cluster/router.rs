@@ -7,7 +7,7 @@ use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
 use crate::{
     address::{Address, AddressError, Place, Target},
     connection::{
-        breaker::BreakerState,
+        breaker_state::BreakerState,
         cluster::{
             options::ClusterOptions, routed::ClusterCall, shared::Shared, topology_refresh::learn,
         },
@@ -16,7 +16,7 @@ use crate::{
         request::Request,
         script::Script,
     },
-    slot::slot,
+    keys::slot::slot,
 };
 
 /// The servers of a Redis Cluster, each with a connection of its own, and a task that learns which they are.
@@ -109,7 +109,7 @@ impl Cluster {
         let deadline = by.unwrap_or(now + self.shared.options.node.deadline);
         let call = ClusterCall::send(&self.shared, member, first, deadline, || request(first));
         match by {
-            Some(_) => call.minding_its_deadline(),
+            Some(_) => call.ending_at_deadline(),
             None => call,
         }
     }

@@ -3,7 +3,7 @@
 use crate::{
     address::Place,
     connection::{address_map::AddressMap, cluster::redirect::named, value::Value},
-    slot::SLOTS,
+    keys::slot::SLOTS,
 };
 
 /// Who has which slots, as one server sees it.

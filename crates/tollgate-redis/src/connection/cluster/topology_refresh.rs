@@ -21,7 +21,7 @@ use crate::{
         node::Node,
         options::NodeOptions,
     },
-    slot::tag_in,
+    keys::slot::tag_in,
 };
 
 /// Runs until it is dropped.

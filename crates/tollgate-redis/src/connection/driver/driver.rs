@@ -96,7 +96,7 @@ impl<S: Transport> Driver<S> {
         self.backlog.lose(lost);
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+    fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
         self.read(cx)?;
         loop {
             self.write(cx)?;
@@ -235,7 +235,7 @@ impl<S: Transport> Future for Driver<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
         let this = self.get_mut();
-        match this.turn(cx) {
+        match this.drive(cx) {
             Ok(()) => Poll::Pending,
             Err(lost) => {
                 this.lose(lost.clone());

@@ -12,7 +12,8 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::{Breaker, BreakerOptions, BreakerState},
+    breaker::{Breaker, BreakerOptions},
+    breaker_state::BreakerState,
     call::{Call, Waiting},
     driver::{Driver, Lost},
     error::{CallError, CallErrorKind},

@@ -7,7 +7,7 @@ use tollgate_core::Tick;
 use crate::{
     connection::value::Value,
     observe::CallFor,
-    reply::Reply,
+    script::reply::Reply,
     store::{
         backend::Answer,
         meter::{

@@ -3,7 +3,7 @@
 use tollgate_core::{Check, Tick};
 
 use crate::{
-    reply::Reply,
+    script::reply::Reply,
     store::meter::{
         event_queue::{Entry, Event},
         rechecks::{Recheck, Why},

@@ -3,8 +3,10 @@
 use tollgate_core::Tick;
 
 use crate::{
-    call::{Call, RequestLayout},
-    reply::Reply,
+    script::{
+        call::{Call, RequestLayout},
+        reply::Reply,
+    },
     store::meter::{
         rechecks::{LONGEST, Recheck, Why},
         reference::Reference,

@@ -11,7 +11,7 @@ use tollgate_core::{Check, Tick};
 use crate::{
     connection::value::Value,
     observe::CallFor,
-    reply::Reply,
+    script::reply::Reply,
     store::meter::{
         event_queue::Entry,
         recheck_query::RecheckQuery,

@@ -8,11 +8,13 @@ use tollgate_core::{
 };
 
 use crate::{
-    call::{Call, RequestLayout},
-    encode::Encoder,
-    keyspace::Metered,
+    keys::keyspace::Metered,
     observe::RuleCounts,
-    reply::Reply,
+    script::{
+        call::{Call, RequestLayout},
+        encoder::Encoder,
+        reply::Reply,
+    },
     store::{
         meter::{
             audit::Audit,

@@ -8,10 +8,12 @@ use std::time::Duration;
 use tollgate_core::{Check, MAX_PERIOD, Outcome, Quota, Rule, RuleError, RuleSet, Tick};
 
 use crate::{
-    call::{Call, RequestLayout},
-    encode::Encoder,
-    keyspace::{Keyspace, Metered},
-    reply::Reply,
+    keys::keyspace::{Keyspace, Metered},
+    script::{
+        call::{Call, RequestLayout},
+        encoder::Encoder,
+        reply::Reply,
+    },
     store::meter::rechecks::{LONGEST, MANY},
 };
 

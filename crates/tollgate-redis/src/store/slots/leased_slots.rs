@@ -13,7 +13,9 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{LeasedStart, SlotKey};
 
-use crate::store::{inner::Inner, process_slots::SlotTarget, slots::teller::tell};
+use crate::store::{
+    inner::Inner, process_slots::SlotTarget, reported::Reported, slots::slot_reporter::report,
+};
 
 /// Decides a request with slots on lease: these first, then all else by `decide`, if there is anything.
 pub(crate) fn acquire_leased(
@@ -32,7 +34,7 @@ pub(crate) fn acquire_leased(
     );
     Step::Wait(Pending::new(async move {
         loop {
-            if !matches!(timeout_at(by, reply).await, Ok(Ok(Told::Replied))) {
+            if !matches!(timeout_at(by, reply).await, Ok(Ok(Reported::Replied))) {
                 slots.fail(&checks);
                 break;
             }
@@ -45,20 +47,11 @@ pub(crate) fn acquire_leased(
     }))
 }
 
-/// What those who wait for slots on lease are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Redis has replied: they ask again.
-    Replied,
-    /// The reply is lost.
-    Lost,
-}
-
 enum Start {
     /// All slots are given, or some are denied.
     Known,
     /// Redis has to grant more.
-    Wait(oneshot::Receiver<Told>),
+    Wait(oneshot::Receiver<Reported>),
 }
 
 /// The slots that a request was given, until its decision holds them. Dropped before, they go back.
@@ -151,7 +144,7 @@ impl LeasedSlots {
                 Start::Wait(reply)
             }
         };
-        tell(&inner.shared, in_use);
+        report(&inner.shared, in_use);
         if matches!(start, Start::Wait(_)) {
             // Others use them meanwhile.
             self.give_back();
@@ -246,7 +239,7 @@ impl LeasedSlots {
             in_use.leases.end(rule, key, it.number, it.slots, now);
             keys.push(key);
         }
-        tell(&self.inner.shared, in_use);
+        report(&self.inner.shared, in_use);
         for key in keys {
             self.inner.shared.slots.waiters.wake(key);
         }

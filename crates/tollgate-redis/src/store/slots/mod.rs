@@ -1,11 +1,11 @@
-//! The slots of requests, and how Redis is told of them.
+//! The slots of requests, and how they are reported to Redis.
 
 mod leased_slots;
 mod request_slots;
-mod teller;
+mod slot_reporter;
 
 pub(super) use self::{
-    leased_slots::{Told, acquire_leased},
+    leased_slots::acquire_leased,
     request_slots::{Acquired, RequestSlots},
-    teller::{release, return_idle},
+    slot_reporter::{release, return_idle},
 };

@@ -7,9 +7,8 @@ use tollgate_core::{Check, Fingerprint, Tick};
 use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart};
 
 use crate::{
-    encode::Encoder,
-    reply::Reply,
-    store::{process_slots::SlotTarget, shared::Shared, slots::teller::tell},
+    script::{encoder::Encoder, reply::Reply},
+    store::{process_slots::SlotTarget, shared::Shared, slots::slot_reporter::report},
 };
 
 /// The slots that a request acquires, until its decision holds them. Dropped before, they go back.
@@ -108,7 +107,7 @@ impl RequestSlots {
                 SlotStart::Again => acquired = Acquired::Again,
             }
         }
-        tell(&self.shared, in_use);
+        report(&self.shared, in_use);
         acquired
     }
 
@@ -120,7 +119,7 @@ impl RequestSlots {
         for it in std::mem::take(&mut self.acquires).iter().rev() {
             in_use.table.not_sent(&it.key, &it.message, now);
         }
-        tell(&self.shared, in_use);
+        report(&self.shared, in_use);
     }
 
     /// The reply is lost: what was granted is told of as not in use.
@@ -130,7 +129,7 @@ impl RequestSlots {
         for it in std::mem::take(&mut self.acquires) {
             in_use.table.give_up(&it.key, &it.message, now);
         }
-        tell(&self.shared, in_use);
+        report(&self.shared, in_use);
     }
 
     /// The decision says what was granted, and whoever has it returns it.
@@ -152,7 +151,7 @@ impl RequestSlots {
             let (rule, key) = (&it.key.rule, it.key.key);
             in_use.table.end(rule, key, it.number, it.slots, now);
         }
-        tell(&self.shared, in_use);
+        report(&self.shared, in_use);
     }
 }
 

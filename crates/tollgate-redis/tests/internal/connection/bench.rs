@@ -8,7 +8,8 @@ use std::{
 use crate::{
     address::Address,
     connection::{
-        breaker::{BreakerOptions, BreakerState},
+        breaker::BreakerOptions,
+        breaker_state::BreakerState,
         call::Call,
         error::{CallError, CallErrorKind},
         event::{EventSink, NodeEvent},

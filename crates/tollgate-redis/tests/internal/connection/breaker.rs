@@ -6,7 +6,7 @@ use tollgate_test_servers::{
 };
 
 use crate::{
-    connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
+    connection::{breaker_state::BreakerState, error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::bench::{Bench, eventually},
 };
 

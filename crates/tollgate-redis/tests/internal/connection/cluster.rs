@@ -13,7 +13,7 @@ use crate::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys, keys_of},
     },
-    slot::{SLOTS, slot},
+    keys::slot::{SLOTS, slot},
 };
 
 fn others(than: usize) -> Vec<String> {

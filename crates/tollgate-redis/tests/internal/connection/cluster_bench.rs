@@ -23,7 +23,7 @@ use crate::{
         value::Value,
     },
     internal_tests::connection::bench::{eventually, quick},
-    slot::slot,
+    keys::slot::slot,
 };
 
 pub(super) struct ClusterBench {

@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::{
     connection::{
-        breaker::BreakerState,
+        breaker_state::BreakerState,
         error::{CallError, CallErrorKind},
     },
     internal_tests::connection::{bench::eventually, cluster_bench::ClusterBench},

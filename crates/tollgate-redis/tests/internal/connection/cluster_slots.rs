@@ -10,7 +10,7 @@ use crate::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys_of},
     },
-    slot::slot,
+    keys::slot::slot,
 };
 
 /// A slot of server 0.

@@ -11,7 +11,7 @@ use tollgate_test_servers::{
 use crate::{
     address::Address,
     connection::{
-        breaker::BreakerState,
+        breaker_state::BreakerState,
         cluster::{event::ClusterEvent, options::ClusterOptions, router::Cluster},
         error::CallErrorKind,
         script::Script,

@@ -7,7 +7,7 @@ use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
     connection::{
-        breaker::BreakerState, error::CallErrorKind, event::NodeEvent, options::NodeOptions,
+        breaker_state::BreakerState, error::CallErrorKind, event::NodeEvent, options::NodeOptions,
     },
     internal_tests::connection::bench::{Bench, count_of, eventually, quick},
 };

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    Partition, RedisStore, RedisStoreBuilder, call::Call, encode::Encoder, keyspace::Keyspace,
-    script,
+    Partition, RedisStore, RedisStoreBuilder,
+    keys::keyspace::Keyspace,
+    script::{call::Call, encoder::Encoder, text},
 };
 use redis::Value;
 use tokio::time::timeout;
@@ -245,7 +246,7 @@ async fn windows_count_for_a_user_that_may_not_write_a_part_of_a_state() {
             let mut call = Call::new();
             let check = Check::new(rule, Fingerprint::from_bits(7), 1);
             assert!(call.acquire(&encoder, &[check]).is_some());
-            let head = [&b"EVAL"[..], script::TEXT.as_bytes(), b"1"];
+            let head = [&b"EVAL"[..], text::TEXT.as_bytes(), b"1"];
             let answer = connection.command(head.into_iter().chain(call.keys()).chain(call.args()));
             left.push(answer.integers()[2]);
         }
@@ -263,7 +264,7 @@ async fn a_user_without_read_permission_gets_a_clear_error() {
     let check = Check::new(0, Fingerprint::from_bits(7), 1);
     assert!(call.acquire(&encoder, &[check]).is_some());
     let mut connection = logged_in(&server);
-    let head = [&b"EVAL"[..], script::TEXT.as_bytes(), b"1"];
+    let head = [&b"EVAL"[..], text::TEXT.as_bytes(), b"1"];
     let answer = connection.command(head.into_iter().chain(call.keys()).chain(call.args()));
     assert_eq!(answer.integers()[1..], [-3, 4, 0]);
     // The server keeps which command it was, as the error says.

@@ -3,10 +3,8 @@
 use std::{env, fs, process::Command};
 
 use crate::{
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    script,
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder, text},
 };
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
@@ -46,7 +44,7 @@ fn take_by_python(server: &RedisServer, key: &str) -> String {
         server.dir().join("script.lua"),
         server.dir().join("take.py"),
     );
-    fs::write(&script, script::TEXT).expect("a folder of the test's own");
+    fs::write(&script, text::TEXT).expect("a folder of the test's own");
     fs::write(&program, python_of_the_page()).expect("a folder of the test's own");
     let python = env::var_os("TOLLGATE_PYTHON").unwrap_or_else(|| "python3".into());
     let out = Command::new(&python)
@@ -114,7 +112,7 @@ fn a_line_for_redis_cli_is_decided_as_by_this_crate() {
     load_script(&mut connection);
     let answer = connection.command([
         &b"EVALSHA"[..],
-        script::SCRIPT.sha(),
+        text::SCRIPT.sha(),
         b"1",
         b"shop:by-hand",
         b"",

@@ -1,9 +1,8 @@
 //! What failures cost, where it is not seen at the store.
 
 use crate::{
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder},
 };
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder},
 };
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};

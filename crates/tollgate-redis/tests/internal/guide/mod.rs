@@ -11,16 +11,16 @@ mod watching;
 use redis::Value;
 use tollgate_test_servers::redis_client::RedisClient;
 
-use crate::{call::Call, script};
+use crate::script::{call::Call, text};
 
 /// The answer of the script, which the server knows already.
 fn run(connection: &mut RedisClient, call: &Call) -> Value {
     let count = call.keys().len().to_string();
-    let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+    let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), count.as_bytes()];
     connection.command(head.into_iter().chain(call.keys()).chain(call.args()))
 }
 
 fn load_script(connection: &mut RedisClient) {
-    let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
-    assert_eq!(loaded, Value::BulkString(script::SCRIPT.sha().to_vec()));
+    let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
+    assert_eq!(loaded, Value::BulkString(text::SCRIPT.sha().to_vec()));
 }

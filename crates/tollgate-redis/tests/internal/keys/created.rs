@@ -7,10 +7,9 @@ use tollgate_test_servers::numbers::Numbers;
 
 use crate::{
     Keys,
-    call::Call,
-    encode::Encoder,
     internal_tests::keys::{MARGIN, NOW, secret, server::Server},
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder},
 };
 
 fn encoder(rules: &RuleSet) -> Encoder {

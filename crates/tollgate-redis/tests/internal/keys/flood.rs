@@ -6,11 +6,9 @@ use tokio::time::Instant;
 
 use crate::{
     Keys, RedisStore,
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    new_key_cap::NewKeyCap,
-    reply::NewKey,
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder, reply::NewKey},
+    store::new_key_cap::NewKeyCap,
 };
 use tollgate_core::{
     Check, DAY, HOUR, Key, KeyBuf, Limiter, ManualClock, MemoryStore, PartKind, Quota, Rule,

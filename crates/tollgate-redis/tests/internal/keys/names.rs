@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     Keys,
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder},
 };
 use tollgate_core::{Check, Key, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
 

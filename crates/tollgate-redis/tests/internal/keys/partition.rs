@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     Keys,
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    slot::slot,
+    keys::{
+        keyspace::{Keyspace, Partition},
+        slot::slot,
+    },
+    script::{call::Call, encoder::Encoder},
 };
 use tollgate_core::{
     Check, Fingerprint, Key, MINUTE, Quota, Rule, RuleSet,

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     Keys,
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder},
 };
 use tollgate_core::{
     Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Rule, RuleSet, SECOND,

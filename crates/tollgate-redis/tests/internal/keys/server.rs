@@ -6,7 +6,7 @@ use tollgate_test_servers::{
     redis_client::{Integers as _, RedisClient},
 };
 
-use crate::{call::Call, reply::Reply, script};
+use crate::script::{call::Call, reply::Reply, text};
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -18,8 +18,8 @@ impl Server {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start(&[]);
         let mut connection = RedisClient::connect(server.address());
-        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(script::SCRIPT.sha().to_vec()));
+        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
+        assert_eq!(loaded, Value::BulkString(text::SCRIPT.sha().to_vec()));
         Self {
             connection,
             _server: server,
@@ -28,7 +28,7 @@ impl Server {
 
     pub(crate) fn send(&mut self, call: &Call) -> Reply {
         let count = call.keys().len().to_string();
-        let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+        let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), count.as_bytes()];
         let command = head.into_iter().chain(call.keys()).chain(call.args());
         let integers = self.connection.command(command).integers();
         Reply::new(call.checks(), integers).expect("a whole reply")

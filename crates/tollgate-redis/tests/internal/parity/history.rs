@@ -7,10 +7,12 @@ use std::{
 
 use crate::{
     Keys, Secret,
-    call::{Call, RequestLayout},
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    reply::Reply,
+    keys::keyspace::{Keyspace, Partition},
+    script::{
+        call::{Call, RequestLayout},
+        encoder::Encoder,
+        reply::Reply,
+    },
 };
 use redis::Value;
 use tollgate_core::{

@@ -4,10 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    reply::Reply,
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder, reply::Reply},
 };
 use tollgate_core::{
     Check, Decision, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND,

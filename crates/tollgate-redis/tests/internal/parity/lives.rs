@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use crate::{call::Call, encode::Encoder};
+use crate::script::{call::Call, encoder::Encoder};
 use tollgate_core::{Check, Fingerprint, store::RuleStore};
 
 use crate::internal_tests::parity::server::CarriedOut;

@@ -5,7 +5,7 @@ use tollgate_test_servers::{
     blocking_server::RedisServer, moved_server::MovedServer, redis_client::RedisClient,
 };
 
-use crate::{call::Call, script};
+use crate::script::{call::Call, text};
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -47,8 +47,8 @@ impl Server {
     }
 
     fn new(process: Process, mut connection: RedisClient) -> Self {
-        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(script::SCRIPT.sha().to_vec()));
+        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
+        assert_eq!(loaded, Value::BulkString(text::SCRIPT.sha().to_vec()));
         Self {
             process,
             connection,
@@ -111,7 +111,7 @@ impl Server {
     /// Runs the script with keys and arguments as they are.
     pub(crate) fn evaluate(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> Value {
         let count = keys.len().to_string();
-        let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+        let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), count.as_bytes()];
         let words: Vec<&[u8]> = [&head, keys, args].concat();
         self.command(&words)
     }
@@ -130,7 +130,7 @@ impl Server {
 
     fn push(&mut self, call: &Call) {
         let count = call.keys().len().to_string();
-        let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+        let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), count.as_bytes()];
         self.connection
             .push(head.into_iter().chain(call.keys()).chain(call.args()));
     }

@@ -1,6 +1,6 @@
 //! What one call carries.
 
-use crate::{call::Call, reply::Reply, script};
+use crate::script::{call::Call, reply::Reply, text};
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule};
 use tollgate_test_servers::redis_client::Integers as _;
@@ -35,7 +35,7 @@ fn a_server_that_does_not_know_the_script_has_done_nothing() {
     let key = subject.key(0);
     let mut call = Call::new();
     let _ = call.acquire(&subject.encoder, &[Subject::check(0, 1)]);
-    let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), b"1"];
+    let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), b"1"];
     let by_hash: Vec<&[u8]> = head
         .into_iter()
         .chain(call.keys())

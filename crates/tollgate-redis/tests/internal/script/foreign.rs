@@ -1,6 +1,6 @@
 //! Values that the script did not write.
 
-use crate::{call::Call, reply::Reply};
+use crate::script::{call::Call, reply::Reply};
 use redis::Value;
 use tollgate_core::{Outcome, algorithm::Taken, store::Settlement};
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};

@@ -15,11 +15,8 @@ mod written;
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    reply::Reply,
-    script,
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder, reply::Reply, text},
 };
 use redis::Value;
 use tollgate_core::{Check, Decision, Fingerprint, Quota, Rule, RuleSet, SECOND};
@@ -95,9 +92,9 @@ impl Subject {
                 .into_iter()
                 .chain(rest.iter().copied())
         };
-        match self.connection.command(by("EVALSHA", script::SCRIPT.sha())) {
+        match self.connection.command(by("EVALSHA", text::SCRIPT.sha())) {
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
-                self.connection.command(by("EVAL", script::TEXT.as_bytes()))
+                self.connection.command(by("EVAL", text::TEXT.as_bytes()))
             }
             answer => answer,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::call::Call;
+use crate::script::call::Call;
 use redis::Value;
 use tollgate_core::{DAY, Outcome, Quota, Rule, SECOND};
 

@@ -1,6 +1,6 @@
 //! Commands that the server refuses to one check.
 
-use crate::{call::Call, refusal::Refusal, reply::Reply};
+use crate::script::{call::Call, refusal::Refusal, reply::Reply};
 use redis::Value;
 use tollgate_core::{Check, Fingerprint, Outcome, Quota, Rule, SECOND};
 use tollgate_prefilter::{LeaseQuery, LeaseTerms};

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    call::Call,
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
-    reply::Reply,
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder, reply::Reply},
 };
 use tollgate_core::{Check, Fingerprint, Quota, Rule, RuleSet};
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};

@@ -1,6 +1,6 @@
 //! Reports beside requests in one call.
 
-use crate::{call::Call, reply::Reply};
+use crate::script::{call::Call, reply::Reply};
 use tollgate_core::{Quota, Rule, SECOND};
 use tollgate_test_servers::redis_client::Integers as _;
 

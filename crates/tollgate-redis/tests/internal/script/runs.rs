@@ -1,6 +1,6 @@
 //! A check that repeats for the next keys.
 
-use crate::{call::Call, encode::Encoder};
+use crate::script::{call::Call, encoder::Encoder};
 use redis::Value;
 use tollgate_core::{Check, DAY, Fingerprint};
 use tollgate_test_servers::redis_client::Integers as _;
@@ -36,7 +36,7 @@ fn repeated(subject: &mut Subject, call: &Call) -> Vec<i64> {
     let repeats = u16::try_from(call.checks() - 1).expect("few").to_le_bytes();
     let head = [
         &b"EVAL"[..],
-        crate::script::TEXT.as_bytes(),
+        crate::script::text::TEXT.as_bytes(),
         count.as_bytes(),
     ];
     let args = call.args().take(2).chain([&repeats[..]]);

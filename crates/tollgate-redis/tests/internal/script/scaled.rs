@@ -12,10 +12,9 @@ use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 use tollgate_test_servers::numbers::Numbers;
 
 use crate::{
-    call::Call,
-    encode::Encoder,
     internal_tests::keys::server::Server,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
+    script::{call::Call, encoder::Encoder},
 };
 
 /// The start of an hour.

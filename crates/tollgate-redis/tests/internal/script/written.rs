@@ -1,6 +1,6 @@
 //! What is written, and for how long.
 
-use crate::call::Call;
+use crate::script::call::Call;
 use redis::Value;
 use tollgate_core::{Check, DAY, MINUTE, Outcome, Quota, Rule};
 use tollgate_test_servers::redis_client::Integers as _;

@@ -4,10 +4,9 @@ use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
 
 use super::*;
 use crate::{
-    call,
     connection::traffic::{Resent, Traffic, TrafficSink},
-    encode::Encoder,
-    keyspace::{Keyspace, Partition},
+    keys::keyspace::{Keyspace, Partition},
+    script::{call, encoder::Encoder},
 };
 
 impl Bench {

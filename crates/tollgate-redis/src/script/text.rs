@@ -2,7 +2,7 @@
 //!
 //! It is put together from `lua/`, one file for each algorithm, so that a server keeps one script for every request,
 //! settlement and reset of every rule, whatever their number. `prelude.lua` documents its arguments and its reply;
-//! [`call`](crate::call) writes the one and [`reply`](crate::reply) reads the other.
+//! [`call`](crate::script::call) writes the one and [`reply`](crate::script::reply) reads the other.
 //!
 //! A call is `EVALSHA sha1 numkeys key .. arg ..`. A server that does not know the hash answers `NOSCRIPT` and has done
 //! nothing; then `EVAL text numkeys key .. arg ..` loads the script and decides at once.
@@ -16,26 +16,26 @@ pub(crate) static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Scri
 
 /// The text of the script, for clients in other languages: [how to call it by hand](crate::guide::by_hand).
 pub const TEXT: &str = concat!(
-    include_str!("../lua/prelude.lua"),
+    include_str!("../../lua/prelude.lua"),
     "local step_of\n",
     "step_of = function(alg, purpose)\n",
     "if alg == 17 or alg == 16 then\n",
-    include_str!("../lua/gcra_refund.lua"),
-    include_str!("../lua/gcra.lua"),
+    include_str!("../../lua/gcra_refund.lua"),
+    include_str!("../../lua/gcra.lua"),
     "elseif alg == 18 then\n",
-    include_str!("../lua/fixed_window.lua"),
+    include_str!("../../lua/fixed_window.lua"),
     "elseif alg == 19 then\n",
-    include_str!("../lua/sliding_window.lua"),
+    include_str!("../../lua/sliding_window.lua"),
     "elseif alg == 20 then\n",
-    include_str!("../lua/sliding_log.lua"),
+    include_str!("../../lua/sliding_log.lua"),
     "elseif alg == 21 then\n",
-    include_str!("../lua/sliding_buckets.lua"),
+    include_str!("../../lua/sliding_buckets.lua"),
     "elseif alg == 22 then\n",
-    include_str!("../lua/concurrent.lua"),
+    include_str!("../../lua/concurrent.lua"),
     "elseif alg == 0 then\n",
-    include_str!("../lua/window_leases.lua"),
+    include_str!("../../lua/window_leases.lua"),
     "elseif alg == 1 then\n",
-    include_str!("../lua/scale.lua"),
+    include_str!("../../lua/scale.lua"),
     "end\nend\n",
-    include_str!("../lua/decide.lua"),
+    include_str!("../../lua/decide.lua"),
 );

@@ -3,7 +3,8 @@
 use tollgate_core::{Check, Fingerprint};
 
 use crate::{
-    encode::Encoder, keys::Name, keyspace::Partition, packed::Packed, rule_args::RuleArgs,
+    keys::{keys::Name, keyspace::Partition, packed::Packed},
+    script::{encoder::Encoder, rule_args::RuleArgs},
 };
 
 /// The keys of a check, as the script finds them; 0: none.

@@ -4,10 +4,12 @@ use tollgate_core::{Check, MAX_UNITS};
 use tollgate_prefilter::SlotMessage;
 
 use crate::{
-    call::state_keys::Found,
-    encode::Encoder,
-    packed::Packed,
-    rule_args::{IDENTITY, RuleArgs, WAITS, double},
+    keys::packed::Packed,
+    script::{
+        call::state_keys::Found,
+        encoder::Encoder,
+        rule_args::{IDENTITY, RuleArgs, WAITS, double},
+    },
 };
 
 /// What the script does with a check.

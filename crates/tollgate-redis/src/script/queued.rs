@@ -9,7 +9,7 @@ use tollgate_core::{
     store::QueuePlace,
 };
 
-use crate::{call::RequestLayout, reply_line::ReplyLine};
+use crate::script::{call::RequestLayout, reply_line::ReplyLine};
 
 /// What a request waits for.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use tollgate_core::Fingerprint;
 
-use crate::secret::Secret;
+use crate::keys::secret::Secret;
 
 /// A permutation of digests that nobody can follow who does not know the secret: four rounds of a Feistel network over
 /// halves.

@@ -8,9 +8,9 @@ use tollgate_core::{
 
 use tollgate_prefilter::{Grant, SlotMessage, SlotOutcome, SlotReply};
 
-use crate::{
+use crate::script::{
     call::RequestLayout,
-    encode::Encoder,
+    encoder::Encoder,
     queued::{Queued, would_wait},
     refusal::Refusal,
     reply_line::ReplyLine,

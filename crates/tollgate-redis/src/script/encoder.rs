@@ -1,7 +1,7 @@
 //! Rule sets in the encoding of the script.
 //!
 //! The constant parts, the names of the rules and the bytes of their quotas, are encoded once. A
-//! [`Call`](crate::call::Call) is then filled with requests.
+//! [`Call`](crate::script::call::Call) is then filled with requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,11 @@ use tollgate_core::{
 use tollgate_prefilter::SlotKey;
 
 use crate::{
-    keyspace::{Keyspace, Metered, Partition},
-    rule_args::{ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
-    slot::tag_in,
+    keys::{
+        keyspace::{Keyspace, Metered, Partition},
+        slot::tag_in,
+    },
+    script::rule_args::{ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
 };
 
 /// The longest wait that is passed to the script, and longer than any rule has.
@@ -53,7 +55,7 @@ impl Encoder {
     }
 
     /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
-    /// against one bucket of the rule that all such share. See [`Call::acquire_within`](crate::call::Call::acquire_within).
+    /// against one bucket of the rule that all such share. See [`Call::acquire_within`](crate::script::call::Call::acquire_within).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The background task that tells Redis what is in use: when requests have ended, and every third of the term.
+//! The background task that reports to Redis which slots are in use: when requests have ended, and every third of the term.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use tollgate_prefilter::{LeaseAnswer, SlotKey, SlotMessage};
 use crate::{
     observe::{CallFor, Stopwatch},
     store::{
-        in_flight::did_not_run,
+        did_not_run::did_not_run,
         process_slots::{InUse, SlotTarget},
+        reported::Reported,
         shared::Shared,
-        slots::leased_slots::Told,
     },
 };
 
@@ -58,7 +58,7 @@ pub(crate) fn release<'a>(
             }
         }
     }
-    tell(shared, in_use);
+    report(shared, in_use);
     for slot in slots {
         shared.slots.waiters.wake(slot.key);
     }
@@ -69,11 +69,11 @@ pub(crate) fn return_idle(shared: &Arc<Shared>) {
     let now = shared.process_clock.now();
     let mut in_use = shared.slots.lock();
     in_use.leases.return_idle(now);
-    tell(shared, in_use);
+    report(shared, in_use);
 }
 
 /// Something has changed: the task looks when it is due. It is started if there is none.
-pub(super) fn tell(shared: &Arc<Shared>, mut in_use: MutexGuard<'_, InUse>) {
+pub(super) fn report(shared: &Arc<Shared>, mut in_use: MutexGuard<'_, InUse>) {
     let Some(due_at) = in_use.due_at() else {
         return;
     };
@@ -207,12 +207,12 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
                 let told = match reply.and_then(|(reply, place)| reply.leased_slots(place, message))
                 {
                     Some(answer) => match in_use.leases.on_reply(key, message, &answer, now) {
-                        LeaseAnswer::Known => Told::Replied,
+                        LeaseAnswer::Known => Reported::Replied,
                         LeaseAnswer::Again => continue,
                     },
                     None => {
                         in_use.leases.on_lost(key, is_sent && place.is_some(), now);
-                        Told::Lost
+                        Reported::Lost
                     }
                 };
                 for waiting in in_use.waiting.remove(key).unwrap_or_default() {
@@ -220,7 +220,7 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
                     let _ = waiting.send(told);
                 }
             }
-            tell(&shared, in_use);
+            report(&shared, in_use);
             drop(in_flight);
         });
     }

@@ -9,13 +9,13 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms, SlotMessage};
 
-use crate::{
+use crate::script::{
     call::{
         args::{Args, Operation},
         request_layout::{Capped, NO_ANSWER, RequestLayout},
         state_keys::StateKeys,
     },
-    encode::Encoder,
+    encoder::Encoder,
     rule_args::double,
 };
 
@@ -104,7 +104,7 @@ impl Call {
     ///
     /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
     /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
-    /// bucket that all such clients share. [`Reply::new_keys`](crate::reply::Reply::new_keys) has the outcome.
+    /// bucket that all such clients share. [`Reply::new_keys`](crate::script::reply::Reply::new_keys) has the outcome.
     ///
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
@@ -195,7 +195,7 @@ impl Call {
     /// that rule, which has to be among them.
     ///
     /// The rules whose requests wait, with the indices of their answers, which say what has
-    /// [lapsed](crate::reply::Reply::lapsed_units). `None` where it does not fit any more; then nothing was added.
+    /// [lapsed](crate::script::reply::Reply::lapsed_units). `None` where it does not fit any more; then nothing was added.
     pub(crate) fn settle_all(
         &mut self,
         rules: &Encoder,
@@ -260,7 +260,7 @@ impl Call {
 
     /// Adds a reset of the states of these checks of one request. A check with a cost of 0 keeps its state: it only
     /// determines the slot of the others, if the partition is by its rule.
-    /// [`Reply::was_kept`](crate::reply::Reply::was_kept) says whether there was a state.
+    /// [`Reply::was_kept`](crate::script::reply::Reply::was_kept) says whether there was a state.
     ///
     /// False if they do not fit into the call. Then nothing was added.
     pub(crate) fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {

@@ -16,12 +16,11 @@ use tollgate_test_servers::{
 
 use crate::{
     Keys, Secret,
-    call::Call,
-    encode::Encoder,
-    format::Formats,
-    keyspace::{Keyspace, Partition},
-    reply::Reply,
-    script,
+    keys::{
+        format::Formats,
+        keyspace::{Keyspace, Partition},
+    },
+    script::{call::Call, encoder::Encoder, reply::Reply, text},
 };
 
 /// In the middle of an hour, and of a minute.
@@ -47,8 +46,8 @@ struct Process {
 impl Process {
     fn older(keys: Keys) -> Self {
         let access = "local call, try = redis.call, redis.pcall\n";
-        assert!(script::TEXT.contains(access));
-        let script = script::TEXT.replace(
+        assert!(text::TEXT.contains(access));
+        let script = text::TEXT.replace(
             access,
             "local with = function(run)\n\
                return function(name, key, state, ...)\n\
@@ -69,8 +68,8 @@ impl Process {
 
     fn newer(keys: Keys) -> Self {
         let converts = "local function converted(raw) return raw end\n";
-        assert!(script::TEXT.contains(converts));
-        let script = script::TEXT.replace(
+        assert!(text::TEXT.contains(converts));
+        let script = text::TEXT.replace(
             converts,
             "local function converted(raw) return sub(raw, 2) end\n",
         );

@@ -19,7 +19,7 @@
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
 
-use crate::{
+use crate::keys::{
     format::Formats,
     keys::{Keys, Name},
     packed::Bytes,

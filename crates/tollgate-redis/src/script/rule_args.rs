@@ -7,7 +7,7 @@ use tollgate_core::{
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
 };
 
-use crate::format::VERSION;
+use crate::keys::format::VERSION;
 
 /// The role of a rule that decides.
 pub(crate) const ENFORCED: u8 = 0;

@@ -37,7 +37,7 @@ use std::{fmt, sync::Arc};
 
 use tollgate_core::{Fingerprint, KeyBuf};
 
-use crate::{
+use crate::keys::{
     mask::Mask,
     plain::Plain,
     rotation::Rotation,

@@ -2,7 +2,7 @@
 
 use tollgate_core::Fingerprint;
 
-use crate::{mask::Mask, secret::Secret};
+use crate::keys::{mask::Mask, secret::Secret};
 
 /// Two secrets, of which one is in force.
 pub(crate) struct Rotation {

@@ -1,0 +1,15 @@
+//! The script that decides, and its language: rules, requests and replies as the script has them. No I/O.
+//!
+//! ```text
+//! reply ── queued ── call ── encoder ── rule_args
+//! text
+//! ```
+
+pub(crate) mod call;
+pub(crate) mod encoder;
+mod queued;
+pub(crate) mod refusal;
+pub(crate) mod reply;
+mod reply_line;
+pub(crate) mod rule_args;
+pub(crate) mod text;

@@ -1,0 +1,23 @@
+//! For authors of stores, and for code that decides without the layer's help: what a [`Store`](crate::Store) is given and answers.
+//!
+//! A store is written against [`tollgate-core`](tollgate_core), whose module [`store`](tollgate_core::store) says how, and is tested by the suite of
+//! [tollgate-conformance](https://docs.rs/tollgate-conformance).
+//!
+//! ```
+//! use tollgate::{
+//!     MINUTE, Quota,
+//!     store::{RuleSet, StoreErrorKind},
+//! };
+//!
+//! let rules = RuleSet::new([tollgate_core::Rule::new("api", Quota::gcra(60, MINUTE))])?;
+//! assert_eq!(rules.rules().len(), 1);
+//! // A store that is busy may be asked again; one that is set up wrongly may not.
+//! assert_ne!(StoreErrorKind::Overloaded, StoreErrorKind::Misconfigured);
+//! # Ok::<(), tollgate::RuleError>(())
+//! ```
+
+pub use tollgate_core::{
+    CheckQuota, Checks, Fingerprint, HeldSlot, HeldSlots, RuleSet, Step, StoreError,
+    StoreErrorKind, Tick,
+    store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
+};
