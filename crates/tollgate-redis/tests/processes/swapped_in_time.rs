@@ -367,12 +367,12 @@ fn rules_that_are_swapped_admit_no_more_than_the_larger_quota_brings_back_and_ho
     }
     let delayed: u64 = seen.iter().map(|seen| seen.delayed).sum();
     assert!(delayed > 0, "no request has waited");
-    for index in 0..CONSISTENCIES.len() {
+    for (index, consistency) in CONSISTENCIES.iter().enumerate() {
         let held = seen
             .iter()
             .flat_map(|seen| seen.held[index].iter().copied());
         let most = most_at_once(held.collect());
-        let what = format!("{most} slots at once, {:?}", CONSISTENCIES[index]);
+        let what = format!("{most} slots at once, {consistency:?}");
         assert!(most > 0 && most <= MORE_SLOTS, "{what}");
     }
     // None is lost. The last of them may be on its way back.
