@@ -160,8 +160,12 @@ impl Entries {
                 true => self.recipe(index, now),
                 false => self.recipes[index],
             };
-            let known = before.get(index, &self.rules[index].name.value);
-            match known.filter(|known| known.recipe == recipe) {
+            // Mostly in the same place, where no name is looked at.
+            let known = before.made_by(index, recipe).or_else(|| {
+                let known = before.get(index, &self.rules[index].name.value);
+                known.filter(|known| known.recipe == recipe)
+            });
+            match known {
                 Some(known) => known.clone(),
                 None => MadeRule {
                     name: self.rules[index].name.value.as_str().into(),
