@@ -137,6 +137,29 @@ async fn an_edited_file_is_in_force_and_keeps_what_was_used() {
     );
 }
 
+#[test]
+fn a_service_with_a_broken_file_does_not_start_and_ends_with_the_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    let broken = LIMITS.replace("fixed_window 5/min", "fixed_window 5/mni");
+    fs::write(&path, broken).expect("written");
+    let output = Command::new(process::program("rules"))
+        .current_dir(folder.path())
+        .env("PORT", "0")
+        .env("LIMITS", &path)
+        .env_remove("REDIS_URL")
+        .output()
+        .expect("the program is there");
+    assert_eq!(output.status.code(), Some(1), "{:?}", output.status);
+    let error = String::from_utf8(output.stderr).expect("text");
+    let marked = "limits.toml:7:25: \"mni\" is not a unit of time; write s, min, h, d, or several as 10s; did you mean \"min\"?\n  |\n\
+                  7 | limit = \"fixed_window 5/mni\"\n  | \
+                  \u{20}                       ^^^";
+    assert!(error.contains(marked), "{error}\n{marked}");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    assert!(!printed.contains("listening"), "{printed}");
+}
+
 #[tokio::test]
 async fn the_file_limits_rest_and_grpc() {
     let service = Service::start().await;

@@ -45,17 +45,22 @@ pub enum Mode {
 ///     .on_store_error(OnStoreError::Deny);
 /// assert_eq!(rule.name(), "search-per-key");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Rule {
-    pub(crate) name: Arc<str>,
-    pub(crate) quota: Quota,
     /// Shared by copies: a swap of thousands of rules makes many of them.
-    plans: Arc<Vec<(Arc<str>, Quota)>>,
-    pub(crate) thresholds: Vec<(Arc<str>, Quota)>,
+    settings: Arc<Settings>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Settings {
+    name: Arc<str>,
+    quota: Quota,
+    plans: Vec<(Arc<str>, Quota)>,
+    thresholds: Vec<(Arc<str>, Quota)>,
     cost: u64,
-    pub(crate) mode: Mode,
+    mode: Mode,
     consistency: Consistency,
-    pub(crate) on_store_error: OnStoreError,
+    on_store_error: OnStoreError,
     on_change: OnChange,
     wait: Option<Duration>,
     max_waiting: MaxWaiting,
@@ -85,10 +90,10 @@ impl Rule {
     ///
     /// Name and numbers are checked when the rule becomes part of a rule set.
     pub fn new(name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        Self {
+        let settings = Settings {
             name: name.into(),
             quota,
-            plans: Arc::default(),
+            plans: Vec::new(),
             thresholds: Vec::new(),
             cost: 1,
             mode: Mode::Enforce,
@@ -100,7 +105,14 @@ impl Rule {
             variable: None,
             top_keys: None,
             subject_type: None,
+        };
+        Self {
+            settings: Arc::new(settings),
         }
+    }
+
+    fn set(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
     }
 
     /// Adds a plan: another quota under the same name, chosen per request. It has to be of the same algorithm, or
@@ -113,7 +125,7 @@ impl Rule {
     /// to be limited apart, such as reads and writes, are two rules.
     #[must_use]
     pub fn plan(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        Arc::make_mut(&mut self.plans).push((name.into(), quota));
+        self.set().plans.push((name.into(), quota));
         self
     }
 
@@ -125,35 +137,56 @@ impl Rule {
     /// is decided by the store, whatever the rule's [consistency](Self::consistency).
     #[must_use]
     pub fn variable_quota(mut self) -> Self {
-        self.variable.get_or_insert_with(VariableQuota::new);
+        self.set().variable.get_or_insert_with(VariableQuota::new);
         self
     }
 
     /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
     #[must_use]
     pub fn threshold(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        self.thresholds.push((name.into(), quota));
+        self.set().thresholds.push((name.into(), quota));
         self
+    }
+
+    /// Whether one is a copy of the other, seen without a look at either. Equal rules that were made apart are not.
+    pub(crate) fn is_copy(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.settings, &other.settings)
+    }
+
+    /// A rule that reads the state of this one: a threshold of it.
+    pub(crate) fn as_threshold(&self, name: Arc<str>, quota: Quota) -> Self {
+        let mut threshold = Self::new(name, quota);
+        let settings = threshold.set();
+        settings.mode = Mode::Threshold {
+            of: Arc::clone(self.shared_name()),
+        };
+        settings.on_store_error = OnStoreError::Allow;
+        threshold
+    }
+
+    /// Its thresholds, each with its name.
+    pub(crate) fn thresholds(&self) -> &[(Arc<str>, Quota)] {
+        &self.settings.thresholds
     }
 
     /// The units that a request costs where nothing computes them: 1 by default, and at least that.
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
-        self.cost = units;
+        self.set().cost = units;
         self
     }
 
     /// Decides and counts as if alone, reports, and denies nothing.
     #[must_use]
     pub fn shadow(mut self) -> Self {
-        self.mode = Mode::Shadow { instead_of: None };
+        self.set().mode = Mode::Shadow { instead_of: None };
         self
     }
 
     /// A shadow that counts as if the rule with this name were absent: what would be if it took that rule's place.
     #[must_use]
     pub fn shadow_instead_of(mut self, rule: impl Into<Arc<str>>) -> Self {
-        self.mode = Mode::Shadow {
+        self.set().mode = Mode::Shadow {
             instead_of: Some(rule.into()),
         };
         self
@@ -162,14 +195,14 @@ impl Rule {
     /// Switches the rule off.
     #[must_use]
     pub fn off(mut self) -> Self {
-        self.mode = Mode::Off;
+        self.set().mode = Mode::Off;
         self
     }
 
     /// How exactly processes count together; for stores that are shared.
     #[must_use]
     pub fn consistency(mut self, consistency: Consistency) -> Self {
-        self.consistency = consistency;
+        self.set().consistency = consistency;
         self
     }
 
@@ -182,7 +215,7 @@ impl Rule {
     /// rates with [`OnChange::Scale`].
     #[must_use]
     pub fn wait(mut self, at_most: Duration) -> Self {
-        self.wait = Some(at_most);
+        self.set().wait = Some(at_most);
         self
     }
 
@@ -190,7 +223,7 @@ impl Rule {
     #[inline]
     #[must_use]
     pub fn at_most_wait(&self) -> Option<Duration> {
-        self.wait
+        self.settings.wait
     }
 
     /// How many requests may wait for this rule at once, for one key and in all, in one process. Default: 1 024 and 16 384. Above
@@ -207,25 +240,25 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn max_waiting(mut self, per_key: usize, in_all: usize) -> Self {
-        self.max_waiting = MaxWaiting { per_key, in_all };
+        self.set().max_waiting = MaxWaiting { per_key, in_all };
         self
     }
 
     pub(crate) fn max_waiting_of(&self) -> MaxWaiting {
-        self.max_waiting
+        self.settings.max_waiting
     }
 
     /// What to answer when the store fails.
     #[must_use]
     pub fn on_store_error(mut self, answer: OnStoreError) -> Self {
-        self.on_store_error = answer;
+        self.set().on_store_error = answer;
         self
     }
 
     /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
     #[must_use]
     pub fn on_change(mut self, answer: OnChange) -> Self {
-        self.on_change = answer;
+        self.set().on_change = answer;
         self
     }
 
@@ -235,7 +268,7 @@ impl Rule {
     /// It takes about 15 KB for each processor, once the rule is used, and some nanoseconds of each check.
     #[must_use]
     pub fn top_keys(mut self) -> Self {
-        self.top_keys.get_or_insert_default();
+        self.set().top_keys.get_or_insert_default();
         self
     }
 
@@ -262,7 +295,7 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn label(mut self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        self.top_keys = Some(TopKeysSetting::labelled(label));
+        self.set().top_keys = Some(TopKeysSetting::labelled(label));
         self
     }
 
@@ -272,24 +305,25 @@ impl Rule {
     /// nothing of a request. Default: in a layer what the rule's key says of itself, elsewhere `none`.
     #[must_use]
     pub fn subject_type(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.subject_type = Some(name.into());
+        self.set().subject_type = Some(name.into());
         self
     }
 
     /// The [type of subject](Self::subject_type), if it was named.
     #[must_use]
     pub fn subject_type_name(&self) -> Option<&str> {
-        self.subject_type.as_deref()
+        self.settings.subject_type.as_deref()
     }
 
     pub(crate) fn top_keys_setting(&self) -> Option<&TopKeysSetting> {
-        self.top_keys.as_ref()
+        self.settings.top_keys.as_ref()
     }
 
     /// Whether its keys have labels.
     #[inline]
     pub(crate) fn has_label(&self) -> bool {
-        self.top_keys
+        self.settings
+            .top_keys
             .as_ref()
             .is_some_and(TopKeysSetting::has_label)
     }
@@ -297,19 +331,19 @@ impl Rule {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.settings.name
     }
 
     /// The name, shared.
     #[must_use]
     pub fn shared_name(&self) -> &Arc<str> {
-        &self.name
+        &self.settings.name
     }
 
     /// The quota of requests that choose no plan.
     #[must_use]
     pub fn quota(&self) -> &Quota {
-        &self.quota
+        &self.settings.quota
     }
 
     /// The quota under number `plan`: that of a plan, or one that a check has [brought along](Self::variable_quota). 0, and any
@@ -319,7 +353,7 @@ impl Rule {
         if plan < self.quotas() {
             return *self.quota_of(plan);
         }
-        self.brought(plan).unwrap_or(self.quota)
+        self.brought(plan).unwrap_or(self.settings.quota)
     }
 
     /// The limit of the quota [under](Self::quota_under) number `plan`; `None` if it has none.
@@ -337,19 +371,19 @@ impl Rule {
     #[cold]
     fn brought(&self, plan: usize) -> Option<Quota> {
         let number = plan.checked_sub(self.quotas())?;
-        self.variable.as_ref()?.quota(number)
+        self.settings.variable.as_ref()?.quota(number)
     }
 
     /// Whether checks may bring a quota along.
     #[must_use]
     pub fn has_variable_quota(&self) -> bool {
-        self.variable.is_some()
+        self.settings.variable.is_some()
     }
 
     /// Whether a check has this quota from here, and its number was not given to another one since.
     pub(crate) fn has_given_out(&self, quota: CheckQuota) -> bool {
         let number = usize::from(quota.plan).checked_sub(self.quotas());
-        let variable = self.variable.as_ref();
+        let variable = self.settings.variable.as_ref();
         let serial = variable
             .zip(number)
             .and_then(|(v, number)| v.serial(number));
@@ -358,15 +392,15 @@ impl Rule {
 
     /// The same quotas of checks as `rule` has, shared by so many instances.
     pub(crate) fn with_share_of(mut self, rule: &Self, instances: NonZeroU32) -> Self {
-        let variable = rule.variable.as_ref();
-        self.variable = variable.map(|variable| variable.shared_by(instances));
+        let variable = rule.settings.variable.as_ref();
+        self.set().variable = variable.map(|variable| variable.shared_by(instances));
         self
     }
 
     /// This quota in place of each that a check of `rule` brings along.
     pub(crate) fn with_cap_for(mut self, rule: &Self, cap: Quota) -> Self {
-        let variable = rule.variable.as_ref();
-        self.variable = variable.map(|variable| variable.capped(cap));
+        let variable = rule.settings.variable.as_ref();
+        self.set().variable = variable.map(|variable| variable.capped(cap));
         self
     }
 
@@ -377,7 +411,7 @@ impl Rule {
     /// The rule's quota is [not variable](Self::variable_quota); a quota that cannot be counted, or not on the states of this
     /// rule; more different quotas than numbers.
     pub fn quota_for(&self, quota: Quota) -> Result<CheckQuota, RuleError> {
-        let Some(variable) = &self.variable else {
+        let Some(variable) = &self.settings.variable else {
             return Err(self.error(
                 RuleErrorKind::Plan,
                 "a check cannot bring a quota along; add variable_quota() to the rule",
@@ -410,7 +444,11 @@ impl Rule {
         if let Some(difference) = limited.and_then(|limited| plan_conflict(&quota, limited)) {
             return wrong(format!("the quota of a check {difference}"));
         }
-        if let Some(conflict) = self.wait.and_then(|wait| wait_conflict(&quota, wait)) {
+        if let Some(conflict) = self
+            .settings
+            .wait
+            .and_then(|wait| wait_conflict(&quota, wait))
+        {
             return wrong(format!("the quota of a check: {conflict}"));
         }
         let most = usize::from(u16::MAX) - self.quotas();
@@ -430,14 +468,15 @@ impl Rule {
     #[must_use]
     pub fn quota_of(&self, plan: usize) -> &Quota {
         plan.checked_sub(1)
-            .and_then(|plan| self.plans.get(plan))
-            .map_or(&self.quota, |(_, quota)| quota)
+            .and_then(|plan| self.settings.plans.get(plan))
+            .map_or(&self.settings.quota, |(_, quota)| quota)
     }
 
     /// The name of plan number `plan`, `None` for the rule's own quota.
     #[must_use]
     pub fn plan_name(&self, plan: usize) -> Option<&str> {
-        self.plans
+        self.settings
+            .plans
             .get(plan.checked_sub(1)?)
             .map(|(name, _)| &**name)
     }
@@ -445,7 +484,8 @@ impl Rule {
     /// The number of the plan with this name, counted from 1.
     #[must_use]
     pub fn plan_number(&self, name: &str) -> Option<usize> {
-        self.plans
+        self.settings
+            .plans
             .iter()
             .position(|(plan, _)| **plan == *name)
             .map(|index| index + 1)
@@ -454,7 +494,7 @@ impl Rule {
     /// The number of quotas: the rule's own and its plans.
     #[must_use]
     pub fn quotas(&self) -> usize {
-        self.plans.len() + 1
+        self.settings.plans.len() + 1
     }
 
     /// Whether requests hold slots of it until they end: its quotas are [concurrent](Quota::concurrent).
@@ -465,80 +505,83 @@ impl Rule {
 
     /// The names of the plans.
     pub fn plan_names(&self) -> impl Iterator<Item = &str> {
-        self.plans.iter().map(|(name, _)| &**name)
+        self.settings.plans.iter().map(|(name, _)| &**name)
     }
 
     /// The units of a request where nothing computes them.
     #[inline]
     #[must_use]
     pub fn fixed_cost(&self) -> u64 {
-        self.cost
+        self.settings.cost
     }
 
     /// The mode.
     #[inline]
     #[must_use]
     pub fn mode(&self) -> &Mode {
-        &self.mode
+        &self.settings.mode
     }
 
     /// Whether the rule's denials deny.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
-        self.mode == Mode::Enforce
+        self.settings.mode == Mode::Enforce
     }
 
     /// How exactly processes count together.
     #[must_use]
     pub fn consistency_of(&self) -> Consistency {
-        self.consistency
+        self.settings.consistency
     }
 
     /// The answer to a store failure.
     #[must_use]
     pub fn store_error_answer(&self) -> OnStoreError {
-        self.on_store_error
+        self.settings.on_store_error
     }
 
     /// What becomes of used units when the rule takes the place of one with another quota.
     #[must_use]
     pub fn change_answer(&self) -> OnChange {
-        self.on_change
+        self.settings.on_change
     }
 
     pub(crate) fn error(&self, kind: RuleErrorKind, message: impl Into<String>) -> RuleError {
-        RuleError::new(kind, &*self.name, message)
+        RuleError::new(kind, &*self.settings.name, message)
     }
 
     pub(crate) fn validate(&self) -> Result<(), RuleError> {
-        validate_name(&self.name)?;
+        validate_name(&self.settings.name)?;
         let quota = |quota: &Quota, of: &dyn fmt::Display| {
             quota
                 .validate()
                 .map_err(|error| self.error(RuleErrorKind::Quota, format!("{of}{error}")))
         };
-        quota(&self.quota, &"")?;
-        for (index, (name, plan)) in self.plans.iter().enumerate() {
+        quota(&self.settings.quota, &"")?;
+        for (index, (name, plan)) in self.settings.plans.iter().enumerate() {
             quota(plan, &format_args!("plan {name:?}: "))?;
-            let limited = std::iter::once(&self.quota)
-                .chain(self.plans[..index].iter().map(|(_, plan)| plan))
+            let limited = std::iter::once(&self.settings.quota)
+                .chain(self.settings.plans[..index].iter().map(|(_, plan)| plan))
                 .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
                 && let Some(wrong) = plan_conflict(plan, other)
             {
                 return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
-            if self.plans[..index].iter().any(|(other, _)| other == name) {
+            if self.settings.plans[..index]
+                .iter()
+                .any(|(other, _)| other == name)
+            {
                 return Err(self.error(
                     RuleErrorKind::Plan,
                     format!("there are two plans {name:?}; give each a name of its own"),
                 ));
             }
         }
-        if self.plans.len() >= usize::from(u16::MAX) {
+        if self.settings.plans.len() >= usize::from(u16::MAX) {
             return Err(self.error(RuleErrorKind::Plan, "more than 65 534 plans"));
         }
-        if let OnStoreError::Cap(cap) = &self.on_store_error {
+        if let OnStoreError::Cap(cap) = &self.settings.on_store_error {
             quota(cap, &"cap for store failures: ")?;
         }
         self.validate_cost()?;
@@ -548,13 +591,13 @@ impl Rule {
     }
 
     fn validate_wait(&self) -> Result<(), RuleError> {
-        if self.max_waiting.per_key == 0 || self.max_waiting.in_all == 0 {
+        if self.settings.max_waiting.per_key == 0 || self.settings.max_waiting.in_all == 0 {
             return Err(self.error(
                 RuleErrorKind::Wait,
                 "with room for 0 requests none could wait; take at least 1, or leave wait() out to deny at once",
             ));
         }
-        let Some(at_most) = self.wait else {
+        let Some(at_most) = self.settings.wait else {
             return Ok(());
         };
         let wrong = |message| Err(self.error(RuleErrorKind::Wait, message));
@@ -574,14 +617,14 @@ impl Rule {
                 return wrong(conflict);
             }
         }
-        if matches!(self.consistency, Consistency::Eventual { .. }) {
+        if matches!(self.settings.consistency, Consistency::Eventual { .. }) {
             return wrong(
                 "requests wait in the order of the store, and under Consistency::Eventual each process decides by itself; take \
                  Consistency::Exact"
                     .into(),
             );
         }
-        if self.on_change == OnChange::Scale && !self.has_slots() {
+        if self.settings.on_change == OnChange::Scale && !self.has_slots() {
             return wrong(
                 "requests that wait were told when to start, so a change cannot scale their queue with the limit; take \
                  OnChange::Keep, or leave wait() out"
@@ -595,12 +638,12 @@ impl Rule {
         if !self.has_slots() {
             return Ok(());
         }
-        if self.on_change != OnChange::Keep {
+        if self.settings.on_change != OnChange::Keep {
             return Err(self.error(
                 RuleErrorKind::Mode,
                 format!(
                     "slots in use belong to requests that run, so a change cannot {} them; take OnChange::Keep",
-                    self.on_change.name()
+                    self.settings.on_change.name()
                 ),
             ));
         }
@@ -609,7 +652,7 @@ impl Rule {
 
     fn validate_consistency(&self) -> Result<(), RuleError> {
         let wrong = |message| Err(self.error(RuleErrorKind::Mode, message));
-        match self.consistency {
+        match self.settings.consistency {
             Consistency::Leased { share } if !(1..=500).contains(&share.as_permille()) => {
                 wrong(format!(
                     "a share of {share} on lease is not between 0.1 % and 50 %; LeaseShare::percent(10) is usual"
@@ -642,35 +685,54 @@ impl Rule {
     }
 
     fn validate_cost(&self) -> Result<(), RuleError> {
-        if self.cost == 0 {
+        if self.settings.cost == 0 {
             return Err(self.error(
                 RuleErrorKind::Cost,
                 "a cost of 0 units would never take anything, and so limit nothing; take at least 1. To query without \
                  taking, call `Limiter::peek` or give one check a cost of 0; to limit nothing, take Quota::unlimited() or off()",
             ));
         }
-        if self.cost > MAX_UNITS {
+        if self.settings.cost > MAX_UNITS {
             return Err(self.error(
                 RuleErrorKind::Cost,
-                format!("a cost of {} units is above {MAX_UNITS}", self.cost),
+                format!(
+                    "a cost of {} units is above {MAX_UNITS}",
+                    self.settings.cost
+                ),
             ));
         }
-        let quotas = std::iter::once(&self.quota).chain(self.plans.iter().map(|(_, plan)| plan));
+        let quotas = std::iter::once(&self.settings.quota)
+            .chain(self.settings.plans.iter().map(|(_, plan)| plan));
         for quota in quotas {
-            if !quota.is_unlimited() && self.cost > quota.limit() {
+            if !quota.is_unlimited() && self.settings.cost > quota.limit() {
                 return Err(self.error(
                     RuleErrorKind::Cost,
                     format!(
                         "a request costs {} units, and {quota:?} never lets more than {} pass at once; \
                          take a limit or burst of at least {}",
-                        self.cost,
+                        self.settings.cost,
                         quota.limit(),
-                        self.cost
+                        self.settings.cost
                     ),
                 ));
             }
         }
         Ok(())
+    }
+}
+
+/// Equal settings; seen at once where one is a copy of the other.
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_copy(other) || self.settings == other.settings
+    }
+}
+
+impl Eq for Rule {}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
     }
 }
 

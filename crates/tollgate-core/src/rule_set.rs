@@ -4,7 +4,6 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     error::{RuleError, RuleErrorKind},
-    on_store_error::OnStoreError,
     quota::Quota,
     rule::{Mode, Rule, validate_name},
     serial::next_serial,
@@ -79,9 +78,9 @@ impl RuleSet {
             let unchanged: Box<[bool]> = rules.iter().enumerate().map(same).collect();
             (before.version, unchanged)
         });
+        let is_unchanged = |index: usize| unchanged.as_ref().is_some_and(|(_, same)| same[index]);
         for index in 0..given {
-            let is_unchanged = unchanged.as_ref().is_some_and(|(_, same)| same[index]);
-            if is_unchanged && rules[index].thresholds.is_empty() {
+            if is_unchanged(index) && rules[index].thresholds().is_empty() {
                 continue;
             }
             rules[index].validate()?;
@@ -91,12 +90,10 @@ impl RuleSet {
                     "a threshold is added to the rule it reads: Rule::threshold",
                 ));
             }
-            let thresholds = std::mem::take(&mut rules[index].thresholds);
-            for (name, quota) in &thresholds {
-                let threshold = rules[index].threshold_rule(name, *quota)?;
-                rules.push(threshold);
+            let rule = rules[index].clone();
+            for (name, quota) in rule.thresholds() {
+                rules.push(rule.threshold_rule(name, *quota)?);
             }
-            rules[index].thresholds = thresholds;
         }
         if rules.len() > usize::from(u16::MAX) {
             return Err(RuleError::general(
@@ -105,12 +102,11 @@ impl RuleSet {
             ));
         }
         let has_names = |before: &&Self| {
+            let mut pairs = before.rules.iter().zip(&rules).enumerate();
             before.rules.len() == rules.len()
-                && before
-                    .rules
-                    .iter()
-                    .zip(&rules)
-                    .all(|(before, rule)| before.name == rule.name)
+                && pairs.all(|(index, (before, rule))| {
+                    (index < given && is_unchanged(index)) || before.name() == rule.name()
+                })
         };
         let names = match before.filter(has_names) {
             Some(before) => Arc::clone(&before.names),
@@ -161,19 +157,27 @@ impl RuleSet {
     /// Where the rule at this index is in another rule set, by its name.
     #[must_use]
     pub fn position_in(&self, index: usize, other: &Self) -> Option<usize> {
-        let name = &self.rules.get(index)?.name;
-        let is_it = |rule: &Rule| Arc::ptr_eq(&rule.name, name) || rule.name == *name;
+        let rule = self.rules.get(index)?;
+        let is_it = |there: &Rule| there.is_copy(rule) || there.name() == rule.name();
         // Mostly in the same place.
         match other.rules.get(index).is_some_and(is_it) {
             true => Some(index),
-            false => other.position(name),
+            false => other.position(rule.name()),
         }
     }
 
     /// Where another rule set has an equal rule to the one at this index, under its name. It is known without a look where
-    /// this one was made to [succeed](Self::succeeded_by) it.
+    /// both are copies of one, or this rule set was made to [succeed](Self::succeeded_by) the other.
     #[must_use]
     pub fn unchanged_in(&self, index: usize, other: &Self) -> Option<usize> {
+        let rule = self.rules.get(index)?;
+        if other
+            .rules
+            .get(index)
+            .is_some_and(|there| there.is_copy(rule))
+        {
+            return Some(index);
+        }
         if let Some((version, unchanged)) = &self.unchanged
             && *version == other.version
             && unchanged.get(index) == Some(&true)
@@ -181,7 +185,7 @@ impl RuleSet {
             return Some(index);
         }
         let there = self.position_in(index, other)?;
-        (other.rules[there] == self.rules[index]).then_some(there)
+        (other.rules[there] == *rule).then_some(there)
     }
 
     /// Whether the rule at this index denies.
@@ -245,7 +249,9 @@ impl Names {
         };
         if rules.len() <= FEW {
             let is_second = |(index, rule): &(usize, &Rule)| {
-                rules[..*index].iter().any(|other| other.name == rule.name)
+                rules[..*index]
+                    .iter()
+                    .any(|other| other.name() == rule.name())
             };
             return match rules.iter().enumerate().find(is_second) {
                 None => Ok(Self::Few),
@@ -255,7 +261,10 @@ impl Names {
         let mut names = HashMap::with_capacity(rules.len());
         for (index, rule) in rules.iter().enumerate() {
             // A rule set has fewer than 65 536 rules.
-            if names.insert(Arc::clone(&rule.name), index as u16).is_some() {
+            if names
+                .insert(Arc::clone(rule.shared_name()), index as u16)
+                .is_some()
+            {
                 return Err(twice(rule));
             }
         }
@@ -281,7 +290,7 @@ impl fmt::Debug for RuleSet {
 
 impl Rule {
     fn is_threshold(&self) -> bool {
-        matches!(self.mode, Mode::Threshold { .. })
+        matches!(self.mode(), Mode::Threshold { .. })
     }
 
     fn threshold_rule(&self, name: &Arc<str>, quota: Quota) -> Result<Self, RuleError> {
@@ -293,19 +302,14 @@ impl Rule {
             )
         };
         quota.validate().map_err(|wrong| error(wrong.to_string()))?;
-        if !quota.reads_state_of(&self.quota) {
+        if !quota.reads_state_of(self.quota()) {
             return Err(error(format!(
                 "{quota:?} cannot be read on the state of {:?}; take the same algorithm with the same window or rate, \
                  and another limit or burst",
-                self.quota
+                self.quota()
             )));
         }
-        let mut threshold = Self::new(Arc::clone(name), quota);
-        threshold.mode = Mode::Threshold {
-            of: Arc::clone(&self.name),
-        };
-        threshold.on_store_error = OnStoreError::Allow;
-        Ok(threshold)
+        Ok(self.as_threshold(Arc::clone(name), quota))
     }
 
     /// The index of the rule that the mode refers to.
@@ -313,7 +317,7 @@ impl Rule {
         let (Mode::Threshold { of: name }
         | Mode::Shadow {
             instead_of: Some(name),
-        }) = &self.mode
+        }) = self.mode()
         else {
             return Ok(None);
         };

@@ -31,6 +31,8 @@ pub(crate) struct Entries {
     overrides: Vec<Override>,
     /// By rule.
     of_rule: Vec<OverridesOfRule>,
+    /// By rule, its recipe while no switch is in force and no override has expired.
+    recipes: Vec<u64>,
     pub(crate) switches: Vec<Switch>,
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
@@ -108,15 +110,20 @@ impl Entries {
                     .unwrap_or(Tick::MAX),
             }
         });
-        Self {
+        let mut entries = Self {
             of_rule: of_rule.collect(),
             rules,
             behind,
             overrides,
-            switches,
+            recipes: Vec::new(),
+            switches: Vec::new(),
             hash_key,
             denials,
-        }
+        };
+        let recipes = (0..entries.rules.len()).map(|index| entries.recipe(index, 0));
+        entries.recipes = recipes.collect();
+        entries.switches = switches;
+        entries
     }
 
     /// All overrides, those of a rule one after the other.
@@ -147,10 +154,18 @@ impl Entries {
 
     /// The rules at a time in microseconds since the Unix epoch. Those for which nothing has changed are those of `before`.
     pub(crate) fn rules_at(&self, now: Tick, before: &MadeRules) -> MadeRules {
+        let is_switched = self.switches.iter().any(|switch| switch.term.until > now);
         let rules = (0..self.rules.len()).map(|index| {
-            let recipe = self.recipe(index, now);
-            let known = before.get(index, &self.rules[index].name.value);
-            match known.filter(|known| known.recipe == recipe) {
+            let recipe = match is_switched || self.of_rule[index].until <= now {
+                true => self.recipe(index, now),
+                false => self.recipes[index],
+            };
+            // Mostly in the same place, where no name is looked at.
+            let known = before.made_by(index, recipe).or_else(|| {
+                let known = before.get(index, &self.rules[index].name.value);
+                known.filter(|known| known.recipe == recipe)
+            });
+            match known {
                 Some(known) => known.clone(),
                 None => MadeRule {
                     name: self.rules[index].name.value.as_str().into(),

@@ -32,8 +32,8 @@ const POLL: Duration = Duration::from_secs(30);
 pub struct FileSource {
     path: PathBuf,
     changed: Arc<Notify>,
-    /// Events come for as long as it lives.
-    _watch: PathWatch,
+    /// Events come for as long as it lives. `None`: a test makes them.
+    _watch: Option<PathWatch>,
     is_read: bool,
 }
 
@@ -53,7 +53,7 @@ impl FileSource {
         Ok(Self {
             path: path.to_owned(),
             changed,
-            _watch: watch,
+            _watch: Some(watch),
             is_read: false,
         })
     }
@@ -76,5 +76,123 @@ impl Source for FileSource {
         }
         let path = self.path.clone();
         Ok(spawn_blocking(move || file_reader::read(&path)).await??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::SystemTime};
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::{bindings::Bindings, live_rules::LiveRules};
+
+    /// Rules of a file whose folder nobody watches, on a clock that stands still while anything is to be done.
+    struct Followed {
+        path: PathBuf,
+        changed: Arc<Notify>,
+        rules: LiveRules,
+        _folder: tempfile::TempDir,
+    }
+
+    fn document(limit: &str) -> String {
+        format!(
+            "version = 1\n\n[[rules]]\nname = \"api\"\nlimit = \"{limit}\"\nby = \"constant\"\n"
+        )
+    }
+
+    impl Followed {
+        async fn start() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("limits.toml");
+            fs::write(&path, document("3/h")).expect("written");
+            let changed = Arc::new(Notify::new());
+            let source = FileSource {
+                path: path.clone(),
+                changed: Arc::clone(&changed),
+                _watch: None,
+                is_read: false,
+            };
+            let rules = LiveRules::follow(source, Bindings::new()).await;
+            Self {
+                path,
+                changed,
+                rules: rules.expect("valid"),
+                _folder: folder,
+            }
+        }
+
+        fn write(&self, text: &str) {
+            fs::write(&self.path, text).expect("written");
+        }
+
+        /// How long it takes until a second document is in force. None was rejected meanwhile.
+        async fn in_force_after(&self) -> Duration {
+            let begin = Instant::now();
+            while self.rules.status().revision() < 2 {
+                let status = self.rules.status();
+                assert_eq!(status.rejected(), 0, "{status}");
+                assert!(begin.elapsed() < 10 * POLL, "{status}");
+                sleep(Duration::from_millis(10)).await;
+            }
+            begin.elapsed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_written_in_two_halves_is_read_whole() {
+        let followed = Followed::start().await;
+        let whole = document("4/h");
+        followed.write(&whole[..whole.len() / 2]);
+        followed.changed.notify_one();
+        sleep(QUIET - Duration::from_millis(20)).await;
+        followed.write(&whole);
+        followed.changed.notify_one();
+        let took = followed.in_force_after().await;
+        assert!(took >= QUIET && took < 2 * QUIET, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_that_never_rests_is_read_all_the_same() {
+        let followed = Followed::start().await;
+        followed.write(&document("4/h"));
+        let changed = Arc::clone(&followed.changed);
+        tokio::spawn(async move {
+            loop {
+                changed.notify_one();
+                sleep(QUIET / 2).await;
+            }
+        });
+        let took = followed.in_force_after().await;
+        assert!(took >= MOST_QUIET && took < 2 * MOST_QUIET, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_contents_with_the_same_time_and_length_are_seen() {
+        let followed = Followed::start().await;
+        let set_time = || {
+            let file = fs::File::options().write(true).open(&followed.path);
+            let set = file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
+            set.expect("a time");
+            let found = fs::metadata(&followed.path).expect("it is there");
+            (found.modified().expect("a time"), found.len())
+        };
+        let before = set_time();
+        followed.write(&document("4/h"));
+        assert_eq!(set_time(), before);
+        followed.changed.notify_one();
+        let took = followed.in_force_after().await;
+        assert!(took < 2 * QUIET, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_without_an_event_is_found_by_looking() {
+        let followed = Followed::start().await;
+        // The source has begun to wait.
+        sleep(Duration::from_secs(1)).await;
+        followed.write(&document("4/h"));
+        let took = followed.in_force_after().await;
+        assert!(took < POLL + QUIET, "{took:?}");
     }
 }

@@ -31,6 +31,12 @@ impl MadeRules {
         }
     }
 
+    /// What was made at this index by this recipe, which is of the rule's name as well.
+    pub(crate) fn made_by(&self, index: usize, recipe: u64) -> Option<&MadeRule> {
+        let there = self.list.get(index);
+        there.filter(|made| made.recipe == recipe)
+    }
+
     /// What was made of the rule with this name, which is probably at this index.
     pub(crate) fn get(&self, index: usize, name: &str) -> Option<&MadeRule> {
         let there = self.list.get(index).filter(|made| *made.name == *name);

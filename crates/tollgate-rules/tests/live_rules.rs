@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::body::{Body, to_bytes};
 use http::{Request, Response};
-use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate::{Clock, ManualClock, MemoryStore, MessageBody, RateLimitLayer};
 use tollgate_rules::{Bindings, Format, LiveRules};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -234,4 +235,39 @@ fn a_document_that_the_store_refuses_is_rejected() {
     assert!(error.to_string().contains("\"other\""), "{error}");
     assert_eq!(layer.limiter().rules().rules()[0].name(), "api");
     assert_eq!(rules.status().revision(), 1);
+}
+
+#[tokio::test]
+async fn a_layer_of_messages_follows_a_document() {
+    let clock = Clock::from(ManualClock::new(1_767_268_800_000_000));
+    let store = MemoryStore::builder().clock(clock).build();
+    let rules = LiveRules::from_text(&document("fixed_window 2/h"), Format::Toml, Bindings::new());
+    let rules = rules.expect("valid");
+    let layer = rules.message_layer(store).expect("valid");
+    let read = |request: Request<MessageBody<Body>>| async move {
+        to_bytes(Body::new(request.into_body()), usize::MAX).await?;
+        Ok::<_, axum::Error>(Response::new(Body::empty()))
+    };
+    let service = layer.layer(service_fn(read));
+    // Whether so many messages of one call pass. An empty one is its prefix.
+    let passes = async |messages: usize| {
+        let call = Request::post("/a.B/C").header("content-type", "application/grpc");
+        let call = call
+            .body(Body::from([0; 5].repeat(messages)))
+            .expect("a call");
+        let answer = service.clone().oneshot(call).await.expect("an answer");
+        answer.headers().get("grpc-status").is_none()
+    };
+    assert!(passes(2).await && !passes(1).await);
+    rules
+        .set_text(&document("fixed_window 5/h"), Format::Toml)
+        .expect("valid");
+    assert!(passes(3).await && !passes(1).await);
+    // What messages cannot do is refused as a whole.
+    let waits = document("gcra 5/h") + "wait = \"1s\"\n";
+    let error = rules
+        .set_text(&waits, Format::Toml)
+        .expect_err("messages do not wait by rule");
+    assert!(error.to_string().contains("wait_up_to"), "{error}");
+    assert_eq!(rules.status().revision(), 2);
 }

@@ -224,6 +224,13 @@ pub enum Missing {
 #[must_use = "a rule limits nothing until it is part of a layer"]
 #[derive(Clone)]
 pub struct RequestRule {
+    /// Shared by copies: a swap of thousands of rules makes many of them.
+    settings: Arc<RequestSettings>,
+}
+
+/// What a rule does with requests.
+#[derive(Clone)]
+pub(crate) struct RequestSettings {
     pub(crate) rule: tollgate_core::Rule,
     /// `None`: a rule for handlers.
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
@@ -274,7 +281,7 @@ impl KeyedRule for RequestRule {}
 
 impl RequestRule {
     fn new(rule: tollgate_core::Rule, key: Option<Arc<dyn KeyExtractor>>) -> Self {
-        Self {
+        let settings = RequestSettings {
             rule,
             key,
             cost: None,
@@ -292,12 +299,30 @@ impl RequestRule {
             keeps: false,
             counts: None,
             response_cost: None,
+        };
+        Self {
+            settings: Arc::new(settings),
         }
+    }
+
+    #[inline]
+    pub(crate) fn settings(&self) -> &RequestSettings {
+        &self.settings
+    }
+
+    /// Whether one is a copy of the other. Equal rules that were made apart are not.
+    pub(crate) fn is_copy(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.settings, &other.settings)
+    }
+
+    fn set(&mut self) -> &mut RequestSettings {
+        Arc::make_mut(&mut self.settings)
     }
 
     /// What to do with requests that have no key. Default: they share one bucket.
     pub fn when_missing(mut self, missing: Missing) -> Self {
-        self.missing = missing;
+        let settings = self.set();
+        settings.missing = missing;
         self
     }
 
@@ -306,7 +331,8 @@ impl RequestRule {
     /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`, and the first one is
     /// an event at warn level. Cap the result.
     pub fn cost_by(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
-        self.cost = Some(Arc::new(cost));
+        let settings = self.set();
+        settings.cost = Some(Arc::new(cost));
         self
     }
 
@@ -316,7 +342,8 @@ impl RequestRule {
     /// Use it for every rule whose clients can provoke such an error and profit: log-ins and codes, and work that is expensive
     /// before it fails, as with a timeout inside of the layer.
     pub fn keep_on_error(mut self) -> Self {
-        self.keeps = true;
+        let settings = self.set();
+        settings.keeps = true;
         self
     }
 
@@ -369,7 +396,8 @@ impl RequestRule {
         mut self,
         counts: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.counts = Some(match self.counts.take() {
+        let settings = self.set();
+        settings.counts = Some(match settings.counts.take() {
             None => Arc::new(counts),
             Some(before) => Arc::new(move |response| before(response) && counts(response)),
         });
@@ -398,7 +426,8 @@ impl RequestRule {
         mut self,
         cost: impl Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync + 'static,
     ) -> Self {
-        self.response_cost = Some(Arc::new(cost));
+        let settings = self.set();
+        settings.response_cost = Some(Arc::new(cost));
         self
     }
 
@@ -410,7 +439,8 @@ impl RequestRule {
         mut self,
         plan: impl Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
     ) -> Self {
-        self.plan = Some(Arc::new(move |head, rule, unknown| {
+        let settings = self.set();
+        settings.plan = Some(Arc::new(move |head, rule, unknown| {
             let Some(name) = plan(head) else { return 0 };
             let Some(number) = rule.plan_number(name.as_ref()) else {
                 unknown(name.as_ref());
@@ -455,20 +485,22 @@ impl RequestRule {
         mut self,
         quota: impl Fn(&Parts) -> Option<Quota> + Send + Sync + 'static,
     ) -> Self {
-        self.rule = self.rule.variable_quota();
-        self.quota = Some(Arc::new(quota));
+        let settings = self.set();
+        settings.rule = settings.rule.clone().variable_quota();
+        settings.quota = Some(Arc::new(quota));
         self
     }
 
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
     pub fn when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        let settings = self.set();
         let mut applies = KnownCondition::of(applies);
-        if let Some(holds) = self.applies.take() {
-            let routes = self.routes;
+        if let Some(holds) = settings.applies.take() {
+            let routes = settings.routes.clone();
             applies = KnownCondition { routes, holds }.and(applies);
         }
-        self.applies = Some(applies.holds);
-        self.routes = applies.routes;
+        settings.applies = Some(applies.holds);
+        settings.routes = applies.routes;
         self
     }
 
@@ -477,7 +509,8 @@ impl RequestRule {
     ///
     /// Unlike [`when`](Self::when) it is asked after the key was found: to enforce a rule for a part of the clients, say.
     pub fn when_key(mut self, applies: impl Fn(&KeyBuf) -> bool + Send + Sync + 'static) -> Self {
-        self.applies_to_key = Some(match self.applies_to_key.take() {
+        let settings = self.set();
+        settings.applies_to_key = Some(match settings.applies_to_key.take() {
             None => Arc::new(applies),
             Some(before) => Arc::new(move |key| before(key) && applies(key)),
         });
@@ -501,7 +534,8 @@ impl RequestRule {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn plan_for_key(mut self, key: Key, plan: impl Into<Arc<str>>) -> Self {
-        Arc::make_mut(&mut self.plans_by_key).push((key, plan.into()));
+        let settings = self.set();
+        Arc::make_mut(&mut settings.plans_by_key).push((key, plan.into()));
         self
     }
 
@@ -511,7 +545,8 @@ impl RequestRule {
         mut self,
         plan: impl Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync + 'static,
     ) -> Self {
-        self.plan_of_key = Some(Arc::new(plan));
+        let settings = self.set();
+        settings.plan_of_key = Some(Arc::new(plan));
         self
     }
 
@@ -567,16 +602,32 @@ impl RequestRule {
     }
 
     fn policies(&mut self) -> &mut CheckPolicies {
-        Arc::make_mut(self.policies.get_or_insert_default())
+        let settings = self.set();
+        Arc::make_mut(settings.policies.get_or_insert_default())
     }
 
     /// Calls this with the head of each request that the rule denies: for an audit of log-ins, say. The response waits for it, so
     /// it should be short. A shadow denies nothing.
     pub fn on_denied(mut self, denied: impl Fn(&Parts) + Send + Sync + 'static) -> Self {
-        self.on_denied = Some(Arc::new(denied));
+        let settings = self.set();
+        settings.on_denied = Some(Arc::new(denied));
         self
     }
 
+    /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as
+    /// skipped. Called twice, either is enough.
+    pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        let settings = self.set();
+        let exempt = KnownCondition::of(exempt).holds;
+        settings.exempt = Some(match settings.exempt.take() {
+            None => exempt,
+            Some(before) => Arc::new(move |head| before(head) || exempt(head)),
+        });
+        self
+    }
+}
+
+impl RequestSettings {
     /// The first setting that has no effect on a rule for handlers.
     pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
         [
@@ -617,24 +668,13 @@ impl RequestRule {
         }
         self.response_cost.as_ref().and_then(|cost| cost(response))
     }
-
-    /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as
-    /// skipped. Called twice, either is enough.
-    pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        let exempt = KnownCondition::of(exempt).holds;
-        self.exempt = Some(match self.exempt.take() {
-            None => exempt,
-            Some(before) => Arc::new(move |head| before(head) || exempt(head)),
-        });
-        self
-    }
 }
 
 impl fmt::Debug for RequestRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestRule")
-            .field("rule", &self.rule)
-            .field("missing", &self.missing)
+            .field("rule", &self.settings.rule)
+            .field("missing", &self.settings.missing)
             .finish_non_exhaustive()
     }
 }

@@ -225,11 +225,15 @@ fn counted_as<'a>(rules: &'a RuleSet, name: &str) -> Option<&'a Rule> {
     (*rule.mode() != Mode::Off).then_some(rule)
 }
 
-/// Whether `live` has the rule at an index of `rules` by its name, and counts it.
+/// Whether `live` has the rule at an index of `rules`, which counts it, by its name, and counts it too.
 fn has_name(live: &RuleSet, rules: &RuleSet, index: usize) -> bool {
-    let there = rules.unchanged_in(index, live);
-    let there = there.or_else(|| rules.position_in(index, live));
-    let rule = there.and_then(|there| live.given().get(there));
+    let given = live.given();
+    // An equal rule is counted by both.
+    if let Some(there) = rules.unchanged_in(index, live) {
+        return there < given.len();
+    }
+    let there = rules.position_in(index, live);
+    let rule = there.and_then(|there| given.get(there));
     rule.is_some_and(|rule| *rule.mode() != Mode::Off)
 }
 

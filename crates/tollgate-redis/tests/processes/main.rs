@@ -8,6 +8,7 @@ mod fleet;
 mod killed;
 mod paced;
 mod swapped;
+mod swapped_in_time;
 mod together;
 mod versions;
 
@@ -18,4 +19,5 @@ fn a_process_plays_its_role() {
     crash_loop::play();
     paced::play();
     swapped::play();
+    swapped_in_time::play();
 }

@@ -170,3 +170,36 @@ async fn conditions_hold_as_they_are_written() {
         assert_eq!(counted, holds, "{when}");
     }
 }
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_rule_by_route_counts_each_route_of_a_router_apart() {
+    use axum::{Router, routing::get};
+    use tollgate::{Clock, ManualClock, MemoryStore, RateLimitLayer};
+    use tower::ServiceExt;
+
+    let document = toml(&one("\"route\"", "")).expect("valid");
+    let clock = Clock::from(ManualClock::new(crate::START));
+    let store = MemoryStore::builder().clock(clock).build();
+    let layer = RateLimitLayer::new(store, document.rules()).expect("valid");
+    let app = Router::new()
+        .route("/users/{id}", get(async || ""))
+        .route("/posts/{id}", get(async || ""))
+        .layer(layer);
+    for (path, status) in [
+        ("/users/1", 200),
+        ("/users/2", 200),
+        ("/users/3", 429),
+        ("/posts/1", 200),
+        ("/posts/2", 200),
+        ("/posts/3", 429),
+    ] {
+        let request = Request::get(path).body(axum::body::Body::empty());
+        let Ok(response) = app.clone().oneshot(request.expect("a request")).await;
+        assert_eq!(response.status().as_u16(), status, "{path}");
+    }
+    // It has no text form.
+    let more = "[[overrides]]\nrule = \"rule\"\nkey = \"/users/{id}\"\nlimit = \"7/min\"\n";
+    let error = toml(&one("\"route\"", more)).expect_err("there is no such key");
+    assert!(error.to_string().contains("have no text form"), "{error}");
+}

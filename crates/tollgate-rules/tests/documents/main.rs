@@ -8,6 +8,7 @@ mod load;
 mod model;
 mod quota_by;
 mod rollout;
+mod round_trip;
 
 use std::{convert::Infallible, net::IpAddr};
 

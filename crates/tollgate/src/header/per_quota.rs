@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use tollgate_core::{Quota, Rule, RuleSet};
 
+use crate::per_rule::PerRule;
+
 /// A value for each quota of a rule set: by rule, then by plan.
 #[derive(Debug)]
-pub(crate) struct PerQuota<T>(Box<[Arc<[T]>]>);
+pub(crate) struct PerQuota<T>(PerRule<Arc<[T]>>);
 
 /// What was prepared for the rules that others take the place of: unchanged rules keep it.
 pub(crate) type Before<'a, T> = Option<(&'a RuleSet, &'a T)>;
@@ -33,13 +35,17 @@ impl<T> PerQuota<T> {
     }
 
     fn with(rules: &RuleSet, before: Before<'_, Self>, make: impl Fn(&Rule) -> Arc<[T]>) -> Self {
-        let of_rule = |(index, rule): (usize, &Rule)| {
-            let unchanged = before.and_then(|(replaced, prepared)| {
-                prepared.0.get(rules.unchanged_in(index, replaced)?)
-            });
-            unchanged.map_or_else(|| make(rule), Arc::clone)
+        let unchanged = |index: usize| rules.unchanged_in(index, before?.0);
+        let of_rule = |index: usize| {
+            let kept = unchanged(index).and_then(|there| before?.1.0.get(there));
+            kept.map_or_else(|| make(&rules.rules()[index]), Arc::clone)
         };
-        Self(rules.rules().iter().enumerate().map(of_rule).collect())
+        Self(PerRule::new(
+            rules.rules().len(),
+            before.map(|(_, prepared)| &prepared.0),
+            |index| unchanged(index) == Some(index),
+            of_rule,
+        ))
     }
 
     /// The value of this rule's plan; `None` if a request has brought its quota along.

@@ -184,7 +184,7 @@ impl LayerDefaults {
 
 /// The layer counts messages before a handler sees them, and they have no response of their own.
 fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {
-    for rule in rules {
+    for rule in rules.iter().map(RequestRule::settings) {
         let wrong = if rule.key.is_none() {
             "the layer counts messages, and by_handler() is for rules that a handler checks; count with by(..)".to_owned()
         } else if let Some(call) = rule.call_about_responses() {

@@ -7,14 +7,14 @@ use std::sync::{
 
 use tollgate_core::{Rule, RuleError, RuleErrorKind, RuleSet, UnknownName};
 
-use crate::{diagnostics, observe::reported_names::ReportedNames};
+use crate::{diagnostics, observe::reported_names::ReportedNames, per_rule::PerRule};
 
 /// This many requests without a key, and none with one, indicate a set-up mistake.
 const KEYLESS_WARNING: u32 = 100;
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    rules: Box<[Arc<RuleEvents>]>,
+    rules: PerRule<Arc<RuleEvents>>,
     wrong_name: AtomicBool,
     applied_twice: AtomicBool,
     untranslated_grpc_web: AtomicBool,
@@ -63,12 +63,9 @@ fn is_first(reported: &AtomicBool) -> bool {
 
 impl Events {
     pub(crate) fn new(rules: &RuleSet) -> Self {
+        let events = |index: usize| Arc::new(RuleEvents::new(&rules.rules()[index]));
         Self {
-            rules: rules
-                .rules()
-                .iter()
-                .map(|rule| Arc::new(RuleEvents::new(rule)))
-                .collect(),
+            rules: PerRule::new(rules.rules().len(), None, |_| false, events),
             wrong_name: AtomicBool::new(false),
             applied_twice: AtomicBool::new(false),
             untranslated_grpc_web: AtomicBool::new(false),
@@ -77,13 +74,21 @@ impl Events {
 
     /// Of rules that take the place of `replaced`.
     pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
-        let events = |(index, rule): (usize, &Rule)| {
-            let unchanged = rules.unchanged_in(index, replaced);
-            let unchanged = unchanged.and_then(|there| before.rules.get(there));
-            unchanged.map_or_else(|| Arc::new(RuleEvents::new(rule)), Arc::clone)
+        let unchanged = |index: usize| rules.unchanged_in(index, replaced);
+        let events = |index: usize| {
+            let kept = unchanged(index).and_then(|there| before.rules.get(there));
+            kept.map_or_else(
+                || Arc::new(RuleEvents::new(&rules.rules()[index])),
+                Arc::clone,
+            )
         };
         Self {
-            rules: rules.rules().iter().enumerate().map(events).collect(),
+            rules: PerRule::new(
+                rules.rules().len(),
+                Some(&before.rules),
+                |index| unchanged(index) == Some(index),
+                events,
+            ),
             wrong_name: again(&before.wrong_name),
             applied_twice: again(&before.applied_twice),
             untranslated_grpc_web: again(&before.untranslated_grpc_web),

@@ -8,9 +8,11 @@ use std::sync::{Arc, OnceLock};
 use metrics::{Counter, Unit, counter};
 use tollgate_core::{Rule, RuleSet};
 
+use crate::per_rule::PerRule;
+
 #[derive(Debug)]
 pub(crate) struct Meters {
-    rules: Box<[Arc<RuleMeters>]>,
+    rules: PerRule<Arc<RuleMeters>>,
     preflights: OnceLock<Counter>,
 }
 
@@ -82,27 +84,28 @@ impl Handles {
 
 impl Meters {
     pub(crate) fn new(rules: &RuleSet) -> Self {
+        let meters =
+            |index: usize| Arc::new(RuleMeters::new(&rules.rules()[index], OnceLock::new()));
         Self {
-            rules: rules
-                .rules()
-                .iter()
-                .map(|rule| Arc::new(RuleMeters::new(rule, OnceLock::new())))
-                .collect(),
+            rules: PerRule::new(rules.rules().len(), None, |_| false, meters),
             preflights: OnceLock::new(),
         }
     }
 
     /// Of rules that take the place of `replaced`: those of the same name have the same handles.
     pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
-        let meters = |(index, rule): (usize, &Rule)| {
-            let there = rules.position_in(index, replaced);
-            match there.and_then(|there| before.rules.get(there)) {
-                Some(before) => Arc::clone(before),
-                None => Arc::new(RuleMeters::new(rule, OnceLock::new())),
-            }
+        let there = |index: usize| rules.position_in(index, replaced);
+        let meters = |index: usize| match there(index).and_then(|there| before.rules.get(there)) {
+            Some(before) => Arc::clone(before),
+            None => Arc::new(RuleMeters::new(&rules.rules()[index], OnceLock::new())),
         };
         Self {
-            rules: rules.rules().iter().enumerate().map(meters).collect(),
+            rules: PerRule::new(
+                rules.rules().len(),
+                Some(&before.rules),
+                |index| there(index) == Some(index),
+                meters,
+            ),
             preflights: before.preflights.clone(),
         }
     }

@@ -14,11 +14,12 @@ use crate::{
     inner_response::InnerResponse,
     key::{Extracted, KeyExtractor, NoKey},
     observe::Observer,
+    per_rule::PerRule,
     rate_limit::{
         look_ups::{self, LookUps},
         route_index::RouteIndex,
     },
-    rule::{KeyPlanFn, Missing, RequestRule},
+    rule::{KeyPlanFn, Missing, RequestRule, RequestSettings},
 };
 
 /// Rules with their extractors, on their store. Cheap to clone.
@@ -31,7 +32,7 @@ pub(crate) struct RequestRules {
     /// Of many rules on paths: finds those of a request.
     index: Option<Arc<RouteIndex>>,
     /// By rule, the plans of single keys; empty if no rule has any.
-    plans_by_key: Arc<[PlansByKey]>,
+    plans_by_key: Arc<PerRule<PlansByKey>>,
     /// The deadline for all look-ups of a request together.
     pub(crate) look_up_deadline: Duration,
     /// Whether any rule refunds requests that were not served.
@@ -89,9 +90,9 @@ impl RequestRules {
     /// The rule set of valid rules.
     pub(crate) fn rule_set(list: &[RequestRule]) -> Result<RuleSet, RuleError> {
         for rule in list {
-            validate(rule)?;
+            validate(rule.settings())?;
         }
-        RuleSet::new(list.iter().map(|rule| rule.rule.clone()))
+        RuleSet::new(list.iter().map(|rule| rule.settings().rule.clone()))
     }
 
     /// The same of rules that take the place of these.
@@ -99,12 +100,12 @@ impl RequestRules {
         for (index, rule) in list.iter().enumerate() {
             // What was made once is often there again, and was looked at before.
             let before = self.list.get(index);
-            if !before.is_some_and(|before| is_valid_as(before, rule)) {
-                validate(rule)?;
+            if !before.is_some_and(|before| before.is_copy(rule)) {
+                validate(rule.settings())?;
             }
         }
         self.set()
-            .succeeded_by(list.iter().map(|rule| rule.rule.clone()))
+            .succeeded_by(list.iter().map(|rule| rule.settings().rule.clone()))
     }
 
     /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
@@ -120,6 +121,7 @@ impl RequestRules {
         observer: Observer,
         before: Option<&Self>,
     ) -> Self {
+        let all = list.iter().map(RequestRule::settings);
         Self {
             index: route_index(&list, before),
             plans_by_key: plans_by_key(&list, &limiter, before),
@@ -127,11 +129,11 @@ impl RequestRules {
             limiter,
             observer: Arc::new(observer),
             look_up_deadline: look_ups::DEADLINE,
-            refunds: list
-                .iter()
+            refunds: all
+                .clone()
                 .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
-            settles_by_response: list
-                .iter()
+            settles_by_response: all
+                .clone()
                 .any(|rule| rule.call_about_responses().is_some()),
             list: list.into(),
         }
@@ -148,30 +150,38 @@ impl RequestRules {
         self.limiter.rules()
     }
 
+    fn all(&self) -> impl Iterator<Item = &RequestSettings> {
+        self.list.iter().map(RequestRule::settings)
+    }
+
+    /// The rule at this index, which is one of the set.
+    #[inline]
+    fn of_rule(&self, rule: u16) -> &RequestSettings {
+        self.list[usize::from(rule)].settings()
+    }
+
     /// The extractor of the rule with this name.
     pub(crate) fn extractor(&self, name: &str) -> Option<&dyn KeyExtractor> {
-        let rule = self.list.iter().find(|rule| rule.rule.name() == name)?;
+        let rule = self.all().find(|rule| rule.rule.name() == name)?;
         rule.key.as_deref()
     }
 
     /// Whether there are rules for handlers.
     pub(crate) fn is_checked_in_handler(&self) -> bool {
-        self.list.iter().any(|rule| rule.key.is_none())
+        self.all().any(|rule| rule.key.is_none())
     }
 
     /// The rule for handlers with this name.
-    pub(crate) fn for_handlers(&self, name: &str) -> Option<(u16, &RequestRule)> {
+    pub(crate) fn for_handlers(&self, name: &str) -> Option<(u16, &RequestSettings)> {
         let place = self
-            .list
-            .iter()
+            .all()
             .position(|rule| rule.key.is_none() && rule.rule.name() == name)?;
         // A rule set has fewer than 65 536 rules.
-        Some((place as u16, &self.list[place]))
+        Some((place as u16, self.list[place].settings()))
     }
 
     pub(crate) fn names_for_handlers(&self) -> impl Iterator<Item = &str> {
-        self.list
-            .iter()
+        self.all()
             .filter(|rule| rule.key.is_none())
             .map(|rule| rule.rule.name())
     }
@@ -187,7 +197,7 @@ impl RequestRules {
         if let Some(index) = &self.index {
             return self.collect_found(index, head, &mut key, request_checks);
         }
-        for (place, request_rule) in self.list.iter().enumerate() {
+        for (place, request_rule) in self.all().enumerate() {
             // A rule set has fewer than 65 536 rules.
             self.collect_of(place as u16, request_rule, head, &mut key, request_checks)?;
         }
@@ -204,7 +214,7 @@ impl RequestRules {
         checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
         index.each(head, |number| {
-            let request_rule = &self.list[usize::from(number)];
+            let request_rule = self.of_rule(number);
             self.collect_of(number, request_rule, head, key, checks)
         })
     }
@@ -214,7 +224,7 @@ impl RequestRules {
     fn collect_of(
         &self,
         number: u16,
-        request_rule: &RequestRule,
+        request_rule: &RequestSettings,
         head: &Parts,
         key: &mut KeyBuf,
         checks: &mut RequestChecks,
@@ -284,7 +294,7 @@ impl RequestRules {
     pub(crate) async fn checks_of_caller(&self, head: &Parts) -> Checks {
         let (mut checks, mut later) = (Checks::new(), RequestChecks::default());
         let mut key = KeyBuf::new();
-        for (place, request_rule) in self.list.iter().enumerate() {
+        for (place, request_rule) in self.all().enumerate() {
             let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
                 continue;
             };
@@ -322,7 +332,7 @@ impl RequestRules {
 
     /// The plan of a request.
     #[inline(always)]
-    fn planned(&self, rule: u16, request_rule: &RequestRule, head: &Parts) -> CheckQuota {
+    fn planned(&self, rule: u16, request_rule: &RequestSettings, head: &Parts) -> CheckQuota {
         CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
             let unknown = &mut |name: &str| self.unknown_plan(rule, name);
             f(head, &request_rule.rule, unknown)
@@ -331,7 +341,7 @@ impl RequestRules {
 
     /// The quota that was computed for a request, or else its plan.
     #[inline(never)]
-    fn quota_by(&self, rule: u16, request_rule: &RequestRule, head: &Parts) -> CheckQuota {
+    fn quota_by(&self, rule: u16, request_rule: &RequestSettings, head: &Parts) -> CheckQuota {
         let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) else {
             return self.planned(rule, request_rule, head);
         };
@@ -343,7 +353,7 @@ impl RequestRules {
 
     /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.
     fn check(&self, rule: u16, key: &KeyBuf, cost: u64, quota: CheckQuota) -> Option<Check> {
-        let request_rule = &self.list[usize::from(rule)];
+        let request_rule = self.of_rule(rule);
         let applies = request_rule.applies_to_key.as_ref();
         if applies.is_some_and(|applies| !applies(key)) {
             return None;
@@ -395,7 +405,7 @@ impl RequestRules {
 
     /// What a rule does with a request that has no key for this reason.
     fn without_key(&self, rule: u16, why: &NoKey, policy: CheckPolicy) -> WithoutKey {
-        let RequestRule { rule, missing, .. } = &self.list[usize::from(rule)];
+        let RequestSettings { rule, missing, .. } = self.of_rule(rule);
         if *why == NoKey::LookUpFailed {
             let answer = policy.store_error_answer();
             return match (answer.unwrap_or(rule.store_error_answer()), missing) {
@@ -423,7 +433,7 @@ impl RequestRules {
     #[cold]
     pub(crate) fn denied(&self, head: &Parts, decision: &Decision) {
         for verdict in decision.verdicts() {
-            let rule = self.list.get(verdict.rule());
+            let rule = self.list.get(verdict.rule()).map(RequestRule::settings);
             let rule = rule.filter(|rule| rule.rule.is_enforced());
             if verdict.outcome() == Outcome::Deny
                 && let Some(denied) = rule.and_then(|rule| rule.on_denied.as_ref())
@@ -447,7 +457,7 @@ impl RequestRules {
         self.observer.unknown_plan(rule, name, || {
             // The name may come from the client; names are at most 64 characters long.
             let name = name.chars().take(64).collect::<String>();
-            let names = self.list[usize::from(rule)].rule.plan_names();
+            let names = self.of_rule(rule).rule.plan_names();
             UnknownName::new("plan", &name, names)
         });
     }
@@ -468,13 +478,13 @@ impl RequestRules {
     /// Whether a rule settles requests by their responses.
     pub(crate) fn settles_by_response(&self, rule: u16) -> bool {
         let rule = self.list.get(usize::from(rule));
-        rule.is_some_and(|rule| rule.call_about_responses().is_some())
+        rule.is_some_and(|rule| rule.settings().call_about_responses().is_some())
     }
 
     /// What a request has cost under a rule, by its response. `None`: what it took.
     pub(crate) fn cost_after(&self, rule: u16, response: &InnerResponse<'_>) -> Option<u64> {
         if self.settles_by_response(rule) {
-            return self.list[usize::from(rule)].cost_after(response);
+            return self.of_rule(rule).cost_after(response);
         }
         // What was not served costs nothing.
         (response.is_error() && !self.keeps_units(rule)).then_some(0)
@@ -482,8 +492,8 @@ impl RequestRules {
 
     /// Whether a rule keeps the units on errors. A threshold has taken none.
     fn keeps_units(&self, rule: u16) -> bool {
-        self.list
-            .get(usize::from(rule))
+        let rule = self.list.get(usize::from(rule));
+        rule.map(RequestRule::settings)
             .is_none_or(|rule| rule.keeps || !rule.rule.is_enforced())
     }
 
@@ -569,11 +579,13 @@ fn route_index(list: &[RequestRule], before: Option<&RequestRules>) -> Option<Ar
     let has_routes = |before: &&RequestRules| {
         let mut pairs = before.list.iter().zip(list);
         before.list.len() == list.len()
-            && pairs.all(|(before, rule)| before.routes.is_same(&rule.routes))
+            && pairs.all(|(before, rule)| {
+                before.is_copy(rule) || before.settings().routes.is_same(&rule.settings().routes)
+            })
     };
     match before.filter(has_routes) {
         Some(before) => before.index.clone(),
-        None => RouteIndex::new(list.iter().map(|rule| &rule.routes)).map(Arc::new),
+        None => RouteIndex::new(list.iter().map(|rule| &rule.settings().routes)).map(Arc::new),
     }
 }
 
@@ -583,23 +595,21 @@ fn plans_by_key(
     list: &[RequestRule],
     limiter: &Limiter,
     before: Option<&RequestRules>,
-) -> Arc<[PlansByKey]> {
-    if list
-        .iter()
-        .all(|rule| rule.plans_by_key.is_empty() && rule.plan_of_key.is_none())
-    {
+) -> Arc<PerRule<PlansByKey>> {
+    let mut all = list.iter().map(RequestRule::settings);
+    if all.all(|rule| rule.plans_by_key.is_empty() && rule.plan_of_key.is_none()) {
         return Arc::default();
     }
     let store = limiter.rule_store();
-    let unchanged = |index: usize, rule: &RequestRule| {
+    let unchanged = |index: usize, rule: &RequestSettings| {
         let before = before?;
         let place = limiter.rules().unchanged_in(index, before.set())?;
-        let same = &before.list.get(place)?.plans_by_key;
+        let same = &before.list.get(place)?.settings().plans_by_key;
         let is_same = Arc::ptr_eq(same, &rule.plans_by_key) || *same == rule.plans_by_key;
         let plans = before.plans_by_key.get(place).filter(|_| is_same)?;
         Some(Arc::clone(&plans.by_fingerprint))
     };
-    let anew = |index: usize, rule: &RequestRule| {
+    let anew = |index: usize, rule: &RequestSettings| {
         let plans = rule.plans_by_key.iter();
         let by_fingerprint = plans.filter_map(|(key, plan)| {
             // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
@@ -608,23 +618,35 @@ fn plans_by_key(
         });
         Arc::new(by_fingerprint.collect())
     };
-    let of_rule = |(index, rule): (usize, &RequestRule)| PlansByKey {
-        by_fingerprint: unchanged(index, rule).unwrap_or_else(|| anew(index, rule)),
-        of_key: rule.plan_of_key.clone(),
+    let of_rule = |index: usize| {
+        let rule = list[index].settings();
+        PlansByKey {
+            by_fingerprint: unchanged(index, rule).unwrap_or_else(|| anew(index, rule)),
+            of_key: rule.plan_of_key.clone(),
+        }
     };
-    list.iter().enumerate().map(of_rule).collect()
+    let is_copy = |index: usize| {
+        let there = before.and_then(|before| before.list.get(index));
+        there.is_some_and(|there| there.is_copy(&list[index]))
+    };
+    Arc::new(PerRule::new(
+        list.len(),
+        before.map(|before| &*before.plans_by_key),
+        is_copy,
+        of_rule,
+    ))
 }
 
 /// Rules in code that are all off are a mistake. A document may switch all of its rules off, through a [`RuleSet`] and a
 /// [`Limiter`].
 pub(crate) fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
-    let is_off = |rule: &RequestRule| *rule.rule.mode() == Mode::Off;
+    let is_off = |rule: &RequestRule| *rule.settings().rule.mode() == Mode::Off;
     if list.is_empty() || !list.iter().all(is_off) {
         return Ok(());
     }
     let names: Vec<_> = list
         .iter()
-        .map(|rule| format!("{:?}", rule.rule.name()))
+        .map(|rule| format!("{:?}", rule.settings().rule.name()))
         .collect();
     Err(RuleError::general(
         RuleErrorKind::RuleSet,
@@ -636,22 +658,7 @@ pub(crate) fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
     ))
 }
 
-/// Whether a rule has in common with a valid one all that [`validate`] looks at.
-fn is_valid_as(valid: &RequestRule, rule: &RequestRule) -> bool {
-    let is_same_key = match (&valid.key, &rule.key) {
-        (Some(valid), Some(key)) => Arc::ptr_eq(valid, key),
-        _ => false,
-    };
-    is_same_key
-        && Arc::ptr_eq(&valid.plans_by_key, &rule.plans_by_key)
-        && valid.plan.is_some() == rule.plan.is_some()
-        && valid.policies.is_none()
-        && rule.policies.is_none()
-        && valid.missing == rule.missing
-        && valid.rule == rule.rule
-}
-
-fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
+fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> {
     let rule: &Rule = &request_rule.rule;
     if let Some(key) = &request_rule.key {
         key.validate()

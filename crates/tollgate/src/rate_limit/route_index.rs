@@ -320,7 +320,7 @@ mod tests {
             is_nested in any::<bool>(),
         ) {
             let rules = rules(&conditions);
-            let Some(index) = RouteIndex::new(rules.iter().map(|rule| &rule.routes)) else {
+            let Some(index) = RouteIndex::new(rules.iter().map(|rule| &rule.settings().routes)) else {
                 return Ok(());
             };
             for (method, path) in requests {
@@ -337,7 +337,8 @@ mod tests {
                 prop_assert!(candidates.windows(2).all(|pair| pair[0] < pair[1]));
                 let holds = |rule: &u16| {
                     let rule = &rules[usize::from(*rule)];
-                    rule.applies.as_ref().is_none_or(|holds| holds(&head))
+                    let applies = rule.settings().applies.as_ref();
+                    applies.is_none_or(|holds| holds(&head))
                 };
                 let found: Vec<u16> = candidates.into_iter().filter(holds).collect();
                 prop_assert_eq!(found, expected, "{:?}", head.uri);
@@ -369,7 +370,7 @@ mod tests {
         };
         let by_path: Vec<_> = (0..1_000).map(|n| vec![route(n)]).collect();
         let rules = rules(&by_path);
-        let routes = rules.iter().map(|rule| &rule.routes);
+        let routes = rules.iter().map(|rule| &rule.settings().routes);
         let index = RouteIndex::new(routes).expect("there are many");
         for (path, expected) in [
             ("/r400/7", &[400][..]),
@@ -396,7 +397,7 @@ mod tests {
         let mut conditions: Vec<_> = (0..10).map(on_one_path).collect();
         conditions.push(vec![Condition::Methods(vec![Method::POST])]);
         let rules = super::tests::rules(&conditions);
-        let routes = rules.iter().map(|rule| &rule.routes);
+        let routes = rules.iter().map(|rule| &rule.settings().routes);
         let index = RouteIndex::new(routes).expect("there are many");
         let candidates = candidates(&index, &head(Method::POST, "/a"));
         assert_eq!(candidates, [1, 3, 5, 7, 9, 10]);
@@ -409,7 +410,7 @@ mod tests {
             let mut conditions: Vec<_> = (0..paths).map(on_path).collect();
             conditions.extend((0..50).map(|_| vec![Condition::LongPath]));
             let rules = rules(&conditions);
-            RouteIndex::new(rules.iter().map(|rule| &rule.routes)).is_some()
+            RouteIndex::new(rules.iter().map(|rule| &rule.settings().routes)).is_some()
         };
         assert!(!of(LEAST - 1));
         assert!(of(LEAST));

@@ -1,0 +1,390 @@
+//! Everything that a document says can be said in code: both decide the same requests alike.
+
+use std::convert::Infallible;
+
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tollgate::{
+    Clock, Consistency, HOUR, Key, LeaseShare, MINUTE, ManualClock, MemoryStore, Missing, OnChange,
+    OnStoreError, Quota, RateLimitLayer, RequestRule, Rule, SECOND,
+    condition::{
+        any_of, client_in, grpc_method_is, grpc_service_is, method_in, not, path as path_is,
+    },
+    key::{
+        PeerAddr, client_ip, computed, constant, cookie, grpc_method, grpc_service, header, method,
+        path, query,
+    },
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::{Caller, START, get, one, request, toml};
+
+/// What a client sees of an answer.
+type Answer = (StatusCode, Vec<String>);
+
+fn with(mut request: Request<String>, name: &'static str, value: &'static str) -> Request<String> {
+    let value = HeaderValue::from_static(value);
+    request
+        .headers_mut()
+        .insert(HeaderName::from_static(name), value);
+    request
+}
+
+/// Requests that differ in all that a document may ask about.
+fn requests() -> Vec<Request<String>> {
+    let planned = |tenant, plan| {
+        let mut request = get("/users/7");
+        request.extensions_mut().insert(Caller { tenant, plan });
+        request
+    };
+    let mut elsewhere = get("/users/7");
+    let peer: std::net::IpAddr = [10, 0, 0, 1].into();
+    elsewhere
+        .extensions_mut()
+        .insert(PeerAddr((peer, 1).into()));
+    let call = |name: &str| {
+        let call = request(Method::POST, &format!("/weather.v1.Weather/{name}"));
+        with(call, "content-type", "application/grpc")
+    };
+    vec![
+        get("/"),
+        get("/users/7"),
+        get("/users/8?q=a%20b"),
+        get("/users/8?q=c&words"),
+        get("/users/7/posts"),
+        request(Method::POST, "/users/7"),
+        request(Method::DELETE, "/other"),
+        with(get("/"), "x-api-key", "ann"),
+        with(get("/users/7"), "x-api-key", "bob"),
+        with(get("/"), "cookie", "a=b; session=1"),
+        with(get("/"), "cookie", "session=2"),
+        with(get("/"), "x-beta", "1"),
+        with(get("/"), "x-beta", "2"),
+        with(get("/"), "x-cost", "2"),
+        with(get("/"), "x-cost", "many"),
+        with(get("/"), "x-limit", "fixed_window 5/min"),
+        with(get("/"), "x-respond", "401"),
+        with(get("/"), "x-respond", "500"),
+        with(get("/"), "x-tokens-used", "2"),
+        planned("acme", None),
+        planned("acme", Some("gold")),
+        planned("other", Some("silver")),
+        elsewhere,
+        call("Current"),
+        call("Watch"),
+    ]
+}
+
+/// What becomes of these requests, three times each, while time stands still.
+async fn answers(rules: Vec<RequestRule>) -> (Vec<tollgate_core::Rule>, Vec<Answer>) {
+    let clock = Clock::from(ManualClock::new(START));
+    let store = MemoryStore::builder().clock(clock).build();
+    let layer = RateLimitLayer::switchable(store, rules).expect("valid rules");
+    let given = layer.limiter().rules().given().to_vec();
+    let service = layer.layer(service_fn(|request: Request<String>| async move {
+        let mut response = Response::new(String::new());
+        let status = request.headers().get("x-respond");
+        let status = status.and_then(|status| status.to_str().ok()?.parse().ok());
+        *response.status_mut() = status.unwrap_or(StatusCode::OK);
+        if let Some(used) = request.headers().get("x-tokens-used") {
+            response.headers_mut().insert("x-tokens-used", used.clone());
+        }
+        Ok::<_, Infallible>(response)
+    }));
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        for request in requests() {
+            let Ok(response) = service.clone().oneshot(request).await;
+            let fields = [
+                "ratelimit-policy",
+                "ratelimit",
+                "retry-after",
+                "grpc-status",
+            ];
+            let fields = fields.map(|name| format!("{:?}", response.headers().get(name)));
+            answers.push((response.status(), fields.to_vec()));
+        }
+    }
+    (given, answers)
+}
+
+/// Rules in a document, and the same in code.
+type Case = (String, Vec<RequestRule>);
+
+fn rule() -> Rule {
+    Rule::new("rule", Quota::fixed_window(2, MINUTE))
+}
+
+fn tenant(head: &http::request::Parts) -> Option<Key> {
+    Some(Key::of(head.extensions.get::<Caller>()?.tenant))
+}
+
+fn keys() -> Vec<Case> {
+    let by = |by: &str, rule: RequestRule| (one(by, ""), vec![rule]);
+    let id = computed(|head| Some(Key::of(head.uri.path().strip_prefix("/users/")?)));
+    let of_users = path_is("/users/{id}").expect("a pattern");
+    vec![
+        by("'client_ip'", rule().by(client_ip())),
+        by("'header:x-api-key'", rule().by(header("x-api-key"))),
+        by("'cookie:session'", rule().by(cookie("session"))),
+        by("'query:q'", rule().by(query("q"))),
+        by("'path'", rule().by(path())),
+        by("'method'", rule().by(method())),
+        by("'grpc_service'", rule().by(grpc_service())),
+        by("'grpc_method'", rule().by(grpc_method())),
+        by("'constant'", rule().by(constant("all"))),
+        by("'tenant'", rule().by(computed(tenant))),
+        by(
+            "['client_ip', 'method']",
+            rule().by((client_ip(), method())),
+        ),
+        (
+            one("'path:id'", "when = { path = '/users/{id}' }"),
+            vec![rule().by(id).when(of_users)],
+        ),
+    ]
+}
+
+fn conditions() -> Vec<Case> {
+    let users = || path_is("/users/{id}").expect("a pattern");
+    let by = || rule().by(constant("all"));
+    let has_beta = |head: &http::request::Parts| head.headers.contains_key("x-beta");
+    let beta_is_1 =
+        |head: &http::request::Parts| head.headers.get("x-beta").is_some_and(|value| value == "1");
+    let is_in = |network: &'static str| client_in([network]).expect("a network");
+    let cases: Vec<(&str, RequestRule)> = vec![
+        ("when = { path = '/users/{id}' }", by().when(users())),
+        (
+            "when = { path = '/users/{*rest}' }",
+            by().when(path_is("/users/{*rest}").expect("a pattern")),
+        ),
+        (
+            "when = { methods = ['POST', 'DELETE'] }",
+            by().when(method_in([Method::POST, Method::DELETE])),
+        ),
+        ("when = { header = 'x-beta' }", by().when(has_beta)),
+        (
+            "when = { header = { name = 'x-beta', equals = '1' } }",
+            by().when(beta_is_1),
+        ),
+        (
+            "when = { grpc_service = 'weather.v1.Weather' }",
+            by().when(grpc_service_is("weather.v1.Weather")),
+        ),
+        (
+            "when = { grpc_method = 'weather.v1.Weather/Watch' }",
+            by().when(grpc_method_is("weather.v1.Weather", "Watch")),
+        ),
+        (
+            "when = { client_in = '10.0.0.0/8' }",
+            by().when(is_in("10.0.0.0/8")),
+        ),
+        ("when = 'beta'", by().when(has_beta)),
+        ("when = { not = 'beta' }", by().when(not(has_beta))),
+        (
+            "when = { any = ['beta', { path = '/users/{id}' }] }",
+            by().when(any_of(has_beta, users())),
+        ),
+        (
+            "when = { all = ['beta', { header = { name = 'x-beta', equals = '1' } }] }",
+            by().when(has_beta).when(beta_is_1),
+        ),
+        (
+            "unless = { client_in = '10.0.0.0/8' }",
+            by().exempt(is_in("10.0.0.0/8")),
+        ),
+    ];
+    let cases = cases.into_iter();
+    cases
+        .map(|(when, rule)| (one("'constant'", when), vec![rule]))
+        .collect()
+}
+
+fn settings() -> Vec<Case> {
+    let by_key = |rule: Rule| rule.by(header("x-api-key"));
+    let words =
+        |head: &http::request::Parts| head.uri.query().map_or(1, |query| query.len() as u64);
+    let in_header = |head: &http::request::Parts| {
+        let cost = head
+            .headers
+            .get("x-cost")
+            .and_then(|cost| cost.to_str().ok()?.parse().ok());
+        cost.map_or(2, |cost: u64| cost.clamp(1, 2))
+    };
+    let token =
+        |head: &http::request::Parts| head.headers.get("x-limit")?.to_str().ok()?.parse().ok();
+    let leased = Consistency::Leased {
+        share: LeaseShare::percent(10),
+    };
+    let eventual = Consistency::Eventual {
+        interval: SECOND / 20,
+        max_unreported: 1,
+    };
+    let cases: Vec<(&str, RequestRule)> = vec![
+        ("cost = 2", by_key(rule().cost(2))),
+        ("cost = 'words'", by_key(rule()).cost_by(words)),
+        (
+            "cost = { header = 'x-cost', max = 2 }",
+            by_key(rule()).cost_by(in_header),
+        ),
+        (
+            "cost_by_response = { header = 'x-tokens-used' }",
+            by_key(rule())
+                .cost_by_response(|response| response.header("x-tokens-used")?.parse().ok()),
+        ),
+        (
+            "count_if = { status = [401, '5xx'] }",
+            by_key(rule())
+                .count_if(|response| matches!(response.status().as_u16(), 401 | 500..=599)),
+        ),
+        (
+            "plan = 'plan'\nplans = { gold = '5/min', silver = 'unlimited' }",
+            by_key(
+                rule()
+                    .plan("gold", Quota::fixed_window(5, MINUTE))
+                    .plan("silver", Quota::unlimited()),
+            )
+            .plan_by::<str>(|head| head.extensions.get::<Caller>()?.plan),
+        ),
+        ("quota_by = 'token'", by_key(rule()).quota_by(token)),
+        (
+            "consistency = { leased = '10%' }",
+            by_key(rule().consistency(leased)),
+        ),
+        (
+            "consistency = { eventual = { interval = '50ms', max_unreported = 1 } }",
+            by_key(rule().consistency(eventual)),
+        ),
+        (
+            "on_store_error = 'deny'",
+            by_key(rule().on_store_error(OnStoreError::Deny)),
+        ),
+        (
+            "on_store_error = { cap = 'fixed_window 1/s' }",
+            by_key(rule().on_store_error(OnStoreError::Cap(Quota::fixed_window(1, SECOND)))),
+        ),
+        ("mode = 'shadow'", by_key(rule().shadow())),
+        ("mode = 'off'", by_key(rule().off())),
+        (
+            "on_change = 'reset'",
+            by_key(rule().on_change(OnChange::Reset)),
+        ),
+        (
+            "missing = 'skip'",
+            by_key(rule()).when_missing(Missing::Skip),
+        ),
+        (
+            "missing = 401",
+            by_key(rule()).when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
+        ),
+        ("keep_on_error = true", by_key(rule()).keep_on_error()),
+        ("top_keys = true", by_key(rule().top_keys())),
+    ];
+    let cases = cases.into_iter();
+    cases
+        .map(|(setting, rule)| (one("'header:x-api-key'", setting), vec![rule]))
+        .collect()
+}
+
+fn limits() -> Vec<Case> {
+    let cases = [
+        ("3/min", Quota::gcra(3, MINUTE)),
+        ("gcra 3/min burst 2", Quota::gcra(3, MINUTE).burst(2)),
+        (
+            "token_bucket 3/min burst 4",
+            Quota::token_bucket(4).refill(3, MINUTE),
+        ),
+        (
+            "leaky_bucket 3/min burst 4",
+            Quota::leaky_bucket(4).leak(3, MINUTE),
+        ),
+        ("fixed_window 3/h", Quota::fixed_window(3, HOUR)),
+        ("sliding_window 3/min", Quota::sliding_window(3, MINUTE)),
+        ("sliding_log 3/min", Quota::sliding_log(3, MINUTE)),
+        ("sliding_buckets 3/min", Quota::sliding_buckets(3, MINUTE)),
+        ("concurrent 3", Quota::concurrent(3)),
+        ("unlimited", Quota::unlimited()),
+    ];
+    let case = |(text, quota): (&str, Quota)| {
+        let document = one("'constant'", "").replace("fixed_window 2/min", text);
+        (document, vec![Rule::new("rule", quota).by(constant("all"))])
+    };
+    let waits = "wait = '2s'\nmax_waiting = { per_key = 2, in_all = 4 }";
+    let waits = one("'constant'", waits).replace("fixed_window 2/min", "gcra 100/s");
+    let waiting = Rule::new("rule", Quota::gcra(100, SECOND));
+    let waiting = waiting
+        .wait(2 * SECOND)
+        .max_waiting(2, 4)
+        .by(constant("all"));
+    cases
+        .into_iter()
+        .map(case)
+        .chain([(waits, vec![waiting])])
+        .collect()
+}
+
+/// What a document says besides its rules.
+fn entries() -> Vec<Case> {
+    let by_key = |rule: Rule| rule.by(header("x-api-key"));
+    let keyed = |more: &str| format!("{}{more}", one("'header:x-api-key'", ""));
+    let acme = || {
+        let request = with(get("/"), "x-api-key", "ann");
+        let key = RateLimitLayer::new(MemoryStore::new(), [by_key(rule())]);
+        let head = request.into_parts().0;
+        key.expect("valid")
+            .key_of("rule", &head)
+            .expect("it has a key")
+    };
+    let groups = "version = 1\n[[rules]]\nname = 'users'\nlimit = 'fixed_window 2/min'\nby = 'constant'\n\
+        when = { path = '/users/{id}' }\n[[rules]]\nname = 'rest'\nlimit = 'fixed_window 3/min'\nby = 'constant'\n\
+        [[groups]]\nname = 'all'\nrules = ['rest', 'users']\n";
+    let users = || path_is("/users/{id}").expect("a pattern");
+    let quota = Quota::fixed_window(5, MINUTE);
+    vec![
+        (
+            keyed("[[overrides]]\nrule = 'rule'\nkey = 'ann'\nlimit = '5/min'\n"),
+            vec![by_key(rule().plan("override 1", quota)).plan_for_key(acme(), "override 1")],
+        ),
+        (
+            keyed("[[switches]]\nrules = '*'\nlimit = '50%'\n"),
+            vec![by_key(Rule::new("rule", Quota::fixed_window(1, MINUTE)))],
+        ),
+        (
+            keyed("[[switches]]\nrules = 'rule'\nlimit = 'shadow'\n"),
+            vec![by_key(rule().shadow())],
+        ),
+        (
+            keyed("[[switches]]\nrules = ['rule']\nlimit = 'off'\n"),
+            vec![by_key(rule().off())],
+        ),
+        (
+            groups.to_owned(),
+            vec![
+                Rule::new("users", Quota::fixed_window(2, MINUTE))
+                    .by(constant("all"))
+                    .when(users()),
+                Rule::new("rest", Quota::fixed_window(3, MINUTE))
+                    .by(constant("all"))
+                    .when(not(users())),
+            ],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn a_document_and_the_same_rules_in_code_decide_alike() {
+    let (_, without) = answers(vec![rule().off().by(constant("all"))]).await;
+    let groups = [keys(), conditions(), settings(), limits(), entries()];
+    for (text, in_code) in groups.into_iter().flatten() {
+        let document = toml(&text).unwrap_or_else(|error| panic!("{text}\n{error}"));
+        let (given, decided) = answers(document.rules_at(START)).await;
+        let (expected, in_code) = answers(in_code).await;
+        assert_eq!(given, expected, "{text}");
+        for (index, (decided, in_code)) in decided.iter().zip(&in_code).enumerate() {
+            assert_eq!(decided, in_code, "{text}\nrequest {index}");
+        }
+        // It says something of these requests, unless it denies none and shows nothing.
+        let is_silent = ["'off'", "'shadow'", "\"unlimited\""];
+        let is_silent = is_silent.iter().any(|word| text.contains(word));
+        assert_eq!(decided == without, is_silent, "{text}");
+    }
+}
