@@ -62,18 +62,22 @@ impl ClientLimit {
     pub(crate) fn new<C, E>(
         limiter: ClientLimiter,
         checks: impl Fn(&Limiter, &Parts) -> Result<C, E> + Send + Sync + 'static,
-    ) -> Self
+    ) -> Result<Self, RuleError>
     where
         C: IntoIterator<Item = Check>,
         E: Into<BoxError>,
     {
-        Self {
+        let own = limiter.limiter();
+        if let Some(rule) = own.rules().rules().iter().find(|rule| rule.has_slots()) {
+            return Err(refuse_slots(rule));
+        }
+        Ok(Self {
             limiter,
             checks: Arc::new(move |limiter, head| match checks(limiter, head) {
                 Ok(checks) => Ok(checks.into_iter().collect()),
                 Err(error) => Err(error.into()),
             }),
-        }
+        })
     }
 
     /// The limiter in force.
@@ -110,8 +114,8 @@ fn refuse_slots(rule: &Rule) -> RuleError {
     RuleError::new(
         RuleErrorKind::Quota,
         rule.name(),
-        "the layer does not see when a response has been read, so it cannot hold slots; acquire this rule around the call, and \
-         hold the ticket until the work is done, or take tower's ConcurrencyLimit",
+        "the layer does not see when a response has been read, so it cannot hold slots; put this rule into a limiter of its \
+         own, acquire it around the call, and hold the ticket until the work is done, or take tower's ConcurrencyLimit",
     )
 }
 

@@ -59,13 +59,10 @@ impl ClientRateLimitLayer {
     ///     let account = head.headers.get("x-account").ok_or("the request has no x-account")?;
     ///     let check = limiter.check("per-account", &Key::of(account.as_bytes()))?;
     ///     Ok::<_, tower::BoxError>([check])
-    /// });
+    /// })?;
     /// # let _ = layer;
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
-    ///
-    /// A check of a rule of [slots](tollgate_core::Quota::concurrent) is an error of the request: the layer does not see when a
-    /// response has been read. Acquire such a rule around the call, and hold the ticket until the work is done.
     ///
     /// The rules of a [`LiveLimiter`](tollgate_core::LiveLimiter) can be replaced while requests are sent: a clone of it is the
     /// handle. A request is sent by the rules that are in force when it begins, with all of its retries.
@@ -77,22 +74,28 @@ impl ClientRateLimitLayer {
     /// let provider = |limit| Rule::new("provider", Quota::gcra(limit, SECOND));
     /// let limiter = LiveLimiter::new(MemoryStore::new(), [provider(10)])?;
     /// let layer = ClientRateLimitLayer::new()
-    ///     .limit(limiter.clone(), |limiter, _| Ok::<_, tower::BoxError>([limiter.check("provider", &Key::shared())?]));
+    ///     .limit(limiter.clone(), |limiter, _| Ok::<_, tower::BoxError>([limiter.check("provider", &Key::shared())?]))?;
     /// limiter.replace([provider(5)])?;
     /// assert_eq!(layer.limiter().expect("it has a limit").rules().rules()[0].quota().limit(), 5);
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// The limiter has a rule of [slots](tollgate_core::Quota::concurrent): the layer does not see when a response has been read. Put
+    /// such a rule into a limiter of its own, acquire it around the call, and hold the ticket until the work is done. A rule of slots
+    /// that comes into a live limiter later is an error of each request that it checks.
     pub fn limit<C, E>(
         mut self,
         limiter: impl Into<ClientLimiter>,
         checks: impl Fn(&Limiter, &Parts) -> Result<C, E> + Send + Sync + 'static,
-    ) -> Self
+    ) -> Result<Self, RuleError>
     where
         C: IntoIterator<Item = Check>,
         E: Into<BoxError>,
     {
-        self.limit = Some(ClientLimit::new(limiter.into(), checks));
-        self
+        self.limit = Some(ClientLimit::new(limiter.into(), checks)?);
+        Ok(self)
     }
 
     /// Calls this with each decision of the client's own [`limit`](Self::limit), to count or log it.

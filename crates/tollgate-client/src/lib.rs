@@ -74,7 +74,7 @@
 //!     .limit(contract, |contract, head| {
 //!         let host = head.uri.host().unwrap_or_default();
 //!         contract.check("contract", &Key::of(host)).map(|check| [check])
-//!     })
+//!     })?
 //!     .partition_by(|head| {
 //!         let host = head.uri.authority().map_or("", |authority| authority.as_str());
 //!         format!("{} {host}{}", head.method, head.uri.path())

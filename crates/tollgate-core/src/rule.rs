@@ -77,8 +77,10 @@ pub(crate) struct MaxWaiting {
 }
 
 /// Unless a rule says otherwise.
+///
+/// For one key a quarter of what a layer has room for: no client keeps the others from waiting.
 pub(crate) const MAX_WAITING: MaxWaiting = MaxWaiting {
-    per_key: 1_024,
+    per_key: 256,
     in_all: 16_384,
 };
 
@@ -226,11 +228,13 @@ impl Rule {
         self.settings.wait
     }
 
-    /// How many requests may wait for this rule at once, for one key and in all, in one process. Default: 1 024 and 16 384. Above
+    /// How many requests may wait for this rule at once, for one key and in all, in one process. Default: 256 and 16 384. Above
     /// that, a request that would wait is turned away: [`Reason::QueueFull`](crate::Reason::QueueFull).
     ///
     /// A layer has [a bound](https://docs.rs/tollgate/latest/tollgate/struct.RateLimitLayer.html#method.max_waiting) of its own,
-    /// over all of its rules. Take far less than that for one key, so that no client keeps the others from waiting.
+    /// over all of its rules. Take less than that for one key, so that no client keeps the others from waiting: the default is a
+    /// quarter. A limiter has room for 16 384 requests that wait in its queues, of whom 8 192 stand behind others; for the requests
+    /// of a rule that says more, it has as much room as the rule says.
     ///
     /// ```
     /// use tollgate_core::{Quota, Rule, SECOND};

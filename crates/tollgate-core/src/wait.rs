@@ -74,7 +74,7 @@ impl Limiter {
     /// # Errors
     ///
     /// There is something to wait for, and as many are waiting for a rule already as [may](crate::Rule::max_waiting), or too many
-    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
+    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others, or more where the rule says so. Or `patience` ran out before the front of the queue
     /// was reached. Nothing was taken.
     ///
     /// # Cancel safety
@@ -150,7 +150,7 @@ impl Limiter {
     /// # Errors
     ///
     /// There is something to wait for, and as many are waiting for a rule already as [may](crate::Rule::max_waiting), or too many
-    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
+    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others, or more where the rule says so. Or `patience` ran out before the front of the queue
     /// was reached. Nothing was taken.
     pub fn acquire_within_blocking(
         &self,

@@ -14,16 +14,35 @@ use crate::{
     check::Check,
     error::UnknownName,
     key::Fingerprint,
-    rule::{MAX_WAITING, Rule},
+    rule::{MAX_WAITING, MaxWaiting, Rule},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
-/// How many may wait at once on one limiter.
-const IN_ALL: usize = MAX_WAITING.in_all;
+/// How many may wait at once on one limiter, for a request to join them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    in_all: usize,
+    /// Above that, the rest is for the first of each queue: clients with a few keys must not keep all others out.
+    behind_a_first: usize,
+}
 
-/// How many may wait at once on one limiter before the rest is for the first of each queue: clients with a few keys must
-/// not keep all others out.
-const BEHIND_A_FIRST: usize = IN_ALL / 2;
+impl Room {
+    /// What its rules say, and at least the default.
+    fn of(rules: &[Rule], checks: &[Check]) -> Self {
+        let max = rules_to_wait_for(rules, checks);
+        let max = max.iter().map(|(rule, _)| rule.max_waiting_of());
+        let most = max.reduce(|one, other| MaxWaiting {
+            per_key: one.per_key.max(other.per_key),
+            in_all: one.in_all.max(other.in_all),
+        });
+        let most = most.unwrap_or(MAX_WAITING);
+        let in_all = most.in_all.max(MAX_WAITING.in_all);
+        Self {
+            in_all,
+            behind_a_first: most.per_key.max(in_all / 2),
+        }
+    }
+}
 
 type QueueKey = Vec<(u16, Fingerprint)>;
 
@@ -80,9 +99,13 @@ impl WaitQueues {
         let mut waiting = lock(&self.waiting);
         let there = waiting.queues.get(&key);
         let ahead = there.map_or(0, |queue| lock(&queue.0).entries.len());
-        let most = if ahead > 0 { BEHIND_A_FIRST } else { IN_ALL };
+        let room = Room::of(rules, checks);
+        let most = match ahead {
+            0 => room.in_all,
+            _ => room.behind_a_first,
+        };
         if self.queued() >= most as u64 {
-            return Err(WaitError(Kind::LimiterFull));
+            return Err(WaitError(Kind::LimiterFull(room)));
         }
         let counted = waiting.count(rules, checks)?;
         self.queued.fetch_add(1, Ordering::Relaxed);
@@ -273,7 +296,7 @@ pub struct WaitError(pub(crate) Kind);
 pub(crate) enum Kind {
     /// As many wait for a rule, or a key of it, as may.
     QueueFull(usize),
-    LimiterFull,
+    LimiterFull(Room),
     TimedOut,
     Unknown(UnknownName),
 }
@@ -295,7 +318,7 @@ impl WaitError {
     #[must_use]
     pub fn kind(&self) -> WaitErrorKind {
         match self.0 {
-            Kind::QueueFull(_) | Kind::LimiterFull => WaitErrorKind::QueueFull,
+            Kind::QueueFull(_) | Kind::LimiterFull(_) => WaitErrorKind::QueueFull,
             Kind::TimedOut => WaitErrorKind::TimedOut,
             Kind::Unknown(_) => WaitErrorKind::UnknownRule,
         }
@@ -316,10 +339,13 @@ impl fmt::Display for WaitError {
                 "{max} are waiting for a rule, or for one of its keys, already; turn the caller away, or let more wait by \
                  Rule::max_waiting"
             ),
-            Kind::LimiterFull => write!(
+            Kind::LimiterFull(Room {
+                in_all,
+                behind_a_first,
+            }) => write!(
                 f,
-                "too many are waiting on this limiter already (at most {IN_ALL}, and {BEHIND_A_FIRST} behind others); \
-                 turn the caller away, or let fewer wait"
+                "too many are waiting on this limiter already (at most {in_all}, and {behind_a_first} behind others); \
+                 turn the caller away, or let more wait by Rule::max_waiting"
             ),
             Kind::TimedOut => f.write_str("the patience ran out in the queue"),
             Kind::Unknown(unknown) => unknown.fmt(f),

@@ -8,8 +8,12 @@ use std::{
 
 use http::Request;
 use tokio::{task::JoinSet, time::Instant};
-use tollgate::{Clock, Key, Limiter, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, SECOND};
-use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
+use tollgate::{
+    Clock, Key, Limiter, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, RuleError, SECOND,
+};
+use tollgate_client::{
+    ClientLimiter, ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer,
+};
 use tower::{BoxError, Service, ServiceExt};
 
 use crate::provider::{Bytes, Provider, answer, client, get, send};
@@ -21,6 +25,10 @@ fn store() -> MemoryStore {
 /// A layer whose requests all count against one budget.
 fn limit(quota: Quota) -> ClientRateLimitLayer {
     let limiter = Limiter::new(store(), [Rule::new("provider", quota)]).unwrap();
+    by_provider(limiter).unwrap()
+}
+
+fn by_provider(limiter: impl Into<ClientLimiter>) -> Result<ClientRateLimitLayer, RuleError> {
     ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
         limiter
             .check("provider", &Key::shared())
@@ -31,11 +39,12 @@ fn limit(quota: Quota) -> ClientRateLimitLayer {
 /// A layer whose requests count by their `x-account`.
 fn limit_accounts(quota: Quota) -> ClientRateLimitLayer {
     let limiter = Limiter::new(store(), [Rule::new("per-account", quota)]).unwrap();
-    ClientRateLimitLayer::new().limit(limiter, |limiter, head| {
+    let layer = ClientRateLimitLayer::new().limit(limiter, |limiter, head| {
         let account = head.headers.get("x-account").ok_or("no account")?;
         let key = Key::of(account.as_bytes());
         Ok::<_, BoxError>([limiter.check("per-account", &key)?])
-    })
+    });
+    layer.unwrap()
 }
 
 fn ten_a_second() -> ClientRateLimitLayer {
@@ -66,10 +75,7 @@ async fn many_tasks_keep_to_the_limit_and_all_get_a_response() {
 /// Requests that all wait for the server, and then come at ten a second.
 async fn waited_for_the_server(rule: Rule) {
     let limiter = Limiter::new(store(), [rule]).unwrap();
-    let layer = ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
-        let check = limiter.check("provider", &Key::shared());
-        check.map(|check| [check])
-    });
+    let layer = by_provider(limiter).unwrap();
     let provider = Provider::new([answer(503, &[("retry-after", "20")])]);
     let client = client(layer.without_retries(), &provider);
     send(&client, get()).await.unwrap();
@@ -161,7 +167,7 @@ async fn a_request_without_checks_is_not_limited() {
     let provider = Provider::new([]);
     let limiter = Limiter::new(store(), [Rule::new("none", Quota::gcra(1, MINUTE))]).unwrap();
     let layer = ClientRateLimitLayer::new().limit(limiter, |_, _| Ok::<_, BoxError>([]));
-    let client = client(layer, &provider);
+    let client = client(layer.unwrap(), &provider);
     for _ in 0..3 {
         send(&client, get()).await.unwrap();
     }
@@ -189,11 +195,7 @@ async fn each_decision_is_reported() {
 fn live(quota: Quota) -> (ClientRateLimitLayer, LiveLimiter, MemoryStore) {
     let store = store();
     let limiter = LiveLimiter::new(store.clone(), [Rule::new("provider", quota)]).unwrap();
-    let layer = ClientRateLimitLayer::new().limit(limiter.clone(), |limiter, _| {
-        limiter
-            .check("provider", &Key::shared())
-            .map(|check| [check])
-    });
+    let layer = by_provider(limiter.clone()).unwrap();
     (layer, limiter, store)
 }
 
@@ -264,7 +266,15 @@ async fn requests_in_flight_by_rules_that_can_be_replaced_hold_no_name() {
 #[tokio::test(start_paused = true)]
 async fn slots_are_refused_because_they_would_be_free_while_the_request_runs() {
     let provider = Provider::new([]);
-    let client = client(limit(Quota::concurrent(3)), &provider);
+    let slots = || Rule::new("provider", Quota::concurrent(3));
+    let limiter = Limiter::new(store(), [slots()]).unwrap();
+    let refused = by_provider(limiter).expect_err("it is refused").to_string();
+    assert!(refused.contains("\"provider\""), "{refused}");
+    assert!(refused.contains("a limiter of its own"), "{refused}");
+    // They come later.
+    let (layer, handle, _) = live(Quota::gcra(3, MINUTE));
+    let client = client(layer, &provider);
+    handle.replace([slots()]).unwrap();
     let error = send(&client, get()).await.expect_err("it is refused");
     let error = error.downcast::<ClientRateLimitError>().expect("ours");
     let source = error.source().expect("it says why").to_string();

@@ -1,5 +1,5 @@
-//! Slots with clients that go away at any point, over sockets and without them: nothing is leaked, and never do more run than
-//! may.
+//! Slots with clients that go away at any point, over sockets and without them, in memory and on Redis: nothing is leaked, and never
+//! do more run than may.
 
 use std::{
     collections::HashMap,
@@ -36,10 +36,13 @@ use tokio::{
 };
 use tokio_stream::{StreamExt, iter};
 use tollgate::{
-    Clock, HOUR, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule, SECOND, key::header,
+    Clock, HOUR, MemoryStore, OnStoreError, Quota, RateLimitLayer, ResponseBody, Rule, SECOND,
+    Store, key::header,
 };
+use tollgate_redis::{Keys, RedisStore};
+use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::server::Server;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// At once, for each client.
 const SLOTS: u64 = 3;
@@ -262,8 +265,9 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// The free slots of each client.
-fn free(limits: &RateLimitLayer) -> Vec<u64> {
-    let of_client = |client: u64| {
+async fn free(limits: &RateLimitLayer) -> Vec<u64> {
+    let mut free = Vec::new();
+    for client in 0..CLIENTS {
         let request = Request::get("/").header("x-client", format!("client-{client}"));
         let (head, ()) = request.body(()).expect("a request").into_parts();
         let key = limits.key_of("at-once", &head).expect("it has a key");
@@ -271,24 +275,72 @@ fn free(limits: &RateLimitLayer) -> Vec<u64> {
             .limiter()
             .check("at-once", &key)
             .expect("it is there");
-        let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
-        looked.expect("memory answers at once").verdicts()[0].remaining()
-    };
-    (0..CLIENTS).map(of_client).collect()
+        let looked = limits.limiter().peek(&[check.with_cost(0)]).await;
+        free.push(looked.verdicts()[0].remaining());
+    }
+    free
 }
+
+/// Waits until all slots are free.
+async fn all_come_back(limits: &RateLimitLayer, within: Duration) {
+    let seed = number("TOLLGATE_ABORTS_SEED", 1);
+    let deadline = Instant::now() + within;
+    loop {
+        let free = free(limits).await;
+        if free == [SLOTS; CLIENTS as usize] {
+            return;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "leaked with seed {seed}: {free:?}"
+        );
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Nothing runs, and all slots were in use at a time, and not one more.
+fn check_runs(running: &Running) {
+    for (client, [now, most]) in &*running.0 {
+        assert_eq!(now.load(Ordering::SeqCst), 0, "{client}");
+        assert_eq!(most.load(Ordering::SeqCst), SLOTS, "{client}");
+    }
+}
+
+async fn on_redis(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::builder(server.url(), "aborts", Keys::plain())
+        .deadline(20 * SECOND)
+        .connect()
+        .expect("a valid address");
+    store.connected().await;
+    store
+}
+
+/// The term of slots in Redis: what is lost is back by then.
+const TERM: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_slot_is_leaked_by_clients_that_go_away() {
-    let requests = number("TOLLGATE_ABORTS", 1_500);
+    go_away(MemoryStore::new(), number("TOLLGATE_ABORTS", 1_500)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_slot_of_redis_is_leaked_by_clients_that_go_away() {
+    let server = RedisServer::start(&[]).await;
+    let requests = number("TOLLGATE_ABORTS_ON_REDIS", 2_000);
+    go_away(on_redis(&server).await, requests).await;
+}
+
+async fn go_away(store: impl Store, requests: u64) {
     let seed = number("TOLLGATE_ABORTS_SEED", 1);
-    let limits = RateLimitLayer::new(
-        MemoryStore::new(),
-        [
-            Rule::new("at-once", Quota::concurrent(SLOTS)).by(header("x-client")),
-            Rule::new("rate", Quota::fixed_window(1_000_000_000, HOUR)).by(header("x-client")),
-        ],
-    )
-    .expect("valid rules");
+    let rules = [
+        Rule::new("at-once", Quota::concurrent(SLOTS)),
+        Rule::new("rate", Quota::fixed_window(1_000_000_000, HOUR)),
+    ];
+    let rules = rules.map(|rule| {
+        rule.on_store_error(OnStoreError::Deny)
+            .by(header("x-client"))
+    });
+    let limits = RateLimitLayer::new(store, rules).expect("valid rules");
     let clients = (0..CLIENTS).map(|client| (format!("client-{client}"), Default::default()));
     let running = Running(Arc::new(clients.collect()));
     let app = Router::new()
@@ -325,20 +377,8 @@ async fn no_slot_is_leaked_by_clients_that_go_away() {
     );
 
     // A server sees that its client has gone a moment later.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while free(&limits) != [SLOTS; CLIENTS as usize] {
-        assert!(
-            Instant::now() < deadline,
-            "leaked with seed {seed}: {:?}",
-            free(&limits)
-        );
-        sleep(Duration::from_millis(5)).await;
-    }
-    for (client, [now, most]) in &*running.0 {
-        assert_eq!(now.load(Ordering::SeqCst), 0, "{client}");
-        // All were in use at a time, and not one more.
-        assert_eq!(most.load(Ordering::SeqCst), SLOTS, "{client}");
-    }
+    all_come_back(&limits, TERM).await;
+    check_runs(&running);
 }
 
 /// A body of some lines, and how it ends.
@@ -457,36 +497,94 @@ where
     }
 }
 
+/// Requests that are in flight at the same time.
+const AT_ONCE: usize = 24;
+
 #[tokio::test(start_paused = true)]
 async fn requests_that_are_cut_off_anywhere_leave_nothing_behind() {
-    const AT_ONCE: usize = 24;
     let requests = number("TOLLGATE_ABORTS_IN_MEMORY", 20_000);
-    let seed = number("TOLLGATE_ABORTS_SEED", 1);
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    let quota = Quota::gcra(100_000, SECOND).burst(100_000);
-    let rules = [
-        Rule::new("at-once", Quota::concurrent(SLOTS))
-            .wait(SECOND)
-            .by(header("x-client")),
-        Rule::new("rate", quota).by(header("x-client")),
-    ];
-    let limits = RateLimitLayer::new(store, rules).expect("valid rules");
-    let limits = limits.max_waiting(8, 1 << 20);
-    let clients = (0..CLIENTS).map(|client| (format!("client-{client}"), Default::default()));
-    let running = Running(Arc::new(clients.collect()));
+    let (limits, running) = limits(store);
     let service = limits.layer(service_fn({
         let running = running.clone();
         move |request| work_in_memory(running.clone(), request)
     }));
-    let mut random = Random(seed);
+    let call = || service.clone();
+    cut_off(requests, call, async |steps| {
+        if steps.is_multiple_of(1_000) {
+            // Those that wait come to the end of their time.
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    all_come_back(&limits, Duration::ZERO).await;
+    check_runs(&running);
+    // All places of the layer are free too: as many wait as may, and one more does not.
+    let mut waiting = Vec::new();
+    for number in 0..=SLOTS + WAITING {
+        let request = Request::get("/never").header("x-client", "client-0");
+        let request = request.body(Empty::<Bytes>::new()).expect("a request");
+        let mut call = Held::Request(Box::pin(service.clone().oneshot(request)));
+        poll_once(&mut call);
+        let is_denied = matches!(call, Held::Body(_));
+        assert_eq!(is_denied, number == SLOTS + WAITING, "{number}");
+        waiting.push(call);
+    }
+}
+
+/// The same in front of Redis, where requests are also cut off before they are sent, in flight, and when they wait.
+#[tokio::test]
+async fn requests_that_are_cut_off_anywhere_leave_nothing_behind_in_redis() {
+    let server = RedisServer::start(&[]).await;
+    let requests = number("TOLLGATE_ABORTS_ON_REDIS", 4_000);
+    let (limits, running) = limits(on_redis(&server).await);
+    let service = limits.layer(service_fn({
+        let running = running.clone();
+        move |request| work_in_memory(running.clone(), request)
+    }));
+    let call = || service.clone();
+    // Redis answers meanwhile.
+    cut_off(requests, call, async |_| yield_now().await).await;
+    all_come_back(&limits, TERM).await;
+    check_runs(&running);
+}
+
+/// How many may wait.
+const WAITING: u64 = 8;
+
+fn limits(store: impl Store) -> (RateLimitLayer, Running) {
+    let quota = Quota::gcra(100_000, SECOND).burst(100_000);
+    let rules = [
+        Rule::new("at-once", Quota::concurrent(SLOTS)).wait(SECOND),
+        Rule::new("rate", quota),
+    ];
+    let rules = rules.map(|rule| {
+        rule.on_store_error(OnStoreError::Deny)
+            .by(header("x-client"))
+    });
+    let limits = RateLimitLayer::new(store, rules).expect("valid rules");
+    let limits = limits.max_waiting(WAITING as usize, 1 << 20);
+    let clients = (0..CLIENTS).map(|client| (format!("client-{client}"), Default::default()));
+    (limits, Running(Arc::new(clients.collect())))
+}
+
+/// Begins that many requests, polls one of them at a time, and drops one in six of those that are polled.
+async fn cut_off<S>(requests: u64, service: impl Fn() -> S, mut meanwhile: impl AsyncFnMut(u64))
+where
+    S: Service<
+            Request<Empty<Bytes>>,
+            Response = http::Response<ResponseBody<Lines>>,
+            Error = &'static str,
+        >,
+{
+    let mut random = Random(number("TOLLGATE_ABORTS_SEED", 1));
     let begin = |random: &mut Random, work: &str| {
         let uri = format!("/{work}?{}", "y".repeat(random.below(3) as usize));
         let client = format!("client-{}", random.below(CLIENTS));
         let request = Request::builder().uri(uri).header("x-client", client);
         let request = request.body(Empty::<Bytes>::new()).expect("a request");
-        Held::Request(Box::pin(service.clone().oneshot(request)))
+        Held::Request(Box::pin(service().oneshot(request)))
     };
-
     let mut held: Vec<_> = (0..AT_ONCE).map(|_| Held::Nothing).collect();
     let (mut begun, mut bodies, mut steps) = (0, 0_u64, 0_u64);
     while begun < requests {
@@ -507,31 +605,10 @@ async fn requests_that_are_cut_off_anywhere_leave_nothing_behind() {
             }
         }
         steps += 1;
-        if steps.is_multiple_of(1_000) {
-            // Those that wait come to the end of their time.
-            tokio::time::advance(Duration::from_millis(100)).await;
-        }
+        meanwhile(steps).await;
     }
     assert!(
         bodies > requests / 8,
         "the test has to get to bodies: {bodies}"
     );
-    drop(held);
-    assert_eq!(free(&limits), [SLOTS; CLIENTS as usize], "seed {seed}");
-    for (client, [now, most]) in &*running.0 {
-        assert_eq!(now.load(Ordering::SeqCst), 0, "{client}");
-        // All were in use at a time, and not one more.
-        assert_eq!(most.load(Ordering::SeqCst), SLOTS, "{client}");
-    }
-    // All places of the layer are free too: as many wait as may, and one more does not.
-    let mut waiting = Vec::new();
-    for number in 0..=SLOTS + 8 {
-        let request = Request::get("/never").header("x-client", "client-0");
-        let request = request.body(Empty::<Bytes>::new()).expect("a request");
-        let mut call = Held::Request(Box::pin(service.clone().oneshot(request)));
-        poll_once(&mut call);
-        let is_denied = matches!(call, Held::Body(_));
-        assert_eq!(is_denied, number == SLOTS + 8, "{number}");
-        waiting.push(call);
-    }
 }

@@ -87,6 +87,7 @@ fn message_and_client_layers_hold_names_too() {
     let client = ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
         limiter.check("per-ip", &Key::shared()).map(|check| [check])
     });
+    let client = client.expect("it has no slots");
     assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
     let service = client.layer(());
     drop(client);
@@ -164,7 +165,8 @@ fn a_failed_replacement_replaces_nothing() {
     let client = ClientRateLimitLayer::new()
         .limit(limiter.expect("it replaces the layer"), |_, _| {
             Ok::<_, RuleError>([])
-        });
+        })
+        .expect("it has no slots");
     assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
     let own = client.limiter().expect("it has rules");
     assert!(RateLimitLayer::replacing(&[&own], store, [strict()]).is_ok());

@@ -17,10 +17,12 @@ use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
     app::{field, get, per_minute, send, still, text},
     counted::{Counted, Metrics},
+    events::Events,
     probe::Probe,
     server::Server,
 };
 use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
+use tracing::Level;
 
 const TENTH: Duration = Duration::from_millis(100);
 
@@ -349,6 +351,62 @@ async fn waits_are_counted_by_what_becomes_of_them() {
     assert_eq!(lapsed, 1);
 }
 
+/// The problem of a denial, and the reason in the details of a gRPC status.
+async fn reasons(denied: [Response<Body>; 2]) -> (serde_json::Value, String) {
+    let [http, grpc] = denied;
+    assert_eq!(http.status(), 429);
+    let mut problem: serde_json::Value = serde_json::from_str(&text(http).await).expect("JSON");
+    assert_eq!(grpc.headers()["grpc-status"], "8");
+    let status = tonic::Status::from_header_map(grpc.headers()).expect("a status");
+    let details = tonic_types::StatusExt::get_error_details(&status);
+    let info = details.error_info().expect("it has details");
+    (problem["reason"].take(), info.reason.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_and_an_operator_learn_why_a_request_does_not_wait() {
+    let never = || Rule::new("rule", Quota::concurrent(1));
+    let waits = || Rule::new("rule", Quota::concurrent(1)).wait(SECOND);
+    for (rule, one_waits, grpc, word) in [
+        (never(), false, "CONCURRENCY_LIMIT_EXCEEDED", "slots"),
+        (
+            waits().max_waiting(1, 1),
+            true,
+            "WAIT_QUEUE_FULL",
+            "queue_full",
+        ),
+        (waits(), false, "WAIT_EXPIRED", "wait_expired"),
+    ] {
+        let (metrics, events) = (Metrics::record(), Events::listen());
+        let limits = limits([rule.by(header("x-client"))]);
+        let app = app(&limits);
+        let (_runs, _) = spawn(&app, "ann").await.await.unwrap();
+        let mut waiting = None;
+        if one_waits {
+            waiting = Some(spawn(&app, "ann").await);
+        }
+        let mut call = from("ann");
+        *call.method_mut() = http::Method::POST;
+        let grpc_type = http::HeaderValue::from_static("application/grpc");
+        call.headers_mut().insert("content-type", grpc_type);
+        let denied = [send(&app, from("ann")).await, send(&app, call).await];
+        waiting.inspect(JoinHandle::abort);
+        let (problem, details) = reasons(denied).await;
+        assert_eq!((problem.as_str(), &*details), (Some(word), grpc));
+        let labels = [("rule", "rule"), ("decision", "denied"), ("reason", word)];
+        let counted = metrics.counted();
+        assert_eq!(counted.sum("tollgate_requests_total", &labels), 2, "{word}");
+        assert_eq!(counted.sum("tollgate_requests_total", &labels[..2]), 2);
+        let logged = events.at(Level::DEBUG);
+        assert_eq!(logged.len(), 2, "{logged:?}");
+        for event in logged {
+            let has = |field: &str| event.contains(field);
+            assert!(has("request denied") && has("rule=\"rule\""), "{event}");
+            assert!(has(&format!("reason=\"{word}\"")), "{event}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn waits_of_a_worker_are_counted_too() {
     let metrics = Metrics::record();
@@ -447,4 +505,38 @@ async fn a_flood_of_waiting_clients_is_bounded_over_http() {
         assert!(Instant::now() < deadline, "places are missing");
         sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test]
+async fn a_flood_of_long_heads_is_bounded_in_bytes_over_http() {
+    const HEAD: usize = 4_000;
+    // Seven heads with their short fields, and no eighth.
+    const BYTES: usize = 30_000;
+    let quota = Quota::gcra(1, MINUTE).burst(1);
+    let rule = Rule::new("paced", quota)
+        .wait(60 * MINUTE)
+        .max_waiting(1_000, 1_000);
+    let layer = RateLimitLayer::new(MemoryStore::new(), [rule.by(header("x-client"))]);
+    let layer = layer.expect("valid rules").max_waiting(1_000, BYTES);
+    let server = Arc::new(Server::start(app(&layer)).await);
+    let mut tasks = JoinSet::new();
+    for _ in 0..40 {
+        let server = Arc::clone(&server);
+        tasks.spawn(async move {
+            let padding = "x".repeat(HEAD);
+            let fields = [("x-client", "ann"), ("x-padding", &*padding)];
+            server.send("GET", "/", &fields).await
+        });
+    }
+    let mut statuses = HashMap::new();
+    for _ in 0..33 {
+        let answer = tasks.join_next().await.expect("a task").expect("an answer");
+        if answer.status == 429 {
+            assert!(answer.body.contains("queue_full"), "{}", answer.body);
+        }
+        *statuses.entry(answer.status).or_insert(0) += 1;
+    }
+    assert_eq!(statuses, HashMap::from([(200, 1), (429, 32)]));
+    // The others wait.
+    assert_eq!(tasks.len(), 7);
 }

@@ -192,20 +192,20 @@ async fn one_key_fills_its_own_queue_and_no_other() {
     }
     let endless = 2 * LONG;
     let mut tasks = Vec::new();
-    for _ in 0..1_024 {
+    for _ in 0..256 {
         tasks.push(waiter(&limiter, &one, endless).await);
     }
     let error = limiter.acquire_within(&one, PATIENT).await;
     let error = error.expect_err("its queue is full");
     assert_eq!(error.kind(), WaitErrorKind::QueueFull);
-    assert!(error.to_string().contains("1024"), "{error}");
+    assert!(error.to_string().contains("256 are waiting"), "{error}");
     // Another key has a queue of its own, with as much room.
-    for _ in 0..1_024 {
+    for _ in 0..256 {
         tasks.push(waiter(&limiter, &other, endless).await);
     }
     assert!(tasks.iter().all(|task| !task.is_finished()));
     // A permit that is dropped makes room for the next.
-    tasks[1_000].abort();
+    tasks[200].abort();
     tokio::task::yield_now().await;
     let next = waiter(&limiter, &one, endless).await;
     assert!(!next.is_finished());
@@ -219,15 +219,15 @@ async fn the_queues_hold_a_bounded_number_and_keep_half_for_the_first_of_each() 
     let limiter = limiter([Rule::new("rule", Quota::gcra(1, LONG))]);
     let (who, endless) = (|n: u64| n.to_string(), 2 * LONG);
     let mut tasks = Vec::new();
-    for n in 0..8 {
+    for n in 0..32 {
         let one = [check(&limiter, "rule", &who(n), 1)];
         assert!(limiter.acquire(&one).await.is_allowed());
-        for _ in 0..1_024 {
+        for _ in 0..256 {
             tasks.push(waiter(&limiter, &one, endless).await);
         }
     }
-    // Eight keys have taken all the room behind others: there is none for a second one, and half of it is left for the first.
-    let two = [check(&limiter, "rule", &who(8), 1)];
+    // Thirty-two keys have taken all the room behind others: there is none for a second one, and half of it is left for the first.
+    let two = [check(&limiter, "rule", &who(32), 1)];
     assert!(limiter.acquire(&two).await.is_allowed());
     tasks.push(waiter(&limiter, &two, endless).await);
     assert!(tasks.iter().all(|task| !task.is_finished()));
@@ -235,7 +235,7 @@ async fn the_queues_hold_a_bounded_number_and_keep_half_for_the_first_of_each() 
     let error = error.expect_err("too many behind others");
     assert_eq!(error.kind(), WaitErrorKind::QueueFull);
     assert!(error.to_string().contains("16384"), "{error}");
-    for n in 9..8_200 {
+    for n in 33..8_224 {
         let one = [check(&limiter, "rule", &who(n), 1)];
         assert!(limiter.acquire(&one).await.is_allowed());
         tasks.push(waiter(&limiter, &one, endless).await);
@@ -384,6 +384,36 @@ async fn a_rule_says_how_many_wait_for_one_key_and_in_all() {
     assert!(limiter.enter_wait(&checks("a")).is_err());
     drop(place);
     drop(limiter.enter_wait(&checks("a")).expect("it is free again"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_lets_more_wait_than_a_limiter_has_room_for_gets_its_room() {
+    const MORE: usize = 20_000;
+    let more = Rule::new("more", Quota::gcra(1, LONG)).max_waiting(MORE, MORE);
+    let limiter = limiter([more, Rule::new("rule", Quota::gcra(1, LONG))]);
+    let [more, rule] = ["more", "rule"].map(|name| [check(&limiter, name, "a", 1)]);
+    for checks in [&more, &rule] {
+        assert!(limiter.acquire(checks).await.is_allowed());
+    }
+    let endless = 2 * LONG;
+    let mut tasks = Vec::new();
+    for _ in 0..MORE {
+        tasks.push(waiter(&limiter, &more, endless).await);
+    }
+    assert!(tasks.iter().all(|task| !task.is_finished()));
+    let full = limiter.acquire_within(&more, endless).await;
+    let full = full.expect_err("as many wait as may").to_string();
+    assert!(full.contains("20000"), "{full}");
+    // For one that does not say so, the limiter is full.
+    let full = limiter.acquire_within(&rule, endless).await;
+    let full = full.expect_err("the limiter is full").to_string();
+    assert!(
+        full.contains("16384") && full.contains("Rule::max_waiting"),
+        "{full}"
+    );
+    for task in tasks {
+        task.abort();
+    }
 }
 
 #[test]

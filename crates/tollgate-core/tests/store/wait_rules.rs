@@ -324,7 +324,7 @@ async fn no_more_wait_than_may() {
     let limiter = limiter([Rule::new("provider", Quota::per_second(100).burst(1)).wait(MINUTE)]);
     let check = [limiter.check("provider", &Key::shared()).expect("a rule")];
     let mut tasks = JoinSet::new();
-    for _ in 0..1_100 {
+    for _ in 0..300 {
         let limiter = limiter.clone();
         tasks.spawn(async move { limiter.acquire_within(&check, MINUTE).await });
     }
@@ -338,7 +338,7 @@ async fn no_more_wait_than_may() {
             }
         }
     }
-    assert_eq!((allowed, full), (1_025, 75));
+    assert_eq!((allowed, full), (257, 43));
 }
 
 #[tokio::test(start_paused = true)]

@@ -663,6 +663,77 @@ mod tests {
         assert!(least * 20 > started.iter().sum::<u64>(), "{started:?}");
     }
 
+    /// Both processes learn the lower limit at once, and Redis with their next messages: a message takes half of D to the store, and
+    /// its reply the other half.
+    #[test]
+    fn under_a_lowered_limit_requests_start_above_it_for_a_third_of_the_term_and_a_delay() {
+        const STEP: Tick = 10_000;
+        const D: Tick = 400_000;
+        const LOWER: u32 = 4;
+        // From different moments of a renewal on.
+        for lowered_at in (0..TERM / 3).step_by(290_000).map(|at| NOW + TERM + at) {
+            let mut fleet = Fleet::new(2, 12);
+            let mut running: Vec<(usize, u64, Tick)> = Vec::new();
+            let mut replies = Vec::new();
+            let mut messages = Vec::new();
+            let (mut last_above, mut starts) = (0, 0);
+            while fleet.now < lowered_at + TERM {
+                fleet.now += STEP;
+                let now = fleet.now;
+                if now >= lowered_at {
+                    fleet.limit = LOWER;
+                }
+                for process in 0..2 {
+                    let due = fleet.processes[process].poll(now, 9).into_iter();
+                    messages.extend(due.map(|(_, (), it)| (now, process, it)));
+                }
+                let grantor = SlotGrantor::new(fleet.limit, TERM);
+                messages.retain(|(sent, process, message)| {
+                    let is_there = sent + D / 2 <= now;
+                    if is_there {
+                        let reply = grantor.decide(&mut fleet.state, now, message);
+                        replies.push((*sent, *process, *message, reply));
+                    }
+                    !is_there
+                });
+                let processes = &mut fleet.processes;
+                replies.retain(|(sent, process, message, reply)| {
+                    let is_there = sent + D <= now;
+                    if is_there {
+                        processes[*process].on_reply(&key(), message, reply, now);
+                    }
+                    !is_there
+                });
+                while let Some(index) = running.iter().position(|it| it.2 <= now) {
+                    let (process, number, _) = running.swap_remove(index);
+                    fleet.end(process, number, 1);
+                }
+                for process in 0..2 {
+                    // As short as requests on lease are, so that slots are used again and again.
+                    if let LeasedStart::Started { number, .. } = fleet.ask(process, 1) {
+                        running.push((process, number, now + 200_000));
+                        let is_above = running.len() > fleet.limit as usize;
+                        assert!(!is_above || now >= lowered_at, "above {}", fleet.limit);
+                        if is_above {
+                            last_above = now;
+                        } else if now >= lowered_at {
+                            starts += 1;
+                        }
+                    }
+                }
+            }
+            assert!(starts > 0, "the lower limit is used");
+            // The step, and what a process waits for before it renews.
+            let end = lowered_at + TERM / 3 + D + 2 * STEP;
+            assert!(
+                last_above > lowered_at && last_above <= end,
+                "{} µs after {lowered_at}, not within {}",
+                last_above - lowered_at,
+                end - lowered_at
+            );
+        }
+    }
+
     #[test]
     fn a_message_that_was_not_sent_leaves_nothing_behind_and_a_lost_one_is_said_again() {
         let mut fleet = Fleet::new(1, 2);

@@ -81,7 +81,7 @@ impl MessageLimitLayer {
     /// Lets a message over the limit wait in a FIFO queue per key, for at most this time. Default: the stream ends at once.
     ///
     /// Meanwhile the request's body is not read, so that HTTP/2 flow control slows the client down. The stream ends if the wait
-    /// would be longer, or if 1 024 messages wait in this layer already, one of them for the same keys.
+    /// would be longer, or if as many messages wait as [may](tollgate_core::Rule::max_waiting): 256 for the same keys.
     ///
     /// Data that the client sends meanwhile fills the window of its connection and blocks its other calls. Make the window of
     /// a stream a fraction of it: with tonic, `Server::builder()` has `initial_stream_window_size` and

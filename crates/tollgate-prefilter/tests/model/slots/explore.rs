@@ -4,13 +4,30 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::slots::world::SlotWorld;
 
-/// How many steps are explored, the nearest states first: a second or so. `TOLLGATE_SLOT_STEPS` is another number.
-const STEPS: usize = 400_000;
+/// How much of a world is explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// To the last state: that nothing is wrong anywhere is shown.
+    Whole,
+    /// So many steps, the nearest states first: of a world that is larger than that, some is shown.
+    Nearest(usize),
+}
 
-/// Explores so many steps, or all of them; nothing may be wrong anywhere.
-pub(super) fn holds(world: SlotWorld) {
-    let most = std::env::var("TOLLGATE_SLOT_STEPS").ok();
-    let most = most.map_or(STEPS, |steps| steps.parse().expect("a number of steps"));
+/// Takes the test command a second or so. `TOLLGATE_SLOT_STEPS` is another number.
+pub(super) const NEAREST: Extent = Extent::Nearest(400_000);
+
+/// The number of steps that the environment names.
+pub(super) fn steps() -> Option<usize> {
+    let steps = std::env::var("TOLLGATE_SLOT_STEPS").ok()?;
+    Some(steps.parse().expect("a number of steps"))
+}
+
+/// Explores that much, and nothing may be wrong anywhere.
+pub(super) fn holds(world: SlotWorld, extent: Extent) {
+    let most = match extent {
+        Extent::Whole => usize::MAX,
+        Extent::Nearest(most) => steps().unwrap_or(most),
+    };
     let checker = world.checker().target_state_count(most).spawn_bfs().join();
     let is_whole = checker.state_count() < most;
     eprintln!(
@@ -25,6 +42,16 @@ pub(super) fn holds(world: SlotWorld) {
             eprintln!("{state:?}\n  -> {action:?}");
         }
         panic!("not so: {name}: {:?}", path.into_actions());
+    }
+    assert!(
+        is_whole || extent != Extent::Whole,
+        "not explored to the end"
+    );
+    if let (Extent::Nearest(most), None) = (extent, steps()) {
+        assert!(
+            !is_whole,
+            "it has fewer than {most} steps; explore it whole"
+        );
     }
 }
 

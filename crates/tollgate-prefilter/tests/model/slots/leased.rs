@@ -1,7 +1,7 @@
 //! Worlds in which processes lease slots and hand them out themselves.
 
 use crate::slots::{
-    explore::{breaks, holds},
+    explore::{Extent, NEAREST, breaks, holds},
     fault::Fault,
     system::Budget,
     world::{ABOVE, LEAKED, SlotWorld, UNKNOWN},
@@ -42,31 +42,37 @@ fn with(fault: Fault, world: SlotWorld) -> SlotWorld {
 
 #[test]
 fn leased_slots_are_used_once_and_never_lost() {
-    holds(leased());
+    holds(leased(), NEAREST);
 }
 
 #[test]
 fn leased_slots_are_used_once_where_messages_are_late_and_processes_crash() {
-    holds(SlotWorld {
-        budget: Budget {
-            crashes: 1,
-            ..Budget::default()
+    holds(
+        SlotWorld {
+            budget: Budget {
+                crashes: 1,
+                ..Budget::default()
+            },
+            ..straying()
         },
-        ..straying()
-    });
+        NEAREST,
+    );
 }
 
 #[test]
 fn leased_slots_that_the_store_has_forgotten_are_not_used_above_what_it_knows() {
-    holds(SlotWorld {
-        limit: 1,
-        requests: 1,
-        budget: Budget {
-            resets: 1,
-            ..Budget::default()
+    holds(
+        SlotWorld {
+            limit: 1,
+            requests: 1,
+            budget: Budget {
+                resets: 1,
+                ..Budget::default()
+            },
+            ..leased()
         },
-        ..leased()
-    });
+        Extent::Whole,
+    );
 }
 
 #[test]
