@@ -138,6 +138,27 @@ async fn an_edited_file_is_in_force_and_keeps_what_was_used() {
 }
 
 #[tokio::test]
+async fn a_caller_sees_what_it_has_left_and_an_operator_which_keys_come_most_often() {
+    let service = Service::start().await;
+    for _ in 0..2 {
+        assert_eq!(service.items("acme-key-4711").await.0, 200);
+    }
+    let of_acme = [("x-api-key", "acme-key-4711")];
+    let left = service.server.send("GET", "/limits", &of_acme).await;
+    let left: serde_json::Value = serde_json::from_str(&left.body).expect("JSON");
+    let left = &left["resources"];
+    assert_eq!(left["items-per-key"]["remaining"], 3, "{left}");
+    assert_eq!(left["weather-per-ip"]["remaining"], 5, "{left}");
+    let top = service.server.get("/top-keys").await;
+    assert!(!top.body.contains("acme"), "{}", top.body);
+    let top: serde_json::Value = serde_json::from_str(&top.body).expect("JSON");
+    assert_eq!(top["rules"].as_array().map(Vec::len), Some(1), "{top}");
+    let rule = &top["rules"][0];
+    assert_eq!(rule["rule"], "items-per-key");
+    assert_eq!(rule["keys"][0]["at_least"], 2);
+}
+
+#[tokio::test]
 async fn the_file_limits_rest_and_grpc() {
     let service = Service::start().await;
     for _ in 0..5 {

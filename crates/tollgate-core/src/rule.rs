@@ -282,6 +282,12 @@ impl Rule {
         self.subject_type.as_deref()
     }
 
+    /// Whether it keeps its [top keys](Self::top_keys).
+    #[must_use]
+    pub fn keeps_top_keys(&self) -> bool {
+        self.top_keys.is_some()
+    }
+
     pub(crate) fn top_keys_setting(&self) -> Option<&TopKeysSetting> {
         self.top_keys.as_ref()
     }

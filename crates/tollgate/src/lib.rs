@@ -245,7 +245,7 @@ pub use self::{
     protocol::Protocol,
     rate_limit::{
         Admission, Denied, LayerDefaults, LimitsEndpoint, RateLimit, RateLimitLayer, Refund,
-        ResponseBody, ResponseFuture, RuleVerdict, RulesHandle,
+        ResponseBody, ResponseFuture, RuleVerdict, RulesHandle, TopKeysEndpoint,
     },
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},
