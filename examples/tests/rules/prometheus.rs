@@ -461,12 +461,13 @@ fn each_alert_says_what_it_means_and_what_to_do_and_its_link_leads_to_a_heading(
         let [package, "latest", _, "guide", rest @ ..] = &parts[..] else {
             panic!("{link} is no page of a guide");
         };
-        if let [page, "index.html"] = rest {
-            let page = page.replace('_', "-");
-            let page = read(&format!("crates/{package}/guide/{page}.md"));
-            let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
-            let slug = |heading: &str| heading.to_lowercase().replace(' ', "-");
-            assert!(headings.map(slug).any(|slug| slug == heading), "{link}");
-        }
+        let [page, "index.html"] = rest else {
+            panic!("{link} leads to no page of the guide");
+        };
+        let page = page.replace('_', "-");
+        let page = read(&format!("crates/{package}/guide/{page}.md"));
+        let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
+        let slug = |heading: &str| heading.to_lowercase().replace(' ', "-");
+        assert!(headings.map(slug).any(|slug| slug == heading), "{link}");
     }
 }
