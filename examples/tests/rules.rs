@@ -1,5 +1,7 @@
 //! The service whose limits are in a file, over a socket: what the page on examples shows of it.
 
+#[path = "rules/exposition.rs"]
+mod exposition;
 mod process;
 #[path = "rules/prometheus.rs"]
 mod prometheus;
