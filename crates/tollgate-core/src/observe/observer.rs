@@ -274,6 +274,7 @@ impl Observer {
                     is_allowed: decision.is_allowed(),
                     reason: decision.reason(),
                     cost,
+                    answer: check.and_then(|check| check.policy().store_error_answer()),
                 };
                 counting::count(rule, used, stripe, verdict, request)
             };
@@ -398,6 +399,7 @@ mod counting {
             rule_observer::{Rest, Used},
             series::{Kind, Series},
         },
+        on_store_error::OnStoreError,
         rule::Mode,
         source::Source,
         store::rule_store::Usage,
@@ -411,6 +413,8 @@ mod counting {
         pub(super) is_allowed: bool,
         pub(super) reason: Option<Reason>,
         pub(super) cost: u64,
+        /// The answer to a store failure that the check brings along.
+        pub(super) answer: Option<OnStoreError>,
     }
 
     /// Counts a verdict, and says whether to publish it at once.
@@ -487,6 +491,11 @@ mod counting {
     #[cold]
     fn fallback(stripe: &mut Rest, verdict: &Verdict, request: Request) {
         let event = match verdict.outcome() {
+            Outcome::Allow if request.answer == Some(OnStoreError::Allow) => Event::PassedByAllow,
+            Outcome::Allow if request.answer == Some(OnStoreError::Degraded) => {
+                Event::PassedByDegraded
+            }
+            Outcome::Deny if request.answer == Some(OnStoreError::Deny) => Event::RefusedByDeny,
             Outcome::Allow if verdict.is_degraded() => Event::FallbackPassed,
             Outcome::Allow => Event::FallbackAllowed,
             Outcome::Deny if verdict.has_numbers() => Event::FallbackDenied,

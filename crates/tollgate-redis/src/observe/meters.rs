@@ -49,7 +49,8 @@ pub(super) struct Meters {
 }
 
 struct Handles {
-    call_duration: Histogram,
+    answered: Histogram,
+    failed: Histogram,
     unavailable: Counter,
     overloaded: Counter,
     expired: Counter,
@@ -90,7 +91,8 @@ impl Handles {
         rule_meters::describe();
         let errors = |error: &'static str| counter!(ERRORS, "error" => error);
         Self {
-            call_duration: histogram!(CALL_DURATION),
+            answered: histogram!(CALL_DURATION, "outcome" => "answered"),
+            failed: histogram!(CALL_DURATION, "outcome" => "failed"),
             unavailable: errors("unavailable"),
             overloaded: errors("overloaded"),
             expired: errors("expired"),
@@ -135,7 +137,7 @@ fn describe() {
     metrics::describe_histogram!(
         CALL_DURATION,
         Unit::Seconds,
-        "How long requests have waited for Redis, failed ones included"
+        "How long requests have waited for Redis, by outcome"
     );
     metrics::describe_counter!(
         ERRORS,
@@ -234,8 +236,10 @@ impl Meters {
 
     pub(super) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
         let handles = self.handles();
-        handles.call_duration.record(stopwatch.elapsed());
-        let Some(error) = error else { return };
+        let Some(error) = error else {
+            return handles.answered.record(stopwatch.elapsed());
+        };
+        handles.failed.record(stopwatch.elapsed());
         match error.kind() {
             CallErrorKind::Unavailable => &handles.unavailable,
             CallErrorKind::Overloaded => &handles.overloaded,
