@@ -356,6 +356,26 @@ async fn tracked_keys_are_a_gauge_per_rule() {
 }
 
 #[tokio::test]
+async fn local_tables_are_gauges_which_a_limiter_leaves_as_it_ends() {
+    let metrics = Metrics::record();
+    let store = SwitchedStore::at_once(still().0);
+    let bytes = |counted: &Counted, table: &str| {
+        counted.gauge(&format!("tollgate_table_bytes{{table={table}}}"))
+    };
+    let rule = Rule::new("share", Quota::fixed_window(10, MINUTE)).top_keys();
+    let app = app_on(store.clone(), [rule.by(constant("all"))]);
+    send(&app, get("/")).await;
+    let counted = metrics.counted();
+    // Seen once: one of 64 shards.
+    let last_seen = bytes(&counted, "last_seen");
+    assert!((32_768.0..65_536.0).contains(&last_seen), "{last_seen}");
+    assert!(bytes(&counted, "top_keys") > 14_000.0);
+    drop(app);
+    let left = bytes(&metrics.counted(), "last_seen");
+    assert!((left + last_seen).abs() < 1.0, "{left}");
+}
+
+#[tokio::test]
 async fn states_that_a_flood_evicts_are_counted() {
     let metrics = Metrics::record();
     let (_, clock) = still();
