@@ -8,7 +8,7 @@ use axum::{
     routing::{get, post},
 };
 use serde_json::{Value, json};
-use tollgate::{RateLimitLayer, RuleError, Store};
+use tollgate::{LimitsEndpoint, RateLimitLayer, RuleError, Store, TopKeysEndpoint, key::client_ip};
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 use tollgate_rules::{
     Author, Bindings, FileSource, LiveRules, RuleText, Source,
@@ -84,6 +84,8 @@ async fn push(redis: &RedisRules, text: RuleText) {
 pub fn app(rules: &LiveRules, store: impl Store) -> Result<Router, RuleError> {
     // One layer around all routes: the file selects them.
     let limits: RateLimitLayer = rules.layer(store)?;
+    let left = LimitsEndpoint::new([&limits], client_ip())?;
+    let top_keys = TopKeysEndpoint::new([&limits]);
     let status = rules.clone();
     Ok(Routes::new(WeatherServer::new(Mild::default()))
         .into_axum_router()
@@ -94,7 +96,11 @@ pub fn app(rules: &LiveRules, store: impl Store) -> Result<Router, RuleError> {
         )
         .route("/weather/{city}", get(current))
         .layer(limits)
-        // Outside of the limits: somebody who has made a mistake in them wants to see it.
+        // What a caller has left. It has a limit of its own.
+        .route("/limits", left.route())
+        // For operators, as the metrics: a service keeps clients away from these, and a mistake in the limits does not lock out
+        // who wants to see it.
+        .route("/top-keys", top_keys.route())
         .route(
             "/rules",
             get(move || async move { format!("{}\n", status.status()) }),

@@ -1,5 +1,7 @@
 //! The service whose limits are in a file, over a socket: what the page on examples shows of it.
 
+#[path = "rules/exposition.rs"]
+mod exposition;
 mod process;
 #[path = "rules/prometheus.rs"]
 mod prometheus;
@@ -158,6 +160,27 @@ fn a_service_with_a_broken_file_does_not_start_and_ends_with_the_mistake() {
     assert!(error.contains(marked), "{error}\n{marked}");
     let printed = String::from_utf8(output.stdout).expect("text");
     assert!(!printed.contains("listening"), "{printed}");
+}
+
+#[tokio::test]
+async fn a_caller_sees_what_it_has_left_and_an_operator_which_keys_come_most_often() {
+    let service = Service::start().await;
+    for _ in 0..2 {
+        assert_eq!(service.items("acme-key-4711").await.0, 200);
+    }
+    let of_acme = [("x-api-key", "acme-key-4711")];
+    let left = service.server.send("GET", "/limits", &of_acme).await;
+    let left: serde_json::Value = serde_json::from_str(&left.body).expect("JSON");
+    let left = &left["resources"];
+    assert_eq!(left["items-per-key"]["remaining"], 3, "{left}");
+    assert_eq!(left["weather-per-ip"]["remaining"], 5, "{left}");
+    let top = service.server.get("/top-keys").await;
+    assert!(!top.body.contains("acme"), "{}", top.body);
+    let top: serde_json::Value = serde_json::from_str(&top.body).expect("JSON");
+    assert_eq!(top["rules"].as_array().map(Vec::len), Some(1), "{top}");
+    let rule = &top["rules"][0];
+    assert_eq!(rule["rule"], "items-per-key");
+    assert_eq!(rule["keys"][0]["at_least"], 2);
 }
 
 #[tokio::test]

@@ -3,8 +3,10 @@
 //!
 //! ```text
 //! cargo run --release -p tollgate-benches --bin observed
-//! cargo run --release -p tollgate-benches --bin observed --features observe
+//! cargo run --release -p tollgate-benches --bin observed --features observe -- above 31.2 33.0
 //! ```
+//!
+//! The numbers behind `above` are those of `allowed` without the feature.
 
 #![expect(clippy::print_stdout, reason = "it prints its table")]
 
@@ -28,17 +30,49 @@ fn main() {
     recorder::install();
     // What a profiler counts, of one thread: `observed <allowed|denied|top> <checks>`.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [what, checks] = &arguments[..] {
+    if let [what, checks] = &arguments[..]
+        && what != "above"
+    {
         let limiter = limiter(what);
         let keys = keys(&limiter, 0);
         run(&limiter, &keys, 16);
         return measured(&limiter, &keys, checks.parse().unwrap_or(0));
     }
-    println!("| check | 1 thread | 2 threads |\n| --- | --- | --- |");
-    for what in ["allowed", "denied", "top"] {
+    println!("| check | 1 thread | 2 threads | goal |\n| --- | --- | --- | --- |");
+    let [allowed, _, top] = ["allowed", "denied", "top"].map(|what| {
         let times = [1, 2].map(|threads| nanoseconds(what, threads));
-        println!("| {what} | {:.1} ns | {:.1} ns |", times[0], times[1]);
+        row(what, times, "");
+        times
+    });
+    let above = |one: [f64; 2], other: [f64; 2]| [one[0] - other[0], one[1] - other[1]];
+    row(
+        "top keys: `top` above `allowed`",
+        above(top, allowed),
+        "15 ns",
+    );
+    let without: Vec<f64> = arguments
+        .iter()
+        .skip(1)
+        .flat_map(|text| text.parse())
+        .collect();
+    match without[..] {
+        [one, two] => row(
+            "metrics and events: `allowed` above `allowed` without them",
+            above(allowed, [one, two]),
+            "30 ns",
+        ),
+        _ => println!(
+            "\nmetrics and events, goal 30 ns: run this with --features observe -- above {:.1} {:.1}",
+            allowed[0], allowed[1]
+        ),
     }
+}
+
+fn row(what: &str, times: [f64; 2], goal: &str) {
+    println!(
+        "| {what} | {:.1} ns | {:.1} ns | {goal} |",
+        times[0], times[1]
+    );
 }
 
 fn limiter(what: &str) -> Limiter {

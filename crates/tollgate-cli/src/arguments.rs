@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Size(size::SizeArgs),
     /// What is wrong with a Redis for this use, and what to do about it.
     Doctor(doctor::DoctorArgs),
-    /// Which rules deny most: one look at a service's metrics.
+    /// Which rules deny most, or which keys come most often: one look at a service.
     Top(watch::TopArgs),
     /// The same as a table that renews itself.
     Watch(watch::WatchArgs),

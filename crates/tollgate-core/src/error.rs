@@ -78,9 +78,17 @@ impl RuleError {
     }
 }
 
+/// The most characters of a wrong name that are displayed.
+const MOST_OF_NAME: usize = 128;
+
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.rule {
+            // A name may be the reason, and as long as somebody likes.
+            Some(rule) if rule.len() > MOST_OF_NAME => {
+                let begin: String = rule.chars().take(MOST_OF_NAME).collect();
+                write!(f, "rule {begin:?}…: {}", self.message)
+            }
             Some(rule) => write!(f, "rule {rule:?}: {}", self.message),
             None => f.write_str(&self.message),
         }

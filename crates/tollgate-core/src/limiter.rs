@@ -273,6 +273,14 @@ impl Limiter {
         observer: Arc<Observer>,
     ) -> Self {
         let fallback = fallback.map(Arc::new);
+        #[cfg(feature = "metrics")]
+        if let Some(fallback) = &fallback {
+            let fallback = Arc::downgrade(fallback);
+            observer.set_local_tables(Box::new(move || {
+                let fallback = fallback.upgrade();
+                fallback.map_or_else(Default::default, |it| it.sizes())
+            }));
+        }
         let slot_owners = || {
             PerStripe::new(|_| -> Arc<dyn SlotOwner> {
                 let (store, fallback) = (Arc::clone(&store), fallback.clone());

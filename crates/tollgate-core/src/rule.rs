@@ -319,6 +319,12 @@ impl Rule {
         self.settings.subject_type.as_deref()
     }
 
+    /// Whether it keeps its [top keys](Self::top_keys).
+    #[must_use]
+    pub fn keeps_top_keys(&self) -> bool {
+        self.top_keys.is_some()
+    }
+
     pub(crate) fn top_keys_setting(&self) -> Option<&TopKeysSetting> {
         self.settings.top_keys.as_ref()
     }

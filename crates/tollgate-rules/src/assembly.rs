@@ -7,6 +7,7 @@ use crate::{
     document_error::DocumentError,
     entries::Entries,
     format::Format,
+    hidden_keys::HiddenKeys,
     json_tree,
     node::{Node, Value},
     override_entry::Override,
@@ -47,6 +48,8 @@ const MOST_BYTES: usize = 64 << 20;
 /// The tables of a text, before they are put together.
 struct Tables {
     root: Node,
+    /// Whether the tree is all that the text says.
+    is_whole: bool,
     problems: Problems,
 }
 
@@ -68,13 +71,14 @@ pub(crate) fn assemble(
     let entries = Assembly::new(parts, &tables, bindings).entries();
     let mut wrong: Option<DocumentError> = None;
     let mut roots = Vec::with_capacity(tables.len());
-    for (part, Tables { problems, root }) in parts.iter().zip(tables) {
-        roots.push(root);
-        let problems = problems.into_sorted();
-        if problems.is_empty() {
+    for (part, tables) in parts.iter().zip(tables) {
+        let keys = tables.keys_unless_fine(part);
+        roots.push(tables.root);
+        let Some(keys) = keys else {
             continue;
-        }
-        let error = DocumentError::new(part.origin, part.text, &problems);
+        };
+        let problems = tables.problems.into_sorted();
+        let error = DocumentError::new(part.origin, part.text, &problems, &keys);
         match &mut wrong {
             None => wrong = Some(error),
             Some(wrong) => wrong.extend(error),
@@ -87,7 +91,21 @@ impl Tables {
     fn parse(part: &TextPart<'_>) -> Self {
         let problems = Problems::default();
         let root = parse(part.text, part.format, &problems);
-        Self { root, problems }
+        let is_whole = problems.is_empty();
+        Self {
+            root,
+            is_whole,
+            problems,
+        }
+    }
+
+    /// The keys of clients, which the errors of the text do not show. `None`: there are no errors.
+    fn keys_unless_fine(&self, part: &Part<'_>) -> Option<HiddenKeys> {
+        let keys = || match self.is_whole {
+            true => HiddenKeys::of_tree(&self.root, part.text, part.format),
+            false => HiddenKeys::of_text(part.text, part.format),
+        };
+        (!self.problems.is_empty()).then(keys)
     }
 }
 

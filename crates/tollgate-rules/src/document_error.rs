@@ -2,11 +2,12 @@
 
 use std::{error::Error, fmt, ops::Range};
 
-use crate::problems::Problem;
+use crate::{hidden_keys::HiddenKeys, problems::Problem};
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
 ///
-/// Displayed, each mistake has the file, the line, the column, the line of the document, and a marker under the wrong part.
+/// Displayed, each mistake has the file, the line, the column, the line of the document, and a marker under the wrong part. It goes
+/// to logs, so the key of an override is shown as asterisks, also where the syntax is wrong.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DocumentError {
     mistakes: Vec<Mistake>,
@@ -29,8 +30,9 @@ const SHOWN: usize = 100;
 const WIDTH: usize = 120;
 
 impl DocumentError {
-    pub(crate) fn new(origin: &str, text: &str, problems: &[Problem]) -> Self {
-        let lines = Lines::new(text);
+    /// `keys` are not shown.
+    pub(crate) fn new(origin: &str, text: &str, problems: &[Problem], keys: &HiddenKeys) -> Self {
+        let lines = Lines::new(text, keys);
         Self {
             mistakes: problems
                 .iter()
@@ -138,15 +140,17 @@ struct Lines<'a> {
     text: &'a str,
     /// Where each line begins.
     starts: Vec<usize>,
+    keys: &'a HiddenKeys,
 }
 
 impl<'a> Lines<'a> {
-    fn new(text: &'a str) -> Self {
+    fn new(text: &'a str, keys: &'a HiddenKeys) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = ends.map(|(end, _)| end + 1);
         Self {
             text,
             starts: std::iter::once(0).chain(starts).collect(),
+            keys,
         }
     }
 
@@ -168,8 +172,14 @@ impl<'a> Lines<'a> {
             line: index + 1,
             column: marked.start + 1,
             message: problem.message.clone(),
-            shown: Some(cropped(line, marked)),
+            shown: Some(cropped(&self.without_keys(begin, line), marked)),
         }
+    }
+
+    /// A line that begins at this byte, with as many characters.
+    fn without_keys(&self, begin: usize, line: &str) -> String {
+        let shown = |(at, c)| if self.keys.covers(begin + at) { '*' } else { c };
+        line.char_indices().map(shown).collect()
     }
 
     /// The start of the character at or before this byte.
@@ -207,7 +217,8 @@ mod tests {
 
     fn displayed(text: &str, span: Range<usize>) -> String {
         let message = "it is wrong".to_owned();
-        DocumentError::new("a.toml", text, &[Problem { span, message }]).to_string()
+        let keys = HiddenKeys::default();
+        DocumentError::new("a.toml", text, &[Problem { span, message }], &keys).to_string()
     }
 
     #[test]

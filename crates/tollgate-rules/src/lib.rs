@@ -97,6 +97,7 @@ mod file_source;
 mod fleet;
 mod format;
 pub mod guide;
+mod hidden_keys;
 mod json_text;
 mod json_tree;
 mod limit;

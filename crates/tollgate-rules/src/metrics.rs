@@ -20,6 +20,13 @@ pub(crate) fn rejected(is_rejected: bool) {
     let _ = is_rejected;
 }
 
+/// `tollgate_rules_source_failing`: 1 while the source has no document, and the last one is in force.
+pub(crate) fn source_failing(is_failing: bool) {
+    #[cfg(feature = "metrics")]
+    metrics::gauge!("tollgate_rules_source_failing").set(f64::from(u8::from(is_failing)));
+    let _ = is_failing;
+}
+
 /// `tollgate_rules_rejected_total`
 pub(crate) fn count_rejected() {
     #[cfg(feature = "metrics")]

@@ -72,6 +72,16 @@ impl Override {
 
 /// The hash of a key: `{ hash = "9f86d081884c7d659a2feaa0c55ad015" }`.
 fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
+    if let Value::Table(fields) = &node.value
+        && let Some((name, _)) = fields.iter().find(|(name, _)| name.text != KEY_FIELDS[0])
+    {
+        // It may be the key, so the message does not repeat it.
+        reader.wrong(
+            &name.span,
+            "a key is a text, a list of texts, or a table with hash",
+        );
+        return None;
+    }
     let fields = reader.fields(node, "a key", KEY_FIELDS)?;
     let hash = fields.required(reader, "a key", "hash", "32 hexadecimal digits")?;
     let digits = reader.text(hash, "the hash of a key as text")?;

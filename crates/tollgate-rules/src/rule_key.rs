@@ -143,9 +143,7 @@ impl RuleKey {
                 let text = reader.text(node, "the key as text")?;
                 let made = part.key_of(text.value, &mut own);
                 if made.is_none() {
-                    let text: String = text.value.chars().take(64).collect();
-                    let message =
-                        format!("{text:?} is not a key of {}; {}", part.name, part.example());
+                    let message = format!("this is not a key of {}; {}", part.name, part.example());
                     reader.wrong(&node.span, message);
                 }
                 made

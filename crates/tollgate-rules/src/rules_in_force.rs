@@ -128,6 +128,8 @@ impl RulesInForce {
         drop(state);
         rules.sinks.record(&began);
         metrics::in_force(revision, now);
+        metrics::rejected(false);
+        metrics::source_failing(false);
         Ok(rules)
     }
 
@@ -227,6 +229,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let is_known = state.source_error.replace(error.to_owned()).as_deref() == Some(error);
         let revision = state.revision;
+        metrics::source_failing(true);
         drop(state);
         if !is_known {
             tracing::error!(
@@ -247,6 +250,7 @@ impl RulesInForce {
         let (result, record) = change(&mut state);
         let (revision, since) = (state.revision, state.since);
         metrics::rejected(state.last_rejection.is_some());
+        metrics::source_failing(state.source_error.is_some());
         drop(state);
         metrics::in_force(revision, since);
         if let Some(record) = record {

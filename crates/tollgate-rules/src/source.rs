@@ -61,7 +61,8 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 )]
 pub trait Source: Send + 'static {
     /// The document: for the first call as soon as it is there, for each further call when it may be another one. The same
-    /// contents again are no change, so that a source may simply read them every few seconds.
+    /// contents again are no change, so that a source may simply read them every few seconds. After an error, give the document
+    /// again also if it is the same: the [status](RulesStatus::source_error) has the error until then.
     ///
     /// # Errors
     ///

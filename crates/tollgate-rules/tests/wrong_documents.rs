@@ -22,6 +22,20 @@ fn bindings() -> Bindings {
         .response_cost("tokens", |_| None)
 }
 
+/// Whether a line of a document is shown with a client's key: something else than asterisks or a hash behind the name `key`.
+fn shows_key(line: &str) -> bool {
+    let is_value = |rest: &&str| {
+        rest.trim_start_matches('"')
+            .trim_start()
+            .starts_with(['=', ':'])
+    };
+    let behind = line.split("key").skip(1).filter(is_value);
+    behind.into_iter().any(|rest| {
+        let value = rest.split("limit").next().unwrap_or_default();
+        !value.contains("hash") && value.contains(char::is_alphanumeric)
+    })
+}
+
 #[test]
 fn each_wrong_document_gets_its_message() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong");
@@ -41,6 +55,14 @@ fn each_wrong_document_gets_its_message() {
             Ok(_) => panic!("{name} is not wrong"),
             Err(error) => format!("{error}\n"),
         };
+        let has_keys = text.contains("verrides");
+        let mut lines = message
+            .lines()
+            .filter(|line| has_keys && line.contains(" | "));
+        let shown = lines.find(|line| shows_key(line));
+        assert_eq!(shown, None, "a client's key goes to the log");
+        let without_example = message.replace("such as \"acme-key-1\"", "");
+        assert!(!without_example.contains("acme"), "{message}");
         let expected = path.with_file_name(format!("{name}.txt"));
         if env::var_os("TOLLGATE_BLESS").is_some() {
             fs::write(&expected, &message).expect("the message is written");

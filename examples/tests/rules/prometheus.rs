@@ -114,6 +114,71 @@ fn exposed(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     metrics
 }
 
+/// What a page says of a metric's labels.
+enum Labels {
+    All(BTreeSet<String>),
+    Some(BTreeSet<String>),
+}
+
+/// The metrics that the pages of the guide name, with the page and the labels.
+fn named_in_guide() -> Vec<(String, String, Labels)> {
+    let pages = fs::read_dir(repository().join("docs/guide")).expect("the guide");
+    let mut named = Vec::new();
+    for page in pages.map(|page| page.expect("a page").path()) {
+        let name = page.file_name().expect("a file").to_string_lossy();
+        let mut section = "";
+        let text = read(&format!("docs/guide/{name}"));
+        for line in text.lines() {
+            section = line.strip_prefix("## ").unwrap_or(section);
+            let is_row = line.starts_with("| `tollgate_");
+            let cells: Vec<&str> = line.split(" | ").collect();
+            for (place, code) in line.split('`').skip(1).step_by(2).enumerate() {
+                let (metric, labels) = code.split_once('{').unwrap_or((code, ""));
+                let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+                // `tollgate_redis` and the like are crates.
+                let is_metric = metric.starts_with("tollgate_") && metric.matches('_').count() > 1;
+                if !is_metric && metric != "tollgate_waiting" || !metric.chars().all(is_part) {
+                    continue;
+                }
+                let labels = labels.trim_end_matches('}').split(',');
+                let labels = labels.filter_map(|label| label.split('=').next());
+                let mut labels: Vec<&str> = labels.filter(|label| !label.is_empty()).collect();
+                // A table with a column for labels, or with the labels in the name.
+                let has_column = cells.len() == 4;
+                if is_row && has_column {
+                    let words = cells[2].split(':').next().unwrap_or_default();
+                    labels = words.split('`').skip(1).step_by(2).collect();
+                }
+                let labels = labels.into_iter().map(str::to_owned).collect();
+                let has_all = has_column || section == "Metrics of this crate";
+                let labels = match is_row && place == 0 && has_all {
+                    true => Labels::All(labels),
+                    false => Labels::Some(labels),
+                };
+                named.push((name.to_string(), metric.to_owned(), labels));
+            }
+        }
+    }
+    let pages: BTreeSet<&str> = named.iter().map(|(page, ..)| &**page).collect();
+    for page in [
+        "access",
+        "at-once",
+        "delay",
+        "failures",
+        "guarantees",
+        "limits-in-a-file",
+        "operating",
+        "services",
+        "watching",
+    ] {
+        assert!(
+            pages.contains(&*format!("{page}.md")),
+            "{page} names no metric"
+        );
+    }
+    named
+}
+
 /// The alerts of `ops/prometheus/alerts.yml`: their queries.
 fn alert_queries() -> Vec<String> {
     let text = read("ops/prometheus/alerts.yml");
@@ -365,24 +430,30 @@ async fn each_query_of_dashboards_and_alerts_finds_what_the_example_exposes() {
             assert!(is_known, "nothing has the label {label}: {query}");
         }
     }
-    let known: BTreeSet<&str> = exposed
-        .keys()
-        .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
-        .collect();
-    for page in ["tollgate/guide/operating", "tollgate-redis/guide/watching"] {
-        let text = read(&format!("crates/{page}.md"));
-        let named = text.split('`').filter_map(|code| code.split('{').next());
-        let is_metric = |name: &&str| {
-            let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
-            name.starts_with("tollgate_") && name.chars().all(is_part)
-        };
+    for (page, metric, labels) in named_in_guide() {
         // Log-ins anew are of credentials that change.
-        let is_there = |name: &&str| *name != "tollgate_redis_log_ins_anew_total";
-        for metric in named.filter(is_metric).filter(is_there) {
-            assert!(
-                known.contains(metric),
-                "{metric}, which {page} names, is not exposed"
-            );
+        if metric == "tollgate_redis_log_ins_anew_total" {
+            continue;
+        }
+        let there = exposed
+            .get(&metric)
+            .or_else(|| exposed.get(&format!("{metric}_bucket")));
+        let there = there.unwrap_or_else(|| panic!("{metric}, which {page} names, is not exposed"));
+        let there: BTreeSet<&str> = there.iter().map(String::as_str).collect();
+        let of_page = |all: &BTreeSet<String>| all.iter().all(|label| there.contains(&**label));
+        match labels {
+            // A table has all of them.
+            Labels::All(labels) => {
+                let has_more = there.len() - usize::from(there.contains("le")) > labels.len();
+                assert!(
+                    of_page(&labels) && !has_more,
+                    "{metric} has the labels {there:?}, and in {page} {labels:?}"
+                );
+            }
+            Labels::Some(labels) => assert!(
+                of_page(&labels),
+                "{metric} has the labels {there:?}, and {page} names {labels:?}"
+            ),
         }
     }
 
@@ -396,6 +467,61 @@ async fn each_query_of_dashboards_and_alerts_finds_what_the_example_exposes() {
     assert_eq!(alerts.len(), alert_queries().len());
     for alert in alerts {
         assert_eq!(alert["health"], "ok", "{alert}");
+    }
+}
+
+/// The cells of the table behind a heading of a page, by row.
+fn table<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let behind = page.split(&format!("\n## {heading}\n")).nth(1);
+    let lines = behind.expect("a heading").lines();
+    let rows = lines
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .skip(2);
+    let cells = |row: &'a str| {
+        let cells = row.trim_matches('|').split(" | ");
+        cells.map(str::trim).collect()
+    };
+    rows.map(cells).collect()
+}
+
+#[test]
+fn each_failure_of_the_guide_has_its_row_or_says_why_there_is_none() {
+    let page = read("docs/guide/failures.md");
+    let failures: Vec<&str> = table(&page, "One by one")
+        .iter()
+        .map(|row| row[0])
+        .collect();
+    let shown = table(&page, "On the dashboards");
+    let with_row: Vec<&str> = shown.iter().map(|row| row[0]).collect();
+    assert!(failures.len() > 20, "{failures:?}");
+    // Clocks have a table of their own.
+    let (last, others) = with_row.split_last().expect("rows");
+    assert_eq!((others, *last), (&failures[..], "a clock steps"));
+
+    let dashboards = dashboards();
+    let panels = dashboards
+        .iter()
+        .flat_map(|it| it["panels"].as_array().expect("panels"));
+    let (rows, panels): (Vec<&Value>, Vec<&Value>) =
+        panels.partition(|panel| panel["type"] == "row");
+    let titles = |of: &[&Value]| -> Vec<String> {
+        let titles = of.iter().filter_map(|panel| panel["title"].as_str());
+        titles.map(str::to_owned).collect()
+    };
+    let (rows, panels) = (titles(&rows), titles(&panels));
+    for row in shown {
+        let [failure, title, look] = row[..] else {
+            panic!("{row:?}")
+        };
+        if title != "none" {
+            assert!(
+                rows.iter().any(|row| row == title),
+                "{failure}: {title} is no row"
+            );
+        }
+        let names_panel = panels.iter().any(|panel| look.contains(&**panel));
+        assert!(names_panel || look == "the same", "{failure}: {look}");
     }
 }
 
@@ -461,12 +587,13 @@ fn each_alert_says_what_it_means_and_what_to_do_and_its_link_leads_to_a_heading(
         let [package, "latest", _, "guide", rest @ ..] = &parts[..] else {
             panic!("{link} is no page of a guide");
         };
-        if let [page, "index.html"] = rest {
-            let page = page.replace('_', "-");
-            let page = read(&format!("crates/{package}/guide/{page}.md"));
-            let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
-            let slug = |heading: &str| heading.to_lowercase().replace(' ', "-");
-            assert!(headings.map(slug).any(|slug| slug == heading), "{link}");
-        }
+        let [page, "index.html"] = rest else {
+            panic!("{link} leads to no page of the guide");
+        };
+        let page = page.replace('_', "-");
+        let page = read(&format!("crates/{package}/guide/{page}.md"));
+        let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
+        let slug = |heading: &str| heading.to_lowercase().replace(' ', "-");
+        assert!(headings.map(slug).any(|slug| slug == heading), "{link}");
     }
 }

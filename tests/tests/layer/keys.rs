@@ -8,8 +8,8 @@ use std::sync::{
 use axum::{Router, body::Body, routing};
 use http::{Method, Request, Response, StatusCode, request};
 use tollgate::{
-    Decision, KeyBuf, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason, RequestRule,
-    Rule,
+    Decision, Key, KeyBuf, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason,
+    RequestRule, Rule,
     condition::{client_in, method_in},
     key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, client_ip, constant, header, look_up},
 };
@@ -576,4 +576,35 @@ async fn a_look_up_that_ends_leaves_a_request_its_answer_to_a_store_failure() {
         status(&app, with_key("acme.1").method(Method::POST)).await,
         503
     );
+}
+
+#[tokio::test]
+async fn a_looked_up_key_is_reset_and_the_reset_says_whether_there_was_a_state() {
+    let tenant = look_up(|head| {
+        let name = head.headers.get("x-tenant").cloned();
+        async move { name.map(|name| Key::of(name.as_bytes())) }
+    });
+    let layer = RateLimitLayer::new(still().0, [per_minute("per-tenant", 2).by(tenant)]).unwrap();
+    let app = behind(layer.clone());
+    let ask = async || {
+        let request = get("/").header("x-tenant", "acme");
+        send(&app, request).await.status()
+    };
+    let (head, _) = get("/")
+        .header("x-tenant", "acme")
+        .body(())
+        .unwrap()
+        .into_parts();
+    let key = layer.look_up_key_of("per-tenant", &head).await.unwrap();
+    let limiter = layer.limiter();
+    let reset = async || limiter.reset("per-tenant", &key).unwrap().await.unwrap();
+    assert!(!reset().await, "there is none yet");
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        answers.push(ask().await.as_u16());
+    }
+    assert_eq!(answers, [200, 200, 429]);
+    assert!(reset().await, "two units were used");
+    assert!(!reset().await, "it is gone");
+    assert_eq!(ask().await, 200);
 }

@@ -14,6 +14,7 @@ mod messages;
 mod names;
 mod observed;
 mod proxies;
+mod rejected_rules;
 mod rules;
 mod settled;
 mod shed;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use axum::Router;
 use http::{Request, StatusCode};
 use tollgate::{
-    Admission, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
+    Admission, Key, Limiter, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
     key::{KeyExtractorExt as _, client_ip, constant, header, key_fn, look_up, method},
 };
 use tollgate_conformance::SwitchedStore;
@@ -356,6 +356,26 @@ async fn tracked_keys_are_a_gauge_per_rule() {
 }
 
 #[tokio::test]
+async fn local_tables_are_gauges_which_a_limiter_leaves_as_it_ends() {
+    let metrics = Metrics::record();
+    let store = SwitchedStore::at_once(still().0);
+    let bytes = |counted: &Counted, table: &str| {
+        counted.gauge(&format!("tollgate_table_bytes{{table={table}}}"))
+    };
+    let rule = Rule::new("share", Quota::fixed_window(10, MINUTE)).top_keys();
+    let app = app_on(store.clone(), [rule.by(constant("all"))]);
+    send(&app, get("/")).await;
+    let counted = metrics.counted();
+    // Seen once: one of 64 shards.
+    let last_seen = bytes(&counted, "last_seen");
+    assert!((32_768.0..65_536.0).contains(&last_seen), "{last_seen}");
+    assert!(bytes(&counted, "top_keys") > 14_000.0);
+    drop(app);
+    let left = bytes(&metrics.counted(), "last_seen");
+    assert!((left + last_seen).abs() < 1.0, "{left}");
+}
+
+#[tokio::test]
 async fn states_that_a_flood_evicts_are_counted() {
     let metrics = Metrics::record();
     let (_, clock) = still();
@@ -443,6 +463,35 @@ async fn fallback_decisions_are_counted_by_answer_and_in_units() {
         let name = format!("tollgate_units_admitted_in_fallback_total{{rule={rule}}}");
         assert_eq!(counted.count(&name), units, "{name}");
     }
+}
+
+#[tokio::test]
+async fn the_policy_of_a_fallback_decision_is_that_of_the_request() {
+    let metrics = Metrics::record();
+    let store = SwitchedStore::at_once(still().0);
+    let is = |method: &'static str| move |head: &http::request::Parts| head.method == method;
+    let rule = all(per_minute("shared", 10))
+        .on_store_error_when(is("POST"), OnStoreError::Deny)
+        .on_store_error_when(is("PUT"), OnStoreError::Degraded)
+        .on_store_error_when(is("PATCH"), OnStoreError::Allow);
+    let app = app_on(store.clone(), [rule]);
+    store.switch(false);
+    for method in ["GET", "POST", "PUT", "PATCH"] {
+        send(&app, get("/").method(method)).await;
+    }
+    let counted = metrics.counted();
+    for (answer, policy) in [
+        ("allowed", "local_share"),
+        ("refused", "deny"),
+        ("passed", "degraded"),
+        ("passed", "allow"),
+    ] {
+        let name = format!(
+            "tollgate_fallback_decisions_total{{rule=shared,answer={answer},policy={policy}}}"
+        );
+        assert_eq!(counted.count(&name), 1, "{name}");
+    }
+    assert_eq!(counted.sum("tollgate_fallback_decisions_total", &[]), 4);
 }
 
 #[tokio::test]
@@ -543,6 +592,71 @@ async fn a_denial_is_a_debug_event_per_denying_rule() {
         &[&["request denied", "rule=\"tight\""], &numbers[..]].concat(),
     );
     assert_eq!(events.recorded().len(), 1);
+}
+
+#[tokio::test]
+async fn a_denial_in_the_log_has_what_support_needs_and_the_pattern_of_the_route() {
+    let events = Events::listen();
+    let gold = per_minute("planned", 9).plan("gold", Quota::fixed_window(1, MINUTE));
+    let rule = gold.by(header("x-api-key")).plan_by(|_| Some("gold"));
+    let (store, _) = still();
+    let layer = RateLimitLayer::new(store, [rule]).unwrap();
+    let app = Router::new()
+        .route("/items/{id}", axum::routing::get(|| async {}))
+        .layer(layer);
+    for _ in 0..2 {
+        send(&app, get("/items/4711").header("x-api-key", "acme")).await;
+    }
+    let words = [
+        "route=\"/items/{id}\"",
+        "rule=\"planned\"",
+        "algorithm=\"fixed_window\"",
+        "plan=\"gold\"",
+        "limit=1",
+        "remaining=0",
+        "cost=1",
+        "at_ms=",
+        "one_in=1",
+    ];
+    events.one(Level::DEBUG, &words);
+    let fields = &events.recorded()[0].fields;
+    assert!(
+        !fields.contains("4711") && !fields.contains("acme"),
+        "{fields}"
+    );
+}
+
+#[tokio::test]
+async fn a_decision_is_a_record_for_a_log_of_your_own() {
+    let (store, _) = still();
+    let rule = Rule::new("mails", Quota::fixed_window(1, MINUTE));
+    let limiter = Limiter::new(store, [rule]).unwrap();
+    let checks = [limiter.check("mails", &Key::of("ada")).unwrap()];
+    let _ = limiter.acquire(&checks).await;
+    let denied = limiter.acquire(&checks).await;
+    let record = denied.records(limiter.rules(), &checks).next().unwrap();
+    let mut record = serde_json::to_value(record).unwrap();
+    let fields = record.as_object_mut().unwrap();
+    let (key, at) = (
+        fields.remove("key").unwrap(),
+        fields.remove("at_ms").unwrap(),
+    );
+    assert_eq!(key, checks[0].key().prefix().to_string());
+    assert!(at.as_u64().is_some_and(|at| at > 0), "{at}");
+    let expected = serde_json::json!({
+        "rule": "mails",
+        "algorithm": "fixed_window",
+        "plan": null,
+        "decision": "denied",
+        "reason": "quota",
+        "source": "store",
+        "cost": 1,
+        "limit": 1,
+        "remaining": 0,
+        "reset_after_ms": 60_000,
+        "retry_after_ms": 60_000,
+    });
+    assert_eq!(record, expected);
 }
 
 #[tokio::test]

@@ -2,10 +2,14 @@
 
 use std::io;
 
-use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule};
+use axum::Router;
+use tollgate::{
+    Key, Limiter, LimitsEndpoint, MINUTE, OnStoreError, Quota, RateLimitLayer, Rule, key::header,
+};
 use tollgate_redis::{BreakerState, Keys, RedisStore, Secret};
 use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::{
+    app::{get, send},
     counted::{Counted, Metrics},
     events::Events,
 };
@@ -43,6 +47,30 @@ async fn a_denied_instance_registration_is_reported() {
 }
 
 #[tokio::test]
+async fn what_a_caller_has_left_costs_one_call_for_each_layer_and_at_most_one_a_second() {
+    let metrics = Metrics::record();
+    let redis = RedisServer::start(&[]).await;
+    let store = store(&redis, "shop").await;
+    let rule = |name: &'static str| {
+        Rule::new(name, Quota::fixed_window(9, MINUTE)).by(header("x-api-key"))
+    };
+    let few = RateLimitLayer::new(store.clone(), ["a", "b", "c"].map(rule)).expect("valid");
+    let more = RateLimitLayer::new(store.clone(), ["d", "e"].map(rule)).expect("valid");
+    let endpoint = LimitsEndpoint::new([&few, &more], header("x-caller")).expect("valid");
+    let app = Router::new().route("/limits", endpoint.route());
+    let _ = metrics.counted();
+    for (caller, status, calls) in [("ada", 200, 2), ("ada", 429, 0), ("bob", 200, 2)] {
+        let request = get("/limits")
+            .header("x-api-key", "acme")
+            .header("x-caller", caller);
+        assert_eq!(send(&app, request).await.status(), status);
+        let counted = metrics.counted();
+        let requests = counted.count("tollgate_redis_calls_total{for=requests}");
+        assert_eq!(requests, calls, "{caller}");
+    }
+}
+
+#[tokio::test]
 async fn an_outage_is_reported_once_and_counted_by_outcome() {
     let metrics = Metrics::record();
     let events = Events::listen();
@@ -62,7 +90,7 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     let counted = metrics.counted();
     assert_eq!(
         counted
-            .recorded("tollgate_redis_call_duration_seconds{}")
+            .recorded("tollgate_redis_call_duration_seconds{outcome=answered}")
             .len(),
         1
     );
@@ -80,6 +108,9 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     let failed =
         |error: &str| counted.count(&format!("tollgate_redis_errors_total{{error={error}}}"));
     assert_eq!(failed("unavailable") + failed("unknown"), 100);
+    let timed =
+        |outcome: &str| format!("tollgate_redis_call_duration_seconds{{outcome={outcome}}}");
+    assert_eq!(counted.recorded(&timed("failed")).len(), 100);
     assert!(counted.gauge(&connected) < 0.5);
     assert!(counted.gauge(&share) < 0.5);
     // Counters begin anew with each look.

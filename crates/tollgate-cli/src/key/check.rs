@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     key::{
         client_args::ClientArgs,
-        states::{States, outcome, verdict_json},
+        states::{Said, States, outcome, verdict_json},
     },
     redis_args::PartitionName,
     report::Report,
@@ -46,27 +46,31 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
             "Redis has not decided; `tollgate doctor` says why. A service would answer by the rules' on_store_error",
         ));
     }
-    let mut table = Table::new(["rule", "limit", "from", "#units", "#left", "decision"]);
+    let mut table = Table::new([
+        "rule", "key", "limit", "from", "#units", "#left", "decision",
+    ]);
     let (mut rules, mut denying) = (Vec::new(), Vec::new());
-    for (rule, verdict) in states.verdicts(&decision) {
+    for said in states.verdicts(&decision) {
+        let Said { rule, key, verdict } = said;
         let is_shadow = *rule.outcome() == Explained::Shadows;
         if verdict.outcome() == Outcome::Deny && !is_shadow {
             denying.push(rule.rule());
         }
-        let said = match verdict.outcome() {
+        let decided = match verdict.outcome() {
             Outcome::NotDecided => "not asked: another rule has denied".to_owned(),
             _ if is_shadow => format!("shadow: {}", outcome(verdict)),
             _ => outcome(verdict),
         };
         table.row([
             rule.rule().to_owned(),
+            key.to_string(),
             rule.quota().to_string(),
             rule.origin().to_string(),
             rule.units().to_string(),
             verdict.remaining().to_string(),
-            said,
+            decided,
         ]);
-        rules.push(verdict_json(rule, verdict));
+        rules.push(verdict_json(&said));
     }
     let is_allowed = decision.is_allowed();
     let retry = decision.retry_after();

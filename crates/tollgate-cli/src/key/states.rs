@@ -1,7 +1,7 @@
 //! The states of a client, by one partition of Redis.
 
 use serde_json::{Value, json};
-use tollgate::{Check, Consistency, Decision, Limiter, Outcome, Retry, Verdict};
+use tollgate::{Check, Consistency, Decision, KeyPrefix, Limiter, Outcome, Retry, Verdict};
 use tollgate_redis::Partition;
 use tollgate_rules::Explanation;
 
@@ -19,6 +19,15 @@ pub(crate) struct States<'a> {
     pub(crate) limiter: Limiter,
     /// One for each of the rules.
     pub(crate) checks: Vec<Check>,
+}
+
+/// What a rule says of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'a, 'd> {
+    pub(crate) rule: &'a Explanation,
+    /// As the service's log and its top keys show the client.
+    pub(crate) key: KeyPrefix,
+    pub(crate) verdict: &'d Verdict,
 }
 
 impl<'a> States<'a> {
@@ -63,10 +72,16 @@ impl<'a> States<'a> {
     pub(crate) fn verdicts<'d>(
         &self,
         decision: &'d Decision,
-    ) -> impl Iterator<Item = (&'a Explanation, &'d Verdict)> {
-        let rules = self.rules.clone();
+    ) -> impl Iterator<Item = Said<'a, 'd>> {
+        let checks = self.rules.iter().copied().zip(&self.checks);
+        let known: Vec<_> = checks
+            .map(|(rule, check)| (rule, check.key().prefix()))
+            .collect();
         let verdicts = decision.verdicts().iter();
-        verdicts.filter_map(move |verdict| Some((*rules.get(verdict.rule())?, verdict)))
+        verdicts.filter_map(move |verdict| {
+            let (rule, key) = *known.get(verdict.rule())?;
+            Some(Said { rule, key, verdict })
+        })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -93,8 +108,10 @@ pub(crate) fn outcome(verdict: &Verdict) -> String {
 }
 
 /// A rule and its verdict, for programs.
-pub(crate) fn verdict_json(rule: &Explanation, verdict: &Verdict) -> Value {
+pub(crate) fn verdict_json(said: &Said<'_, '_>) -> Value {
+    let Said { rule, key, verdict } = said;
     let mut json = explained_json(rule);
+    json["key"] = json!(key.to_string());
     let retry = match verdict.retry() {
         Retry::After(after) => Some(after.as_secs_f64()),
         _ => None,

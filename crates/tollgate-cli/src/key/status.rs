@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     key::{
         client_args::ClientArgs,
-        states::{States, has_state, outcome, verdict_json},
+        states::{Said, States, has_state, outcome, verdict_json},
     },
     redis_args::PartitionName,
     report::Report,
@@ -22,7 +22,7 @@ use crate::{
 /// One rule's state by one partition.
 struct Seen {
     partition: String,
-    cells: [String; 6],
+    cells: [String; 7],
     json: serde_json::Value,
     is_used: bool,
     is_denied: bool,
@@ -38,6 +38,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     }
     let mut table = Table::new([
         "rule",
+        "key",
         "limit",
         "from",
         "#left",
@@ -115,7 +116,13 @@ async fn look<'a>(
         .collect();
     let left = states.limiter.peek(&look).await;
     let now = states.limiter.peek(&states.checks).await;
-    for ((rule, left), (_, now)) in states.verdicts(&left).zip(states.verdicts(&now)) {
+    for (left, said) in states.verdicts(&left).zip(states.verdicts(&now)) {
+        let left = left.verdict;
+        let Said {
+            rule,
+            key,
+            verdict: now,
+        } = said;
         if left.outcome() == Outcome::Failed || now.outcome() == Outcome::Failed {
             return Err(Failure::failed(format!(
                 "Redis has not answered about {:?}; `tollgate doctor` says why",
@@ -126,7 +133,7 @@ async fn look<'a>(
             true => time_text::duration(left.reset_after()),
             false => "nothing used".to_owned(),
         };
-        let mut json = verdict_json(rule, now);
+        let mut json = verdict_json(&said);
         json["remaining"] = json!(left.remaining());
         json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
         json["has_state"] = json!(has_state(left));
@@ -135,6 +142,7 @@ async fn look<'a>(
             partition: states.name(),
             cells: [
                 rule.rule().to_owned(),
+                key.to_string(),
                 rule.quota().to_string(),
                 rule.origin().to_string(),
                 left.remaining().to_string(),

@@ -1,18 +1,15 @@
-//! A page of metrics, as Prometheus reads it: fetched and taken apart.
+//! A page of metrics, as Prometheus reads it: taken apart.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use http::{Request, Uri, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::{body::Bytes, client::conn::http1};
-use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, time::timeout};
+use crate::{failure::Failure, watch::page::Page};
 
-use crate::failure::Failure;
-
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest page that is read.
-const LARGEST: usize = 64 << 20;
+/// Where it is.
+const PAGE: Page = Page {
+    option: "--metrics",
+    example: "http://127.0.0.1:3000/metrics",
+    what: "its metrics",
+};
 
 /// One series and its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,60 +21,7 @@ pub(crate) struct Sample {
 
 /// Fetches a page and reads it.
 pub(crate) async fn fetch(url: &str) -> Result<Vec<Sample>, Failure> {
-    let text = timeout(PATIENCE, get(url)).await.map_err(|_| {
-        Failure::failed(format!(
-            "{url} has not answered within {PATIENCE:?}; does the service run?"
-        ))
-    })??;
-    Ok(samples(&text))
-}
-
-async fn get(url: &str) -> Result<String, Failure> {
-    let wrong = |why: &str| {
-        Failure::usage(format!(
-            "--metrics {url}: {why}; write it as http://127.0.0.1:3000/metrics"
-        ))
-    };
-    let uri: Uri = url.parse().map_err(|_| wrong("it is no URL"))?;
-    if uri.scheme_str() != Some("http") {
-        return Err(wrong(
-            "only http is fetched, from a service on this machine or network",
-        ));
-    }
-    let host = uri.host().ok_or_else(|| wrong("it has no host"))?;
-    let port = uri.port_u16().unwrap_or(80);
-    let failed = |why: &dyn std::fmt::Display| {
-        Failure::failed(format!(
-            "{url} cannot be fetched: {why}; does the service run, and serve its metrics there?"
-        ))
-    };
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, port))
-        .await
-        .map_err(|wrong| failed(&wrong))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|wrong| failed(&wrong))?;
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::get(path)
-        .header(
-            header::HOST,
-            uri.authority().map_or(host, |authority| authority.as_str()),
-        )
-        .header(header::ACCEPT, "text/plain")
-        .body(Empty::<Bytes>::new())
-        .map_err(|wrong| failed(&wrong))?;
-    // It ends with the program, at the latest.
-    tokio::spawn(connection);
-    let response = sender.send_request(request).await;
-    let response = response.map_err(|wrong| failed(&wrong))?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), LARGEST).collect().await;
-    let body = body.map_err(|wrong| failed(&wrong))?.to_bytes();
-    match status.is_success() {
-        true => Ok(String::from_utf8_lossy(&body).into_owned()),
-        false => Err(failed(&format_args!("it answers {}", status.as_u16()))),
-    }
+    Ok(samples(&PAGE.fetch(url).await?))
 }
 
 /// The samples of a page. A line that cannot be read is left out.

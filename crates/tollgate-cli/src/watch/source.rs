@@ -49,7 +49,7 @@ impl SourceArgs {
             (None, Some(address), Some(namespace)) => {
                 let Places::Server(place) = Places::read(address, &self.trust)? else {
                     return Err(Failure::usage(
-                        "--redis: this looks at one server; give the address of a master, redis://host",
+                        "--redis: this looks at one server; give the address of a master, redis://host, or look at a service by --metrics",
                     ));
                 };
                 let server = Server::connect(&place).await?;

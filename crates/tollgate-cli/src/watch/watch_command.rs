@@ -18,15 +18,18 @@ use crate::{
         metrics_page::{self, Sample},
         metrics_view, redis_view,
         source::{Source, SourceArgs},
+        top_keys_view,
     },
 };
 
 const TOP_EXAMPLES: &str = "\
 Examples:
   tollgate top --metrics http://127.0.0.1:3000/metrics
+  tollgate top --keys http://127.0.0.1:3000/top-keys
   tollgate top --redis redis://admin:sesame@cache.internal --namespace shop
 
-By metrics: the rules that deny most, from two looks. By Redis: the rules with most keys, from a sample of them.";
+By metrics: the rules that deny most, from two looks. With --keys: the keys that come most often, in one process. By Redis: the
+rules with most keys, from a sample of them.";
 
 const WATCH_EXAMPLES: &str = "\
 Examples:
@@ -41,11 +44,15 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     source: SourceArgs,
 
+    /// The keys that come most often under each rule that keeps them: a service's `TopKeysEndpoint`.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["metrics", "redis"])]
+    keys: Option<String>,
+
     /// The seconds between the two looks.
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     over: f64,
 
-    /// How many rules.
+    /// How many rules, or keys of each rule.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     most: usize,
 }
@@ -78,6 +85,10 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// One look.
 pub(crate) async fn top(args: &TopArgs) -> Result<Report, Failure> {
+    if let Some(url) = &args.keys {
+        let (text, json) = top_keys_view::view(url, args.most).await?;
+        return Ok(Report::new(text, json, Exit::Yes));
+    }
     let mut looks = Looks::open(&args.source).await?;
     let (text, json) = looks
         .next(Duration::from_secs_f64(args.over), args.most)

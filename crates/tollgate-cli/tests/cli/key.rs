@@ -1,10 +1,15 @@
 //! `tollgate key`.
 
-use http::Request;
+use std::convert::Infallible;
+
+use http::{Request, Response};
 use serde_json::json;
-use tollgate::RateLimitLayer;
+use tollgate::{RateLimitLayer, key::PeerAddr};
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 use tollgate_rules::{Bindings, Format, RuleDocument};
+use tollgate_tests::events::Events;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+use tracing::Level;
 
 use crate::support::{Program, RedisCluster, RedisServer, SECRET};
 
@@ -149,6 +154,51 @@ fn the_client_of_a_service_is_found_by_each_partition() {
         .map(|state| &state["had_state"])
         .collect();
     assert_eq!((code, had), (0, vec![&json!(true), &json!(true)]));
+}
+
+#[test]
+fn the_letters_of_a_client_are_those_in_the_log_of_the_service() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    let events = Events::listen();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let keys = Keys::hashed(Secret::from_text(SECRET).expect("a secret"));
+        let store = RedisStore::builder(&*server.url(), "shop", keys);
+        let store = store.connect().expect("a valid address");
+        store.connected().await;
+        let document = RuleDocument::parse(RULES, Format::Toml, &Bindings::new());
+        let rules = document.expect("right rules").rules();
+        let layer = RateLimitLayer::new(store, rules).expect("right rules");
+        for _ in 0..4 {
+            let service = layer.layer(service_fn(|_: Request<String>| async {
+                Ok::<_, Infallible>(Response::new(String::new()))
+            }));
+            let request = Request::get("/search").header("x-api-key", "acme-key-1");
+            let request = request.extension(PeerAddr(([192, 0, 2, 7], 4711).into()));
+            let request = request.body(String::new()).expect("a request");
+            let Ok(_) = service.oneshot(request).await;
+        }
+    });
+    let logged = events.at(Level::DEBUG);
+    let denied = logged
+        .iter()
+        .find_map(|fields| Some(fields.split_once("key=")?.1));
+    let key = denied
+        .and_then(|rest| rest.split(' ').next())
+        .expect("a denial");
+    assert_eq!(key.len(), 8, "{logged:?}");
+    for command in ["status", "check"] {
+        let of_client = ["key", command, "acme-key-1", "--rule", "search-per-key"];
+        program.run(&of_client).assert(1, &[key]);
+        let (_, json) = program.json(&of_client);
+        assert_eq!(json["rules"][0]["key"], json!(key));
+        let of_other = ["key", command, "acme-key-2", "--rule", "search-per-key"];
+        program.run(&of_other).assert(0, &[]).lacks(&[key]);
+    }
 }
 
 #[test]

@@ -7,9 +7,14 @@ use std::{
     thread,
 };
 
+use axum::{Router, body::Body, routing::get};
+use http::Request;
 use serde_json::json;
+use tollgate::{HOUR, MemoryStore, Quota, RateLimitLayer, Rule, TopKeysEndpoint, key::header};
+use tollgate_tests::server::Server;
+use tower::ServiceExt as _;
 
-use crate::support::{Program, RedisServer};
+use crate::support::{Program, RedisServer, assert_harmless};
 
 /// A service whose counters grow by ten denials of `search` and one of `other` with each look.
 pub(crate) fn metrics(extra: &'static str) -> String {
@@ -56,6 +61,71 @@ fn top_names_the_rule_that_denies_most() {
     let (_, json) = program.json(&["top", "--over", "0.1", "--most", "1"]);
     let rules = json["rules"].as_array().expect("a list");
     assert_eq!((rules.len(), &rules[0]["rule"]), (1, &json!("search")));
+}
+
+/// A client's key, which must not be found anywhere.
+const KEY: &str = "acme-key-4711";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn top_names_the_keys_that_come_most_often_and_shows_none() {
+    let label = |_: &tollgate::KeyBuf| "Acme \u{1b}[2J\r\n\u{202e}txet \" ' \\".to_owned();
+    let rules = [
+        Rule::new("per-key", Quota::fixed_window(3, HOUR)).top_keys(),
+        Rule::new("per-account", Quota::gcra(90, HOUR)).label(label),
+        Rule::new("others", Quota::gcra(90, HOUR)),
+    ];
+    let rules = rules.map(|rule| rule.by(header("x-api-key")));
+    let layer = RateLimitLayer::new(MemoryStore::new(), rules).expect("valid rules");
+    let admin = Router::new().route("/top-keys", TopKeysEndpoint::new([&layer]).route());
+    let app = Router::new()
+        .route("/", get(|| async {}))
+        .layer(layer.clone());
+    let server = Server::start(admin).await;
+    let url = format!("http://{}/top-keys", server.address());
+    let run = async |args: &'static [&'static str]| {
+        let (url, program) = (url.clone(), Program::new());
+        let run = move || program.run(&[&["top", "--keys", &url], args].concat());
+        tokio::task::spawn_blocking(run).await.expect("it runs")
+    };
+    run(&[]).await.assert(0, &["rule", "requests"]);
+
+    for key in [KEY, KEY, KEY, KEY, "other"] {
+        let request = Request::get("/")
+            .header("x-api-key", key)
+            .body(Body::empty());
+        let _ = app.clone().oneshot(request.expect("a request")).await;
+    }
+    let ran = run(&[]).await;
+    assert_harmless(ran.assert(0, &["per-key", "per-account", "Acme \u{fffd}[2J"]));
+    ran.lacks(&[KEY, "others"]);
+    assert_eq!(ran.out.lines().count(), 5, "{}", ran.out);
+
+    let ran = run(&["--json", "--most", "1"]).await;
+    ran.assert(0, &[]).lacks(&[KEY]);
+    let json: serde_json::Value = serde_json::from_str(&ran.out).expect("a document");
+    let top = layer.limiter().top_keys("per-key", 1).expect("a rule");
+    let key = &json["rules"][0]["keys"][0];
+    assert_eq!(key["key"], json!(top[0].key.to_string()));
+    assert_eq!((&key["at_least"], &key["denials"]), (&json!(4), &json!(1)));
+    assert_eq!(json["rules"][0]["keys"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn top_says_what_would_help_where_there_are_no_top_keys() {
+    let program = Program::new();
+    let page = metrics("");
+    program
+        .run(&["top", "--keys", &page])
+        .assert(3, &["TopKeysEndpoint"]);
+    program
+        .run(&["top", "--keys", "http://127.0.0.1:1/top-keys"])
+        .assert(3, &["does the service run"]);
+    program
+        .run(&["top", "--keys", "https://127.0.0.1/top-keys"])
+        .assert(2, &["--keys", "only http"]);
+    program
+        .run(&["top", "--keys", &page, "--metrics", &page])
+        .assert(2, &["cannot be used with"]);
 }
 
 #[test]

@@ -18,9 +18,13 @@ pub(super) enum Event {
     FallbackPassed,
     FallbackRefused,
     FallbackUnits,
+    /// The same by the answer of a check's own policy.
+    PassedByAllow,
+    PassedByDegraded,
+    RefusedByDeny,
 }
 
-pub(super) const EVENTS: usize = 11;
+pub(super) const EVENTS: usize = 14;
 
 /// The plans that have a label of their own; the rule's own quota is the first.
 pub(super) const PLANS: usize = 64;

@@ -48,7 +48,8 @@ impl Handles {
         let of_rule = |metric: &'static str| counter!(metric, "rule" => Arc::clone(name));
         let differs = |enforced: &'static str| counter!(DIFFERENCES, "rule" => Arc::clone(name), "enforced" => enforced);
         let policy = rule.store_error_answer().name();
-        let fallback = |answer: &'static str| counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy);
+        let by_policy = |answer: &'static str, policy: &'static str| counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy);
+        let fallback = |answer: &'static str| by_policy(answer, policy);
         let mut handles = Self {
             algorithm: rule.quota().algorithm().name(),
             subject_type: shown(rule.subject_type_name().unwrap_or("none")).into(),
@@ -65,6 +66,9 @@ impl Handles {
                 fallback("passed"),
                 fallback("refused"),
                 of_rule(ADMITTED_IN_FALLBACK),
+                by_policy("passed", "allow"),
+                by_policy("passed", "degraded"),
+                by_policy("refused", "deny"),
             ],
             by_plan: HashMap::new(),
             retry_after: histogram!(RETRY_AFTER, "rule" => Arc::clone(name)),

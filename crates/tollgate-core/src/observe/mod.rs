@@ -33,6 +33,8 @@ mod rule_observer;
 mod series;
 mod shown;
 mod sketch;
+#[cfg(feature = "metrics")]
+mod table_gauges;
 mod timer;
 mod top_keys;
 mod waiting;

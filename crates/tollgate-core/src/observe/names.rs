@@ -19,6 +19,8 @@ pub(super) const STORE_FAILURES: &str = "tollgate_store_failures_total";
 pub(super) const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
 pub(super) const ADMITTED_IN_FALLBACK: &str = "tollgate_units_admitted_in_fallback_total";
 pub(super) const LAPSED_UNITS: &str = "tollgate_wait_units_lapsed_total";
+pub(super) const TABLE_KEYS: &str = "tollgate_table_keys";
+pub(super) const TABLE_BYTES: &str = "tollgate_table_bytes";
 pub(super) const WAITING: &str = "tollgate_waiting";
 pub(super) const WAIT: &str = "tollgate_wait_seconds";
 pub(super) const WAITS: &str = "tollgate_waits_total";
@@ -48,6 +50,15 @@ pub(super) fn describe() {
         for (name, unit, text) in COUNTERS {
             metrics::describe_counter!(name, unit, text);
         }
+        metrics::describe_gauge!(
+            TABLE_KEYS,
+            "Keys that the local tables know, of all limiters, by table."
+        );
+        metrics::describe_gauge!(
+            TABLE_BYTES,
+            Unit::Bytes,
+            "The memory of local tables, of all limiters, by table."
+        );
         metrics::describe_histogram!(
             RETRY_AFTER,
             Unit::Seconds,

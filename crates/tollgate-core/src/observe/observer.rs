@@ -36,10 +36,19 @@ pub struct Observer {
     outage: crate::observe::outage::Outage,
     #[cfg(feature = "metrics")]
     check_duration: std::sync::OnceLock<metrics::Histogram>,
+    #[cfg(feature = "metrics")]
+    tables: crate::observe::table_gauges::TableGauges,
+    /// How large the tables are that stand in for the store.
+    #[cfg(feature = "metrics")]
+    local_tables: std::sync::OnceLock<Box<SizesFn>>,
     /// The second in which the metrics were last brought up to date.
     #[cfg(feature = "metrics")]
     flushed_at: std::sync::atomic::AtomicU64,
 }
+
+/// Says how large tables are.
+#[cfg(feature = "metrics")]
+type SizesFn = dyn Fn() -> crate::remote::table_sizes::TableSizes + Send + Sync;
 
 /// One in so many requests of a rule is a sample.
 #[cfg(feature = "metrics")]
@@ -87,8 +96,18 @@ impl Observer {
             #[cfg(feature = "metrics")]
             check_duration: before.map_or_else(Default::default, |b| b.check_duration.clone()),
             #[cfg(feature = "metrics")]
+            tables: Default::default(),
+            #[cfg(feature = "metrics")]
+            local_tables: std::sync::OnceLock::new(),
+            #[cfg(feature = "metrics")]
             flushed_at: std::sync::atomic::AtomicU64::new(0),
         }
+    }
+
+    /// Says how large the tables are that stand in for the store. What is said first holds.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn set_local_tables(&self, sizes: Box<SizesFn>) {
+        let _: Result<(), _> = self.local_tables.set(sizes);
     }
 
     /// Whether it does anything.
@@ -274,6 +293,7 @@ impl Observer {
                     is_allowed: decision.is_allowed(),
                     reason: decision.reason(),
                     cost,
+                    answer: check.and_then(|check| check.policy().store_error_answer()),
                 };
                 counting::count(rule, used, stripe, verdict, request)
             };
@@ -398,6 +418,7 @@ mod counting {
             rule_observer::{Rest, Used},
             series::{Kind, Series},
         },
+        on_store_error::OnStoreError,
         rule::Mode,
         source::Source,
         store::rule_store::Usage,
@@ -411,6 +432,8 @@ mod counting {
         pub(super) is_allowed: bool,
         pub(super) reason: Option<Reason>,
         pub(super) cost: u64,
+        /// The answer to a store failure that the check brings along.
+        pub(super) answer: Option<OnStoreError>,
     }
 
     /// Counts a verdict, and says whether to publish it at once.
@@ -487,6 +510,11 @@ mod counting {
     #[cold]
     fn fallback(stripe: &mut Rest, verdict: &Verdict, request: Request) {
         let event = match verdict.outcome() {
+            Outcome::Allow if request.answer == Some(OnStoreError::Allow) => Event::PassedByAllow,
+            Outcome::Allow if request.answer == Some(OnStoreError::Degraded) => {
+                Event::PassedByDegraded
+            }
+            Outcome::Deny if request.answer == Some(OnStoreError::Deny) => Event::RefusedByDeny,
             Outcome::Allow if verdict.is_degraded() => Event::FallbackPassed,
             Outcome::Allow => Event::FallbackAllowed,
             Outcome::Deny if verdict.has_numbers() => Event::FallbackDenied,
@@ -550,6 +578,12 @@ mod counting {
         /// The store's usage takes the locks of a rule's shards one after another.
         #[cold]
         fn flush(&self, store: &dyn RuleStore) {
+            let mut sizes = self
+                .local_tables
+                .get()
+                .map_or_else(Default::default, |it| it());
+            sizes.top_keys_bytes = self.rules.iter().map(|it| it.top_keys_bytes()).sum();
+            self.tables.show(sizes);
             for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
                 observer.flush();
                 if matches!(rule.mode(), Mode::Threshold { .. }) {

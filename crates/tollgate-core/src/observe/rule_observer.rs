@@ -148,6 +148,12 @@ impl RuleObserver {
         Some(&**top_keys)
     }
 
+    /// The memory of its top keys.
+    #[cfg(feature = "metrics")]
+    pub(super) fn top_keys_bytes(&self) -> u64 {
+        self.top_keys.get().map_or(0, |keys| keys.bytes() as u64)
+    }
+
     pub(super) fn top(&self, most: usize) -> Vec<TopKey> {
         self.top_keys
             .get()

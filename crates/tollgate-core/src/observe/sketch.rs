@@ -77,6 +77,9 @@ fn set_of(key: u64) -> usize {
 }
 
 impl Sketch {
+    /// The bytes that its box has.
+    pub(super) const BYTES: usize = size_of::<[Set; SETS]>();
+
     pub(super) fn new() -> Self {
         Self {
             sets: Box::new([EMPTY; SETS]),

@@ -149,6 +149,15 @@ impl TopKeys {
         kept.hot(key, recorded)
     }
 
+    /// Its memory: fixed for each stripe that had a request, but for labels, of which it keeps a bounded number.
+    pub(super) fn bytes(&self) -> usize {
+        let of_stripe = |stripe: &Stripe| {
+            let kept = lock(&stripe.kept).as_deref().map_or(0, Kept::bytes);
+            size_of::<Stripe>() + size_of_val(&*stripe.wanted) + kept
+        };
+        self.stripes.iter().map(of_stripe).sum()
+    }
+
     /// The heaviest keys, the heaviest first.
     pub(super) fn top(&self, most: usize) -> Vec<TopKey> {
         let stripes = self.stripes.iter();
@@ -243,6 +252,15 @@ pub(super) type Hot = HotKey;
 pub(super) type Hot = std::convert::Infallible;
 
 impl Kept {
+    fn bytes(&self) -> usize {
+        let labels = self
+            .labels
+            .values()
+            .map(|label| 2 * size_of::<usize>() + label.len());
+        let table = self.labels.capacity() * size_of::<(u64, Arc<str>)>();
+        size_of::<Self>() + 2 * Sketch::BYTES + table + labels.sum::<usize>()
+    }
+
     #[cold]
     fn boxed() -> Box<Self> {
         Box::new(Self {
@@ -387,6 +405,24 @@ mod tests {
             assert!(found.denials <= times && found.cost <= 2 * times);
         }
         assert!(all.len() <= 256 * stripes, "{}", all.len());
+    }
+
+    #[test]
+    fn the_memory_is_fixed_however_many_keys_come() {
+        let top_keys = top_keys();
+        let stripes = top_keys.stripes.iter().len();
+        on_each_stripe(|| {
+            let _ = top_keys.record(&check(1), false, 0);
+        });
+        let bytes = top_keys.bytes();
+        // About 15 KB for each processor, as the guide says.
+        assert!((14_000..16_384).contains(&(bytes / stripes)), "{bytes}");
+        on_each_stripe(|| {
+            for key in 2..100_000 {
+                let _ = top_keys.record(&check(key), false, key * 1_000);
+            }
+        });
+        assert_eq!(top_keys.bytes(), bytes);
     }
 
     #[test]

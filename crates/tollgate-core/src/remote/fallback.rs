@@ -4,6 +4,8 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "metrics")]
+use crate::remote::table_sizes::TableSizes;
 use crate::{
     algorithm::{Retry, Taken},
     check::Check,
@@ -158,6 +160,22 @@ impl Fallback {
         self.admitted_in_fallback
             .get(rule)
             .map_or(0, |units| units.load(Ordering::Relaxed))
+    }
+
+    /// How large its tables are.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn sizes(&self) -> TableSizes {
+        let local = self.local();
+        // A rule set has fewer than 65 536 rules.
+        let rules = 0..local.rules().rules().len() as u16;
+        let used = rules.filter_map(|rule| local.usage(rule));
+        let (keys, bytes) = used.fold((0, 0), |sum, it| (sum.0 + it.keys, sum.1 + it.bytes));
+        TableSizes {
+            fallback_keys: keys,
+            fallback_bytes: bytes,
+            last_seen_bytes: self.last_seen.bytes(),
+            ..Default::default()
+        }
     }
 
     /// The shares and caps in memory.

@@ -110,6 +110,13 @@ impl LastSeen {
         }
     }
 
+    /// Its memory: 32 KiB for each shard that anything was written to.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn bytes(&self) -> u64 {
+        let written = self.shards.iter().filter(|it| it.slots.get().is_some());
+        (written.count() * SLOTS * size_of::<Slot>() + size_of_val(&*self.shards)) as u64
+    }
+
     /// The check, with its rule's id in place of the index.
     #[inline]
     fn by_id(&self, check: &Check) -> Check {

@@ -2,3 +2,5 @@
 
 pub(crate) mod fallback;
 mod last_seen;
+#[cfg(feature = "metrics")]
+pub(crate) mod table_sizes;

@@ -8,11 +8,14 @@ use std::{
 use smallvec::SmallVec;
 use tollgate_core::{Fingerprint, Tick};
 
-use crate::slots::{
-    slot_lease::SlotLease,
-    slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
-    slot_table::SlotKey,
-    slot_terms::SlotTerms,
+use crate::{
+    slots::{
+        slot_lease::SlotLease,
+        slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
+        slot_table::SlotKey,
+        slot_terms::SlotTerms,
+    },
+    table::table_usage::TableUsage,
 };
 
 /// What one process has on lease of the slots of all keys, and the messages that are due: a [`SlotLease`] for each key.
@@ -347,6 +350,22 @@ impl<T: Clone> SlotLeaseTable<T> {
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.messages
+    }
+
+    /// How many keys it knows, and the memory of that, by what the entries take in trees that are two thirds full.
+    #[must_use]
+    pub fn usage(&self) -> TableUsage {
+        let entry = size_of::<SlotKey>() + size_of::<Entry<T>>();
+        let due = size_of::<(Tick, SlotKey)>();
+        let inline = (self.entries.len() * entry + self.due.len() * due) * 3 / 2;
+        let requests = self.entries.values().map(|entry| &entry.running);
+        let spilled = requests
+            .filter(|it| it.spilled())
+            .map(|it| size_of_val(&**it));
+        TableUsage {
+            keys: self.entries.len() as u64,
+            bytes: (inline + spilled.sum::<usize>()) as u64,
+        }
     }
 
     /// The slots in use, and those on lease.

@@ -9,10 +9,13 @@ use std::{
 use smallvec::SmallVec;
 use tollgate_core::{Fingerprint, Tick};
 
-use crate::slots::{
-    slot_holder::{SlotHolder, SlotStart},
-    slot_message::{SlotMessage, SlotOwner, SlotReply},
-    slot_terms::SlotTerms,
+use crate::{
+    slots::{
+        slot_holder::{SlotHolder, SlotStart},
+        slot_message::{SlotMessage, SlotOwner, SlotReply},
+        slot_terms::SlotTerms,
+    },
+    table::table_usage::TableUsage,
 };
 
 /// Which state of the store slots are of.
@@ -267,6 +270,22 @@ impl<T: Clone> SlotTable<T> {
     #[must_use]
     pub fn counts(&self) -> SlotCounts {
         self.counts
+    }
+
+    /// How many keys it knows, and the memory of that, by what the entries take in trees that are two thirds full.
+    #[must_use]
+    pub fn usage(&self) -> TableUsage {
+        let entry = size_of::<SlotKey>() + size_of::<Entry<T>>();
+        let due = size_of::<(Tick, SlotKey)>();
+        let inline = (self.entries.len() * entry + self.due.len() * due) * 3 / 2;
+        let requests = self.entries.values().map(|entry| &entry.grants);
+        let spilled = requests
+            .filter(|it| it.spilled())
+            .map(|it| size_of_val(&**it));
+        TableUsage {
+            keys: self.entries.len() as u64,
+            bytes: (inline + spilled.sum::<usize>()) as u64,
+        }
     }
 
     /// The slots in use, and the keys they are of.

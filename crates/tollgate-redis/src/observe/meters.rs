@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use tollgate_prefilter::{EngineUsage, LeaseEvent, ReportEvent};
+use tollgate_prefilter::{EngineUsage, LeaseEvent, ReportEvent, TableUsage};
 
 use crate::{
     connection::{
@@ -49,7 +49,8 @@ pub(super) struct Meters {
 }
 
 struct Handles {
-    call_duration: Histogram,
+    answered: Histogram,
+    failed: Histogram,
     unavailable: Counter,
     overloaded: Counter,
     expired: Counter,
@@ -65,10 +66,10 @@ struct Handles {
     unreported: Gauge,
     leased_keys: Gauge,
     scheduled_keys: Gauge,
-    /// Of leases and of local usage.
-    table_keys: [Gauge; 2],
+    /// Of leases, of local usage, of slots, and of slots on lease.
+    table_keys: [Gauge; 4],
     /// The same, and the deny cache.
-    table_bytes: [Gauge; 3],
+    table_bytes: [Gauge; 5],
     calls_saved: Counter,
     lost: Counter,
     calls: [Counter; 7],
@@ -90,7 +91,8 @@ impl Handles {
         rule_meters::describe();
         let errors = |error: &'static str| counter!(ERRORS, "error" => error);
         Self {
-            call_duration: histogram!(CALL_DURATION),
+            answered: histogram!(CALL_DURATION, "outcome" => "answered"),
+            failed: histogram!(CALL_DURATION, "outcome" => "failed"),
             unavailable: errors("unavailable"),
             overloaded: errors("overloaded"),
             expired: errors("expired"),
@@ -106,8 +108,9 @@ impl Handles {
             unreported: gauge!(UNREPORTED),
             leased_keys: gauge!(LEASED_KEYS, "kind" => "lease"),
             scheduled_keys: gauge!(LEASED_KEYS, "kind" => "scheduled"),
-            table_keys: ["leases", "reports"].map(|table| gauge!(TABLE_KEYS, "table" => table)),
-            table_bytes: ["leases", "reports", "deny_cache"]
+            table_keys: ["leases", "reports", "slots", "slot_leases"]
+                .map(|table| gauge!(TABLE_KEYS, "table" => table)),
+            table_bytes: ["leases", "reports", "slots", "slot_leases", "deny_cache"]
                 .map(|table| gauge!(TABLE_BYTES, "table" => table)),
             calls_saved: counter!(CALLS_SAVED),
             lost: counter!(LOST_UNITS),
@@ -135,7 +138,7 @@ fn describe() {
     metrics::describe_histogram!(
         CALL_DURATION,
         Unit::Seconds,
-        "How long requests have waited for Redis, failed ones included"
+        "How long requests have waited for Redis, by outcome"
     );
     metrics::describe_counter!(
         ERRORS,
@@ -234,8 +237,10 @@ impl Meters {
 
     pub(super) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
         let handles = self.handles();
-        handles.call_duration.record(stopwatch.elapsed());
-        let Some(error) = error else { return };
+        let Some(error) = error else {
+            return handles.answered.record(stopwatch.elapsed());
+        };
+        handles.failed.record(stopwatch.elapsed());
         match error.kind() {
             CallErrorKind::Unavailable => &handles.unavailable,
             CallErrorKind::Overloaded => &handles.overloaded,
@@ -265,6 +270,17 @@ impl Meters {
         handles.slots_in_use.set(in_use as f64);
     }
 
+    pub(super) fn slot_tables(&self, usage: [TableUsage; 2]) {
+        let handles = self.handles();
+        let gauges = handles.table_keys[2..]
+            .iter()
+            .zip(&handles.table_bytes[2..]);
+        for ((keys, bytes), usage) in gauges.zip(usage) {
+            keys.set(usage.keys as f64);
+            bytes.set(usage.bytes as f64);
+        }
+    }
+
     pub(super) fn usage(&self, usage: &EngineUsage) {
         let handles = self.handles();
         let numbers = [
@@ -276,7 +292,7 @@ impl Meters {
             (&handles.table_keys[1], usage.reports.keys),
             (&handles.table_bytes[0], usage.leases.bytes),
             (&handles.table_bytes[1], usage.reports.bytes),
-            (&handles.table_bytes[2], usage.deny_cache_bytes),
+            (&handles.table_bytes[4], usage.deny_cache_bytes),
         ];
         for (gauge, number) in numbers {
             gauge.set(number as f64);

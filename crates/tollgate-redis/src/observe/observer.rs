@@ -11,7 +11,7 @@ use std::{
 use tollgate_core::{Rule, RuleSet};
 #[cfg(feature = "metrics")]
 use tollgate_prefilter::EngineUsage;
-use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent};
+use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent, TableUsage};
 
 #[cfg(feature = "metrics")]
 use crate::observe::{meters::Meters, striped_count::StripedCount, traffic_meters::TrafficMeters};
@@ -223,6 +223,14 @@ impl Observer {
         self.meters.slots(counts, in_use);
         #[cfg(not(feature = "metrics"))]
         let _ = (counts, in_use);
+    }
+
+    /// The tables of slots that requests acquire, and of those on lease, are so large now.
+    pub(crate) fn slot_tables(&self, usage: [TableUsage; 2]) {
+        #[cfg(feature = "metrics")]
+        self.meters.slot_tables(usage);
+        #[cfg(not(feature = "metrics"))]
+        let _ = usage;
     }
 
     /// Redis may not have counted so many units, and they are not reported again.

@@ -143,6 +143,8 @@ impl Source for RedisSource {
                     self.is_due = !wrong.is::<DocumentError>();
                     if self.is_due {
                         self.subscription = None;
+                        // The document is read again, also if it is the same: that ends the error in the status.
+                        self.report.signature.clear();
                     }
                     return Err(wrong);
                 }

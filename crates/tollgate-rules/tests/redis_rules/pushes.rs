@@ -10,8 +10,8 @@ use tollgate_rules::{
 };
 
 use crate::{
-    KEY, alice, follow, limit_of, limits, push, redis, redis_server::RedisServer, told, until,
-    with_override,
+    KEY, alice, follow, limit_of, limits, push, redis, redis_server::RedisServer, secret, told,
+    until, with_override,
 };
 
 #[tokio::test]
@@ -149,6 +149,27 @@ async fn of_many_who_push_at_once_no_change_is_lost() {
         .expect("signed")
         .expect("there is one");
     assert_eq!(text.matches("\"hash\"").count(), OPERATORS, "{text}");
+}
+
+#[tokio::test]
+async fn an_outage_ends_in_the_status_also_where_the_document_is_the_same() {
+    let server = RedisServer::start().await;
+    let _: String = server
+        .ask(&[
+            "ACL", "SETUSER", "limits", "on", ">sesame", "~*", "&*", "+@all",
+        ])
+        .await;
+    push(&redis(&server), limits("3/h")).await;
+    let address = server.url_of("limits", "sesame");
+    let rules = follow(&RedisRules::new(&address, "shop", &secret(7)).expect("an address")).await;
+    for right in ["-@all", "+@all"] {
+        let _: String = server.ask(&["ACL", "SETUSER", "limits", right]).await;
+        until("it is noticed", || {
+            rules.status().source_error().is_some() == (right == "-@all")
+        })
+        .await;
+        assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+    }
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
 mod settlement;
+mod top_keys_endpoint;
 mod wait_room;
 
 pub use self::{
@@ -34,4 +35,5 @@ pub use self::{
     refund::Refund,
     rules_handle::RulesHandle,
     service::RateLimit,
+    top_keys_endpoint::TopKeysEndpoint,
 };

@@ -160,6 +160,8 @@ fn send_due(task: &mut Task) -> Option<Duration> {
         // It takes a look at every key.
         let used = in_use.table.in_use().0 + in_use.leases.in_use().0;
         shared.observer.slots(since, used);
+        let tables = [in_use.table.usage(), in_use.leases.usage()];
+        shared.observer.slot_tables(tables);
     }
     // Under the lock: whoever acquires next starts another task.
     task.is_over = due_at.is_none();

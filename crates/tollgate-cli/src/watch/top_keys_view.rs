@@ -1,0 +1,103 @@
+//! The keys that come most often, as a service's `TopKeysEndpoint` has them.
+
+use serde_json::{Value, json};
+
+use crate::{failure::Failure, table::Table, watch::page::Page};
+
+/// Where they are.
+const PAGE: Page = Page {
+    option: "--keys",
+    example: "http://127.0.0.1:3000/top-keys",
+    what: "a TopKeysEndpoint",
+};
+
+/// The numbers of a key.
+const NUMBERS: [&str; 4] = ["at_least", "at_most", "denials", "cost"];
+
+/// Tables for people and programs: of each rule at most so many keys.
+pub(crate) async fn view(url: &str, most: usize) -> Result<(String, Value), Failure> {
+    let text = PAGE.fetch(url).await?;
+    shown(&text, most).ok_or_else(|| {
+        Failure::failed(format!(
+            "{url} has no document of top keys; does the service serve {} there?",
+            PAGE.what
+        ))
+    })
+}
+
+/// `None`: it is another document.
+fn shown(text: &str, most: usize) -> Option<(String, Value)> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let mut table = Table::new([
+        "rule",
+        "key",
+        "label",
+        "#requests",
+        "#denied, at least",
+        "#units, at least",
+    ]);
+    let mut rules = Vec::new();
+    for rule in document["rules"].as_array()? {
+        let name = rule["rule"].as_str()?;
+        let mut keys = Vec::new();
+        for entry in rule["keys"].as_array()?.iter().take(most) {
+            let key = entry["key"].as_str()?;
+            let label = entry["label"].as_str();
+            let mut numbers = [0; NUMBERS.len()];
+            for (number, member) in numbers.iter_mut().zip(NUMBERS) {
+                *number = entry[member].as_u64()?;
+            }
+            let [at_least, at_most, denials, cost] = numbers;
+            table.row([
+                name.to_owned(),
+                key.to_owned(),
+                label.unwrap_or_default().to_owned(),
+                match at_least == at_most {
+                    true => at_least.to_string(),
+                    false => format!("{at_least} to {at_most}"),
+                },
+                denials.to_string(),
+                cost.to_string(),
+            ]);
+            keys.push(json!({
+                "key": key,
+                "label": label,
+                "at_least": at_least,
+                "at_most": at_most,
+                "denials": denials,
+                "cost": cost,
+            }));
+        }
+        rules.push(json!({ "rule": name, "keys": keys }));
+    }
+    let text = match rules.is_empty() {
+        true => {
+            "no rule of this service keeps its top keys; tell one so: top_keys = true in a file, .top_keys() in code\n"
+                .to_owned()
+        }
+        false => table.text(),
+    };
+    Some((text, json!({ "rules": rules })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_document_of_top_keys_is_told_apart() {
+        for text in [
+            "",
+            "{}",
+            "<html>",
+            "{\"rules\": 7}",
+            "{\"rules\": [{}]}",
+            "{\"rules\": [{\"rule\": \"api\", \"keys\": [{\"key\": \"x\"}]}]}",
+        ] {
+            assert!(shown(text, 9).is_none(), "{text}");
+        }
+        let (text, json) = shown("{\"rules\": []}", 9).expect("it is one");
+        assert!(text.contains("top_keys = true"), "{text}");
+        assert_eq!(json, json!({ "rules": [] }));
+    }
+}

@@ -1,0 +1,298 @@
+//! The keys of clients in a document, which no message shows.
+
+use std::ops::Range;
+
+use crate::{
+    format::Format,
+    node::{Node, Value},
+};
+
+/// Where a text has keys of clients, in bytes: what the overrides say besides their rule, limit, time and reason.
+#[derive(Debug, Default)]
+pub(crate) struct HiddenKeys {
+    /// In the order of the text, apart from each other.
+    ranges: Vec<Range<usize>>,
+    /// Whether a key is written in a way whose place is not known.
+    is_unsure: bool,
+}
+
+/// The fields of an override that may be shown.
+const SHOWN: &[&str] = &["rule", "limit", "until", "reason"];
+/// In the place of a key, which shows it neither.
+const HASH: &str = "hash";
+/// The fields of a document that have no keys. One that is unknown may have been meant for overrides.
+const WITHOUT_KEYS: &[&str] = &["version", "include", "rules", "groups", "switches"];
+
+impl HiddenKeys {
+    /// The keys in a text that could be read as a whole.
+    pub(crate) fn of_tree(root: &Node, text: &str, format: Format) -> Self {
+        let mut keys = Self::default();
+        if let Value::Table(fields) = &root.value {
+            let has_keys = |name: &str| !WITHOUT_KEYS.contains(&name);
+            for (_, node) in fields.iter().filter(|(name, _)| has_keys(&name.text)) {
+                keys.add_overrides(node, text);
+            }
+        }
+        if keys.is_unsure {
+            keys.add_written(text, format);
+        }
+        keys.sorted()
+    }
+
+    /// The keys in a text whose syntax is wrong: what looks like one.
+    pub(crate) fn of_text(text: &str, format: Format) -> Self {
+        let mut keys = Self::default();
+        keys.add_written(text, format);
+        keys.sorted()
+    }
+
+    /// Whether the character that begins at this byte is of a key.
+    pub(crate) fn covers(&self, at: usize) -> bool {
+        let behind = self.ranges.partition_point(|range| range.start <= at);
+        behind > 0 && self.ranges[behind - 1].end > at
+    }
+
+    fn add_overrides(&mut self, node: &Node, text: &str) {
+        match &node.value {
+            Value::List(nodes) => nodes.iter().for_each(|node| self.add_overrides(node, text)),
+            Value::Table(fields) => {
+                let hidden = fields
+                    .iter()
+                    .filter(|(name, _)| !SHOWN.contains(&&*name.text));
+                hidden.for_each(|(_, node)| self.add_all(node, text));
+            }
+            _ => self.add_all(node, text),
+        }
+    }
+
+    fn add_all(&mut self, node: &Node, text: &str) {
+        match &node.value {
+            Value::List(nodes) => nodes.iter().for_each(|node| self.add_all(node, text)),
+            Value::Table(fields) => {
+                for (name, node) in fields.iter().filter(|(name, _)| name.text != HASH) {
+                    self.add(name.span.clone(), text);
+                    self.add_all(node, text);
+                }
+            }
+            value => {
+                let written = text.get(node.span.clone()).unwrap_or_default();
+                let is_there = match value {
+                    Value::Text(key) => written.contains(&**key) || written.starts_with('"'),
+                    _ => !written.is_empty(),
+                };
+                self.is_unsure |= !is_there;
+                self.add(node.span.clone(), text);
+            }
+        }
+    }
+
+    /// Adds what is written here, without its quotes.
+    fn add(&mut self, span: Range<usize>, text: &str) {
+        const QUOTES: [char; 2] = ['"', '\''];
+        let written = text.get(span.clone()).unwrap_or_default();
+        let start = span.start + (written.len() - written.trim_start_matches(QUOTES).len());
+        let end = span.start + written.trim_end_matches(QUOTES).len();
+        if start < end {
+            self.ranges.push(start..end);
+        }
+    }
+
+    /// Adds each value behind the word `overrides`, up to the next table of another name, unless it stands behind the name of a
+    /// field that may be shown.
+    fn add_written(&mut self, text: &str, format: Format) {
+        let (mut begin, mut is_among) = (0, false);
+        for line in text.split_inclusive('\n') {
+            let mut from = 0;
+            if let Some(name) = table_name(line, format) {
+                is_among = !WITHOUT_KEYS.contains(&name);
+                from = line.find(name).map_or(0, |at| at + name.len());
+            }
+            if !is_among && let Some(at) = line.find("overrides") {
+                is_among = true;
+                from = at + "overrides".len();
+            }
+            from += usize::from(line[from..].starts_with(['"', '\'']));
+            if is_among {
+                self.add_line(begin + from, &line[from..], format, text);
+            }
+            begin += line.len();
+        }
+    }
+
+    fn add_line(&mut self, begin: usize, line: &str, format: Format, text: &str) {
+        let separator = match format {
+            Format::Toml => '=',
+            Format::Yaml | Format::Json => ':',
+        };
+        let mut at = 0;
+        // The field whose value comes next.
+        let mut field = None;
+        while let Some(c) = line[at..].chars().next() {
+            let rest = &line[at..];
+            let is_dash = format == Format::Yaml && rest.starts_with("- ");
+            if c.is_whitespace() || is_dash || "{}[],".contains(c) || c == separator {
+                if "{,".contains(c) {
+                    field = None;
+                }
+                at += c.len_utf8();
+                continue;
+            }
+            if c == '#' && format != Format::Json {
+                return;
+            }
+            let len = match c {
+                '"' | '\'' => quoted(rest, c),
+                _ => bare(rest, format, field.is_some()),
+            };
+            let word = rest[..len].trim_matches(['"', '\'']).trim_end();
+            let behind = rest[len..].trim_start();
+            let is_name = field.is_none() && behind.starts_with(separator)
+                || SHOWN.contains(&word) && !matches!(c, '"' | '\'');
+            if is_name {
+                field = Some(word);
+            } else {
+                if field.is_none_or(|field| !SHOWN.contains(&field) && field != HASH) {
+                    self.add(begin + at..begin + at + len, text);
+                }
+                field = None;
+            }
+            at += len;
+        }
+    }
+
+    fn sorted(mut self) -> Self {
+        self.ranges.sort_by_key(|range| (range.start, range.end));
+        let mut apart: Vec<Range<usize>> = Vec::with_capacity(self.ranges.len());
+        for range in self.ranges {
+            match apart.last_mut() {
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+                _ => apart.push(range),
+            }
+        }
+        self.ranges = apart;
+        self
+    }
+}
+
+/// The name of a table of the document that begins in this line: `[[rules]]`, or `rules:` at its very left.
+fn table_name(line: &str, format: Format) -> Option<&str> {
+    match format {
+        Format::Toml => {
+            let name = line.trim_start().strip_prefix('[')?;
+            let name = name.trim_start_matches('[').split(']').next()?;
+            name.split('.').next().map(str::trim)
+        }
+        Format::Yaml => {
+            let (name, _) = line.split_once(':')?;
+            let is_left = !name.starts_with(|c: char| c.is_whitespace() || "-{[#".contains(c));
+            is_left.then(|| name.trim_matches(['"', '\'']))
+        }
+        Format::Json => None,
+    }
+}
+
+/// The bytes of a text in quotes, up to the end of the line where it has no end.
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if quote == '"' => is_escaped = true,
+            c if c == quote => return at + c.len_utf8(),
+            _ => {}
+        }
+    }
+    rest.trim_end().len().max(1)
+}
+
+/// The bytes of a word without quotes. As a value it may have what ends a name.
+fn bare(rest: &str, format: Format, is_value: bool) -> usize {
+    let ends = |at: usize, c: char| match c {
+        ',' | ']' | '}' | '\n' => true,
+        _ if is_value => false,
+        '{' | '[' | '"' | '\'' => true,
+        '=' => format == Format::Toml,
+        ':' if format == Format::Json => true,
+        ':' => rest[at + 1..].starts_with(char::is_whitespace),
+        _ => false,
+    };
+    let end = rest.char_indices().find(|(at, c)| ends(*at, *c));
+    let word = end.map_or(rest, |(at, _)| &rest[..at]);
+    // It begins with a character that ends no word, or is at least that one.
+    let least = rest.chars().next().map_or(0, char::len_utf8);
+    word.trim_end().len().max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(text: &str, format: Format) -> String {
+        let keys = HiddenKeys::of_text(text, format);
+        let shown = |(at, c)| if keys.covers(at) { '*' } else { c };
+        text.char_indices().map(shown).collect()
+    }
+
+    #[test]
+    fn what_looks_like_a_key_is_found_in_a_text_with_wrong_syntax() {
+        for (format, text, shown) in [
+            (Format::Toml, "key = \"acme\"", "key = \"****\""),
+            (Format::Toml, "key = \"acme", "key = \"****"),
+            (Format::Toml, "key = acme=", "key = *****"),
+            (Format::Toml, "key \"acme\"", "*** \"****\""),
+            (Format::Toml, "key = ['acme', \"b\"", "key = ['****', \"*\""),
+            (
+                Format::Toml,
+                "rule = \"api\" 'acme'",
+                "rule = \"api\" '****'",
+            ),
+            (
+                Format::Toml,
+                "key = { hash = \"9f\" # acme",
+                "key = { hash = \"9f\" # acme",
+            ),
+            (Format::Yaml, "  - key: acme: b", "  - key: *******"),
+            (
+                Format::Yaml,
+                "  - { rule: c, key: k k, limit: 5/",
+                "  - { rule: c, key: ***, limit: 5/",
+            ),
+            (Format::Yaml, "  - YWJj==", "  - ******"),
+            (
+                Format::Json,
+                "{\"key\":\"ac\\\"me\", \"limit\": \"5/s\"",
+                "{\"key\":\"******\", \"limit\": \"5/s\"",
+            ),
+            (Format::Json, "{\"key\":acme}", "{\"key\":****}"),
+        ] {
+            let begin = match format {
+                Format::Toml => "[[overrides]]\n",
+                Format::Yaml => "overrides:\n",
+                Format::Json => "\"overrides\": [\n",
+            };
+            let text = masked(&format!("{begin}{text}"), format);
+            assert_eq!(text, format!("{begin}{shown}"));
+        }
+    }
+
+    #[test]
+    fn rules_are_shown_as_they_are() {
+        for (format, text) in [
+            (Format::Toml, "[[rules]]\nname = \"api\"\nby = \"path\"\n"),
+            (Format::Yaml, "rules:\n  - name: api\n    by: path\n"),
+            (
+                Format::Json,
+                "{\"rules\": [{\"name\": \"api\", \"by\": \"path\"",
+            ),
+        ] {
+            assert_eq!(masked(text, format), text);
+        }
+        let behind = "[[overrides]]\nkey = 'k'\n[[rules]]\nby = 'path'";
+        assert!(masked(behind, Format::Toml).ends_with("key = '*'\n[[rules]]\nby = 'path'"));
+        let behind = "overrides: [{ key: k }]\nrules:\n  - by: path";
+        assert_eq!(
+            masked(behind, Format::Yaml),
+            "overrides: [{ key: * }]\nrules:\n  - by: path"
+        );
+    }
+}

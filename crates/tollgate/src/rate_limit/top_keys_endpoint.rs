@@ -1,0 +1,148 @@
+//! The top keys of layers, as JSON for operators.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use serde::Serialize;
+use tollgate_core::observe::TopKey;
+
+use crate::rate_limit::{layer::RateLimitLayer, live_config::LiveConfig};
+
+/// The keys that are shown of a rule.
+const MOST: usize = 100;
+
+/// Tells operators which keys come most often under the rules of layers, as JSON. `tollgate top --keys URL` prints it.
+///
+/// It is for operators: give it a route that clients cannot reach, as you do for metrics. No key is shown, but the first letters
+/// of what stands for it in the store, and what the application [calls](crate::Rule::label) it.
+///
+/// ```
+/// # #[cfg(not(feature = "axum"))] fn main() {}
+/// # #[cfg(feature = "axum")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use axum::{Router, body::{Body, to_bytes}, routing::get};
+/// use http::Request;
+/// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, TopKeysEndpoint, key::header};
+/// use tower::ServiceExt;
+///
+/// let per_key = Rule::new("per-key", Quota::gcra(60, MINUTE)).top_keys().by(header("x-api-key"));
+/// let limits = RateLimitLayer::new(MemoryStore::new(), [per_key])?;
+/// let admin = Router::new().route("/top-keys", TopKeysEndpoint::new([&limits]).route());
+/// let app = Router::new().route("/items", get(|| async { "one, two" })).layer(limits);
+///
+/// let request = Request::get("/items").header("x-api-key", "acme.k1").body(Body::empty())?;
+/// app.oneshot(request).await?;
+/// let response = admin.oneshot(Request::get("/top-keys").body(Body::empty())?).await?;
+/// let body = to_bytes(response.into_body(), 1_000).await?;
+/// let body: serde_json::Value = serde_json::from_slice(&body)?;
+/// let rule = &body["rules"][0];
+/// assert_eq!((&rule["rule"], &rule["keys"][0]["at_least"]), (&"per-key".into(), &1.into()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `rules` has an entry for each rule that [keeps its top keys](crate::Rule::top_keys), with its name and a list of keys, at most a
+/// hundred, the heaviest first. Of a key:
+///
+/// | member | is |
+/// | --- | --- |
+/// | `key` | the first letters of what stands for it in the store, as in the log of denials |
+/// | `label` | what the application calls it; `null` if it has no label |
+/// | `at_least`, `at_most` | between these are its requests of the last two and a half to five minutes, in this process |
+/// | `denials`, `cost` | its denials and the units that it asked for, at least |
+#[derive(Clone)]
+pub struct TopKeysEndpoint {
+    layers: Vec<Arc<LiveConfig>>,
+}
+
+#[derive(Serialize)]
+struct Body {
+    rules: Vec<OfRule>,
+}
+
+#[derive(Serialize)]
+struct OfRule {
+    rule: String,
+    keys: Vec<Shown>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    key: String,
+    label: Option<String>,
+    at_least: u64,
+    at_most: u64,
+    denials: u64,
+    cost: u64,
+}
+
+impl TopKeysEndpoint {
+    /// Shows the top keys of these layers.
+    pub fn new<'a>(layers: impl IntoIterator<Item = &'a RateLimitLayer>) -> Self {
+        let layers = layers.into_iter();
+        Self {
+            layers: layers.map(RateLimitLayer::live).collect(),
+        }
+    }
+
+    /// The endpoint, for a route of axum's router.
+    #[cfg(feature = "axum")]
+    pub fn route<S: Clone + Send + Sync + 'static>(self) -> axum::routing::MethodRouter<S> {
+        let answer = move || {
+            let response = self.respond().map(axum::body::Body::from);
+            async move { response }
+        };
+        axum::routing::get(answer)
+    }
+
+    /// The answer, for other routers than axum's.
+    #[must_use]
+    pub fn respond(&self) -> Response<Bytes> {
+        let mut rules = Vec::new();
+        for layer in &self.layers {
+            let config = layer.load();
+            let limiter = &config.rules.limiter;
+            let keeping = limiter.rules().rules().iter();
+            for rule in keeping.filter(|rule| rule.keeps_top_keys()) {
+                rules.push(OfRule {
+                    rule: rule.name().to_owned(),
+                    // The name is one of the limiter's own.
+                    keys: limiter.top_keys(rule.name(), MOST).map_or_else(
+                        |_| Vec::new(),
+                        |keys| keys.into_iter().map(Shown::from).collect(),
+                    ),
+                });
+            }
+        }
+        // Numbers and texts can be written.
+        let body = serde_json::to_vec(&Body { rules }).unwrap_or_default();
+        let mut response = Response::new(Bytes::from(body));
+        let fields = response.headers_mut();
+        let json = HeaderValue::from_static("application/json");
+        fields.insert(header::CONTENT_TYPE, json);
+        let no_store = HeaderValue::from_static("no-store");
+        fields.insert(header::CACHE_CONTROL, no_store);
+        response
+    }
+}
+
+impl From<TopKey> for Shown {
+    fn from(key: TopKey) -> Self {
+        Self {
+            key: key.key.to_string(),
+            label: key.label,
+            at_least: key.at_least,
+            at_most: key.at_most,
+            denials: key.denials,
+            cost: key.cost,
+        }
+    }
+}
+
+impl fmt::Debug for TopKeysEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopKeysEndpoint").finish_non_exhaustive()
+    }
+}
