@@ -303,8 +303,6 @@ impl Rule {
         self
     }
 
-    /// Whether it keeps its top keys, and how.
-    #[inline]
     /// What the rule counts by: `ip`, `api_key`, `tenant`. It is the label `subject_type` of the rule's metrics, a fixed word and
     /// nothing of a request. Default: in a layer what the rule's key says of itself, elsewhere `none`.
     #[must_use]
@@ -322,9 +320,11 @@ impl Rule {
     /// Whether it keeps its [top keys](Self::top_keys).
     #[must_use]
     pub fn keeps_top_keys(&self) -> bool {
-        self.top_keys.is_some()
+        self.settings.top_keys.is_some()
     }
 
+    /// Whether it keeps its top keys, and how.
+    #[inline]
     pub(crate) fn top_keys_setting(&self) -> Option<&TopKeysSetting> {
         self.settings.top_keys.as_ref()
     }

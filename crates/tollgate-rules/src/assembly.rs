@@ -100,7 +100,7 @@ impl Tables {
     }
 
     /// The keys of clients, which the errors of the text do not show. `None`: there are no errors.
-    fn keys_unless_fine(&self, part: &Part<'_>) -> Option<HiddenKeys> {
+    fn keys_unless_fine(&self, part: &TextPart<'_>) -> Option<HiddenKeys> {
         let keys = || match self.is_whole {
             true => HiddenKeys::of_tree(&self.root, part.text, part.format),
             false => HiddenKeys::of_text(part.text, part.format),
