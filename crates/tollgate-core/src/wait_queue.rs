@@ -32,7 +32,7 @@ type QueueKey = Vec<(u16, Fingerprint)>;
 pub(crate) struct WaitQueues {
     waiting: Mutex<Waiting>,
     /// How many acquires stand in the queues. Changed under the lock, and read without it by requests that do not wait.
-    in_line: AtomicU64,
+    queued: AtomicU64,
 }
 
 #[derive(Default)]
@@ -49,8 +49,8 @@ type CountedBy = SmallVec<[Counted; 4]>;
 
 impl fmt::Debug for WaitQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (in_line, queues) = (self.in_line(), lock(&self.waiting).queues.len());
-        write!(f, "WaitQueues({in_line} in {queues} queues)")
+        let (queued, queues) = (self.queued(), lock(&self.waiting).queues.len());
+        write!(f, "WaitQueues({queued} in {queues} queues)")
     }
 }
 
@@ -81,11 +81,11 @@ impl WaitQueues {
         let there = waiting.queues.get(&key);
         let ahead = there.map_or(0, |queue| lock(&queue.0).entries.len());
         let most = if ahead > 0 { BEHIND_A_FIRST } else { IN_ALL };
-        if self.in_line() >= most as u64 {
+        if self.queued() >= most as u64 {
             return Err(WaitError(Kind::LimiterFull));
         }
         let counted = waiting.count(rules, checks)?;
-        self.in_line.fetch_add(1, Ordering::Relaxed);
+        self.queued.fetch_add(1, Ordering::Relaxed);
         let queue = Arc::clone(waiting.queues.entry(key.clone()).or_default());
         let number = {
             let mut waiters = lock(&queue.0);
@@ -120,18 +120,18 @@ impl WaitQueues {
     /// Whether no acquire waits for the same rules and keys.
     #[inline]
     pub(crate) fn is_free(&self, checks: &[Check]) -> bool {
-        self.in_line() == 0 || self.is_none_in_line(checks)
+        self.queued() == 0 || self.is_empty_for(checks)
     }
 
     #[cold]
-    fn is_none_in_line(&self, checks: &[Check]) -> bool {
+    fn is_empty_for(&self, checks: &[Check]) -> bool {
         let waiting = lock(&self.waiting);
         !waiting.queues.contains_key(&queue_key(checks))
     }
 
     #[inline]
-    fn in_line(&self) -> u64 {
-        self.in_line.load(Ordering::Relaxed)
+    fn queued(&self) -> u64 {
+        self.queued.load(Ordering::Relaxed)
     }
 }
 
@@ -247,7 +247,7 @@ fn queue_key(checks: &[Check]) -> QueueKey {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let mut waiting = lock(&self.queues.waiting);
-        self.queues.in_line.fetch_sub(1, Ordering::Relaxed);
+        self.queues.queued.fetch_sub(1, Ordering::Relaxed);
         waiting.count_out(&self.counted);
         let mut waiters = lock(&self.queue.0);
         let index = waiters.index_of(self.number);

@@ -4,4 +4,5 @@ mod guide;
 mod identifiers;
 mod links;
 mod page;
+mod source;
 mod words;

@@ -11,8 +11,8 @@ use crate::lease::{
 };
 
 impl BucketGrantor {
-    /// Forgets what was used, and not what is on lease: that may still be spent, so it is held back from the burst until it has
-    /// come back or run out. What was granted ahead is not known, and is spent in addition.
+    /// Forgets the used units, but not the units on lease: they may still be spent, so they are held back from the burst until they are
+    /// returned or expire. Scheduled leases are not tracked, and are spent in addition.
     ///
     /// ```
     /// use tollgate_core::{MINUTE, Quota};

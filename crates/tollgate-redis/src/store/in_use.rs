@@ -10,8 +10,8 @@ use tollgate_core::Rule;
 
 use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared, slots};
 
-/// How often it is looked whether Redis was told of all slots that went back.
-const TOLD_EVERY: Duration = Duration::from_millis(2);
+/// How often a flush looks whether all slots that went back were reported.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The rule sets that are in use, or still report.
 #[derive(Default)]
@@ -45,8 +45,8 @@ impl InUse {
                 flusher::flush(inner).await;
             }
             slots::return_idle(shared);
-            while !shared.slots.is_told() {
-                sleep(TOLD_EVERY).await;
+            while !shared.slots.is_reported() {
+                sleep(LOOK_EVERY).await;
             }
             shared.in_flight_calls.idle().await;
         };

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tollgate_core::{Check, Tick, store::SlotWaiters};
 use tollgate_prefilter::{SlotCounts, SlotKey, SlotLeaseTable, SlotOwner, SlotTable, SlotTerms};
 
-use crate::{encode::Encoder, store::slots::Told};
+use crate::{encode::Encoder, store::slots::MessageOutcome};
 
 /// How often slots that another process may have returned are asked for.
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -33,14 +33,14 @@ pub(super) struct InUse {
     /// Those on lease, of another owner.
     pub(super) leases: SlotLeaseTable<SlotTarget>,
     /// Requests that wait for slots on lease.
-    pub(super) waiting: BTreeMap<SlotKey, Vec<oneshot::Sender<Told>>>,
+    pub(super) waiting: BTreeMap<SlotKey, Vec<oneshot::Sender<MessageOutcome>>>,
     /// When the task looks next; `None`: there is none.
     pub(super) looks_at: Option<Tick>,
-    /// What the metrics were told, and when.
+    /// What the metrics have counted, and when.
     pub(super) measured: (SlotCounts, Tick),
 }
 
-/// How Redis is told of a key.
+/// Where the slots of a key are reported.
 #[derive(Clone)]
 pub(super) struct SlotTarget {
     pub(super) encoder: Arc<Encoder>,
@@ -64,10 +64,10 @@ impl ProcessSlots {
         }
     }
 
-    /// Whether Redis was told of all that has ended.
-    pub(super) fn is_told(&self) -> bool {
+    /// Whether Redis knows of all requests that have ended.
+    pub(super) fn is_reported(&self) -> bool {
         let in_use = self.lock();
-        in_use.table.is_told() && in_use.leases.is_told()
+        in_use.table.is_reported() && in_use.leases.is_reported()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, InUse> {
@@ -77,7 +77,7 @@ impl ProcessSlots {
 }
 
 impl InUse {
-    /// When Redis has to be told of anything next.
+    /// When the next message to Redis is due.
     pub(super) fn due_at(&self) -> Option<Tick> {
         let (of_table, of_leases) = (self.table.due_at(), self.leases.due_at());
         of_table.into_iter().chain(of_leases).min()

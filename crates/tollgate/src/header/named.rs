@@ -85,7 +85,7 @@ impl Named {
             usual_policies: self
                 .usual_policies
                 .as_ref()
-                .and_then(structured::counted_alone),
+                .and_then(structured::counted_apart),
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn value(line: &[u8]) -> Option<HeaderValue> {
 }
 
 /// A copy whose clones are counted on cache lines of its own: not with other values, nor with the clones of `value`.
-pub(super) fn counted_alone(value: &HeaderValue) -> Option<HeaderValue> {
+pub(super) fn counted_apart(value: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_maybe_shared(Bytes::from_owner(Lines(value.as_bytes().into()))).ok()
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn acquire_leased(
     );
     Step::Wait(Pending::new(async move {
         loop {
-            if !matches!(timeout_at(by, reply).await, Ok(Ok(Told::Replied))) {
+            if !matches!(timeout_at(by, reply).await, Ok(Ok(MessageOutcome::Replied))) {
                 slots.fail(&checks);
                 break;
             }
@@ -45,9 +45,9 @@ pub(crate) fn acquire_leased(
     }))
 }
 
-/// What those who wait for slots on lease are told.
+/// The outcome of a message, for requests that wait for slots on lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum MessageOutcome {
     /// Redis has replied: they ask again.
     Replied,
     /// The reply is lost.
@@ -58,7 +58,7 @@ enum Start {
     /// All slots are given, or some are denied.
     Known,
     /// Redis has to grant more.
-    Wait(oneshot::Receiver<Told>),
+    Wait(oneshot::Receiver<MessageOutcome>),
 }
 
 /// The slots that a request was given, until its decision holds them. Dropped before, they go back.
@@ -141,13 +141,13 @@ impl LeasedSlots {
         let start = match wait_for {
             None => Start::Known,
             Some(key) => {
-                let (told, reply) = oneshot::channel();
+                let (outcome, reply) = oneshot::channel();
                 let waiting = in_use.waiting.entry(key).or_default();
                 // Those that have gone.
                 if waiting.len() == waiting.capacity() {
                     waiting.retain(|it| !it.is_closed());
                 }
-                waiting.push(told);
+                waiting.push(outcome);
                 Start::Wait(reply)
             }
         };

@@ -1,11 +1,11 @@
-//! The slots of requests, and how Redis is told of them.
+//! The slots of requests, and the task that reports them to Redis.
 
 mod leased_slots;
 mod request_slots;
 mod teller;
 
 pub(super) use self::{
-    leased_slots::{Told, acquire_leased},
+    leased_slots::{MessageOutcome, acquire_leased},
     request_slots::{Acquired, RequestSlots},
     teller::{release, return_idle},
 };
