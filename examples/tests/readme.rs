@@ -1,12 +1,42 @@
 //! What the README and the page on examples show is what the programs answer.
 
-#[path = "../hello.rs"]
-#[expect(
-    dead_code,
-    unreachable_pub,
-    reason = "it is a program, and a test serves what that serves"
-)]
-mod hello;
+/// The program, with another `tokio` in scope: it listens on a free port in the place of 3000.
+mod hello {
+    mod tokio {
+        pub(super) use ::tokio::{main, runtime};
+
+        pub(super) mod net {
+            pub(in super::super) struct TcpListener;
+
+            impl TcpListener {
+                pub(in super::super) async fn bind(
+                    _: &str,
+                ) -> std::io::Result<::tokio::net::TcpListener> {
+                    let listener = ::tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+                    super::super::BOUND.send_replace(Some(listener.local_addr()?));
+                    Ok(listener)
+                }
+            }
+        }
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/hello.rs"));
+
+    use std::sync::LazyLock;
+
+    use ::tokio::sync::watch;
+
+    static BOUND: LazyLock<watch::Sender<Option<SocketAddr>>> =
+        LazyLock::new(|| watch::Sender::new(None));
+
+    /// Runs the program until the test ends, and says where it listens.
+    pub(super) async fn run() -> SocketAddr {
+        std::thread::spawn(|| main().expect("it serves"));
+        let mut bound = BOUND.subscribe();
+        let address = bound.wait_for(Option::is_some).await;
+        address.expect("it is never dropped").expect("it is there")
+    }
+}
 #[path = "../quickstart.rs"]
 #[expect(
     dead_code,
@@ -15,7 +45,8 @@ mod hello;
 )]
 mod quickstart;
 
-use axum::Router;
+use std::net::SocketAddr;
+
 use tokio::process::Command;
 use tollgate_tests::server::Server;
 
@@ -70,8 +101,7 @@ fn without_times(line: &str) -> String {
 }
 
 /// Runs the commands and compares what they print; returns how many there are.
-async fn answers(app: Router, console: &str) -> usize {
-    let server = Server::start(app).await;
+async fn answers(address: SocketAddr, console: &str) -> usize {
     let mut commands = 0;
     for command in console.split("$ ").skip(1) {
         let (command, answer) = command.split_once('\n').expect("an answer");
@@ -80,7 +110,7 @@ async fn answers(app: Router, console: &str) -> usize {
             None => (command, false),
         };
         let command = command
-            .replace("127.0.0.1:3000", &server.address().to_string())
+            .replace("127.0.0.1:3000", &address.to_string())
             .replace("curl -i", "curl --silent --show-error -i");
         // More than six on one connection, of which the first denial counts: on a slow machine a unit may be back before.
         let again = if is_repeated { "'?n=[1-20]'" } else { "" };
@@ -102,13 +132,14 @@ async fn answers(app: Router, console: &str) -> usize {
 
 #[tokio::test]
 async fn the_answer_in_the_readme_is_that_of_its_program() {
-    let app = hello::app().expect("valid rules");
-    assert_eq!(answers(app, block(README, "console")).await, 1);
+    let address = hello::run().await;
+    assert_eq!(answers(address, block(README, "console")).await, 1);
 }
 
 #[tokio::test]
 async fn the_answers_of_the_quickstart_are_those_that_are_shown() {
     let app = quickstart::app().expect("valid rules");
     let page = include_str!("../README.md");
-    assert_eq!(answers(app, block(page, "console")).await, 2);
+    let server = Server::start(app).await;
+    assert_eq!(answers(server.address(), block(page, "console")).await, 2);
 }

@@ -5,31 +5,31 @@ use tollgate_rules::DocumentError;
 const HINTS: &[(&str, &str)] = &[
     (
         "there is no key ",
-        "a key that the code binds is named by --bind-key NAME",
+        "if your code binds this key, name it with --bind-key NAME",
     ),
     (
         "there is no bound cost",
-        "a cost that the code binds is named by --bind-cost NAME",
+        "if your code binds this cost, name it with --bind-cost NAME",
     ),
     (
         "there is no bound plan",
-        "a plan that the code binds is named by --bind-plan NAME",
+        "if your code binds this plan, name it with --bind-plan NAME",
     ),
     (
         "there is no bound quota",
-        "a quota that the code binds is named by --bind-quota NAME",
+        "if your code binds this quota, name it with --bind-quota NAME",
     ),
     (
         "there is no bound condition",
-        "a condition that the code binds is named by --bind-condition NAME",
+        "if your code binds this condition, name it with --bind-condition NAME",
     ),
     (
         "there is no condition on the response",
-        "a condition on the response that the code binds is named by --bind-response-condition NAME",
+        "if your code binds this condition on the response, name it with --bind-response-condition NAME",
     ),
     (
         "there is no cost by the response",
-        "a cost by the response that the code binds is named by --bind-response-cost NAME",
+        "if your code binds this cost by the response, name it with --bind-response-cost NAME",
     ),
     (
         "Bindings::secret",

@@ -2,8 +2,8 @@
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// On one line, at most so many columns wide. What a terminal would obey, and what would change the order of what is shown beside
-/// it, is escaped.
+/// On one line, at most `columns` wide. Characters that a terminal would obey, or that change the order of the text around them, are
+/// escaped.
 pub(crate) fn line(text: &str, columns: usize) -> String {
     let (mut pieces, mut width) = (Vec::new(), 0);
     for c in text.chars() {
@@ -45,7 +45,7 @@ pub(crate) fn columns_of(text: &str) -> usize {
 }
 
 /// Not a control character, nothing without a width (marks that pile up, joiners, directions, tags), and not written from right to
-/// left, which would turn round what stands beside it.
+/// left, which would reverse the text next to it.
 fn is_harmless(c: char) -> bool {
     let is_visible = c.width().is_some_and(|width| width > 0);
     let is_separator = matches!(c, '\u{2028}' | '\u{2029}');

@@ -1,6 +1,26 @@
 //! A Tower layer for outgoing requests: sends them as fast as their servers allow, and retries what they reject.
 //!
-//! [`ClientRateLimitLayer`] wraps an HTTP client:
+//! [`ClientRateLimitLayer`] wraps an HTTP client, such as hyper's, reqwest's, or a channel of tonic:
+//!
+//! ```no_run
+//! use http::Request;
+//! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+//! use tollgate_client::{ClientRateLimitLayer, ReplayBody};
+//! use tower::{BoxError, ServiceBuilder, ServiceExt};
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), BoxError> {
+//!     let http = Client::builder(TokioExecutor::new()).build_http::<ReplayBody<String>>();
+//!     let client = ServiceBuilder::new().layer(ClientRateLimitLayer::new()).service(http);
+//!     for page in 0..100 {
+//!         // It waits while the server's budget is empty, and retries a 429 when the server says that it may.
+//!         let request = Request::get(format!("http://api.example/items?page={page}"));
+//!         let response = client.clone().oneshot(request.body(String::new())?).await?;
+//!         println!("{}", response.status());
+//!     }
+//!     Ok(())
+//! }
+//! ```
 //!
 //! - **It obeys server limits.** It reads what a server says about its budget. When nothing is left, requests wait in a FIFO
 //!   queue until the budget is refilled. While something is left, no request is delayed.
@@ -9,10 +29,88 @@
 //! - **It applies a limit of the client's own** ([`limit`](ClientRateLimitLayer::limit)) where a provider does not report one.
 //! - **No request waits longer than [`max_wait`](ClientRateLimitLayer::max_wait)**, whatever a server says.
 //!
-//! [tollgate](https://docs.rs/tollgate) is the other side: it limits the requests to a server. Neither needs the other. A limit of the
-//! client's own may be shared by many processes through [tollgate-redis](https://docs.rs/tollgate-redis).
+//! | for | take |
+//! | --- | --- |
+//! | limits on the requests to your own server | [tollgate](https://docs.rs/tollgate), the other side. Neither needs the other |
+//! | a limit of the client's own that many processes share | [tollgate-redis](https://docs.rs/tollgate-redis) |
+//! | what a word means | the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) |
 //!
-//! # Example
+//! # The parts
+//!
+//! - [`ClientRateLimitLayer`] is the configuration, and [`ClientRateLimit`] the service around your client.
+//! - [`ReplayBody`] is the body of a request, which the layer keeps for a retry.
+//! - [`ClientRateLimitError`] is the error of a request that was not sent; [its kind](ClientRateLimitErrorKind) says why.
+//! - [`ClientLimiter`] is a limit of the client's own: a [`Limiter`](tollgate_core::Limiter), or one whose rules change.
+//!
+//! # Fields it reads
+//!
+//! | field | read as |
+//! | --- | --- |
+//! | `RateLimit`, `RateLimit-Policy` | the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11: each budget, up to eight |
+//! | `RateLimit` | the dictionary of draft-07 |
+//! | `RateLimit-Remaining`, `-Reset` | draft-06 and before |
+//! | `X-RateLimit-Remaining`, `-Reset`, also as `X-Rate-Limit-` | with a reset in seconds from now, seconds or milliseconds since the epoch, as an HTTP-date or in RFC 3339 |
+//! | `Retry-After` with 429 or 503 | RFC 9110 §10.2.3; it takes precedence over all of the above |
+//! | `grpc-status-details-bin`, `grpc-retry-pushback-ms` | with `RESOURCE_EXHAUSTED` or `UNAVAILABLE` in the head of the response |
+//!
+//! If a response uses several styles, the newest one counts. A field that cannot be parsed is ignored. Budgets in a response
+//! from a cache (`Age`) are ignored. Dates are compared with the response's own `Date`.
+//!
+//! A budget is valid for its *partition*: one host and port by default. If a server has limits per route or account, add them
+//! with [`partition_by`](ClientRateLimitLayer::partition_by).
+//!
+//! When the window of an empty budget ends, one request is sent first. Its response says how many may follow. If it no longer
+//! reports the budget, all do. So a cooldown does not end in a burst. Clients do not return simultaneously either: up
+//! to 10 % is added at random to each wait that a server asks for ([`retry_jitter`](ClientRateLimitLayer::retry_jitter)).
+//!
+//! # Retries
+//!
+//! Retried are HTTP 429 and 503, gRPC `UNAVAILABLE`, and `RESOURCE_EXHAUSTED` if the server says when to retry. The request
+//! must be idempotent: by its method (GET, HEAD, OPTIONS, TRACE, PUT, DELETE), by an `Idempotency-Key` header, or by
+//! [`idempotent`](ClientRateLimitLayer::idempotent). There are at most four retries per request, and only while the
+//! [retry budget](ClientRateLimitLayer::retry_budget) lasts. A request whose connection fails is not retried: its outcome is
+//! unknown.
+//!
+//! The delay is what the server asks for plus jitter. If the server does not say, it is an exponential backoff with jitter: 100
+//! ms, doubled with each retry, at most 10 s, plus up to as much again at random.
+//!
+//! The body of such a request is buffered while it is sent ([`ReplayBody`]), up to
+//! [64 KiB](ClientRateLimitLayer::max_replay_bytes). The rejecting response is kept until the retry is sent and then dropped,
+//! unread. If no retry is sent, the caller gets that response unchanged.
+//!
+//! # In a stack
+//!
+//! The inner service takes `Request<ReplayBody<B>>`. hyper's client takes any body, and so does reqwest's with one more line:
+//!
+//! ```text
+//! ServiceBuilder::new()
+//!     .layer(ClientRateLimitLayer::new())
+//!     .service(Client::builder(TokioExecutor::new()).build(connector))          // hyper-util
+//!
+//! ServiceBuilder::new()
+//!     .layer(ClientRateLimitLayer::new())
+//!     .service_fn(move |request: Request<ReplayBody<Body>>| {                   // reqwest
+//!         let request = reqwest::Request::try_from(request.map(reqwest::Body::wrap));
+//!         let client = client.clone();
+//!         async move { client.execute(request?).await.map(http::Response::from) }
+//!     })
+//! ```
+//!
+//! tonic's channel takes its own body only; with the feature `tonic` there is `ClientRateLimitLayer::over_channel`.
+//!
+//! Put a timeout per attempt inside of this layer and a timeout for the whole request outside. A concurrency limit on either
+//! side also counts the requests that wait in this layer.
+//!
+//! # Accuracy
+//!
+//! A budget is what the server reported, minus the requests that it may have counted since. Other clients may use the same
+//! budget: then the server rejects a request, and the layer retries it. Before the first response nothing is held back.
+//!
+//! # Panics
+//!
+//! Requests wait with tokio's timer: they panic outside of a runtime that has it enabled.
+//!
+//! # A test
 //!
 //! A server that takes two requests per second, and a client that is not configured for it:
 //!
@@ -104,74 +202,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! # Fields it reads
-//!
-//! | field | read as |
-//! | --- | --- |
-//! | `RateLimit`, `RateLimit-Policy` | the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11: each budget, up to eight |
-//! | `RateLimit` | the dictionary of draft-07 |
-//! | `RateLimit-Remaining`, `-Reset` | draft-06 and before |
-//! | `X-RateLimit-Remaining`, `-Reset`, also as `X-Rate-Limit-` | with a reset in seconds from now, seconds or milliseconds since the epoch, as an HTTP-date or in RFC 3339 |
-//! | `Retry-After` with 429 or 503 | RFC 9110 §10.2.3; it takes precedence over all of the above |
-//! | `grpc-status-details-bin`, `grpc-retry-pushback-ms` | with `RESOURCE_EXHAUSTED` or `UNAVAILABLE` in the head of the response |
-//!
-//! If a response uses several styles, the newest one counts. A field that cannot be parsed is ignored. Budgets in a response
-//! from a cache (`Age`) are ignored. Dates are compared with the response's own `Date`.
-//!
-//! A budget is valid for its *partition*: one host and port by default. If a server has limits per route or account, add them
-//! with [`partition_by`](ClientRateLimitLayer::partition_by).
-//!
-//! When the window of an empty budget ends, one request is sent first. Its response tells how many may follow; if it does not
-//! mention the budget any more, all do. So a cooldown does not end in a burst. Clients do not return simultaneously either: up
-//! to 10 % is added at random to each wait that a server asks for ([`retry_jitter`](ClientRateLimitLayer::retry_jitter)).
-//!
-//! # Retries
-//!
-//! Retried are HTTP 429 and 503, gRPC `UNAVAILABLE`, and `RESOURCE_EXHAUSTED` if the server says when to retry. The request
-//! must be idempotent: by its method (GET, HEAD, OPTIONS, TRACE, PUT, DELETE), by an `Idempotency-Key` header, or by
-//! [`idempotent`](ClientRateLimitLayer::idempotent). There are at most four retries per request, and only while the
-//! [retry budget](ClientRateLimitLayer::retry_budget) lasts. A request whose connection fails is not retried: its outcome is
-//! unknown.
-//!
-//! The delay is what the server asks for plus jitter. If the server does not say, it is an exponential backoff with jitter: 100
-//! ms, doubled with each retry, at most 10 s, plus up to as much again at random.
-//!
-//! The body of such a request is buffered while it is sent ([`ReplayBody`]), up to
-//! [64 KiB](ClientRateLimitLayer::max_replay_bytes). The rejecting response is kept until the retry is sent and then dropped,
-//! unread. If no retry is sent, the caller gets that response unchanged.
-//!
-//! # In a stack
-//!
-//! The inner service takes `Request<ReplayBody<B>>`. hyper's client takes any body, and so does reqwest's with one more line:
-//!
-//! ```text
-//! ServiceBuilder::new()
-//!     .layer(ClientRateLimitLayer::new())
-//!     .service(Client::builder(TokioExecutor::new()).build(connector))          // hyper-util
-//!
-//! ServiceBuilder::new()
-//!     .layer(ClientRateLimitLayer::new())
-//!     .service_fn(move |request: Request<ReplayBody<Body>>| {                   // reqwest
-//!         let request = reqwest::Request::try_from(request.map(reqwest::Body::wrap));
-//!         let client = client.clone();
-//!         async move { client.execute(request?).await.map(http::Response::from) }
-//!     })
-//! ```
-//!
-//! tonic's channel takes its own body only; with the feature `tonic` there is `ClientRateLimitLayer::over_channel`.
-//!
-//! Put a timeout per attempt inside of this layer and a timeout for the whole request outside. A concurrency limit on either
-//! side also counts the requests that wait in this layer.
-//!
-//! # Accuracy
-//!
-//! A budget is what the server reported, minus the requests that it may have counted since. Other clients may use the same
-//! budget: then the server rejects a request, and the layer retries it. Before the first response nothing is held back.
-//!
-//! # Panics
-//!
-//! Requests wait with tokio's timer: they panic outside of a runtime that has it enabled.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,5 +1,6 @@
 //! The suite that every store of [tollgate](https://docs.rs/tollgate) has to pass, and a remote store to try it on. How to write a store
-//! is the subject of [`tollgate_core::store`]; [tollgate-redis](https://docs.rs/tollgate-redis) is one.
+//! is the subject of [`tollgate_core::store`]; [tollgate-redis](https://docs.rs/tollgate-redis) is one. The
+//! [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) says what the words mean.
 //!
 //! [`conformance_suite!`](conformance_suite) makes one test of each of the [`cases`]. It wants the crate `tokio`
 //! among the dependencies of the tests, and an `async` function that makes a new, empty store which follows a clock:
@@ -32,7 +33,7 @@
 //! # assert!(std::any::type_name_of_val(&remote).ends_with("remote"));
 //! ```
 //!
-//! A store that counts slots ([`Quota::concurrent`](tollgate_core::Quota::concurrent)) mounts [`slots_suite!`](slots_suite) beside it,
+//! A store that counts slots ([`Quota::concurrent`](tollgate_core::Quota::concurrent)) also mounts [`slots_suite!`](slots_suite),
 //! and one whose requests wait for units ([`Rule::wait`](tollgate_core::Rule::wait)) [`wait_suite!`](wait_suite).
 //!
 //! [`RemoteStore`] is a memory store behind a slow, failing network, and [`SwitchedStore`] one that can be switched off: callers

@@ -166,7 +166,7 @@ macro_rules! conformance_suite {
                 a_request_waits_no_longer_than_it_has_patience,
                 several_rules_start_together_and_are_charged_as_of_then,
                 rules_that_cannot_wait_are_charged_when_the_request_starts,
-                a_denial_frees_nobody_in_the_queue,
+                a_denial_frees_no_place_in_the_queue,
                 the_last_place_goes_back_and_no_other,
                 a_place_goes_back_to_what_was_before_it,
                 a_queue_keeps_its_length_when_the_quota_changes,
@@ -196,7 +196,7 @@ macro_rules! conformance_suite {
     };
 }
 
-/// The same for stores that count [slots](tollgate_core::Quota::concurrent), beside [`conformance_suite`]. `own_clock` leaves out
+/// The same for stores that count [slots](tollgate_core::Quota::concurrent), in addition to [`conformance_suite`]. `own_clock` leaves out
 /// the case that moves the clock.
 #[macro_export]
 macro_rules! slots_suite {
@@ -215,7 +215,7 @@ macro_rules! slots_suite {
     };
 }
 
-/// The same for stores whose requests [wait](tollgate_core::Rule::wait) for units, beside [`conformance_suite`].
+/// The same for stores whose requests [wait](tollgate_core::Rule::wait) for units, in addition to [`conformance_suite`].
 #[macro_export]
 macro_rules! wait_suite {
     ($make:expr) => {

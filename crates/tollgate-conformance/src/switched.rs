@@ -109,7 +109,7 @@ impl Bound {
         }
     }
 
-    /// Decides for a request that waits so long.
+    /// Decides for a request that waits for up to `patience`.
     fn take(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
         self.store.shared.calls.fetch_add(1, SeqCst);
         let decision = self.decide(checks, Some(patience));
@@ -140,7 +140,7 @@ struct Undelivered {
     decision: Option<Decision>,
 }
 
-/// The caller has gone: nobody will return the slots that he was given.
+/// The caller has gone, so its slots are returned here.
 impl Drop for Undelivered {
     fn drop(&mut self) {
         let Some(decision) = &self.decision else {

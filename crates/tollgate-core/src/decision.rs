@@ -41,7 +41,7 @@ pub enum Reason {
     NoKey,
     /// Too many requests run at once: no slot is free.
     Slots,
-    /// Waiting would help, but as many wait already as may.
+    /// Waiting would help, but the queue is full.
     QueueFull,
     /// What the request waited for was gone when it could have started, and its time to wait was over.
     WaitExpired,
@@ -69,7 +69,7 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     remaining: u64,
-    /// Of slots it is their number: time does not bring them back.
+    /// For slots, their number: time does not bring them back.
     reset_after: u64,
     retry: CompactRetry,
     rule: u16,
@@ -551,14 +551,14 @@ impl Decision {
     ///
     /// # Accuracy
     ///
-    /// Exact to the microsecond for one client alone on its keys; otherwise others may be faster, and it only promises
-    /// "not earlier".
+    /// Exact to the microsecond if no other client uses the keys. Otherwise another client may take the units first;
+    /// the request still never passes earlier.
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.retry.get()
     }
 
-    /// The time to wait until all rules pass; `None` if it passed already, or where there is no telling.
+    /// The time to wait until all rules pass; `None` if all pass already, if one never will, or if the time is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.retry() {
@@ -601,7 +601,7 @@ impl Decision {
         claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.waited))
     }
 
-    /// The same decision of a request that has to wait for so long, with its places in the queues: for stores.
+    /// The same decision of a request that has to wait for `delay`, with its places in the queues: for stores.
     pub fn delayed(
         mut self,
         delay: Duration,

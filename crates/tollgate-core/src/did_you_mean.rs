@@ -25,7 +25,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, name)| name)
 }
 
-/// The longest word that is compared: names are at most so long, and the comparison takes the product of two lengths.
+/// The longest word that is compared: no name is longer, and a comparison takes the product of the two lengths.
 const LONGEST: usize = 64;
 
 /// `None` if there are too many to be a misspelt name.

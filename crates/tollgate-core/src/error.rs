@@ -174,7 +174,7 @@ impl Error for UnknownName {}
 pub enum TryAcquireError {
     /// There is no rule of this name.
     UnknownRule(UnknownName),
-    /// The store may have to be waited for.
+    /// The store does not decide at once.
     WouldWait,
 }
 
@@ -189,7 +189,7 @@ impl fmt::Display for TryAcquireError {
         match self {
             Self::UnknownRule(unknown) => unknown.fmt(f),
             Self::WouldWait => f.write_str(
-                "the store may have to be waited for; use `acquire` and await the answer",
+                "this store does not decide at once; use `acquire` and await its answer",
             ),
         }
     }

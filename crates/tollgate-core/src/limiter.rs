@@ -357,7 +357,7 @@ impl Limiter {
     /// [`unlimited`](crate::Quota::unlimited). Used units are carried over from one to the next.
     ///
     /// It is cheap: a quota is looked up by its numbers. Up to 65 000 different ones may be used within ten minutes. One that
-    /// was not used for so long may be forgotten: make it anew for each piece of work. A check that brings along a forgotten
+    /// was not used for ten minutes may be forgotten: make it anew for each piece of work. A check that brings along a forgotten
     /// one is denied, as that of another limiter.
     ///
     /// ```
@@ -421,8 +421,8 @@ impl Limiter {
     /// The decision is `Allow` or `Deny`, never `Failed`: what the store could not decide was decided by the rules'
     /// answers to a store failure. Thresholds of the rules are checked with them; their verdicts come last.
     ///
-    /// It does not stand in line for slots: one that has just become free may be taken by it, before those that
-    /// [wait](Self::acquire_within) for it. [`acquire_unless_queued`](Self::acquire_unless_queued) leaves it to them.
+    /// It does not queue for slots: it may take one that has just become free, ahead of requests that
+    /// [wait](Self::acquire_within) for it. [`acquire_unless_queued`](Self::acquire_unless_queued) leaves the slot to them.
     ///
     /// # Cancel safety
     ///
@@ -565,7 +565,7 @@ impl Limiter {
         self.finish(answer, &checks)
     }
 
-    /// The same as [`acquire_unreported`](Self::acquire_unreported), but `None` if others stand in line for slots of these checks, in
+    /// The same as [`acquire_unreported`](Self::acquire_unreported), but `None` if others queue for slots of these checks, in
     /// [`acquire_within`](Self::acquire_within): a slot that becomes free is theirs. Always `Some` where no rule with slots
     /// [waits](Rule::wait).
     #[inline]
@@ -603,7 +603,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As many wait already as [may](Rule::max_waiting). The request gives its place in the store back, and is denied.
+    /// The queue is [full](Rule::max_waiting). The request gives its place in the store back, and is denied.
     pub fn enter_wait(&self, checks: &[Check]) -> Result<WaitPlace<'_>, WaitError> {
         self.wait_queues().count(self.rules().rules(), checks)
     }
@@ -611,8 +611,8 @@ impl Limiter {
     /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the
     /// decision. What the wait was not for is charged now: rules that do not wait, and slots. The answer is the final decision.
     ///
-    /// It is a denial where these no longer fit. The units that were waited for have then gone back, as far as nobody is
-    /// behind them; the request may ask again. A decision without a delay is the answer at once.
+    /// It is a denial where these no longer fit. The units that it waited for then go back, unless other requests have
+    /// queued behind them. The request may try again. A decision without a delay is the answer at once.
     ///
     /// A request that gives up before it starts cancels its [ticket](Self::ticket) instead.
     ///
@@ -760,7 +760,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name, or the store may have to be waited for, in which case it was not called: use
+    /// There is no rule of this name, or the store does not decide at once, in which case it was not called: use
     /// [`acquire`](Self::acquire).
     pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
         let check = self.check(rule, key)?;
@@ -869,8 +869,9 @@ impl Limiter {
     ///
     /// # Accuracy
     ///
-    /// Units that other processes hold in [lots](crate::Consistency::Leased) may still be spent, and count until they have come
-    /// back or run out: so long, the client has less than the whole limit. The lots of this process go back with the reset.
+    /// Units that other processes hold on [lease](crate::Consistency::Leased) may still be spent. They count as used until they are
+    /// returned or expire, so the client has less than the whole limit at first. The leases of this process are returned with the
+    /// reset.
     ///
     /// # Errors
     ///

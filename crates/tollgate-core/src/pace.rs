@@ -58,7 +58,7 @@ impl Limiter {
     ///
     /// # Cancel safety
     ///
-    /// A stream that is dropped gives the place of its next item back, as far as nobody is behind it. The item is lost with
+    /// A stream that is dropped gives the place of its next item back, unless a request has queued behind it. The item is lost with
     /// the stream.
     ///
     /// # Panics

@@ -187,8 +187,8 @@ impl Quota {
         Self::new(AlgorithmKind::Concurrent, limit, Duration::ZERO)
     }
 
-    /// For [`concurrent`](Self::concurrent): how long a request typically holds its slot. Denials then say when to try again;
-    /// without it nobody knows ([`Retry::Unknown`](crate::Retry::Unknown)).
+    /// For [`concurrent`](Self::concurrent): how long a request typically holds its slot. Denials then give that time as the
+    /// time to retry. Without it they give none ([`Retry::Unknown`](crate::Retry::Unknown)).
     #[must_use]
     pub const fn typically(mut self, hold_time: Duration) -> Self {
         self.typical = hold_time;

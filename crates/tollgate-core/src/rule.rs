@@ -213,7 +213,7 @@ impl Rule {
     ///
     /// For [`gcra`](Quota::gcra), [`token_bucket`](Quota::token_bucket), [`leaky_bucket`](Quota::leaky_bucket) and
     /// [`concurrent`](Quota::concurrent). `at_most` is to be below the timeout of your clients: what starts after a client has
-    /// given up is wasted. Of several rules, only the narrowest should wait: a shared rule that waits delays everybody. Not for
+    /// given up is wasted. Only the narrowest of several rules should wait: a shared rule that waits delays everybody. Not for
     /// rates with [`OnChange::Scale`].
     #[must_use]
     pub fn wait(mut self, at_most: Duration) -> Self {
@@ -277,8 +277,8 @@ impl Rule {
     }
 
     /// Keeps the [top keys](Self::top_keys), and shows each by what `label` calls it: an account's number, an address with its
-    /// end masked. It goes to whoever sees top keys and warnings of hot keys, so that it should not be a secret. It is called for
-    /// keys that come often, not for each request. Of a label, 64 characters are kept, without those that break a line.
+    /// end masked. It is shown in top keys and in warnings of hot keys, so it should not be a secret. It is called for
+    /// keys that come often, not for each request. The first 64 characters of a label are kept, without those that break a line.
     ///
     /// ```
     /// use tollgate_core::{Key, KeyBuf, Limiter, MINUTE, MemoryStore, Quota, Rule};
@@ -400,7 +400,7 @@ impl Rule {
         serial == Some(quota.serial)
     }
 
-    /// The same quotas of checks as `rule` has, shared by so many instances.
+    /// The same quotas of checks as `rule` has, shared by these instances.
     pub(crate) fn with_share_of(mut self, rule: &Self, instances: NonZeroU32) -> Self {
         let variable = rule.settings.variable.as_ref();
         self.set().variable = variable.map(|variable| variable.shared_by(instances));

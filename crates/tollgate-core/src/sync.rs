@@ -19,14 +19,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// What a mutex guards that nobody else knows.
+/// What a mutex guards that no other thread has yet.
 #[cfg(not(tollgate_shuttle))]
 #[inline(always)]
 pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut()
 }
 
-/// [`lock`] for what is held for some nanoseconds, and by all threads by turns.
+/// [`lock`] for what is held for some nanoseconds, and by one thread after the other.
 #[cfg(not(tollgate_shuttle))]
 #[inline(always)]
 pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -43,7 +43,7 @@ const PAUSES: u32 = 32;
 const ATTEMPTS: u32 = 4;
 
 /// Looks away for longer than the lock is held: each attempt takes the cache line away from the thread that works. That one
-/// goes through several times meanwhile, with everything at hand, and both get more done than by turns.
+/// goes through several times meanwhile, with everything at hand, and both get more done than if they alternated.
 #[cfg(not(tollgate_shuttle))]
 #[cold]
 #[inline(never)]

@@ -122,10 +122,11 @@ impl Ticket {
         of_store.any(|slot| self.store.is_outlived(slot))
     }
 
-    /// The number of the slots that it holds of the rule with this name: above that of all slots which the rule and key were
-    /// given before, so that a protected resource can refuse a request that is overtaken (a fencing token). `None` if it
-    /// holds none, or if they are [on lease](crate::Consistency::Leased): processes that hand out slots themselves have no order
-    /// in common.
+    /// The number of its slots of the rule with this name: a fencing token. It is greater than the number of every earlier slot of
+    /// the same rule and key, so a protected resource can refuse a request with a smaller number than one that it has seen.
+    ///
+    /// `None` if the ticket holds no slots of the rule, or if they are [on lease](crate::Consistency::Leased): processes that hand
+    /// out slots themselves share no order.
     #[must_use]
     pub fn slot_number(&self, rule: &str) -> Option<u64> {
         let index = self.store.rules().position(rule)?;

@@ -55,7 +55,7 @@ pub(crate) struct VariableQuota {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
     Whole,
-    /// The share of one of so many instances.
+    /// The share of one of these instances.
     Share(NonZeroU32),
     /// Another quota in its place.
     Cap(Quota),
@@ -117,7 +117,7 @@ impl VariableQuota {
         }
     }
 
-    /// The same quotas for one of so many instances.
+    /// The same quotas for one of these instances.
     pub(crate) fn shared_by(&self, instances: NonZeroU32) -> Self {
         Self {
             counted: Counted::Share(instances),

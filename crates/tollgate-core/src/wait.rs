@@ -73,9 +73,10 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is something to wait for, and as many are waiting for a rule already as [may](crate::Rule::max_waiting), or too many
-    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others, or more where the rule says so. Or `patience` ran out before the front of the queue
-    /// was reached. Nothing was taken.
+    /// It would have to wait, and the queue of a rule is [full](crate::Rule::max_waiting), or too many requests wait
+    /// on this limiter: at most 16 384 wait in all, and at most 8 192 of them behind others, or more
+    /// where the rule says so. Or `patience` ran out before the
+    /// front of the queue was reached. Nothing was taken.
     ///
     /// # Cancel safety
     ///
@@ -149,9 +150,10 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is something to wait for, and as many are waiting for a rule already as [may](crate::Rule::max_waiting), or too many
-    /// on this limiter: 16 384 in all, of whom 8 192 stand behind others, or more where the rule says so. Or `patience` ran out before the front of the queue
-    /// was reached. Nothing was taken.
+    /// It would have to wait, and the queue of a rule is [full](crate::Rule::max_waiting), or too many requests wait
+    /// on this limiter: at most 16 384 wait in all, and at most 8 192 of them behind others, or more
+    /// where the rule says so. Or `patience` ran out before the
+    /// front of the queue was reached. Nothing was taken.
     pub fn acquire_within_blocking(
         &self,
         checks: &[Check],
@@ -320,7 +322,7 @@ async fn acquire_in_queue(
     }
 }
 
-/// How often slots of a store are asked for that wakes nobody.
+/// How often a store without wake-ups is asked for slots.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Waits where the rules say to: in the store for units, and in this process for slots.

@@ -1,7 +1,7 @@
 //! The local decisions of a process in front of a rate limit that many processes share.
 //!
 //! For authors of stores: [tollgate-redis](https://docs.rs/tollgate-redis) is built on it. To limit a server, take
-//! [tollgate](https://docs.rs/tollgate).
+//! [tollgate](https://docs.rs/tollgate). Its [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) says what the words mean.
 //!
 //! The time is passed in, and nothing does I/O. The same code runs in a store over real connections, in a model checker, and in a
 //! simulator.
@@ -16,8 +16,8 @@
 //!                                                                                      └───► Query(query)   states in other places
 //! ```
 //!
-//! [`Query::send`] takes along what the process has not reported of the request's keys, and the leases that are used up, and says
-//! which leases it wants. A reply that never comes is finished with [`NoReply`]; a query that is dropped counts as one whose
+//! [`Query::send`] carries the unreported usage of the request's keys, and the leases that are used up, and says which leases the
+//! process wants. A reply that never comes is finished with [`NoReply`]; a query that is dropped counts as one whose
 //! outcome is unknown. When a rule denies, units that were spent locally go back to where they came from, and what other places
 //! took is cancelled. [`FollowUp`] is what the store sends then, without a request that waits for it.
 //!
@@ -41,7 +41,7 @@
 //!
 //! Once a bucket is empty there is nothing left to lease. The store then grants [*scheduled leases*](Grant::Scheduled): a slice of the
 //! capacity that will be refilled within the next two seconds. Its units are taken from the bucket at once, which overdraws it, and
-//! the process spends each one when it has been refilled, after everything that was taken earlier. So processes take turns, and call
+//! the process spends each one when it has been refilled, after everything that was taken earlier. So processes alternate, and call
 //! the store about once a second. A scheduled lease ends before the bucket could be full.
 //!
 //! ```text
@@ -107,7 +107,7 @@
 //!
 //! # Slots
 //!
-//! At most so many requests of a key run at once. A [`SlotGrantor`] counts them for all processes; a [`SlotHolder`] is a process's side
+//! A limit on how many requests of a key run at once. A [`SlotGrantor`] counts them for all processes; a [`SlotHolder`] is a process's side
 //! where each request acquires its slots, and a [`SlotLease`] where the process hands them out itself. A process is known for a term
 //! after its last [message](SlotMessage), which says what it has in use: if it crashes, its slots are free then.
 

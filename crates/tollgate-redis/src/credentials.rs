@@ -44,7 +44,7 @@ pub trait CredentialsProvider: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why there are none. It is told in events, so it should not repeat a password.
+    /// Why there are none. Events show it, so it should not repeat a password.
     fn credentials(&self) -> Step<Result<Credentials, Box<dyn Error + Send + Sync>>>;
 
     /// Ends once there are others than these, which a connection has logged in with, whether or not they expire.
@@ -79,7 +79,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of this user of the server's access list.
+    /// The credentials of this user of the server's access list.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             login: Login {
@@ -90,7 +90,7 @@ impl Credentials {
         }
     }
 
-    /// Of a server with one password for everybody: `requirepass`.
+    /// The password of a server with one for everybody: `requirepass`.
     pub fn password(password: impl Into<String>) -> Self {
         Self {
             login: Login {
@@ -101,7 +101,7 @@ impl Credentials {
         }
     }
 
-    /// They are good for so long from now on. Without this a connection keeps them for as long as it lasts.
+    /// They are valid for `lifetime` from now on. Without this a connection keeps them for as long as it lasts.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.expires_in = Some(lifetime);
         self

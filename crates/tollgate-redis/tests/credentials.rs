@@ -178,7 +178,7 @@ async fn a_password_that_is_changed_is_asked_for_by_the_next_connection() {
     let (current, calls) = (Arc::clone(&password), Arc::clone(&asked));
     let service = Service::start(&server.url(), move || {
         calls.fetch_add(1, Ordering::SeqCst);
-        let password = current.lock().expect("nobody panics").clone();
+        let password = current.lock().expect("no thread panics").clone();
         async { Ok::<_, std::convert::Infallible>(Credentials::password(password)) }
     })
     .await;
@@ -188,7 +188,7 @@ async fn a_password_that_is_changed_is_asked_for_by_the_next_connection() {
         &["CONFIG", "SET", "requirepass", "second"],
         &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
     ];
-    *password.lock().expect("nobody panics") = "second".into();
+    *password.lock().expect("no thread panics") = "second".into();
     server.commands(change).await;
     eventually("Redis decides again", || async {
         service.takes().await.then_some(())
@@ -213,7 +213,7 @@ async fn a_connection_goes_on_while_its_provider_fails_or_is_refused_and_logs_in
     let (given, calls) = (Arc::clone(&next), Arc::clone(&asked));
     let service = Service::start(&server.url(), move || {
         calls.fetch_add(1, Ordering::SeqCst);
-        std::future::ready(given.lock().expect("nobody panics").clone())
+        std::future::ready(given.lock().expect("no thread panics").clone())
     })
     .await;
     let first = connections(&server, "one").await;
@@ -221,7 +221,7 @@ async fn a_connection_goes_on_while_its_provider_fails_or_is_refused_and_logs_in
     // It would be good for ever, if it were good.
     let refused = Ok(Credentials::new("one", "wrong"));
     for vain in [Err("the vault is sealed"), refused] {
-        *next.lock().expect("nobody panics") = vain;
+        *next.lock().expect("no thread panics") = vain;
         let before = asked.load(Ordering::SeqCst);
         eventually("the provider is asked in vain", || async {
             assert!(service.takes().await);
@@ -230,7 +230,7 @@ async fn a_connection_goes_on_while_its_provider_fails_or_is_refused_and_logs_in
         .await;
         assert_eq!(connections(&server, "one").await, first);
     }
-    *next.lock().expect("nobody panics") = answer("two", "sesame");
+    *next.lock().expect("no thread panics") = answer("two", "sesame");
     eventually("the connection logs in anew", || async {
         assert!(service.takes().await);
         (connections(&server, "two").await == first).then_some(())

@@ -102,7 +102,7 @@ async fn takes_settlements_and_resets_travel_together_and_are_made_in_order() {
 }
 
 #[tokio::test]
-async fn what_each_client_was_counted_alone_travels_before_its_request_in_the_call_of_all() {
+async fn unreported_usage_of_each_client_travels_before_its_request_in_the_call_of_all() {
     let mut subject = Subject::start().await;
     let eventual = Consistency::Eventual {
         interval: 60 * MINUTE,

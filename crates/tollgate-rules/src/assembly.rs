@@ -149,7 +149,7 @@ struct Assembly<'a> {
     /// By rule, the text that defines it.
     defined_in: Vec<usize>,
     by_name: HashMap<String, usize>,
-    /// Rules that are wrong, which may be named all the same.
+    /// Rules that are wrong. Other parts of the document may still name them.
     wrong_names: Vec<String>,
     /// Whether a rule has no name that can be read: it could be any.
     has_nameless: bool,

@@ -105,7 +105,7 @@ impl fmt::Display for AuditRecord {
     }
 }
 
-/// Where the audit goes, beside the events: a file, a queue, a table.
+/// Where the audit goes, in addition to the events: a file, a queue, a table.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Who changes rules, and why: for the audit. The caller says it; nobody checks it.
+/// Who changes rules, and why: for the audit. The caller says it, and it is not checked.
 ///
 /// ```
 /// use tollgate_rules::Author;
@@ -38,7 +38,7 @@ impl Author {
         &self.actor
     }
 
-    /// Why; empty if nobody said.
+    /// Why; empty if the author gave no reason.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason

@@ -13,7 +13,7 @@ use crate::{
     author::Author,
 };
 
-/// So many records of a rule in a second. The others are counted.
+/// The most records of a rule in a second. The others are counted.
 const MOST: u64 = 10;
 
 /// Records denials by rules with `audit = true`, at most [`MOST`] a second for each.
@@ -51,7 +51,7 @@ impl DenialAudit {
         }];
         if left_out > 0 {
             lines.push(format!(
-                "{rule}: {left_out} denials before it are not recorded"
+                "{rule}: {left_out} earlier denials were not recorded"
             ));
         }
         self.sinks.record(&AuditRecord {
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(kept[10], "other: a request is denied");
         assert_eq!(
             kept[11],
-            "log-in: a request of client 5e6f7a8b is denied, log-in: 990 denials before it are not recorded"
+            "log-in: a request of client 5e6f7a8b is denied, log-in: 990 earlier denials were not recorded"
         );
         assert_eq!(kept[12], "log-in: a request is denied");
     }

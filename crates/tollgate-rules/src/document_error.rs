@@ -120,7 +120,7 @@ impl fmt::Display for DocumentError {
         }
         match self.mistakes.len() {
             0 | 1 => Ok(()),
-            all if all > SHOWN => write!(f, "\n\n{all} mistakes, of which {SHOWN} are shown"),
+            all if all > SHOWN => write!(f, "\n\n{SHOWN} of {all} mistakes are shown"),
             all => write!(f, "\n\n{all} mistakes"),
         }
     }
@@ -162,11 +162,11 @@ impl<'a> Lines<'a> {
         let rest = &self.text[begin..];
         let line = rest.split('\n').next().unwrap_or_default();
         let line = line.trim_end_matches('\r');
-        let in_line = |at: usize| {
+        let column_of = |at: usize| {
             let bytes = (at - begin).min(line.len());
             line[..bytes].chars().count()
         };
-        let marked = in_line(start)..in_line(end).max(in_line(start));
+        let marked = column_of(start)..column_of(end).max(column_of(start));
         Mistake {
             origin: origin.to_owned(),
             line: index + 1,

@@ -46,7 +46,7 @@ impl Fleet {
 }
 
 impl FleetStatus {
-    /// So many processes follow a source whose document has this number, and these have an older one in force.
+    /// `processes` follow a source whose document has this number; the `lagging` ones have an older one in force.
     #[must_use]
     pub fn new(revision: u64, processes: u64, lagging: Vec<LaggingProcess>) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl FleetStatus {
 }
 
 impl LaggingProcess {
-    /// A process that has had an older document in force for so long since there was a newer one.
+    /// A process that has had an older document in force for this time since there was a newer one.
     #[must_use]
     pub fn new(name: impl Into<String>, revision: u64, lagging_for: Duration) -> Self {
         Self {

@@ -186,7 +186,7 @@ fn runtime(origin: &str) -> Result<Handle, DocumentError> {
     Handle::try_current().map_err(|_| {
         DocumentError::of_whole(
             origin,
-            "rules are followed in a tokio runtime; call this in one",
+            "rules are watched by a task: call this inside of a tokio runtime",
         )
     })
 }

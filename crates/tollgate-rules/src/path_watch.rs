@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 /// Notifies of changes around a path, for as long as it lives.
 ///
-/// The folder is watched, and what the events are about is not looked at: Kubernetes swaps a link beside the file, and editors
-/// rename another file over it, either of which ends a watch of the file itself.
+/// It watches the folder, whatever file an event names. Kubernetes swaps a link next to the file, and editors rename another file
+/// over it; either ends a watch of the file itself.
 #[derive(Debug)]
 pub(crate) struct PathWatch {
     _watcher: RecommendedWatcher,

@@ -87,7 +87,7 @@ impl PushedDocument {
         self.drop_repeated();
     }
 
-    /// Of several overrides for one client the last one counts.
+    /// If there are several overrides for one client, the last one counts.
     fn drop_repeated(&mut self) {
         let mut seen = HashSet::new();
         let mut kept: Vec<Node> = std::mem::take(&mut self.lists.overrides);

@@ -18,7 +18,7 @@ pub(crate) const FIELDS: &[&str] = &["status", "grpc_status", "header", "is", "n
 /// The word for all responses that are errors.
 pub(crate) const FAILURE: &str = "failure";
 
-/// The codes of gRPC, of which OK is 0.
+/// The codes of gRPC. OK is 0.
 pub(crate) const GRPC_STATUSES: &[(&str, i32)] = &[
     ("OK", 0),
     ("CANCELLED", 1),

@@ -48,7 +48,7 @@ struct State {
     local: DocumentTree,
     /// Both together.
     document: RuleDocument,
-    /// Of the contents in force, and of those that were rejected last.
+    /// The hash of the contents in force, and that of those that were rejected last.
     hash: u64,
     rejected_hash: Option<u64>,
     followers: Followers,
@@ -211,7 +211,7 @@ impl RulesInForce {
         self.change(|state| state.apply(&self.bindings, text, author))
     }
 
-    /// Sets overrides and switches of this process beside the source's document.
+    /// Sets overrides and switches of this process, in addition to the source's document.
     pub(crate) fn set_local(
         &self,
         author: Author,

@@ -22,7 +22,7 @@ pub(crate) struct Switch {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Effect {
     Mode(Mode),
-    /// Of all limits, so many thousandths.
+    /// Thousandths of all limits.
     Permille(u64),
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Effect {
 pub(crate) const FIELDS: &[&str] = &["rules", "limit", "until", "reason"];
 
 impl Switch {
-    /// Reads a switch of so many rules, whose indices `named` finds.
+    /// Reads a switch. `named` finds the indices of its rules.
     pub(crate) fn read(
         reader: Reader<'_>,
         node: &Node,
@@ -91,7 +91,7 @@ fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
     }
 }
 
-/// So many thousandths of a quota, rounded up to whole units.
+/// `permille` thousandths of a quota, rounded up to whole units.
 pub(crate) fn scaled(quota: Quota, permille: u64) -> Quota {
     if permille == 1_000 || quota.is_unlimited() {
         return quota;

@@ -9,7 +9,7 @@ use crate::{
     rule_document::RuleDocument,
 };
 
-/// What is compared as it is written. The other fields are numbers, of which documents say what changes.
+/// What is compared as it is written. The other fields are numbers, whose changes are computed.
 const WRITTEN: &[&str] = &[
     "by",
     "when",

@@ -148,7 +148,8 @@ fn wrong_documents_are_not_valid() {
 #[test]
 fn the_reference_is_the_schema_in_words() {
     let schema = schema();
-    let mut page = "# The model of a document\n\nEvery table that a document may have, from its \
+    let mut page = "# The model of a document\n\nYou write a document of rules, and want to know which fields there are and what they mean. These \
+        are all tables of a document, from its \
         [JSON Schema](https://docs.rs/tollgate-rules/latest/tollgate_rules/constant.SCHEMA.html). \
         TOML, YAML and JSON have the same model.\n"
         .to_owned();

@@ -13,8 +13,8 @@
 //! # let _ = writes;
 //! ```
 //!
-//! Of the conditions on paths and methods, [`RequestRule::when`] knows more than of a closure: in a layer of many rules, an index
-//! over paths and methods finds those of a request. So a rule for each of a thousand routes costs a request little more than
+//! [`RequestRule::when`] recognises conditions on paths and methods, unlike closures: in a layer of many rules, an index over paths
+//! and methods finds those of a request. So a rule for each of a thousand routes costs a request little more than
 //! one rule does. [`any_of`] keeps that; [`not`] and closures may be `true` anywhere, and are called for each request.
 //!
 //! A header that exempts must be one that clients cannot send, because a proxy removes it.

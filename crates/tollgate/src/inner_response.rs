@@ -115,7 +115,8 @@ impl<'a> InnerResponse<'a> {
         self.is_error
     }
 
-    /// Whether it is an error, an HTTP status of 400 or above, or a gRPC status other than OK. So is a gRPC call without a status.
+    /// Whether it is an error of the service, an HTTP status of 400 or above, a gRPC status other than OK, or a gRPC response without a
+    /// status.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.is_error

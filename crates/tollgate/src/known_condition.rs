@@ -1,4 +1,4 @@
-//! Conditions of which more is known than that they are closures.
+//! Conditions whose routes are known.
 
 use std::{
     any::Any,

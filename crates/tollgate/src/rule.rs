@@ -155,7 +155,7 @@ impl Rule {
     }
 
     /// Keeps the [top keys](Self::top_keys), and shows each by what `label` calls it: an account's number, an address with its
-    /// end masked. It goes to whoever sees top keys and warnings of hot keys, so that it should not be a secret. It is called for
+    /// end masked. It is shown in top keys and in warnings of hot keys, so it should not be a secret. It is called for
     /// keys that come often, not for each request.
     pub fn label(self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
         Self(self.0.label(label))
@@ -431,8 +431,8 @@ impl RequestRule {
         self
     }
 
-    /// Selects the rule's plan by name, from an extension that an outer middleware has set, say. `None` is the rule's own quota. So
-    /// is an unknown name, the first of which is an event at warn level.
+    /// Selects the rule's plan by name, for example from an extension that an outer middleware has set. `None` is the rule's own quota.
+    /// So is an unknown name, and the first unknown name is an event at warn level.
     ///
     /// The name is borrowed from the head or is a constant: `|head| Some(head.extensions.get::<Claims>()?.plan.as_str())`.
     pub fn plan_by<P: AsRef<str> + ?Sized>(
@@ -452,9 +452,9 @@ impl RequestRule {
         self
     }
 
-    /// Computes the quota of a request from its head: a number that a tenant has in a database or in a token, which an outer
-    /// middleware has put into an extension, say. `None` is the rule's own quota, or the plan that [`plan_by`](Self::plan_by)
-    /// selects.
+    /// Computes the quota of a request from its head. An outer middleware may, for example, read a tenant's limit from a database or a
+    /// token and put it into an extension. If the closure returns `None`, the rule's own quota applies, or the plan that
+    /// [`plan_by`](Self::plan_by) selects.
     ///
     /// It may be any quota of the rule's algorithm; of windows, sub-buckets and logs, with the rule's period; or
     /// [`unlimited`](Quota::unlimited). A client whose quota changes keeps its usage, as with plans. On a shared store such a
@@ -577,9 +577,9 @@ impl RequestRule {
         self
     }
 
-    /// Lets the store itself decide requests that this is `true` for, whatever the rule's
-    /// [`consistency`](Rule::consistency): writes are deducted from the shared pool, while reads are served from leases, on one
-    /// budget. Called twice, either is enough.
+    /// The store itself decides requests for which this is `true`, whatever the rule's [`consistency`](Rule::consistency). So writes
+    /// may take exact units from the shared budget, while reads are served from leases of the same budget. If it is called twice,
+    /// one `true` is enough.
     ///
     /// ```
     /// use http::Method;

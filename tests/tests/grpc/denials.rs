@@ -36,9 +36,9 @@ async fn a_denied_call_has_every_detail() {
     assert_eq!(status.message(), "rate limit exceeded");
     let details = status.get_error_details();
     let wait = Duration::from_micros(90_499_999);
-    let retry = details.retry_info().expect("it is told when to retry");
+    let retry = details.retry_info().expect("the status says when to retry");
     assert_eq!(retry.retry_delay, Some(wait));
-    let failure = details.quota_failure().expect("it is told why");
+    let failure = details.quota_failure().expect("the status says why");
     let [few, fewer] = &failure.violations[..] else {
         panic!("{failure:?}");
     };
@@ -51,7 +51,9 @@ async fn a_denied_call_has_every_detail() {
         (&*few.subject, &*few.quota_id, few.quota_value),
         ("policy:few", "few", 1)
     );
-    let info = details.error_info().expect("it is told what for programs");
+    let info = details
+        .error_info()
+        .expect("the status says what, for programs");
     assert_eq!(
         (&*info.reason, &*info.domain, &info.metadata),
         ("RATE_LIMIT_EXCEEDED", "weather.v1.Weather", &HashMap::new())

@@ -301,8 +301,8 @@ async fn a_response_settles_to_its_cost() {
             let answer = send(&app, asking(200).header("x-used", used)).await;
             expected -= cost;
             assert_eq!(left(&limits), expected, "{used}");
-            let is_told = field(&answer, "ratelimit").contains("each");
-            assert_eq!(is_told, cost == 10, "{used}");
+            let is_shown = field(&answer, "ratelimit").contains("each");
+            assert_eq!(is_shown, cost == 10, "{used}");
         }
         send(&app, asking(200)).await;
         assert_eq!(left(&limits), expected - 10);

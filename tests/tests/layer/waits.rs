@@ -102,7 +102,7 @@ async fn requests_start_one_after_the_other_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_is_told_only_if_that_is_configured() {
+async fn the_wait_is_shown_only_if_that_is_configured() {
     let app = app(&limits([paced(SECOND)]));
     let first = spawn(&app, "ann").await;
     let second = spawn(&app, "ann").await;
@@ -199,7 +199,7 @@ async fn a_client_that_goes_away_gives_its_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_waits_for_a_slot_in_line() {
+async fn a_request_waits_for_a_slot_in_the_queue() {
     let layer = limits([
         at_once(1, SECOND),
         per_minute("each", 9).by(header("x-client")),
@@ -228,7 +228,7 @@ async fn a_request_waits_for_a_slot_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_does_not_overtake_those_in_line_for_a_slot() {
+async fn a_newcomer_does_not_overtake_those_in_the_queue_for_a_slot() {
     let layer = limits([at_once(1, SECOND)]);
     let app = app(&layer);
     let (first, _) = spawn(&app, "ann").await.await.unwrap();
@@ -247,7 +247,7 @@ async fn a_newcomer_does_not_overtake_those_in_line_for_a_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_in_line_for_a_slot_leaves_nothing_behind() {
+async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind() {
     let layer = limits([at_once(1, SECOND)]).max_waiting(1, 1 << 20);
     let app = app(&layer);
     let (first, _) = spawn(&app, "ann").await.await.unwrap();

@@ -6,4 +6,5 @@ mod identifiers;
 mod imports;
 mod links;
 mod page;
+mod source;
 mod words;

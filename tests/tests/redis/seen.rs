@@ -35,7 +35,7 @@ async fn a_denied_instance_registration_is_reported() {
     let user = ["ACL", "SETUSER", "default", "-zadd"];
     assert_eq!(redis.command(&user).await, "+OK\r\n");
     let store = store(&redis, "shop").await;
-    until("it is told", || {
+    until("there is an event", || {
         let reported = events.recorded().into_iter();
         // Of a command inside of a script servers do not say which it was.
         reported
@@ -254,7 +254,7 @@ async fn two_secrets_in_one_namespace_show_and_the_steps_of_a_change_do_not() {
     // Without the second step.
     let _last_step = start(Keys::hashed(secret(8))).await;
     until("it shows", || conflicts().is_some_and(|count| count > 0)).await;
-    until("it is told", || {
+    until("there is an event", || {
         let errors = events.at(Level::ERROR);
         errors.iter().any(|event| event.contains("two budgets"))
     })

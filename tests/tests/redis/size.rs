@@ -144,15 +144,15 @@ async fn one_process_measures_and_the_others_read_what_it_has_found() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_told_and_nothing_is_measured() {
+async fn a_right_that_is_missing_is_an_event_and_nothing_is_measured() {
     let events = Events::listen();
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     redis.command(&["ACL", "SETUSER", "default", "-scan"]).await;
     let _store = measuring(&redis);
-    until("it is told", || {
-        let mut told = events.recorded().into_iter();
-        told.any(|event| event.level == Level::ERROR && event.fields.contains("user"))
+    until("there is an event", || {
+        let mut events_now = events.recorded().into_iter();
+        events_now.any(|event| event.level == Level::ERROR && event.fields.contains("user"))
     })
     .await;
     sleep(Duration::from_millis(50)).await;

@@ -92,7 +92,7 @@ impl Patient<'_> {
                 let finding = Finding::error(
                     "connection",
                     failure.message,
-                    "where servers are reached by other names than they have themselves, the service needs an address_map",
+                    "if the service reaches servers by other names than they announce, it needs an address_map",
                 );
                 return vec![named(finding)];
             }

@@ -209,8 +209,8 @@ pub(crate) async fn neighbours(server: &mut Server, namespace: &str) -> Finding 
     Finding::note(
         CHECK,
         format!("{foreign} of {seen} keys are not of the namespace{named}"),
-        "they share memory, the processor and the fate of the server: keep caches and queues elsewhere, and give each service a user \
-         for its own keys",
+        "other data shares the memory, the processor and the outages of this server: keep caches and queues on another one, and give \
+         each service a user of its own",
     )
 }
 

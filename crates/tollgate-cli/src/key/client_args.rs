@@ -91,7 +91,7 @@ impl ClientArgs {
         self.only.is_empty() || self.only.iter().any(|name| name == rule)
     }
 
-    /// Under each rule of which the parts may be a key.
+    /// Under each rule whose key may have these parts.
     fn by_parts(&self, document: &RuleDocument) -> Result<Vec<Explanation>, Failure> {
         let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
         let (mut explained, mut refused) = (Vec::new(), None);

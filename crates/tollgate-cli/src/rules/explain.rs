@@ -16,7 +16,7 @@ Examples:
   tollgate rules explain --rules limits.toml --path /search --bind-key tenant=acme --bind-plan plan=gold
 
 Nothing is decided and nothing is taken; `tollgate key status` says what is left. With the secret of the service,
-the client's hash is shown, as denials in the audit begin it and overrides may name it.";
+the client's hash is shown: denials in the audit show its beginning, and an override may name the client by it.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -11,7 +11,7 @@ const MEASURED: u64 = 1 << 16;
 /// The default bound of the store.
 pub(crate) const DEFAULT_BOUND: u64 = 64 << 20;
 
-/// The bytes that so many clients of a rule take in a process that keeps them in memory.
+/// The bytes that the clients of a rule take in a process that keeps them in memory.
 pub(crate) fn bytes(rule: &tollgate_core::Rule, clients: u64) -> Result<u64, Failure> {
     let mut halvings = 0;
     while clients >> halvings > MEASURED {

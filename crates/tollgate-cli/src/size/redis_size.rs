@@ -21,8 +21,8 @@ const ENTRIES: u64 = 2 * 32;
 const OBJECT: u64 = 16;
 const IN_ONE_PIECE: u64 = 44;
 
-/// The bytes that one client takes in Redis 7.0 when it has used so many units, at different times; of slots, when so many
-/// processes have them.
+/// The bytes that one client takes in Redis 7.0 when it has taken `used` units at different times; of slots, when `used`
+/// processes hold them.
 pub(crate) fn bytes_per_client(namespace: &str, rule: &Rule, used: u64) -> u64 {
     // {namespace}:22 letters:rule:a1
     let key = namespace.len() as u64 + 3 + 22 + 1 + rule.name().len() as u64 + 3;

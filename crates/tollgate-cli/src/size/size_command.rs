@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
         let process = memory_size::bytes(rule, clients)?;
         if quota.algorithm() == AlgorithmKind::Concurrent {
             notes.push_str(&format!(
-                "\n{}: slots, of one process and at most of as many processes as there are slots",
+                "\n{}: slots, of one process; \"at most\" is with as many processes as slots",
                 rule.name()
             ));
         }
@@ -131,7 +131,7 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
     let own: Vec<_> = rules.iter().map(|(rule, _)| rule).collect();
     let calls = calls(&own, args.requests);
     let text = format!(
-        "{}\nprocess, limits in memory: {}\nRedis: {}, maxmemory {} (tables double while both are there; connections and the script)\n{}{notes}",
+        "{}\nprocess, limits in memory: {}\nRedis: {}, maxmemory {} (with room for tables that double, for connections and for the script)\n{}{notes}",
         table.text(),
         bytes_text(total.process),
         bytes_text(total.redis),

@@ -71,7 +71,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     most: usize,
 
-    /// Ends after so many tables.
+    /// Ends after this number of tables.
     #[arg(long, value_name = "NUMBER")]
     times: Option<u64>,
 }
@@ -124,7 +124,7 @@ pub(crate) async fn watch(args: &WatchArgs, as_json: bool) -> Result<Report, Fai
     Ok(Report::nothing())
 }
 
-/// The looks at a source, of which each needs the one before.
+/// Looks at a source. Each is compared with the one before.
 #[derive(Debug)]
 struct Looks {
     source: Source,

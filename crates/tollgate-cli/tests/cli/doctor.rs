@@ -149,7 +149,7 @@ fn a_replica_is_an_error_that_names_its_master() {
 }
 
 #[test]
-fn a_user_with_too_few_rights_is_told_which_are_missing() {
+fn a_user_with_too_few_rights_sees_which_are_missing() {
     let server = RedisServer::start(WELL);
     let rights = "on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time";
     let heartbeats = "+zadd +zremrangebyscore +zcard +zrange +pexpire";

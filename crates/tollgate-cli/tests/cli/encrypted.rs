@@ -91,7 +91,7 @@ fn each_command_that_asks_redis_does_so_encrypted() {
 }
 
 #[test]
-fn a_server_that_nobody_vouches_for_is_not_spoken_to_and_the_remedy_is_named() {
+fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_named() {
     let redis = Encrypted::start();
     let other = generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let program = Program::on(&redis.server, RULES)

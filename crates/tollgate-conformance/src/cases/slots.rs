@@ -1,4 +1,4 @@
-//! Slots: at most so many at once.
+//! Slots: never more at once than the limit.
 
 use std::{sync::Arc, time::Duration};
 

@@ -175,7 +175,7 @@ pub async fn rules_that_cannot_wait_are_charged_when_the_request_starts(subject:
     }
 }
 
-pub async fn a_denial_frees_nobody_in_the_queue(subject: &Subject) {
+pub async fn a_denial_frees_no_place_in_the_queue(subject: &Subject) {
     let limiter = subject.limiter([provider(SECOND)]);
     let check = limiter.check("provider", "a", 1);
     for _ in 0..6 {

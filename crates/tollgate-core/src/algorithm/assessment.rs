@@ -59,7 +59,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         None
     }
 
-    /// Gives back units of a rule whose requests wait: only if nobody has taken any since, and the state was neither repaired
+    /// Gives back units of a rule whose requests wait: only if no request has taken any since, and the state was neither repaired
     /// nor converted; then it becomes what it was `before`, where that is known. False: the units lapse. Where nothing waits it
     /// is a [`refund`](Self::refund).
     fn refund_queued(

@@ -142,7 +142,7 @@ impl Algorithm for Concurrent {
     /// Slots in use belong to requests that run, whatever the clock says.
     fn repair(&self, _state: &mut ConcurrentState, _now: Tick) {}
 
-    /// Nothing: slots are [released](ConcurrentState::release), and a refund beside that would return them twice.
+    /// Nothing: slots are [released](ConcurrentState::release), and a refund as well would return them twice.
     fn refund(&self, _state: &mut ConcurrentState, _now: Tick, _taken: Taken, _cost: u64) {}
 
     /// Nothing, as [`refund`](Self::refund).

@@ -60,10 +60,10 @@
 //! - **Debit.** `tat = max(tat, s) + c · T`. Rules that do not wait, and slots, are charged by a
 //!   [second call](crate::Limiter::start) at `s`. If they no longer fit then, the units go back as after a cancellation.
 //! - **Order.** Requests that charge the same rules and keys start first in, first out.
-//! - **Cancellation.** A place goes back if nobody has taken one behind it, and the state was neither repaired nor converted
-//!   since: then `tat` is what it was before. Otherwise the units lapse ([`lapsed_units`](crate::store::RuleStore::lapsed_units)): others
-//!   were told when they start.
-//! - **Denial.** It takes nothing and frees nobody: a state is repaired to `now + τ + at_most`. `retry` says when the request
+//! - **Cancellation.** A place goes back if no request has taken one behind it, and the state was neither repaired nor converted
+//!   since: then `tat` is what it was before. Otherwise the units lapse ([`lapsed_units`](crate::store::RuleStore::lapsed_units)): the
+//!   requests behind them already know when they start.
+//! - **Denial.** It takes no units and frees none: a state is repaired to `now + τ + at_most`. `retry` says when the request
 //!   fits into the queue.
 //! - **Numbers** of an admitted request are as of its start, all others as of now, with the queue. Room in the queue is not
 //!   `remaining`. A threshold is read as of now, so that one above the burst observes the queue.
@@ -91,8 +91,8 @@
 //! take [`sliding_log`](crate::algorithm::sliding_log) or [`sliding_buckets`](crate::algorithm::sliding_buckets). Not for
 //! a quota that people expect to start anew on the hour: take [`fixed_window`](crate::algorithm::fixed_window).
 //!
-//! [`token_bucket`](crate::algorithm::token_bucket) and [`leaky_bucket`](crate::algorithm::leaky_bucket) are the same
-//! function, said with other words.
+//! [`token_bucket`](crate::algorithm::token_bucket) and [`leaky_bucket`](crate::algorithm::leaky_bucket) are the same function with other
+//! parameters.
 //!
 //! # Examples
 //!

@@ -28,7 +28,7 @@ impl GcraState {
         self.rest
     }
 
-    /// Before which time units were taken that lapse instead of going back, in steps of 2^20 µs; 0 if none do. Only states of
+    /// Units that were taken before this time lapse instead of going back. In steps of 2^20 µs; 0: none lapse. Only states of
     /// rules whose requests [wait](crate::Rule::wait) have it.
     #[must_use]
     pub const fn cut(&self) -> u32 {

@@ -1,8 +1,8 @@
 //! Leaky bucket, as a meter: a capacity, and a leak.
 //!
 //! Each unit is poured into a bucket, which leaks evenly, `rate` units a period. What does not fit is denied. This is the
-//! leaky bucket as a *meter*: it decides and delays nothing. The leaky bucket as a queue, which makes requests wait for
-//! their turn, is this meter with a limiter that waits in line for it.
+//! leaky bucket as a *meter*: it decides and delays nothing. For the leaky bucket as a queue, which makes requests wait for
+//! their turn, let the rule [`wait`](crate::Rule::wait).
 //!
 //! # Promise
 //!

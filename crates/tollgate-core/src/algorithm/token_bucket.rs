@@ -24,7 +24,7 @@
 //!
 //! The tokens are not counted. What is kept is the instant at which the bucket will be full again, which says the same and
 //! needs no refill to be carried out: 16 bytes, 43 to 64 bytes a key in the memory store. It is the state machine of
-//! [`gcra`](crate::algorithm::gcra), exact to the fraction of a microsecond; there are the source and the arithmetic.
+//! [`gcra`](crate::algorithm::gcra), exact to the fraction of a microsecond; its page has the source and the arithmetic.
 //!
 //! # When to take it, and when not
 //!

@@ -40,7 +40,7 @@ impl<A: Algorithm> Plan<A> {
     }
 }
 
-/// A quota of a rule whose requests wait so long at most.
+/// A quota of a rule whose requests wait for `wait` at most.
 pub(super) fn waiting<A: Algorithm>(quota: A, wait: Option<Duration>) -> A {
     match wait {
         Some(at_most) => quota.waiting(at_most),

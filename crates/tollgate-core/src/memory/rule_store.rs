@@ -478,8 +478,8 @@ impl MemoryRuleStore {
         denied.is_empty().then_some(start)
     }
 
-    /// Takes the place of a check in a queue that begins at `start`. Of rules that do not wait, nothing is taken before the
-    /// request starts.
+    /// Takes the place of a check in a queue that begins at `start`. Rules that do not wait are charged when the request
+    /// starts.
     fn write_place(
         &self,
         index: usize,

@@ -77,7 +77,7 @@ impl<A> Writers<A> {
         Some(self.numbered.iter().position(is_it)? as u16)
     }
 
-    /// The number of this quota for one more entry. `None`: so many other quotas are in use that there is no number.
+    /// The number of this quota for one more entry. `None`: other quotas use all numbers.
     pub(super) fn add(&mut self, plan: &Plan<A>) -> Option<u16>
     where
         A: Clone,

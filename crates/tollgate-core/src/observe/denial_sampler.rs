@@ -9,7 +9,7 @@ pub(super) struct DenialSampler {
 }
 
 impl DenialSampler {
-    /// A denial. `Some`: it is logged, and stands for so many.
+    /// A denial. `Some`: it is logged, and stands for this number of denials.
     pub(super) fn log(&mut self, second: u64) -> Option<u64> {
         if second != self.second {
             *self = Self { second, denials: 0 };

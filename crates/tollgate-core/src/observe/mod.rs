@@ -1,6 +1,6 @@
 //! What operators see: metrics, events, top keys and records of decisions.
 //!
-//! A [`Limiter`](crate::Limiter) reports each of its decisions, whoever calls it: a layer, a worker, a client. The features
+//! A [`Limiter`](crate::Limiter) reports each of its decisions, to a layer, a worker or a client alike. The features
 //! choose how, and cost nothing where they are off:
 //!
 //! | feature | adds |

@@ -50,7 +50,7 @@ pub struct Observer {
 #[cfg(feature = "metrics")]
 type SizesFn = dyn Fn() -> crate::remote::table_sizes::TableSizes + Send + Sync;
 
-/// One in so many requests of a rule is a sample.
+/// One request of a rule in this number is a sample.
 #[cfg(feature = "metrics")]
 const ONE_IN: u32 = 16;
 
@@ -59,7 +59,7 @@ impl Observer {
         Self::of(set, None)
     }
 
-    /// Of rules that take the place of others: those that are the same go on.
+    /// The observer of rules that take the place of others. Unchanged rules go on.
     pub(crate) fn succeeding(set: &Arc<RuleSet>, before: &Self) -> Self {
         Self::of(set, Some(before))
     }
@@ -251,7 +251,7 @@ impl Observer {
         self.flush_once_a_second(store, decision);
     }
 
-    /// Counts a verdict. `Some`: it is a denial to be logged, which stands for so many.
+    /// Counts a verdict. `Some`: it is a denial to be logged, which stands for this number of denials.
     #[cfg(any(feature = "metrics", feature = "tracing"))]
     #[inline]
     fn count(

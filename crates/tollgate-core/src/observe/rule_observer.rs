@@ -28,7 +28,7 @@ use crate::{
     sync::{Mutex, lock_briefly},
 };
 
-/// One in so many requests is a sample.
+/// One request in this number is a sample.
 #[cfg(feature = "metrics")]
 const ONE_IN: u64 = 16;
 
@@ -128,7 +128,7 @@ pub(super) struct Rest {
 }
 
 impl RuleObserver {
-    /// Of a rule that takes the place of the one that `before` observes.
+    /// The observer of a rule that takes the place of the one that `before` observes.
     pub(super) fn succeeding(rule: &Rule, before: &Self) -> Self {
         let observer = Self::default();
         if let Some((setting, kept)) = rule.top_keys_setting().zip(before.top_keys.get()) {

@@ -52,7 +52,7 @@ pub(super) const COUNT: usize = KINDS.len() * SOURCES.len();
 pub(super) struct Series(u8);
 
 impl Kind {
-    /// Of a verdict about an enforced rule, in a request that was allowed, or denied for a reason. `None`: nothing was decided.
+    /// The kind of a verdict about an enforced rule, in a request that was allowed, or denied for a reason. `None`: nothing was decided.
     #[inline]
     pub(super) fn enforced(
         verdict: &Verdict,
@@ -75,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// Of a verdict about a shadow or a threshold.
+    /// The kind of a verdict about a shadow or a threshold.
     pub(super) fn reported(verdict: &Verdict) -> Option<Self> {
         match verdict.outcome() {
             Outcome::Allow => Some(Self::ShadowAllowed),

@@ -9,7 +9,7 @@ pub struct Timer {
     start: Option<std::time::Instant>,
 }
 
-/// One in so many decisions of a thread is timed.
+/// One decision of a thread in this number is timed.
 #[cfg(feature = "metrics")]
 const ONE_IN: u32 = 16;
 

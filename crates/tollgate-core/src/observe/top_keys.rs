@@ -33,8 +33,8 @@ const WANTED: usize = 64;
 
 /// A key that came often, in the last minutes.
 ///
-/// Its requests are between [`at_least`](Self::at_least) and [`at_most`](Self::at_most). Of a rule whose keys are all among the
-/// top keys the two are equal.
+/// Its requests are between [`at_least`](Self::at_least) and [`at_most`](Self::at_most). If all keys of a rule are
+/// among the top keys, the two are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

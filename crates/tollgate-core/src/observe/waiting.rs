@@ -69,7 +69,7 @@ impl WaitOutcome {
 }
 
 impl Waiting {
-    /// Of a request with these checks: under the rules that let it wait, or else under all that are enforced.
+    /// The wait of a request with these checks: under the rules that let it wait, or else under all that are enforced.
     pub(super) fn begin(set: &RuleSet, checks: &[Check]) -> Self {
         #[cfg(feature = "metrics")]
         {
@@ -87,7 +87,7 @@ impl Waiting {
         }
     }
 
-    /// The request has waited for so long, and was decided then.
+    /// The request was decided after it had waited.
     pub fn ended(self, decision: &Decision, waited: Duration) {
         let outcome = match decision.reason() {
             _ if decision.is_allowed() => WaitOutcome::Admitted,
@@ -98,7 +98,7 @@ impl Waiting {
         self.end(outcome, waited);
     }
 
-    /// It was turned away, because as many waited already as may.
+    /// It was turned away, because the queue was full.
     pub(crate) fn turned_away(self) {
         self.end(WaitOutcome::QueueFull, Duration::ZERO);
     }

@@ -32,7 +32,7 @@ struct Names {
     registrations: u64,
 }
 
-/// Live registrations of which each took the place of the one before: mostly one, and two while rules are replaced. A name that
+/// Live registrations, each the successor of the one before: mostly one, and two while rules are replaced. A name that
 /// both have costs nothing when one follows the other.
 type Succession = SmallVec<[Entry; 2]>;
 

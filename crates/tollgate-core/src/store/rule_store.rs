@@ -30,7 +30,7 @@ pub struct Usage {
     /// Evictions of live states because of the bound. Each of them let a client start anew: the bound is too small, or a
     /// flood is under way.
     pub evicted_live: u64,
-    /// States that were created: how often a key came of which nothing was kept.
+    /// States that were created: how often a key came that had no state.
     pub new_keys: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct Usage {
     note = "take `MemoryStore::new()`, or a store of another tollgate crate"
 )]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Ties a rule set to the state in this store.
+    /// Binds a rule set to its states in this store.
     ///
     /// State is found by the rules' names: what was used under a name stays used, also when the quota changed.
     ///

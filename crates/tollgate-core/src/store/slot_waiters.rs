@@ -26,7 +26,7 @@ pub struct SlotWaiters {
     poll_every: Option<Duration>,
 }
 
-/// Whether slots were released since, and who is to be told.
+/// Whether slots were released since, and what to wake then.
 #[derive(Default)]
 struct Signal(Mutex<(bool, Option<Waker>)>);
 
@@ -38,7 +38,7 @@ pub(crate) struct SlotWaiter<'a> {
 }
 
 impl SlotWaiters {
-    /// Those of a store where other processes return slots too, without a notice: the first in line asks again at this interval.
+    /// Those of a store where other processes return slots too, without a notice: the first in the queue asks again at this interval.
     #[must_use]
     pub fn polled(every: Duration) -> Self {
         Self {

@@ -19,7 +19,7 @@ pub struct Handle<T>(Arc<Node<T>>);
 #[repr(align(128))]
 struct Node<T> {
     value: Arc<T>,
-    /// The stripe whose threads count on this node; `None`: nobody clones it, but its children.
+    /// The stripe whose threads count on this node; `None`: only its children are cloned.
     stripe: Option<usize>,
     children: OnceLock<PerStripe<OnceLock<Arc<Self>>>>,
 }

@@ -26,7 +26,7 @@ thread_local! {
     static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The stripe of the current thread, below the number of stripes. Threads get them by turns, in the order of their first call:
+/// The stripe of the current thread, below the number of stripes. Threads get them in rotation, in the order of their first call:
 /// the workers of a runtime have one each.
 #[inline]
 #[must_use]

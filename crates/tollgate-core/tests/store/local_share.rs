@@ -97,7 +97,7 @@ fn shares_are_never_cut_for_fewer_instances_than_were_given() {
 }
 
 #[test]
-fn a_share_that_cannot_be_counted_for_so_many_stays_what_it_was() {
+fn a_share_that_cannot_be_counted_for_that_many_stays_what_it_was() {
     // A thousand thousand million in nine years: the rate divides by two and not by three.
     let odd = Quota::gcra(1 << 40, Duration::from_micros(1 << 48)).burst(12);
     assert!(odd.share(2).validate().is_ok() && odd.share(3).validate().is_err());

@@ -54,7 +54,7 @@ async fn units_are_given_in_the_order_of_arrival() {
             assert!(decision.expect("it was patient").is_allowed());
             order
                 .lock()
-                .expect("nobody panics")
+                .expect("no thread panics")
                 .push((n, start.elapsed().as_secs()));
         }));
         tokio::task::yield_now().await;
@@ -62,7 +62,7 @@ async fn units_are_given_in_the_order_of_arrival() {
     for task in tasks {
         task.await.expect("it ends");
     }
-    let order = order.lock().expect("nobody panics").clone();
+    let order = order.lock().expect("no thread panics").clone();
     assert_eq!(order, (0..20).map(|n| (n, n)).collect::<Vec<_>>());
 }
 

@@ -270,8 +270,8 @@ impl World {
                 let (left, reset) = queue.numbers(queue.ahead(at));
                 let verdict = decision.verdicts()[index];
                 assert_eq!(i128::from(verdict.remaining()), left, "{index}: {context}");
-                let told = i128::from(verdict.reset_after_ticks());
-                assert_eq!(told, reset, "{index}: {context}");
+                let said = i128::from(verdict.reset_after_ticks());
+                assert_eq!(said, reset, "{index}: {context}");
             }
             self.seen.denied += 1;
             for index in denied {
@@ -313,9 +313,9 @@ impl World {
                 ahead = (queue.tat() - start * queue.den).max(0);
             }
             let (left, reset) = queue.numbers(ahead);
-            let told = (verdict.remaining(), verdict.reset_after_ticks());
+            let said = (verdict.remaining(), verdict.reset_after_ticks());
             assert_eq!(
-                (i128::from(told.0), i128::from(told.1)),
+                (i128::from(said.0), i128::from(said.1)),
                 (left, reset),
                 "{context}"
             );

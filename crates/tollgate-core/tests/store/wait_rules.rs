@@ -235,7 +235,7 @@ fn exports(wait: Duration) -> Rule {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slots_are_waited_for_in_line() {
+async fn slots_are_waited_for_in_a_queue() {
     let limiter = limiter([exports(MINUTE)]);
     let ran = Arc::new(Mutex::new(Vec::new()));
     let begin = Instant::now();
@@ -342,7 +342,7 @@ async fn no_more_wait_than_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_acquire_does_not_stand_in_line_and_the_one_in_line_goes_on_waiting() {
+async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting() {
     let slots = Rule::new("slots", Quota::concurrent(1)).wait(MINUTE);
     let limiter = limiter([slots]);
     let checks = [check(&limiter, "slots", "a", 1)];

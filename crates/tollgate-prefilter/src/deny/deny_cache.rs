@@ -26,7 +26,7 @@ const TRUST: Tick = 1_000_000;
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;
 
-/// At most so many cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two
+/// The cells, of 32 bytes each: 2 MiB at most. If 10 000 keys are denied at once, four of a hundred share a line with two
 /// others.
 const SHARDS: usize = 1 << 8;
 const PER_SHARD: usize = 1 << 8;
@@ -78,7 +78,7 @@ impl Denials {
         }
     }
 
-    /// Under what a denial of so many units is found again.
+    /// Under what a denial of `cost` units is found again.
     fn salt(&self, slot: TableKey, cost: u64) -> u64 {
         let limit = u64::from(slot.limit);
         match self {
@@ -90,7 +90,7 @@ impl Denials {
 }
 
 impl DenyCache {
-    /// Of a process that keeps something of so many keys: one cell for four of them.
+    /// The cache of a process with entries of up to `keys` keys: one cell for four of them.
     pub(crate) fn new(keys: usize) -> Self {
         let per_shard = (keys / 4 / SHARDS).clamp(2, PER_SHARD);
         Self {
@@ -109,7 +109,7 @@ impl DenyCache {
     }
 
     /// Denies `cost` units, if what was learned says so for a request that waits for `patience` µs at most. Also whether what is left is known: where nothing can be left,
-    /// nothing is. Of anything else others may have taken since.
+    /// nothing is. Otherwise it is not known: other clients may have taken some since.
     #[inline]
     pub(crate) fn deny(
         &self,

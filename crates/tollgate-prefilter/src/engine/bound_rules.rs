@@ -86,7 +86,8 @@ use crate::{
 #[derive(Clone)]
 pub struct BoundRules(Arc<Binding>);
 
-/// What becomes of a request at first. There will be no other variants: a store has to handle each.
+/// The result of [`BoundRules::begin`]: the request is decided, or the store has to be queried. No variant will be added, because a
+/// store has to handle each.
 #[derive(Debug)]
 #[must_use]
 pub enum Begin {

@@ -70,10 +70,10 @@ impl Engine {
         let local = &self.0.local;
         let mut usage = EngineUsage::default();
         if let Some(leases) = local.leases() {
-            leases.survey(now, &mut usage);
+            leases.add_usage(now, &mut usage);
         }
         if let Some(reports) = local.reports() {
-            reports.survey(&mut usage);
+            reports.add_usage(&mut usage);
         }
         usage.deny_cache_bytes = local.deny.as_ref().map_or(0, DenyCache::bytes) as u64;
         usage

@@ -63,7 +63,7 @@ impl EngineState {
         limit
     }
 
-    /// A retired rule set is gone. What is unreported under limits that no other rule set has is given up.
+    /// A retired rule set is gone. Unreported units under limits that no other rule set has are lost.
     pub(crate) fn unbind(&self, rules: &RuleSet, limits: &Limits) {
         let mut lost = 0;
         let mut by_name = self.limits();

@@ -34,7 +34,7 @@ struct Lease {
 }
 
 impl Leases {
-    /// Of at most so many keys. The store decides each request of the others.
+    /// Leases of at most `keys` keys. The store decides each request of the others.
     pub(crate) fn new(keys: usize) -> Self {
         Self {
             keys: KeyTable::new(keys),
@@ -223,7 +223,7 @@ impl Leases {
         held
     }
 
-    /// In how many µs so many units of a scheduled lease of a key are due, if they will be.
+    /// In how many µs `cost` units of a scheduled lease of a key are due, if they will be.
     pub(crate) fn due_after(
         &self,
         limit: &Limit,
@@ -244,8 +244,8 @@ impl Leases {
     }
 
     /// Adds what is held.
-    pub(crate) fn survey(&self, now: Tick, usage: &mut EngineUsage) {
-        usage.leases = self.keys.survey(|lease| {
+    pub(crate) fn add_usage(&self, now: Tick, usage: &mut EngineUsage) {
+        usage.leases = self.keys.usage(|lease| {
             let units = lease.holder.held(now);
             usage.units_on_lease += units;
             match units {

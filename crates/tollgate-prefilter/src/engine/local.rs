@@ -244,7 +244,7 @@ impl Local {
         left.filter(|_| limit.windows.is_some_and(|windows| windows.slide()))
     }
 
-    /// A scheduled lease of `units`, the first of which are refilled `after` µs from now, was granted: until all of it has been
+    /// A scheduled lease of `units` was granted, whose first units are refilled `after` µs from now. Until all of it has been
     /// refilled, nothing else fits.
     fn learn_scheduled(
         &self,

@@ -117,13 +117,14 @@ impl Query {
         request.is_some_and(|request| request.has_more_steps())
     }
 
-    /// Units to count before the checks are decided, whether they are left or not: each check costs that many.
+    /// Local usage to report: units that the store counts before it decides the checks, even above the limit. The cost of each check is
+    /// their number.
     #[must_use]
     pub fn reports(&self) -> &[Check] {
         self.exchange.reports()
     }
 
-    /// What it says about leases. One that goes back does so before the checks are decided; one is granted after they are
+    /// The leases of the query. A returned lease is taken back before the checks are decided; a new one is granted after they are
     /// allowed.
     #[must_use]
     pub fn leases(&self) -> &[LeaseItem] {

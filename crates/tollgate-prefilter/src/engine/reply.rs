@@ -80,7 +80,7 @@ pub enum ReportReply {
 }
 
 impl ReportReply {
-    /// The units were counted, so many are `left`, and in `reset_after` µs nothing is used any more.
+    /// The units were counted, `left` are left, and in `reset_after` µs nothing is used any more.
     #[must_use]
     pub const fn counted(left: u64, reset_after: Tick) -> Self {
         Self::Counted { left, reset_after }

@@ -52,7 +52,7 @@ pub(crate) struct Left {
 }
 
 impl Reports {
-    /// Of at most so many keys. The store decides each request of the others.
+    /// Reports of at most `keys` keys. The store decides each request of the others.
     pub(crate) fn new(keys: usize) -> Self {
         Self {
             keys: KeyTable::new(keys),
@@ -124,7 +124,7 @@ impl Reports {
         self.keys.with(limit.slot(key), report).unwrap_or(0)
     }
 
-    /// At most so many keys whose report is due `by` a time.
+    /// Keys whose report is due `by` a time, at most `most` of them.
     pub(crate) fn due_by(&self, limit: &Limit, by: Tick, most: usize) -> Vec<Fingerprint> {
         let mut due = Vec::new();
         let Some(terms) = limit.report_terms() else {
@@ -210,7 +210,7 @@ impl Reports {
         self.keys.with(limit.slot(key), lost).unwrap_or(0)
     }
 
-    /// Gives up all units under a limit that are in no report, and returns how many.
+    /// Counts all units under a limit that are in no report as lost, and returns how many.
     pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
         let mut lost = 0;
         limit.visit_unreported(|key| {
@@ -261,10 +261,10 @@ impl Reports {
     }
 
     /// Adds what is held.
-    pub(crate) fn survey(&self, usage: &mut EngineUsage) {
+    pub(crate) fn add_usage(&self, usage: &mut EngineUsage) {
         usage.reports = self
             .keys
-            .survey(|counted| usage.units_unreported += counted.usage.unreported());
+            .usage(|counted| usage.units_unreported += counted.usage.unreported());
     }
 }
 

@@ -204,7 +204,7 @@ impl Process {
         }
     }
 
-    /// Everything has gone back, and so many units are counted.
+    /// Everything has gone back, and the store has counted what was admitted.
     fn has_counted(&self, admitted: u64) {
         assert_eq!(self.engine.usage(self.now).units_on_lease, 0);
         assert_eq!(self.engine.usage(self.now).units_unreported, 0);

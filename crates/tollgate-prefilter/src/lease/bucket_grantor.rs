@@ -40,11 +40,12 @@ use crate::lease::{
 /// All processes together never admit more than the burst and what comes back, as if each request had queried the store, while the
 /// store's clock runs like theirs to a thousandth.
 ///
-/// When the store's clock **goes back**, no more passes than if it had not, and no more is on lease than the reserve: what was
-/// on lease stays so, for five lives of a lease at most. Only a lease that is returned before the step in a query which
-/// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
-/// most. This one does so too, and forgets leases that processes still hold: they are spent above it, once, so that at most
-/// the reserve and what is granted ahead comes on top.
+/// **If the store's clock goes back**, no more requests pass than if it had not, and no more units are on lease than the reserve.
+/// Units that were on lease stay so for up to five lives of a lease. One exception: a lease may count twice if a query returned it
+/// before the step and arrives more than a life of a lease after it.
+///
+/// **If it goes forward**, the bucket refills by at most a burst, as under `Exact`. The grantor also forgets leases that processes
+/// still hold. They are spent in addition, once: at most the reserve and the scheduled leases above the limit.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketGrantor {
     quota: Gcra,
@@ -80,7 +81,7 @@ pub struct TrackedLeases {
     pub previous: u64,
 }
 
-/// A clock that goes back by so many generations at most leaves their number as it is. Numbered anew, a lease from before
+/// A clock that goes back by up to three generations leaves their number as it is. Numbered anew, a lease from before
 /// the step would be taken for one that is granted when its number comes again, and that one forgotten too early. By more than
 /// these, the leases from before have run out by then.
 const AHEAD: u64 = 3;
@@ -148,8 +149,8 @@ impl BucketGrantor {
         (answer, grant)
     }
 
-    /// Forgets what was used, and not what is on lease: that may still be spent, so it is held back from the burst until it has
-    /// come back or run out. What was granted ahead is not known, and is spent in addition.
+    /// Forgets the used units, but not the units on lease: they may still be spent, so they are held back from the burst until they are
+    /// returned or expire. Scheduled leases are not tracked, and are spent in addition.
     ///
     /// ```
     /// use tollgate_core::{MINUTE, Quota};

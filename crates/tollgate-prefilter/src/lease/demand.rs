@@ -43,7 +43,7 @@ impl Demand {
         now.saturating_sub(self.since)
     }
 
-    /// The units that requests will likely need within so many µs.
+    /// The units that requests will likely need within this time, in µs.
     #[must_use]
     pub fn within(&self, time: Tick) -> u64 {
         let units = u128::from(self.rate) * u128::from(time) / 1_000_000_000;

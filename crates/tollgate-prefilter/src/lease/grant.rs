@@ -59,7 +59,7 @@ pub struct ReturnedLease {
 }
 
 impl ReturnedLease {
-    /// A lease of `size` units, `left` of which were not spent.
+    /// A lease of `size` units, with `left` of them not spent.
     #[must_use]
     pub const fn new(size: u64, left: u64, generation: u64) -> Self {
         Self {

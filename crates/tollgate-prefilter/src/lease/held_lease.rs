@@ -22,9 +22,9 @@ pub(super) struct HeldLease {
 pub(super) enum Kind {
     /// By the generation in which the store tracks it.
     Tracked(u64),
-    /// Of the window of this number, in which all of it is counted.
+    /// A lease of the window with this number, in which all of it is counted.
     Window(u64),
-    /// Its units come due one after the other, all of them within so many µs.
+    /// Its units come due one after the other, all of them within this time, in µs.
     Scheduled(Tick),
 }
 
@@ -61,7 +61,7 @@ impl HeldLease {
         due.saturating_sub(u64::from(self.size - self.units))
     }
 
-    /// When so many units more are due. `None` if there are not as many.
+    /// When `cost` units more are due. `None` if there are not as many.
     pub(super) fn due_at(&self, cost: u64) -> Option<Tick> {
         let Kind::Scheduled(span) = self.kind else {
             return (cost <= self.units.into()).then_some(self.since);

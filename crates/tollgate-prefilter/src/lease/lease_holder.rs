@@ -60,7 +60,7 @@ pub struct LeaseHolder {
     grant: Option<HeldLease>,
     /// A query is in flight that may bring a lease, and what was held went with it.
     is_querying: bool,
-    /// The last answer took so long that much of a scheduled lease would be over by the time it comes.
+    /// The last reply was slow: much of a scheduled lease would be over by the time it comes.
     is_far: bool,
     demand: Demand,
     sizer: ScheduledLeaseSizer,
@@ -74,14 +74,14 @@ struct Seen {
     since: Tick,
 }
 
-/// A lease pays if requests need so many units in its life.
+/// A lease pays if requests need this number of units in its life.
 const PAYS: u64 = 20;
 
-/// A lease goes back when nothing was spent of it for so long: 2 s. Sooner, a key with one request a second would return and
+/// A lease goes back when nothing was spent of it for 2 s. Sooner, a key with one request a second would return and
 /// request leases in turn.
 const IDLE: Tick = 2_000_000;
 
-/// A lease also goes back if it holds so many times what requests will likely need before it runs out, and more than
+/// A lease also goes back if it holds this many times what requests will likely need before it runs out, and more than
 /// [`PAYS`].
 const TOO_MUCH: u64 = 4;
 
@@ -115,7 +115,7 @@ impl LeaseHolder {
         self.grant.map_or(0, |grant| grant.alive(now))
     }
 
-    /// In how many µs so many units of the lease are due, if they will be.
+    /// In how many µs `cost` units of the lease are due, if they will be.
     #[must_use]
     pub fn due_after(&self, now: Tick, cost: u64) -> Option<Tick> {
         let due_at = self.grant?.due_at(cost)?;
@@ -202,7 +202,7 @@ impl LeaseHolder {
         })
     }
 
-    /// Forgets the lease, for what was used of the key is forgotten too: units that were spent by now do not
+    /// Forgets the lease after a reset of the key: units that were spent before do not
     /// [come back](Self::give_back_to) any more. What is left of the lease is lost, if it was not [taken out](Self::take_out).
     pub fn forget(&mut self, now: Tick) {
         match &mut self.grant {
@@ -320,8 +320,8 @@ impl LeaseHolder {
         }
     }
 
-    /// Units of a bucket that were spent at `spent`, of a request that was not let through after all. They are
-    /// [lost](Self#units-that-come-back) where the lease is gone.
+    /// Returns units of a bucket that a request has spent at `spent` and that was then not admitted. They are
+    /// [lost](Self#units-that-come-back) if the lease is gone.
     pub fn give_back(&mut self, now: Tick, spent: Tick, units: u64) {
         if let Some(grant) = &mut self.grant
             && !matches!(grant.kind, Kind::Window(_))
@@ -333,9 +333,8 @@ impl LeaseHolder {
         }
     }
 
-    /// Units that are counted in a [window](Self::window), and were spent at `spent` on a request that was not let through after
-    /// all. Gives those that have no place here: nothing is held of that window. They are to be refunded by the store, which knows
-    /// whether it is over.
+    /// Takes back units that count in a [window](Self::window), and that a request has spent at `spent` and was then not admitted.
+    /// Returns those of a window without a lease here. The store has to refund them: it knows whether their window is over.
     #[must_use = "these units are lost if they are not refunded"]
     pub fn give_back_to(&mut self, window: u64, (now, spent): (Tick, Tick), units: u64) -> u64 {
         match &mut self.grant {

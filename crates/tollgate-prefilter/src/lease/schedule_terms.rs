@@ -84,7 +84,7 @@ impl ScheduleTerms {
         u64::try_from(units).unwrap_or(u64::MAX).min(wanted)
     }
 
-    /// The time in µs in which so many units come back.
+    /// The time in µs in which these units come back.
     #[must_use]
     pub fn span(&self, units: u64) -> Tick {
         time_of(units, self.rate, self.period)

@@ -17,11 +17,11 @@ pub(crate) struct ScheduledLeaseSizer {
 /// The size of the first scheduled lease.
 const FIRST: u32 = 8;
 
-/// After so long without a query, nothing is known any more: 2 s. At its limit, a process queries at least once a second.
+/// After 2 s without a query, nothing is known any more. At its limit, a process queries at least once a second.
 const SILENCE: Tick = 2_000_000;
 
 impl ScheduledLeaseSizer {
-    /// A query is sent, so long after the one before.
+    /// A query is sent, after a `pause` since the one before.
     pub(crate) fn on_query_after(&mut self, pause: Tick) {
         if pause >= SILENCE {
             self.since = 0;
@@ -38,14 +38,14 @@ impl ScheduledLeaseSizer {
         }
     }
 
-    /// A scheduled lease is over, and so many of its units were not spent.
+    /// A scheduled lease is over, and `left` of its units were not spent.
     pub(crate) fn on_expired(&mut self, size: u64, left: u64) {
         let spent = size.saturating_sub(left);
         let most = if left == 0 { size * 2 } else { spent };
         self.most = u32::try_from(most).unwrap_or(u32::MAX).max(1);
     }
 
-    /// The size of the scheduled lease to request, if requests will likely need so many units in its time.
+    /// The size of the scheduled lease to request, if requests will likely need `demand` units in its time.
     pub(crate) fn next_size(&self, now: Tick, demand: u64, terms: &ScheduleTerms) -> u64 {
         let dry = millis(now).wrapping_sub(self.since);
         if self.since == 0 || Tick::from(dry) < terms.horizon() / 4_000 {

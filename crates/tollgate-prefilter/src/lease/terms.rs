@@ -6,7 +6,7 @@ use tollgate_core::{AlgorithmKind, Quota, Tick};
 
 use crate::lease::schedule_terms::ScheduleTerms;
 
-/// How much of a quota may be out on lease, and for how long.
+/// How much of a quota may be on lease, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
     reserve: u64,
@@ -41,7 +41,7 @@ const SHARE: u64 = 4;
 /// A lease of one unit spares no call.
 const LEAST_GRANT: u64 = 2;
 
-/// Of less no lease of a useful size can be made.
+/// A smaller reserve is too small for a lease of a useful size.
 const LEAST_RESERVE: u64 = 2;
 
 /// A store keeps what is on lease in 32 bits.

@@ -13,7 +13,7 @@ use crate::lease::{
 /// Grants leases of a fixed window, or of a sliding window of two counters.
 ///
 /// A lease is counted in the window in which it is granted, and ends with it. So its units count where they are spent, and nothing
-/// has to be held back. The reserve bounds what may lie idle elsewhere while a request is refused.
+/// has to be held back. The reserve bounds how many units may sit unused in other processes while one denies a request.
 ///
 /// A lease may come back with more units than it was granted with: those of earlier leases of the window, which had been spent on
 /// requests that were then not let through. One of the window before comes back as long as it weighs.

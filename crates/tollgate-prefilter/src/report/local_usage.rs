@@ -109,7 +109,7 @@ impl LocalUsage {
         units
     }
 
-    /// The store has answered a request that was sent at `sent`: so many units are left.
+    /// The store has replied to a request that was sent at `sent`: `left` units are left.
     ///
     /// It has debited nothing that was counted here; what is not reported yet is not in what is left, and what is being
     /// reported may not be.
@@ -124,7 +124,7 @@ impl LocalUsage {
         self.is_incomplete |= self.reporting > 0;
     }
 
-    /// The store knows the units of a report that was sent at `sent`; the answer came at `now`, and so many are left.
+    /// The store knows the units of a report that was sent at `sent`; the reply came at `now`, and `left` are left.
     ///
     /// Another query in between may have been answered before the report was counted.
     pub fn reported(&mut self, units: u64, (sent, now): (Tick, Tick), left: u64) {

@@ -9,11 +9,11 @@ use tollgate_core::{AlgorithmKind, Quota, Tick};
 pub struct ReportTerms {
     interval: Tick,
     max_unreported: u64,
-    /// Of a bucket: this many units come back in as many µs.
+    /// How many units of a bucket come back, and in how many µs.
     refill: Option<(u64, u64)>,
 }
 
-/// Why a quota cannot be counted alone. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
+/// Why a process cannot count a quota by itself. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoReports {
@@ -30,7 +30,7 @@ impl ReportTerms {
     ///
     /// # Errors
     ///
-    /// The quota cannot be counted alone, or not with so many units.
+    /// A process cannot count the quota by itself, or not with this `max_unreported`.
     pub fn new(quota: &Quota, interval: Duration, max_unreported: u64) -> Result<Self, NoReports> {
         if matches!(
             quota.algorithm(),

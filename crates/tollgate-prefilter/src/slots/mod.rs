@@ -1,4 +1,4 @@
-//! Slots: at most so many requests of a key at once, in all processes together.
+//! Slots: a limit on how many requests of a key run at once, in all processes together.
 
 pub(crate) mod slot_grantor;
 pub(crate) mod slot_holder;

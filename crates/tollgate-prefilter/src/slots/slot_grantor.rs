@@ -67,7 +67,7 @@ pub struct SlotRecord {
 }
 
 impl SlotGrantor {
-    /// A grantor of so many slots, and the term of an owner in µs.
+    /// A grantor of `limit` slots, and the term of an owner in µs.
     #[must_use]
     pub fn new(limit: u32, term: Tick) -> Self {
         Self { limit, term }

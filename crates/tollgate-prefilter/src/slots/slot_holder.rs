@@ -25,7 +25,7 @@ pub struct SlotHolder {
     void_before: u64,
     newest: u64,
     /// An exact message has said what runs: nothing has ended since.
-    is_told: bool,
+    is_reported: bool,
     /// The newest message was exact and nothing has ended since, and the store has replied to it.
     is_settled: bool,
     /// Grants with a smaller number were forgotten by the store.
@@ -44,7 +44,7 @@ pub enum SlotStart {
         /// The fencing token.
         fence: u64,
     },
-    /// They do not fit; so many are free.
+    /// They do not fit; this number is free.
     Denied {
         /// The slots that are free.
         free: u32,
@@ -64,7 +64,7 @@ impl SlotHolder {
             pending: 0,
             void_before: 0,
             newest: 0,
-            is_told: true,
+            is_reported: true,
             is_settled: true,
             outlived_before: 0,
             renew_at: 0,
@@ -127,7 +127,7 @@ impl SlotHolder {
     }
 
     /// The newest message, an acquire, has certainly not reached the store: all is as before it. An earlier one is
-    /// [given up](Self::give_up).
+    /// [finished as lost](Self::give_up).
     pub fn not_sent(&mut self, message: &SlotMessage) {
         if !self.is_void(message) {
             self.pending = self.pending.saturating_sub(message.want);
@@ -137,7 +137,7 @@ impl SlotHolder {
         }
     }
 
-    /// Requests that held so many slots have ended. Any later exact message says so. A renewal does at once, unless it would void
+    /// Requests that held `slots` slots have ended. Any later exact message says so. A renewal does at once, unless it would void
     /// acquires in flight: these are mostly answered sooner.
     pub fn end(&mut self, slots: u32, now: Tick, terms: &SlotTerms) {
         self.running = self.running.saturating_sub(slots);
@@ -146,7 +146,7 @@ impl SlotHolder {
 
     /// The store may count slots that are not in use, and what is in flight does not say so.
     fn tell_soon(&mut self, now: Tick, terms: &SlotTerms) {
-        self.is_told = false;
+        self.is_reported = false;
         self.is_settled = false;
         let delay = if self.pending == 0 {
             0
@@ -226,7 +226,7 @@ impl SlotHolder {
         self.before = (self.is_settled, self.renew_at);
         self.is_settled = false;
         if is_exact {
-            self.is_told = true;
+            self.is_reported = true;
             self.void_before = seq;
             self.renew_at = now.saturating_add(terms.renew_after());
         }
@@ -245,14 +245,14 @@ impl SlotHolder {
         if is_stale && message.is_exact {
             // The store has not read it, and later ones may not be exact.
             self.tell_soon(now, terms);
-        } else if self.pending == 0 && !self.is_told {
+        } else if self.pending == 0 && !self.is_reported {
             // A renewal voids nothing any more.
             self.renew_at = now;
         }
         if is_stale {
             return;
         }
-        if message.seq == self.newest && message.is_exact && self.is_told {
+        if message.seq == self.newest && message.is_exact && self.is_reported {
             self.is_settled = true;
         }
         if reply.is_new {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_hidden_by_acquires_in_flight_is_told_when_they_are_answered_or_soon() {
+    fn an_end_that_is_hidden_by_acquires_in_flight_is_reported_when_they_are_answered_or_soon() {
         let grantor = SlotGrantor::new(1, TERM);
         let (mut holder, mut state) = running();
         let first = holder.acquire(2, 1, NOW, &terms());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_although_an_earlier_message_is_answered_after_it() {
+    fn an_end_is_reported_although_an_earlier_message_is_answered_after_it() {
         let (mut holder, mut state) = running();
         let message = holder.renew(2, NOW, &terms());
         holder.end(1, NOW, &terms());

@@ -71,7 +71,7 @@ impl SlotLease {
         fits
     }
 
-    /// Requests that held so many slots have ended. The slots stay on lease.
+    /// Requests that held `slots` slots have ended. The slots stay on lease.
     pub fn end(&mut self, slots: u32) {
         if self.running > self.usable {
             // The store counts it still, and it does not stay on lease.
@@ -80,7 +80,7 @@ impl SlotLease {
         self.running = self.running.saturating_sub(slots);
     }
 
-    /// A message that wants so many slots more and returns so many that are idle; with neither, a renewal. None while another is
+    /// A message that wants `want` slots more and returns `returned` idle ones; with neither, a renewal. None while another is
     /// in flight. [`on_reply`](Self::on_reply) or [`give_up`](Self::give_up) has to follow.
     pub fn message(
         &mut self,

@@ -80,7 +80,7 @@ struct Entry<T> {
     peak: u32,
     /// The limit of the rule, above which no message asks.
     limit: u32,
-    /// Slots beyond so many are not used, and go back.
+    /// Slots beyond this number are not used, and go back.
     keep: u32,
     /// When it is next looked at whether the lease is too large.
     review_at: Tick,
@@ -121,7 +121,7 @@ impl<T: Clone> SlotLeaseTable<T> {
         }
     }
 
-    /// Whether slots of so many more keys can be leased.
+    /// Whether slots of this many more keys can be leased.
     #[must_use]
     pub fn has_room(&self, keys: usize) -> bool {
         self.entries.len() + keys <= Self::MOST_KEYS
@@ -133,7 +133,7 @@ impl<T: Clone> SlotLeaseTable<T> {
         self.entries.contains_key(key)
     }
 
-    /// Starts a request that needs so many slots of a limit, which they must not exceed.
+    /// Starts a request that needs a number of slots, at most the limit.
     pub fn start(
         &mut self,
         key: &SlotKey,
@@ -189,7 +189,7 @@ impl<T: Clone> SlotLeaseTable<T> {
         start
     }
 
-    /// A request has ended that was given slots with this number: so many of them are free. Nothing happens if they were
+    /// A request has ended whose slots have this number: they are free. Nothing happens if they were
     /// returned before.
     pub fn end(&mut self, rule: &str, key: Fingerprint, number: u64, slots: u32, now: Tick) {
         let Some(key) = self.key_of(rule, key, number) else {
@@ -218,7 +218,7 @@ impl<T: Clone> SlotLeaseTable<T> {
         entry.is_some_and(|entry| number <= entry.outlived)
     }
 
-    /// What is due of at most so many keys now. [`on_reply`](Self::on_reply) or [`on_lost`](Self::on_lost) has to follow for each.
+    /// What is due now, of at most `most` keys. [`on_reply`](Self::on_reply) or [`on_lost`](Self::on_lost) has to follow for each.
     pub fn poll(&mut self, now: Tick, most: usize) -> Vec<(SlotKey, T, SlotMessage)> {
         let mut messages = Vec::new();
         while messages.len() < most
@@ -335,7 +335,7 @@ impl<T: Clone> SlotLeaseTable<T> {
 
     /// Whether no slot is on lease that is idle, as far as the store knows.
     #[must_use]
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         let mut entries = self.entries.values();
         entries.all(|entry| entry.lease.running() > 0 || !entry.lease.is_listed())
     }
@@ -502,7 +502,7 @@ impl<T> Entry<T> {
         Some(message)
     }
 
-    /// Whether nothing runs, and the store has forgotten it by itself: it could not be told of for two terms.
+    /// Whether nothing runs, and the store has forgotten it by itself: no message about it got through for two terms.
     fn is_abandoned(&self, now: Tick, terms: &SlotTerms) -> bool {
         let idle = self.idle_since.map(|since| now.saturating_sub(since));
         idle.is_some_and(|idle| idle > 2 * terms.term())
@@ -817,7 +817,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_outlive_what_the_store_knows_are_counted_and_can_be_told() {
+    fn requests_that_outlive_what_the_store_knows_are_counted_and_recognised() {
         let mut fleet = Fleet::new(1, 2);
         let number = fleet.start(0, 1).expect("it is free");
         let is_outlived =

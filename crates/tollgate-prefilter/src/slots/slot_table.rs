@@ -38,7 +38,7 @@ pub struct SlotTable<T> {
     /// The number of the last message about any key. It outlives what is known of a key.
     seq: u64,
     entries: BTreeMap<SlotKey, Entry<T>>,
-    /// When which key has to be told of.
+    /// When a message about which key is due.
     due: BTreeSet<(Tick, SlotKey)>,
     counts: SlotCounts,
 }
@@ -91,7 +91,7 @@ impl<T: Clone> SlotTable<T> {
         }
     }
 
-    /// Whether slots of so many more keys can be acquired.
+    /// Whether slots of this many more keys can be acquired.
     #[must_use]
     pub fn has_room(&self, keys: usize) -> bool {
         self.entries.len() + keys <= Self::MOST_KEYS
@@ -165,7 +165,7 @@ impl<T: Clone> SlotTable<T> {
         }
     }
 
-    /// A request has ended that was granted slots with this number: so many of them are free. Nothing happens if they were
+    /// A request has ended whose slots have this number: they are free. Nothing happens if they were
     /// returned before.
     pub fn end(&mut self, rule: &str, key: Fingerprint, number: u64, slots: u32, now: Tick) {
         let Some(key) = self.key_of(rule, key, number) else {
@@ -198,7 +198,7 @@ impl<T: Clone> SlotTable<T> {
         })
     }
 
-    /// What the store has to be told of at most so many keys now.
+    /// The messages to the store that are due now, about at most `most` keys.
     pub fn poll(&mut self, now: Tick, most: usize) -> Vec<(SlotKey, T, SlotMessage)> {
         let mut messages = Vec::new();
         while messages.len() < most
@@ -246,7 +246,7 @@ impl<T: Clone> SlotTable<T> {
         }
     }
 
-    /// When the store has to be told of any key next.
+    /// When the next message to the store is due.
     #[must_use]
     pub fn due_at(&self) -> Option<Tick> {
         self.due.first().map(|(at, _)| *at)
@@ -258,9 +258,9 @@ impl<T: Clone> SlotTable<T> {
         self.entries.is_empty()
     }
 
-    /// Whether the store was told of all that has ended.
+    /// Whether the store knows of all requests that have ended.
     #[must_use]
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         self.entries
             .values()
             .all(|entry| entry.holder.running() > 0)
@@ -351,7 +351,7 @@ impl<T> Entry<T> {
             .ok()
     }
 
-    /// Whether nothing is in use, and the store has forgotten it by itself: it could not be told of for two terms.
+    /// Whether nothing is in use, and the store has forgotten it by itself: no message about it got through for two terms.
     fn is_abandoned(&self, now: Tick, terms: &SlotTerms) -> bool {
         let idle = self.idle_since.map(|since| now.saturating_sub(since));
         idle.is_some_and(|idle| idle > 2 * terms.term())
@@ -453,16 +453,16 @@ mod tests {
         let (mut table, mut state) = (table(), SlotState::default());
         let number = start(&mut table, &mut state, 1, NOW);
         assert_eq!(
-            (table.due_at(), table.is_told()),
+            (table.due_at(), table.is_reported()),
             (Some(NOW + TERM / 3), true)
         );
         assert_eq!(tell(&mut table, &mut state, NOW + TERM / 3 - 1), 0);
         assert_eq!(tell(&mut table, &mut state, NOW + TERM / 3), 1);
         assert_eq!(table.due_at(), Some(NOW + 2 * (TERM / 3)));
         end(&mut table, number, 1);
-        assert!(!table.is_told() && !table.is_empty());
+        assert!(!table.is_reported() && !table.is_empty());
         assert_eq!(tell(&mut table, &mut state, NOW + TERM / 3), 1);
-        assert!(table.is_told() && table.is_empty());
+        assert!(table.is_reported() && table.is_empty());
         assert_eq!((table.due_at(), table.counts().renewals), (None, 2));
     }
 
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_told_of_is_tried_again_soon_and_forgotten_after_two_terms() {
+    fn a_key_that_cannot_be_reported_of_is_tried_again_soon_and_forgotten_after_two_terms() {
         let (mut table, mut state) = (table(), SlotState::default());
         let number = start(&mut table, &mut state, 1, NOW);
         end(&mut table, number, 1);
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_outlive_what_the_store_knows_are_counted_and_can_be_told() {
+    fn requests_that_outlive_what_the_store_knows_are_counted_and_recognised() {
         let (mut table, mut state) = (table(), SlotState::default());
         let number = start(&mut table, &mut state, 1, NOW);
         let is_outlived = |table: &SlotTable<()>| table.is_outlived("exports", key().key, number);

@@ -22,7 +22,7 @@ pub(crate) struct Miss {
 /// full, the entry that has been idle for longest is evicted. If none is idle, a new key gets no entry.
 pub(crate) struct KeyTable<T> {
     sets: Box<[LockedSet<T>]>,
-    /// Four of the last keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
+    /// Four of the last keys that were seen at each place, as tags. If two look alike, one is kept a request early.
     seen: Box<[AtomicU64]>,
     bloom_filter: BloomFilter,
 }
@@ -68,7 +68,7 @@ impl<T> Entry<T> {
 }
 
 impl<T: Default> KeyTable<T> {
-    /// Of at most `keys`, rounded up to a power of two and to at least one set.
+    /// A table of at most `keys` keys, rounded up to a power of two and to at least one set.
     pub(crate) fn new(keys: usize) -> Self {
         let sets = (keys / WAYS).max(1).next_power_of_two();
         let seen = (keys / 4).clamp(WAYS, SEEN).next_power_of_two();
@@ -83,7 +83,7 @@ impl<T: Default> KeyTable<T> {
         }
     }
 
-    /// Whether a key was seen before, and not many others since. If not, it replaces a random one of the others: if keys take turns
+    /// Whether a key was seen before, and not many others since. If not, it replaces a random one of the others: if keys alternate
     /// that are one more than there is room for, some of them are recognised.
     fn was_seen(&self, slot: TableKey) -> bool {
         let [high, low] = slot.key;
@@ -159,7 +159,7 @@ impl<T: Default> KeyTable<T> {
     }
 
     /// Shows what is kept of each key, and gives how large the table is.
-    pub(crate) fn survey(&self, mut see: impl FnMut(&T)) -> TableUsage {
+    pub(crate) fn usage(&self, mut see: impl FnMut(&T)) -> TableUsage {
         let mut usage = TableUsage::default();
         let mut room = 0;
         for set in &self.sets {

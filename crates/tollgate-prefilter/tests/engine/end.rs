@@ -111,25 +111,28 @@ impl<'a> End<'a> {
             if self.0.was_reset {
                 return;
             }
-            let left = self.0.ledger.left_in_bucket(&world.quota, now);
+            let left = self.0.reference.left_in_bucket(&world.quota, now);
             let in_store = i128::from(self.0.store.assess(now, 0).remaining);
             let says = || format!("the exact bucket has {left}, the store {in_store} {when}");
             return self.0.must(left >= in_store, says);
         }
         let counted = self.0.store.counted(now);
-        let (admitted, lost) = self.0.ledger.of_window(world, now);
+        let (admitted, lost) = self.0.reference.of_window(world, now);
         let says = || format!("{counted} are counted, {admitted} admitted, {lost} lost {when}");
         if self.0.was_reset {
-            let never = self.0.ledger.never_reported();
-            self.0
-                .must(admitted <= counted + never + self.0.ledger.excused(), says);
+            let never = self.0.reference.never_reported();
+            self.0.must(
+                admitted <= counted + never + self.0.reference.excused(),
+                says,
+            );
         } else if world.is_leased() {
             self.0.must(counted == admitted + lost, says);
         } else if !world.turns() {
-            let never = self.0.ledger.never_reported();
+            let never = self.0.reference.never_reported();
             self.0.must(counted + never == admitted + lost, says);
         } else {
-            self.0.must(counted <= self.0.ledger.total() + lost, says);
+            self.0
+                .must(counted <= self.0.reference.total() + lost, says);
         }
     }
 
@@ -138,16 +141,16 @@ impl<'a> End<'a> {
         let beyond = match world.consistency {
             Consistency::Eventual { max_unreported, .. } => {
                 // What is lost with a report, or comes back after a reset, is let through once more.
-                world.processes as u64 * max_unreported + self.0.ledger.never_reported()
+                world.processes as u64 * max_unreported + self.0.reference.never_reported()
             }
             _ => 0,
         };
-        let most = self.0.ledger.most_in_a_window();
+        let most = self.0.reference.most_in_a_window();
         let is_fixed = world.is_window() && world.quota.algorithm() == AlgorithmKind::FixedWindow;
         if is_fixed {
             let says = || format!("{most} units were admitted in one window");
             self.0
-                .must(most <= limit + beyond + self.0.ledger.excused(), says);
+                .must(most <= limit + beyond + self.0.reference.excused(), says);
         }
     }
 
@@ -158,7 +161,7 @@ impl<'a> End<'a> {
         if !is_fixed || !world.is_leased() || self.0.was_reset {
             return;
         }
-        let (admitted, lost) = self.0.ledger.of_window(world, self.0.store_now());
+        let (admitted, lost) = self.0.reference.of_window(world, self.0.store_now());
         let says = || format!("{admitted} are admitted and {lost} lost of all");
         self.0.must(admitted + lost == world.quota.limit(), says);
     }

@@ -10,9 +10,9 @@ use tollgate_prefilter::{Begin, FollowUp, LeaseTerms, Next, NoReply, Query, Retu
 
 use crate::{
     event::Event,
-    ledger::Ledger,
     message::{Content, Message, Waits},
     process::Process,
+    reference::Reference,
     request::Request,
     store::{State, carry_out},
     world::{Kind, LENGTH, World},
@@ -32,7 +32,7 @@ pub(crate) struct Run<'a> {
     pub(crate) processes: Vec<Process>,
     pub(crate) messages: Vec<Message>,
     pub(crate) requests: Vec<Request>,
-    pub(crate) ledger: Ledger,
+    pub(crate) reference: Reference,
     pub(crate) to_come: usize,
     pub(crate) extras: usize,
     pub(crate) was_reset: bool,
@@ -57,7 +57,7 @@ impl<'a> Run<'a> {
                 .collect(),
             messages: Vec::new(),
             requests: Vec::new(),
-            ledger: Ledger::default(),
+            reference: Reference::default(),
             to_come: world.requests,
             extras: world.extras,
             was_reset: false,
@@ -305,7 +305,7 @@ impl<'a> Run<'a> {
                     _ => it.began,
                 };
                 if !it.is_of_before {
-                    self.ledger.admit(request, at, check.cost());
+                    self.reference.admit(request, at, check.cost());
                 }
             }
         } else if decision.outcome() == Outcome::Failed {
@@ -319,7 +319,7 @@ impl<'a> Run<'a> {
         let (process, bound) = (it.process, it.bound);
         let receipts = it.taken.clone();
         if how == Settlement::Cancel {
-            self.ledger.cancel(request);
+            self.reference.cancel(request);
         }
         let follow_up = self.processes[process].bound[bound].settle(&receipts, how, self.now);
         let is_first = |receipt: &Receipt| receipt.check.rule() == 0;
@@ -329,7 +329,7 @@ impl<'a> Run<'a> {
             && !follow_up.settle.iter().any(settles_first)
         {
             // It was spent here, and is not cancelled.
-            self.ledger.admit(usize::MAX, self.store_now(), units);
+            self.reference.admit(usize::MAX, self.store_now(), units);
         }
         self.follow_up(process, bound, follow_up);
     }
@@ -359,7 +359,7 @@ impl<'a> Run<'a> {
                     excused += if index < prelude { 0 } else { units };
                     request.is_of_before = true;
                 }
-                self.ledger.reset(excused);
+                self.reference.reset(excused);
             }
             Content::Query {
                 checks,
@@ -380,10 +380,10 @@ impl<'a> Run<'a> {
         }
         // Of local usage nothing comes back to a process for an abandoned request.
         if message.is_abandoned && !self.world.is_leased() {
-            self.ledger.lose(now, std::mem::take(&mut message.taken));
+            self.reference.lose(now, std::mem::take(&mut message.taken));
         }
         match message.waits {
-            Waits::NoProcess => self.ledger.lose(now, message.taken + message.granted),
+            Waits::NoProcess => self.reference.lose(now, message.taken + message.granted),
             _ => self.messages.insert(index, message),
         }
     }
@@ -396,7 +396,7 @@ impl<'a> Run<'a> {
             Settlement::Charge(units) => {
                 let units = units.min(self.store.assess(now, 0).remaining);
                 self.store.take(now, units);
-                self.ledger.admit(usize::MAX, now, units);
+                self.reference.admit(usize::MAX, now, units);
             }
             _ => unreachable!("{how:?} is not sent"),
         }
@@ -442,12 +442,12 @@ impl<'a> Run<'a> {
         let waits = std::mem::replace(&mut message.waits, Waits::NoProcess);
         if is_unknown && message.is_executed {
             let units = message.taken + message.granted;
-            self.ledger.lose(message.executed, units);
+            self.reference.lose(message.executed, units);
         } else if is_unknown {
             // It may still be carried out.
             self.messages.insert(index, message);
         } else if let Content::Reset(_, unreported) = message.content {
-            self.ledger.lose_report(unreported);
+            self.reference.lose_report(unreported);
         }
         match (waits, why) {
             (Waits::Query(query), Some(why)) => {
@@ -469,14 +469,14 @@ impl<'a> Run<'a> {
             } => {
                 let returned = leases.iter().filter_map(|item| item.query.returned);
                 self.lose_returned(returned);
-                self.ledger
+                self.reference
                     .lose_report(reports.iter().map(Check::cost).sum());
             }
             Content::Reset(returned, unreported) => {
                 self.lose_returned(returned.into_iter());
-                self.ledger.lose_report(unreported);
+                self.reference.lose_report(unreported);
             }
-            Content::Settle(receipt, ..) => self.ledger.lose(now, receipt.check.cost()),
+            Content::Settle(receipt, ..) => self.reference.lose(now, receipt.check.cost()),
         }
     }
 
@@ -484,7 +484,7 @@ impl<'a> Run<'a> {
         for returned in returned {
             // Of a bucket it is not looked at.
             let at = returned.generation.saturating_mul(LENGTH);
-            self.ledger.lose(at, returned.left);
+            self.reference.lose(at, returned.left);
         }
     }
 
@@ -498,7 +498,7 @@ impl<'a> Run<'a> {
             && !self.world.is_leased()
         {
             let request = &self.requests[request];
-            self.ledger.lose(request.decided, request.taken_before);
+            self.reference.lose(request.decided, request.taken_before);
         }
         let (process, bound) = (message.process, message.bound);
         let (query, follow_up) = query.abandon(self.now);
@@ -515,7 +515,7 @@ impl<'a> Run<'a> {
             let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::NoProcess);
             if is_lost {
                 let units = std::mem::take(&mut message.taken);
-                self.ledger.lose(message.executed, units);
+                self.reference.lose(message.executed, units);
             }
             if matches!(message.waits, Waits::NoProcess) {
                 self.messages.remove(index);

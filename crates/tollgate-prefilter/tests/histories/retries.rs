@@ -9,7 +9,7 @@ use crate::freshness::{grantor, history};
 
 proptest! {
     #[test]
-    fn it_fits_when_it_was_told_to_and_not_a_tick_earlier(
+    fn it_fits_at_its_retry_time_and_not_a_tick_earlier(
         (grantor, burst) in grantor(),
         seed in any::<u64>(),
         later in prop::sample::select(vec![0_u64, 1, 1_000, 700_000, 9_000_000]),

@@ -68,7 +68,7 @@ impl Login {
 }
 
 impl Library {
-    /// The name and the version that a server is told, if any.
+    /// The name and the version that the server shows for the connection, if any.
     pub(crate) fn parts(&self) -> Option<(&str, &str)> {
         match self {
             Self::Own => Some(("tollgate-redis", env!("CARGO_PKG_VERSION"))),

@@ -45,7 +45,7 @@ pub struct Address {
     pub(crate) foreign_tls: Option<ForeignTls>,
 }
 
-/// How another client was told to encrypt, where that cannot be taken over.
+/// The encryption settings of another client, where they cannot be taken over.
 #[cfg_attr(
     not(any(feature = "redis-1", test)),
     expect(dead_code, reason = "there is no other client")
@@ -124,7 +124,7 @@ impl Address {
         }
     }
 
-    /// What cannot be taken over of how another client was told to encrypt.
+    /// The encryption settings of another client that cannot be taken over.
     pub(crate) fn foreign_tls(&self) -> Option<ForeignTls> {
         self.foreign_tls
     }

@@ -152,7 +152,7 @@ impl<'a> Parts<'a> {
         Some(self.query.remove(place).1)
     }
 
-    /// The address of `target`, for whoever logs in here.
+    /// The address of `target`, with the same log-in.
     fn address(self, target: Target, database: u32, protocol: Protocol) -> Address {
         Address {
             access: Access {

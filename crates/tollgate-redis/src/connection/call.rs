@@ -18,7 +18,7 @@ use crate::connection::{
 ///
 /// # Cancel safety
 ///
-/// A call that is dropped before it was sent is not sent. Later it runs, and nobody hears what came of it.
+/// A call that is dropped before it was sent is not sent. Later it runs, and its reply is dropped.
 #[derive(Debug)]
 #[must_use = "await the answer"]
 pub(crate) struct Call(State);
@@ -114,7 +114,7 @@ impl Waiting {
         !self.alone && !other.alone && self.request.goes_with(&other.request)
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether its caller no longer waits.
     pub(super) fn is_dropped(&self) -> bool {
         self.answer.is_closed()
     }

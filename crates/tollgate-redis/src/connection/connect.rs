@@ -138,7 +138,7 @@ fn is_unknown(line: &str) -> bool {
 
 /// The commands behind the login.
 struct Rest<'a> {
-    /// Who we are. A server that does not want to know is of use all the same.
+    /// Who we are. A server that refuses this is still of use.
     library: Vec<Vec<&'a str>>,
     database: Option<String>,
     further: &'a [Vec<&'a str>],

@@ -30,7 +30,7 @@ pub(crate) enum ConnectErrorKind {
     NotMaster,
     /// Sentinels, or the servers of a cluster, did not say which server it is.
     Unresolved,
-    /// The server does not serve at present, or has answered what nobody understands.
+    /// The server does not serve at present, or its reply cannot be understood.
     Server,
 }
 
@@ -42,7 +42,7 @@ impl ConnectError {
         }
     }
 
-    /// Nobody said who logs in.
+    /// The provider of credentials failed.
     pub(super) fn no_credentials(why: impl fmt::Display) -> Self {
         Self::new(
             ConnectErrorKind::Credentials,
@@ -50,7 +50,7 @@ impl ConnectError {
         )
     }
 
-    /// An error of the server on the way to a connection. Whoever may not log in is configured wrongly; everything else
+    /// An error of the server on the way to a connection. A refused log-in is a mistake of the configuration; everything else
     /// may pass.
     pub(super) fn of_server(doing: &str, line: &str) -> Self {
         let kind = match code_of(line) {

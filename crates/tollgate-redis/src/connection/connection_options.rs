@@ -46,7 +46,7 @@ impl ConnectionOptions {
         self
     }
 
-    /// A server that was asked and has said nothing for so long loses its connection, with all that it has not read yet.
+    /// A server that owes replies and sends nothing for this time loses its connection, with all that it has not read yet.
     /// Default: three [deadlines](crate::RedisStoreBuilder::deadline), and at least 500 ms; 10 ms to 10 minutes.
     pub fn silence_timeout(mut self, timeout: Duration) -> Self {
         self.silence_timeout = Some(timeout);
@@ -62,7 +62,7 @@ impl ConnectionOptions {
 
     /// How many calls may be sent to a server and not be answered yet. Default: 1024; 1 to 1 048 576.
     ///
-    /// It is also how many takes a server that stood still may run afterwards although nobody waits for them any more.
+    /// It is also how many takes a server that stood still may run afterwards, when their requests no longer wait.
     pub fn in_flight(mut self, calls: usize) -> Self {
         self.in_flight = Some(calls);
         self
@@ -78,7 +78,7 @@ impl ConnectionOptions {
         self
     }
 
-    /// How often this instance tells Redis that it is there. Default: every 5 s, give or take a fifth; 100 ms to 10 minutes.
+    /// How often this instance sends a heartbeat to Redis. Default: every 5 s, give or take a fifth; 100 ms to 10 minutes.
     /// After three times as long it counts as gone. Give all instances the same number.
     pub fn heartbeat(mut self, interval: Duration) -> Self {
         self.heartbeat = Some(interval);

@@ -21,10 +21,10 @@ use crate::connection::{
     host_resolver::HostResolver,
 };
 
-/// An address is tried for so long alone (the "Connection Attempt Delay" of RFC 8305).
+/// How long an address is tried alone (the "Connection Attempt Delay" of RFC 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// An address may take so long at least, as long as the connection may.
+/// The least time that an address may take, as long as the connection may.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// More are not remembered.
@@ -78,7 +78,7 @@ impl Dialer {
         self.doubtful().retain(|doubtful| *doubtful != address);
     }
 
-    /// Both families by turns, as RFC 8305 has it; that which was of no use comes last.
+    /// Both families, alternating, as RFC 8305 has it; that which was of no use comes last.
     fn in_order(&self, found: &[SocketAddr]) -> Vec<SocketAddr> {
         let is_first_family = |address: &SocketAddr| {
             found

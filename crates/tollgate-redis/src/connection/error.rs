@@ -16,7 +16,7 @@ pub(crate) struct CallError {
 pub(crate) enum CallErrorKind {
     /// There is no connection, or the server cannot serve at present. It did not run.
     Unavailable,
-    /// As many calls wait as may wait. It did not run.
+    /// Too many calls are pending. It did not run.
     Overloaded,
     /// Its deadline passed while it waited to be sent. It did not run.
     Expired,
@@ -93,8 +93,8 @@ impl CallError {
         self.kind == CallErrorKind::Unknown
     }
 
-    /// Whether it says that this server is in trouble, which neither a mistake of ours does nor a slot of a cluster that
-    /// nobody serves: the next slot may be in order. A server that refuses to write still answers denials, and what it
+    /// Whether it says that this server fails. A mistake of ours does not, nor does a slot of a cluster without a server: the next
+    /// slot may be in order. A server that refuses to write still answers denials, and what it
     /// refuses costs it less than what it serves.
     pub(super) fn weighs(&self) -> bool {
         match self.kind {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_nobody_serves_says_nothing_about_the_server() {
+    fn a_slot_without_a_server_says_nothing_about_the_server() {
         let error = CallError::of_server("CLUSTERDOWN Hash slot not served");
         assert_eq!(error.kind(), CallErrorKind::Unavailable);
         assert!(!error.may_have_run() && !error.weighs());

@@ -1,4 +1,4 @@
-//! What happens to a node, for whoever reports it.
+//! Events of a node.
 
 use std::{fmt, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(crate) enum NodeEvent {
     },
 }
 
-/// Who is told. Called from the node's supervisor: it may not block.
+/// The receiver of events. Called from the node's supervisor: it may not block.
 #[derive(Clone, Default)]
 pub(crate) struct EventSink(Option<Arc<Sink>>);
 

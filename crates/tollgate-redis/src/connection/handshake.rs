@@ -13,12 +13,12 @@ use crate::connection::{
     value::Value,
 };
 
-/// A connection before it carries calls. It has no deadline: whoever holds it has one.
+/// A connection before it carries calls. It has no deadline: its owner has one.
 #[derive(Debug)]
 pub(super) struct Handshake<S> {
     stream: S,
     input: BytesMut,
-    /// Why commands could not be written. Replies may be there all the same.
+    /// Why commands could not be written. Replies may still be there.
     not_written: Option<io::Error>,
 }
 

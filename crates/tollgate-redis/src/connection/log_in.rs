@@ -64,7 +64,7 @@ impl CredentialsSource {
         Ok(with_login(access, &credentials))
     }
 
-    /// Credentials were not of use, or nobody knows.
+    /// Credentials were refused, or it is unknown whether they were.
     pub(super) fn forget(&self) {
         if let Some(source) = &self.0 {
             *source.last() = None;

@@ -1,7 +1,7 @@
 //! Connections that look after themselves.
 //!
 //! A [`Node`](node::Node) is one server. Its supervisor connects, tries again with growing pauses, and probes; requests only
-//! ever find a connection that is there, or are told at once that there is none. A [`Driver`](driver::Driver) is one connection
+//! ever find a connection that is there, or fail at once. A [`Driver`](driver::Driver) is one connection
 //! while it lasts: what waits goes out in one write, one timer serves every call, and a call is sent at most once.
 //!
 //! Commands are written to the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps

@@ -18,12 +18,12 @@ pub(crate) struct NodeOptions {
     /// How many calls may wait to be sent. More are refused at once.
     pub(crate) waiting: usize,
     /// How many calls may be sent and not yet answered. It is also how many a server that stood still may run afterwards
-    /// although nobody waits for them any more.
+    /// when their callers no longer wait.
     pub(crate) unanswered: usize,
     /// How many checks may travel in one command, and so how long a command may keep the server from others: a check takes
     /// it some microseconds.
     pub(crate) together: usize,
-    /// The connection is dropped when the server was asked and has said nothing for so long. By default it follows from the
+    /// The connection is dropped when the server owes replies and sends nothing for this time. By default it follows from the
     /// deadline.
     pub(crate) silence: Option<Duration>,
     /// The bound of the first pauses between attempts to connect. Later it is a part of the time without a connection.
@@ -48,9 +48,9 @@ pub(crate) struct NodeOptions {
     pub(crate) security: Security,
     /// For how long one command may keep the server from others, as it is estimated.
     pub(crate) batch_time: Duration,
-    /// Who is told what happens.
+    /// Where events go.
     pub(crate) events: EventSink,
-    /// Who is told what happens to calls.
+    /// What counts calls.
     pub(crate) traffic: TrafficSink,
     /// Where the chance in pauses begins.
     pub(crate) seed: u64,

@@ -29,7 +29,7 @@ impl Peer {
         }
     }
 
-    /// What it has answered to `HELLO 3`: names and values by turns.
+    /// What it has answered to `HELLO 3`: names and values, alternating.
     pub(super) fn of_hello(place: Place, answer: &Value) -> Self {
         let pairs = answer.list().unwrap_or_default();
         let pairs = pairs.chunks_exact(2);

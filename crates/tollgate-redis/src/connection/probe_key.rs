@@ -1,7 +1,7 @@
 //! The key that an instance probes a server with.
 
-/// A key of the namespace, so that whoever may touch its states may touch it. No state has its name, which ends in no number of
-/// a format.
+/// A key of the namespace, so that a user who may touch its states may touch it. No state has its name, which does not end in the
+/// number of a format.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeKey {
     namespace: Box<str>,

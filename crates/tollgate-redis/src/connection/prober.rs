@@ -1,4 +1,4 @@
-//! Finding out whether a server that was in trouble works again, without a request that waits for it.
+//! Finding out whether a server that failed works again, without a request that waits for it.
 
 use std::sync::{Arc, LazyLock};
 

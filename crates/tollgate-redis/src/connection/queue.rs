@@ -22,7 +22,7 @@ pub(super) struct Queue {
 
 struct State {
     calls: VecDeque<Waiting>,
-    /// The wire, while it sleeps.
+    /// The driver, while it sleeps.
     driver: Option<Waker>,
     /// Why nothing is taken any more.
     closed: Option<CallError>,
@@ -50,7 +50,7 @@ impl Queue {
             if state.calls.len() >= self.limit {
                 return Err(CallError::new(
                     CallErrorKind::Overloaded,
-                    "as many calls wait for Redis as may wait",
+                    format!("too many pending Redis calls (limit {})", self.limit),
                 ));
             }
             state.calls.push_back(call);
@@ -83,7 +83,7 @@ impl Queue {
         expired.extend(state.calls.drain(..due));
     }
 
-    /// The deadline of the first call. If there is none, the next one wakes the wire.
+    /// The deadline of the first call. If there is none, the next one wakes the driver.
     pub(super) fn poll_first(&self, cx: &Context<'_>) -> Option<Instant> {
         let mut state = self.lock();
         let first = state.calls.front().map(Waiting::deadline);

@@ -1,6 +1,6 @@
 //! What a call asks, as it is sent; and how several go out as one.
 //!
-//! A call of the script that decides carries checks, each of which names its key by number. So the keys of several calls can
+//! A call of the script that decides carries checks, and each check names its key by number. So the keys of several calls can
 //! stand in one command, one behind the other, with the numbers in the checks moved.
 
 use std::{fmt, ops::Range, sync::Arc, time::Duration};

@@ -20,7 +20,7 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// Encrypts as rustls is told to: whom to trust, by which cryptography, with which certificate of one's own.
+    /// Encrypts by a configuration of rustls: whom to trust, by which cryptography, with which certificate of one's own.
     #[cfg(feature = "tls")]
     pub(crate) fn rustls(
         config: impl Into<std::sync::Arc<tokio_rustls::rustls::ClientConfig>>,
@@ -38,7 +38,7 @@ impl Security {
         false
     }
 
-    /// Refuses what another client was told about encryption, unless there is a configuration that takes its place.
+    /// Refuses the encryption settings of another client, unless there is a configuration that takes their place.
     pub(crate) fn takes_over(&self, foreign: ForeignTls) -> Result<(), AddressError> {
         const REMEDY: &str =
             "give `RedisStoreBuilder::tls` a configuration of rustls that says whom to trust";

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The sentinels of a master, of which the majority decides where it is.
+/// The sentinels of a master. Their majority decides where it is.
 #[derive(Debug)]
 pub(super) struct Resolver(Arc<SentinelQuery>);
 
@@ -159,7 +159,7 @@ mod tests {
         let place = |host: &str| Place::Tcp(host.to_owned(), 6379);
         let elect = |votes: &[(&str, usize)]| {
             let votes = votes.iter().map(|(host, votes)| (place(host), *votes));
-            elect(votes.collect(), unresolved("nobody answers"))
+            elect(votes.collect(), unresolved("no sentinel answers"))
         };
         assert_eq!(elect(&[("old", 1), ("new", 2)]).unwrap(), place("new"));
         assert_eq!(elect(&[("one", 1)]).unwrap(), place("one"));
@@ -168,6 +168,9 @@ mod tests {
             error.message().contains("old:6379 by 1, new:6379 by 1"),
             "{error}"
         );
-        assert_eq!(elect(&[]).unwrap_err().message().as_ref(), "nobody answers");
+        assert_eq!(
+            elect(&[]).unwrap_err().message().as_ref(),
+            "no sentinel answers"
+        );
     }
 }

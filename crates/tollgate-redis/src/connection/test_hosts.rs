@@ -15,7 +15,7 @@ pub(crate) fn resolve(host: &str, addresses: &[SocketAddr]) {
     HOSTS.with_borrow_mut(|hosts| hosts.insert(host.to_owned(), addresses.to_vec()));
 }
 
-/// From now on the handshake of TCP with this address takes so long. The loopback completes it at once, in the kernel, so
+/// From now on the TCP handshake with this address takes `round_trip`. The loopback completes it at once, in the kernel, so
 /// the connection is begun later.
 pub(crate) fn set_round_trip(address: SocketAddr, round_trip: Duration) {
     ROUND_TRIPS.with_borrow_mut(|times| times.insert(address, round_trip));

@@ -1,4 +1,4 @@
-//! What happens to calls on their way, for whoever counts it.
+//! What happens to calls on their way, to be counted.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -17,16 +17,16 @@ pub(crate) enum Resent {
 
 /// Who counts. Called from the tasks that drive connections: it may not block.
 pub(crate) trait Traffic: Send + Sync {
-    /// A command is sent, the first of whose calls has waited so long.
+    /// A command is sent, whose first call has waited for this time.
     fn queued(&self, waited: Duration);
 
-    /// A command was answered, so long after it was sent.
+    /// A command was answered, this long after it was sent.
     fn round_trip(&self, took: Duration);
 
     fn resent(&self, why: Resent);
 }
 
-/// Nobody by default.
+/// None by default.
 #[derive(Clone, Default)]
 pub(crate) struct TrafficSink(Option<Arc<dyn Traffic>>);
 

@@ -16,7 +16,7 @@ pub(crate) enum Value {
     Integers(Integers),
     /// Any kind of string; also a number that is no integer of 64 bits, in its digits.
     Text(Vec<u8>),
-    /// Any other list, also a set; a map as its keys and values by turns.
+    /// Any other list, also a set; a map as its keys and values, alternating.
     List(Vec<Self>),
     /// An error inside of a list, without its mark.
     Error(String),

@@ -14,7 +14,7 @@
 //!
 //! # Changing the secret
 //!
-//! Nobody's budget begins anew if the change takes three deployments:
+//! No client's budget begins anew if the change takes three deployments:
 //!
 //! ```
 //! use tollgate_redis::{Keys, Secret};

@@ -69,9 +69,9 @@ pub enum Partition {
 pub(crate) enum Metered {
     /// Its own reference counter of a rule.
     Reference,
-    /// Units that the reference counter has lately been unsure of.
+    /// The recent tolerance of the reference counter, in units.
     ToleranceLately,
-    /// Units that it stays unsure of.
+    /// Its lasting tolerance, in units.
     ToleranceForLong,
 }
 
@@ -171,7 +171,7 @@ impl Keyspace {
         format!("{{{}}}:quotas", self.namespace)
     }
 
-    /// The same with the keys of clients written so. Without, fingerprints are those of nobody's secret.
+    /// The same with the keys of clients written so. Without, fingerprints are made with no secret.
     #[must_use]
     pub(crate) fn with_keys(mut self, keys: Keys) -> Self {
         self.keys = keys;

@@ -4,7 +4,7 @@ use tollgate_core::Fingerprint;
 
 use crate::keys::secret::Secret;
 
-/// A permutation of digests that nobody can follow who does not know the secret: four rounds of a Feistel network over
+/// A permutation of digests that cannot be followed without the secret: four rounds of a Feistel network over
 /// halves.
 ///
 /// Anybody can compute a digest, and would choose keys that fall on one place of a table. What comes out of this never

@@ -4,7 +4,7 @@ use tollgate_core::Fingerprint;
 
 use crate::keys::{mask::Mask, secret::Secret};
 
-/// Two secrets, of which one is in force.
+/// Two secrets, one of them in force.
 pub(crate) struct Rotation {
     newer: Secret,
     older: Secret,

@@ -114,7 +114,7 @@ impl Secret {
         &self.0
     }
 
-    /// What tells this secret from others. Nobody finds the secret by it.
+    /// Distinguishes this secret from others. It does not reveal the secret.
     #[must_use]
     pub fn tag(&self) -> String {
         let hash = blake3::keyed_hash(self.key(), b"tollgate-redis, tag of a secret");

@@ -35,7 +35,7 @@ struct Standing {
     is_down: bool,
     is_connected: bool,
     is_open: bool,
-    /// To whom it was last told that there is a connection, and when.
+    /// The server of the last event about a connection, and when it was.
     #[cfg(feature = "tracing")]
     peer: Option<(Instant, String)>,
 }

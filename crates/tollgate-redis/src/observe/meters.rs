@@ -128,7 +128,7 @@ impl Handles {
             leases: ["requested", "granted", "returned", "lost"]
                 .map(|what| counter!(LEASES, "what" => what)),
             reports: ["sent", "kept", "lost"].map(|what| counter!(REPORTS, "what" => what)),
-            slots: ["told", "voided", "outlived"].map(|what| counter!(SLOTS, "what" => what)),
+            slots: ["reported", "voided", "outlived"].map(|what| counter!(SLOTS, "what" => what)),
             slots_in_use: gauge!(SLOTS_IN_USE),
         }
     }
@@ -150,8 +150,8 @@ fn describe() {
     );
     metrics::describe_counter!(
         SLOTS,
-        "Keys whose slots Redis was told of without a request; grants that came too late to be used; requests that ran on after \
-         Redis had forgotten their slots"
+        "Keys whose slots were reported to Redis without a request; grants that came too late to be used; requests that ran on \
+         after Redis had forgotten their slots"
     );
     metrics::describe_gauge!(SLOTS_IN_USE, "Slots of requests that run in this process");
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
@@ -192,10 +192,7 @@ fn describe() {
         LEASED_KEYS,
         "Keys for which this process holds a lease or a scheduled lease, by kind"
     );
-    metrics::describe_gauge!(
-        TABLE_KEYS,
-        "Keys of which this process keeps something, by table"
-    );
+    metrics::describe_gauge!(TABLE_KEYS, "Keys with an entry in this process, by table");
     metrics::describe_gauge!(
         TABLE_BYTES,
         Unit::Bytes,
@@ -216,7 +213,7 @@ fn describe() {
     );
     metrics::describe_gauge!(
         MEMORY_USED,
-        "The share of its maxmemory that Redis uses, for whatever; in a cluster of the server where it is highest"
+        "The share of its maxmemory that Redis uses, for all its data; in a cluster, that of the fullest server"
     );
     metrics::describe_counter!(
         CALLS,
@@ -261,10 +258,10 @@ impl Meters {
         self.handles().settlements_lost.increment(1);
     }
 
-    /// What became of slots since it was told last, and how many are in use.
-    pub(super) fn slots(&self, [told, voided, outlived]: [u64; 3], in_use: u64) {
+    /// What became of slots since the last call, and how many are in use.
+    pub(super) fn slots(&self, [reported, voided, outlived]: [u64; 3], in_use: u64) {
         let handles = self.handles();
-        for (counter, count) in handles.slots.iter().zip([told, voided, outlived]) {
+        for (counter, count) in handles.slots.iter().zip([reported, voided, outlived]) {
             counter.increment(count);
         }
         handles.slots_in_use.set(in_use as f64);

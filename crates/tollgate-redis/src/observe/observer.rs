@@ -1,4 +1,4 @@
-//! The one place that is told what happened.
+//! The one place where everything is reported.
 
 use std::{
     sync::{
@@ -93,7 +93,7 @@ impl Observer {
         self.events.exact(rule.name(), rule.plan_name(plan), why);
     }
 
-    /// Publishes by how much this number of instances may be above each limit.
+    /// Publishes by how much `instances` instances may exceed each limit.
     pub(crate) fn publish_bounds(&self, instances: u32) {
         #[cfg(feature = "metrics")]
         for rule in &*self.rules() {
@@ -120,7 +120,7 @@ impl Observer {
         let _ = event;
     }
 
-    /// Something became of so many reports.
+    /// The outcome of `count` reports.
     pub(crate) fn reports(&self, event: ReportEvent, count: usize) {
         #[cfg(feature = "metrics")]
         self.meters.reports(event, count);
@@ -154,7 +154,7 @@ impl Observer {
         self.meters.settlement_lost();
     }
 
-    /// So many instances share the store now.
+    /// `count` instances share the store now.
     pub(crate) fn instances(&self, count: u32) {
         #[cfg(feature = "metrics")]
         self.meters.instances(count);
@@ -167,14 +167,14 @@ impl Observer {
         self.events.failed(error);
     }
 
-    /// The namespace has so many keys, which take about so many bytes. Of the server that is nearest to its bound, this share of
-    /// the memory is in use.
+    /// The keys of the namespace, and about how many bytes they take. `used` is the share of the memory that is in use, on the server
+    /// that is nearest to its bound.
     #[cfg(feature = "metrics")]
     pub(crate) fn namespace_size(&self, keys: u64, bytes: u64, used: Option<f64>) {
         self.meters.namespace_size(keys, bytes, used);
     }
 
-    /// So many other quotas there are for a rule that this instance has too.
+    /// Other instances have this many other quotas for a rule of this instance.
     pub(crate) fn quota_conflicts(&self, rule: &str, others: usize) {
         #[cfg(feature = "metrics")]
         self.meters.quota_conflicts(rule, others);
@@ -188,7 +188,7 @@ impl Observer {
         self.events.quotas_differ(rule, here, elsewhere, since);
     }
 
-    /// In so many other ways instances of the namespace write keys, and do not meet this one on a state.
+    /// Instances of the namespace write keys in this many other ways, and share no state with this one.
     pub(crate) fn key_conflicts(&self, others: usize) {
         #[cfg(feature = "metrics")]
         self.meters.key_conflicts(others);
@@ -216,8 +216,8 @@ impl Observer {
         self.calls_saved.add();
     }
 
-    /// What became of slots since it was told last: keys that were told of, grants that were void, requests that outlived their
-    /// slots; and the slots in use.
+    /// What became of slots since the last call: keys that were reported, grants that were void, requests that outlived their slots;
+    /// and the slots in use.
     pub(crate) fn slots(&self, counts: [u64; 3], in_use: u64) {
         #[cfg(feature = "metrics")]
         self.meters.slots(counts, in_use);
@@ -233,7 +233,7 @@ impl Observer {
         let _ = usage;
     }
 
-    /// Redis may not have counted so many units, and they are not reported again.
+    /// Redis may not have counted these units, and they are not reported again.
     #[cold]
     pub(crate) fn lose_units(&self, units: u64) {
         self.units_lost.fetch_add(units, Ordering::Relaxed);
@@ -251,7 +251,7 @@ impl Observer {
         self.events.waits(since, why);
     }
 
-    /// Who is told what happens to calls on their way.
+    /// What counts calls on their way.
     pub(crate) fn traffic(&self) -> TrafficSink {
         #[cfg(feature = "metrics")]
         return TrafficSink::new(self.traffic.clone());

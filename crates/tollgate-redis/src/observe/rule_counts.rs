@@ -86,12 +86,12 @@ impl RuleCounts {
     }
 
     /// Audited requests: the units above the limit, and the units denied falsely.
-    pub(crate) fn judged(&self, requests: u64, over: u64, falsely: u64) {
+    pub(crate) fn audited(&self, requests: u64, over: u64, falsely: u64) {
         self.followed.fetch_add(requests, Ordering::Relaxed);
         self.over_admitted.fetch_add(over, Ordering::Relaxed);
         self.falsely_refused.fetch_add(falsely, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
-        self.meters.judged(&self.labels, requests, over, falsely);
+        self.meters.audited(&self.labels, requests, over, falsely);
     }
 
     /// The account does not know of all that was let through.

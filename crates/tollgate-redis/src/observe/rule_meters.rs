@@ -76,7 +76,7 @@ impl RuleMeters {
         self.new_keys_refused.get_or_init(counter).increment(1);
     }
 
-    pub(super) fn judged(&self, of: &Labels, requests: u64, over: u64, falsely: u64) {
+    pub(super) fn audited(&self, of: &Labels, requests: u64, over: u64, falsely: u64) {
         let accuracy = self.accuracy(of);
         accuracy.followed.increment(requests);
         accuracy.over.increment(over);
@@ -140,7 +140,7 @@ pub(super) fn describe() {
     );
     metrics::describe_gauge!(
         RESERVE,
-        "Units of a key that may lie idle in leases while a request is refused"
+        "Units of a key that may sit unused in leases while a request is denied"
     );
     metrics::describe_counter!(
         FOLLOWED,

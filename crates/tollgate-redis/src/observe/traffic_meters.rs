@@ -10,7 +10,7 @@ const ROUND_TRIP: &str = "tollgate_redis_round_trip_duration_seconds";
 const QUEUE: &str = "tollgate_redis_queue_duration_seconds";
 const RESENT: &str = "tollgate_redis_resent_total";
 
-/// Handles are made when something is first told, after the application has installed its recorder.
+/// Handles are made at the first event, after the application has installed its recorder.
 #[derive(Default)]
 pub(super) struct TrafficMeters(OnceLock<Handles>);
 

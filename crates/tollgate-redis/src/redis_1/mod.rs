@@ -2,8 +2,8 @@
 //!
 //! What an address of redis-rs says is taken over: host and port or socket, user and password, database, version of the
 //! protocol, the name of the library, and of [`TcpSettings`](redis::io::tcp::TcpSettings) keep-alive and `TCP_USER_TIMEOUT`.
-//! `TCP_NODELAY` is always on, because `false` is what redis-rs has where nobody said anything; and how long a socket lingers
-//! cannot be read.
+//! `TCP_NODELAY` is always on: redis-rs leaves it off by default, so its `false` does not say that you want it off. How long a
+//! socket lingers cannot be read from an address of redis-rs, and is not taken over.
 //!
 //! **Encryption is given again**, because redis-rs does not let others read it: `RedisStoreBuilder::tls` takes the
 //! configuration of rustls. Without it an encrypted address is refused, whatever it says itself about roots, certificates of

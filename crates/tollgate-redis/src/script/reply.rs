@@ -189,7 +189,7 @@ impl Reply {
     /// The indices of the checks of a request that created keys: their units were taken, and nothing else was in use.
     ///
     /// A state without usage expires, so there was no key but for the rest of a millisecond, for the margin of a caller's
-    /// clock, or where a refund has emptied sub-buckets. Of a rule with a cap the script has said so itself.
+    /// clock, or where a refund has emptied sub-buckets. For a rule with a cap, the script says so itself.
     pub(crate) fn created(
         &self,
         layout: &RequestLayout,
@@ -283,7 +283,7 @@ impl Reply {
         places.any(|place| self.of(place).is_some_and(was_there))
     }
 
-    /// Of the refund at a place under a rule whose requests wait: the units that could not go back.
+    /// The units that could not go back, of the refund at a place under a rule whose requests wait.
     #[must_use]
     pub(crate) fn lapsed_units(&self, place: u16) -> u64 {
         let numbers = self.of(usize::from(place));

@@ -60,8 +60,7 @@ impl Accuracy {
         self.falsely_refused
     }
 
-    /// Requests, settlements and resets of sampled keys that did not reach the account: Redis was in trouble, or too many
-    /// came at once.
+    /// Requests, settlements and resets of sampled keys that the meter did not count: Redis failed, or too many came at once.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped

@@ -126,7 +126,7 @@ impl RedisStoreBuilder {
     pub fn cap_new_keys(mut self, rule: &str, per_second: u32) -> Self {
         if per_second == 0 {
             return self.refuse(format!(
-                "no new keys for {rule:?} would let nobody new in; take at least 1 a second"
+                "a cap of 0 new keys for {rule:?} would never let a new client in; take at least 1 a second"
             ));
         }
         self.caps
@@ -148,9 +148,9 @@ impl RedisStoreBuilder {
     }
 
     /// How long Redis keeps the [slots](tollgate_core::Quota::concurrent) of a process that it does not hear from. Default: 15 s; 1 s
-    /// to an hour. It is told every third of it, by one call for all requests that run.
+    /// to an hour. The slots are renewed every third of it, by one call for all requests that run.
     ///
-    /// A process that crashes leaves its slots in use for so long. One that stands still for longer, or cannot reach Redis, is
+    /// The slots of a process that crashes stay in use for this time. One that stands still for longer, or cannot reach Redis, is
     /// taken for one that has crashed: its requests go on, and others may be given their slots meanwhile. Take a longer term where
     /// that is worse than waiting. Processes with different terms go together.
     pub fn slot_term(mut self, term: Duration) -> Self {
@@ -165,7 +165,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// When requests are kept from a server that is in trouble, and for how long.
+    /// When requests are kept from a server that fails, and for how long.
     pub fn breaker(mut self, breaker: BreakerOptions) -> Self {
         if let Err(wrong) = breaker.check() {
             return self.refuse(wrong);
@@ -270,10 +270,10 @@ impl RedisStoreBuilder {
     ///
     /// # Accuracy
     ///
-    /// Of a sampled key, Redis keeps a second state for each rule, and is told of each decision after it was made: no request
-    /// waits for that. A decision counts as wrong only if it would be wrong by more than 10 ms, of a slow bucket half the time
-    /// of a unit, and the time that it took to tell it; and if it still looks so 200 ms later, when others have told what came before it.
-    /// [How to read it](crate::guide::consistency#reading-the-meter).
+    /// For each sampled key and rule, Redis keeps a second state, the reference. Each process reports its decisions to it after they
+    /// were made, so no request waits for that. A decision counts as wrong only if it is wrong by more than a tolerance: 10 ms (of a
+    /// slow bucket half the time of a unit) and the time that the report took. It is checked again after 200 ms, when the earlier
+    /// reports of other processes have arrived. [How to read it](crate::guide::consistency#reading-the-meter).
     ///
     /// Not followed are logs, shadows, rules with a [cap on new keys](Self::cap_new_keys), and with
     /// [`Partition::ByRule`] the rules whose states are found only with those of another.
@@ -322,16 +322,16 @@ impl RedisStoreBuilder {
     ///
     /// # Accuracy
     ///
-    /// Where clocks differ by `d`, a process that is behind may be told to wait by `d` longer, and one that is ahead is let
-    /// through earlier by `d`. Of a fixed or a sliding window that is once, as long as `d` is below a window.
+    /// Where clocks differ by `d`, a process that is behind may have to wait longer by `d`, and one that is ahead is let
+    /// through earlier by `d`. For a fixed or a sliding window this happens once, as long as `d` is less than a window.
     ///
-    /// Of the others it is again and again, because a denial by the one that is behind repairs what the other has written, as
-    /// it would after a clock went back: a log and sub-buckets count as if the window were shorter by `d`, and a bucket as if
-    /// each unit came back earlier by `d`. Where `d` is as long as a window, or as a bucket takes for a unit, nothing
-    /// bounds what passes. Keep the clocks together to far less than that.
+    /// For the other algorithms it happens again and again: a denial by the process that is behind repairs the state of the other, as
+    /// after a clock that went back. So a log and sub-buckets count as if the window were shorter by `d`, and a bucket as if each unit
+    /// came back earlier by `d`. If `d` is as long as a window, or as the time of a unit of a bucket, there is no bound. Keep the
+    /// differences of the clocks far below that.
     ///
-    /// What a process holds in [leases](tollgate_core::Consistency::Leased) it spends by its own clock: where that is behind, up
-    /// to the reserve may pass on top, again with each life of a lease. A process whose clock is ahead by two thirds of the
+    /// A process spends its [leases](tollgate_core::Consistency::Leased) by its own clock. If that is behind, up to the reserve may
+    /// pass on top, again with each life of a lease. A process whose clock is ahead by two thirds of the
     /// [term](Self::slot_term) takes the slots of all others for those of processes that have crashed.
     pub fn caller_clock(mut self, clock: impl Into<Clock>, margin: Duration) -> Self {
         self.clock = Some((clock.into(), margin));
@@ -349,9 +349,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Does not tell Redis that this instance is there, nor which quotas its rules have. The shares of a quota while Redis
-    /// fails are then cut for as many instances as the limiter or the layer was told, and no more; and nobody notices if
-    /// another process has [another quota for the same rule](crate::guide::watching#two-quotas-of-one-rule).
+    /// Sends no heartbeats: neither that this instance is there, nor which quotas its rules have. While Redis fails, the quota is then
+    /// shared among as many instances as you set on the limiter or the layer, however many run. And it goes unnoticed if another
+    /// process has [another quota for the same rule](crate::guide::watching#two-quotas-of-one-rule).
     pub fn without_heartbeats(mut self) -> Self {
         self.heartbeats = false;
         self
@@ -379,7 +379,8 @@ impl RedisStoreBuilder {
     ///
     /// The part of the address or the namespace that is wrong; the first setting that cannot be used: a deadline of nothing or
     /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys, a meter of one key in
-    /// none; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
+    /// none; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address
+    /// wants an encrypted connection and there is no [`tls`](Self::tls) to say whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
         let address = self.address?;
         if let Some(foreign) = address.foreign_tls() {

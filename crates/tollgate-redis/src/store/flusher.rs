@@ -24,7 +24,7 @@ const BETWEEN: Duration = Duration::from_millis(2);
 /// The pause before reports are sent again while there is no connection.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// How long reports that Redis did not accept are sent again after a rule set has ended. Then they are given up.
+/// How long reports that Redis did not accept are sent again after a rule set has ended. Then they are lost.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// The task that reports. Dropping this ends it.

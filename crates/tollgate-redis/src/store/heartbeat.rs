@@ -43,7 +43,7 @@ const FIRST: Duration = Duration::from_millis(250);
 /// The pause after the first count, so that processes which start together know of each other.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// After so many of them an instance is gone.
+/// After this many missing heartbeats an instance is gone.
 const GONE_AFTER: u32 = 3;
 
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.

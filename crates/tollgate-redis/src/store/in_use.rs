@@ -45,7 +45,7 @@ impl InUse {
                 flusher::flush(inner).await;
             }
             slots::return_idle(shared);
-            while !shared.slots.is_told() {
+            while !shared.slots.is_reported() {
                 sleep(POLL_EVERY).await;
             }
             shared.in_flight_calls.idle().await;

@@ -75,7 +75,7 @@ impl Drop for NamespaceSize {
 struct Found {
     keys: u64,
     bytes: u64,
-    /// Of the server that is nearest to its bound, the share of its memory in use; 0: there is no bound.
+    /// The share of the memory in use, of the server that is nearest to its bound; 0: there is no bound.
     used_permille: u64,
 }
 

@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 /// The largest rate and burst; with it no product leaves 64 bits.
 const MOST: u32 = 1_000_000;
 
-/// The share of a process that was not counted is that of one of so many.
+/// A process that was not counted has the share of one of this many.
 const UNCOUNTED: u64 = 16;
 
 /// How many keys a process may create for a rule.
@@ -45,7 +45,7 @@ impl NewKeyCap {
         }
     }
 
-    /// From `now` on so many processes share the cap. The permits in use stay as many.
+    /// From `now` on this many processes share the cap. The permits in use stay as many.
     pub(crate) fn share_among(&self, instances: u32, now: Tick) {
         let instances = u64::from(instances.clamp(1, MOST));
         let before = self.instances.swap(instances, Ordering::Relaxed);

@@ -36,11 +36,11 @@ pub(super) struct InUse {
     pub(super) waiting: BTreeMap<SlotKey, Vec<oneshot::Sender<Reported>>>,
     /// When the task looks next; `None`: there is none.
     pub(super) looks_at: Option<Tick>,
-    /// What the metrics were told, and when.
+    /// What the metrics have counted, and when.
     pub(super) measured: (SlotCounts, Tick),
 }
 
-/// How Redis is told of a key.
+/// Where the slots of a key are reported.
 #[derive(Clone)]
 pub(super) struct SlotTarget {
     pub(super) encoder: Arc<Encoder>,
@@ -64,10 +64,10 @@ impl ProcessSlots {
         }
     }
 
-    /// Whether Redis was told of all that has ended.
-    pub(super) fn is_told(&self) -> bool {
+    /// Whether Redis knows of all requests that have ended.
+    pub(super) fn is_reported(&self) -> bool {
         let in_use = self.lock();
-        in_use.table.is_told() && in_use.leases.is_told()
+        in_use.table.is_reported() && in_use.leases.is_reported()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, InUse> {
@@ -77,7 +77,7 @@ impl ProcessSlots {
 }
 
 impl InUse {
-    /// When Redis has to be told of anything next.
+    /// When the next message to Redis is due.
     pub(super) fn due_at(&self) -> Option<Tick> {
         let (of_table, of_leases) = (self.table.due_at(), self.leases.due_at());
         of_table.into_iter().chain(of_leases).min()

@@ -9,7 +9,7 @@ use std::{
 use tokio::time::Instant;
 use tollgate_core::{AlgorithmKind, Mode, Quota, Rule};
 
-/// For so long instances may differ: a new version of a service replaces an old one.
+/// How long instances may differ: a new version of a service replaces an old one.
 const DEPLOYMENT: Duration = Duration::from_secs(600);
 
 /// The quotas of rules, by name, in words.

@@ -41,8 +41,8 @@ impl RedisStore {
         }
     }
 
-    /// How many instances share the store, as Redis has counted; 0 before it has. It grows at once, and falls when Redis has
-    /// counted fewer for half a minute: after a restart without a disk each instance would find itself alone.
+    /// How many instances share the store, as Redis counts them; 0 until it has. The number rises at once, but falls only after Redis has
+    /// counted fewer for half a minute: otherwise, after a restart of Redis without a disk, each instance would see itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()
@@ -123,12 +123,11 @@ impl RedisStore {
         self.shared.backend.trouble()
     }
 
-    /// Tells Redis all that this process knows and Redis does not, for an orderly end: units that were counted alone are
-    /// reported, leases go back, and what tickets give back arrives. It ends when all of it is answered, and `within` at the
-    /// latest; what Redis refuses meanwhile is sent again.
+    /// Sends Redis all that this process has not sent yet, for an orderly end: it reports local usage, returns leases, and sends the
+    /// refunds of tickets. It ends when Redis has replied to all of it, or after `within`. What Redis refuses meanwhile is retried.
     ///
-    /// Gives the units that Redis may not know of: those that were not reported in time, and those of which it never said
-    /// whether it has counted them. They were let through above what Redis counts, by this store and all its clones.
+    /// Returns how many admitted units Redis may not have counted: those that were not reported in time, and those of reports without
+    /// a reply. It counts those of this store and all its clones.
     ///
     /// Call it when the service has stopped taking requests, before the runtime ends. Limiters and layers may still be there,
     /// or not: what they leave behind when they are dropped is waited for as well. While requests go on it takes all of
@@ -156,8 +155,8 @@ impl RedisStore {
         self.in_use.flush(&self.shared, within).await
     }
 
-    /// Whether requests are kept from Redis at present, because it is in trouble: of several servers, the state of the one
-    /// that is in the worst.
+    /// Whether the circuit breaker keeps requests from Redis at present. With several servers, the state of the breaker that lets the
+    /// fewest through.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
         let states = self.shared.backend.breakers().into_iter();

@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub(super) clock: Option<(Clock, Duration)>,
     /// By the names of rules: how many keys this process may create for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
-    /// The meter follows one key in so many.
+    /// The meter follows one key in this number.
     pub(super) meter: Option<u64>,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
@@ -135,7 +135,7 @@ impl Shared {
         };
     }
 
-    /// The reply to a call of so many checks, once it is there.
+    /// The reply to a call, once it is there.
     pub(super) fn reply(
         &self,
         stopwatch: Stopwatch,

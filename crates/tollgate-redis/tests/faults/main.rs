@@ -9,10 +9,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod counted_once;
 mod fault;
 mod fleet;
 mod flood;
-mod once;
 mod part;
 mod partial;
 mod scheduled;

@@ -135,7 +135,7 @@ fn line(quota: &Quota) -> u64 {
 /// Whoever asks hands back what it holds. What it does not get back is its turn in the line, or the rest of a lease of a window
 /// that is over.
 #[tokio::test]
-async fn a_client_of_one_limiter_is_denied_what_is_in_line_and_a_few_units_too_early_at_most() {
+async fn a_client_of_one_limiter_is_denied_what_is_queued_and_a_few_units_too_early_at_most() {
     let server = RedisServer::start(&[]).await;
     for seed in 0..HISTORIES {
         let seen = history(&server.url(), seed, 1, true).await;

@@ -378,7 +378,7 @@ async fn a_bucket_loses_no_more_than_was_denied_and_has_it_again_when_as_many_ha
 }
 
 #[tokio::test]
-async fn a_request_that_costs_nothing_is_told_of_what_this_process_holds() {
+async fn a_request_that_costs_nothing_sees_what_this_process_holds() {
     let mut quotas = windows().to_vec();
     quotas.push(Quota::gcra(LIMIT, MAX_PERIOD));
     for quota in quotas {

@@ -103,7 +103,7 @@ async fn a_request_that_goes_away_before_it_is_answered_holds_no_slot() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_lost_its_states_counts_what_runs_as_soon_as_it_is_told() {
+async fn a_server_that_has_lost_its_states_counts_what_runs_from_the_next_renewal() {
     let server = RedisServer::start(&[]).await;
     let here = limiter(&server, Partition::One, 2).await;
     let there = limiter(&server, Partition::One, 2).await;

@@ -66,8 +66,7 @@ async fn calls(server: &RedisServer) -> u64 {
 }
 
 #[tokio::test]
-async fn what_was_counted_alone_goes_in_the_call_of_the_request_that_asks_and_is_decided_before_it()
-{
+async fn unreported_usage_goes_in_the_call_of_the_next_request_and_is_counted_before_it() {
     let server = RedisServer::start(&[]).await;
     // No two calls by this clock are at one time, so none travels with another.
     let ticks = AtomicU64::new(NOW);
@@ -103,7 +102,7 @@ async fn what_was_counted_alone_goes_in_the_call_of_the_request_that_asks_and_is
 }
 
 #[tokio::test]
-async fn a_look_is_told_of_what_was_counted_alone() {
+async fn a_peek_includes_the_unreported_usage() {
     let server = RedisServer::start(&[]).await;
     let mut service = Service::start(&server.url()).await;
     let limiter = service.limiter([rule()]);

@@ -83,7 +83,7 @@ async fn run(role: &SlotRole) {
     let log = Arc::new(Mutex::new(log.expect("the log is there")));
     // One line is written whole, and stays when the process dies.
     let write = |log: &Mutex<fs::File>, line: String| {
-        let mut log = log.lock().expect("nobody panics");
+        let mut log = log.lock().expect("no thread panics");
         log.write_all(line.as_bytes()).expect("it is written");
     };
     let (_store, limiter) = limiter(&role.slots_at, role.is_leased).await;

@@ -161,7 +161,7 @@ fn follow(server: &RedisServer, written: &Written) {
             if let [_, "SET", _, key, ..] = words[..]
                 && key.contains(":once:")
             {
-                let mut written = written.lock().expect("nobody panics");
+                let mut written = written.lock().expect("no thread panics");
                 *written.entry(key.to_owned()).or_default() += 1;
             }
         }
@@ -187,7 +187,7 @@ async fn a_crash_loop_of_an_empty_redis_counts_nothing_twice_and_keeps_the_bound
     for process in &mut processes {
         process.begin(&());
     }
-    let clients = || written.lock().expect("nobody panics").len();
+    let clients = || written.lock().expect("no thread panics").len();
     for life in 1..=LIVES {
         let before = clients();
         eventually(&format!("it is used in life {life}"), || async {
@@ -215,7 +215,7 @@ async fn a_crash_loop_of_an_empty_redis_counts_nothing_twice_and_keeps_the_bound
     assert!(all.shared <= LIVES * LIMIT, "{all:?}");
     assert!(all.in_fallback <= LIMIT, "{all:?}");
     assert!(all.strict > 0 && all.in_fallback > 0, "{all:?}");
-    let written = written.lock().expect("nobody panics");
+    let written = written.lock().expect("no thread panics");
     let twice: Vec<_> = written.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "{twice:?} of {}", written.len());
 }

@@ -81,7 +81,7 @@ async fn a_master_that_wakes_up_after_it_was_replaced_admits_nothing_more() {
     group.is_promoted().await;
     service.recovers("the fail-over").await;
     group.master.resume();
-    eventually("the old master is told who it is", || async {
+    eventually("the old master learns that it is none", || async {
         let reported = group.master.is_in_role("slave").await;
         reported.then_some(())
     })

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-/// For so long processes may have different documents: a new version of a service replaces an old one.
+/// How long processes may have different documents: a new version of a service replaces an old one.
 const DEPLOYMENT: Duration = Duration::from_secs(600);
 
 /// What is wrong with the documents of a fleet. Each is said once, for as long as it lasts.

@@ -10,13 +10,13 @@ use crate::{
     redis::{push_error::PushError, redis_rules::RedisRules},
 };
 
-/// So many records wait for Redis at most.
+/// The most records that wait for Redis.
 const WAITING: usize = 1_000;
 
 /// Writes the audit of a process into the stream in Redis: made by [`RedisRules::audit_sink`].
 ///
 /// Pushes are there already. This adds what processes see themselves: denials, overrides and switches of one process, documents that
-/// one rejects. While Redis is unavailable, records are lost; they are events all the same.
+/// one rejects. While Redis is unavailable, the stream misses records; each of them is still an event.
 #[derive(Debug)]
 pub struct RedisAudit {
     records: Sender<AuditRecord>,

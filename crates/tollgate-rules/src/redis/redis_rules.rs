@@ -40,7 +40,7 @@ static REPORT: LazyLock<Script> =
 
 /// About how many records the audit keeps.
 const AUDIT: &str = "10000";
-/// After so long a process that was not heard is gone: three heartbeats.
+/// A process without a heartbeat for this time is gone: three heartbeats.
 const GONE_AFTER: Duration = Duration::from_secs(15);
 /// How many lagging processes are named.
 const NAMED: usize = 20;
@@ -164,7 +164,7 @@ impl RedisRules {
     /// Puts a document in force in all processes, and returns its revision. If it is stored already, nothing changes: several
     /// processes may push one file.
     ///
-    /// It takes the place of the whole document, with overrides and switches that were added since.
+    /// It replaces the stored document as a whole, with the overrides and switches that were added to it.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl RedisRules {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push), and there is no document yet. Where others push at the same time, it is tried again.
+    /// As [`push`](Self::push); or there is no document yet. If others push at the same time, it retries.
     pub async fn override_limit(
         &self,
         entry: LimitOverride,

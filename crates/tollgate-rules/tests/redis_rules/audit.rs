@@ -8,7 +8,7 @@ use tollgate_rules::{
     AuditKind, Author, Bindings, Format, LimitOverride, LiveRules, RuleSwitch, RuleText,
 };
 
-use crate::{KEY, alice, limits, push, redis, redis_server::RedisServer, told};
+use crate::{KEY, alice, limit_shown, limits, push, redis, redis_server::RedisServer};
 
 #[tokio::test]
 async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
@@ -85,7 +85,7 @@ async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
         .expect("there are rules");
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
     for _ in 0..3 {
-        told(&layer, KEY).await;
+        limit_shown(&layer, KEY).await;
     }
     let bob = rules.handle(Author::new("bob"));
     bob.switch(RuleSwitch::all("off")).expect("a switch");

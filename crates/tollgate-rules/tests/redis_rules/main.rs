@@ -70,8 +70,8 @@ fn limit_of(rules: &LiveRules) -> u64 {
     rules.document().limiter_rules()[0].quota().limit()
 }
 
-/// The limit that a client with this key is told.
-async fn told(layer: &RateLimitLayer, key: &str) -> String {
+/// The limit that a client with this key is limit_shown.
+async fn limit_shown(layer: &RateLimitLayer, key: &str) -> String {
     let service = layer.layer(service_fn(|_: Request<String>| async {
         Ok::<_, Infallible>(Response::new(String::new()))
     }));

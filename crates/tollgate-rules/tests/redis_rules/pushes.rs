@@ -10,8 +10,8 @@ use tollgate_rules::{
 };
 
 use crate::{
-    KEY, alice, follow, limit_of, limits, push, redis, redis_server::RedisServer, secret, told,
-    until, with_override,
+    KEY, alice, follow, limit_of, limit_shown, limits, push, redis, redis_server::RedisServer,
+    secret, until, with_override,
 };
 
 #[tokio::test]
@@ -21,12 +21,12 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
     assert_eq!(push(&redis, with_override("fixed_window 9/h")).await, 1);
     let rules = follow(&redis).await;
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
-    assert_eq!(told(&layer, KEY).await, "\"api\";q=9;w=3600");
-    assert_eq!(told(&layer, "other").await, "\"api\";q=3;w=3600");
+    assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=9;w=3600");
+    assert_eq!(limit_shown(&layer, "other").await, "\"api\";q=3;w=3600");
 
     assert_eq!(push(&redis, with_override("fixed_window 8/h")).await, 2);
     until("it is in force", || rules.status().revision() == 2).await;
-    assert_eq!(told(&layer, KEY).await, "\"api\";q=8;w=3600");
+    assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=8;w=3600");
 
     // It is there already.
     assert_eq!(push(&redis, with_override("fixed_window 8/h")).await, 2);
@@ -95,7 +95,7 @@ async fn overrides_and_switches_reach_all_processes() {
     let raised = redis.override_limit(raised, &bindings, &alice()).await;
     assert_eq!(raised.expect("pushed"), 3);
     until("it is in force", || rules.status().revision() == 3).await;
-    assert_eq!(told(&layer, KEY).await, "\"api\";q=60;w=3600");
+    assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=60;w=3600");
     let (_, text) = redis
         .document()
         .await
@@ -108,14 +108,14 @@ async fn overrides_and_switches_reach_all_processes() {
         .await;
     assert_eq!(halved.expect("pushed"), 4);
     until("it is in force", || rules.status().revision() == 4).await;
-    assert_eq!(told(&layer, KEY).await, "\"api\";q=30;w=3600");
-    assert_eq!(told(&layer, "other").await, "\"api\";q=5;w=3600");
+    assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=30;w=3600");
+    assert_eq!(limit_shown(&layer, "other").await, "\"api\";q=5;w=3600");
     redis
         .clear_switches(&bindings, &alice())
         .await
         .expect("pushed");
     until("it is in force", || rules.status().revision() == 5).await;
-    assert_eq!(told(&layer, "other").await, "\"api\";q=10;w=3600");
+    assert_eq!(limit_shown(&layer, "other").await, "\"api\";q=10;w=3600");
     assert!(!server.dump().await.contains(KEY));
 
     let unknown = LimitOverride::new("apy", KEY, "50/h");

@@ -18,7 +18,7 @@
 //! its details; data that the service had not sent yet is lost. The service reads a [`MessageLimitError`] in place of the next
 //! message, so that it does not mistake the stream for a complete one.
 //!
-//! A message is counted before any byte behind its prefix is passed on. Of several messages in one frame, those that fit are
+//! A message is counted before any byte behind its prefix is passed on. If several messages come in one frame, those that fit are
 //! passed on. At most one frame per stream is held back.
 //!
 //! # Where the layer goes

@@ -92,7 +92,7 @@ impl Meters {
         }
     }
 
-    /// Of rules that take the place of `replaced`: those of the same name have the same handles.
+    /// The meters of rules that take the place of `replaced`: those of the same name have the same handles.
     pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
         let there = |index: usize| rules.position_in(index, replaced);
         let meters = |index: usize| match there(index).and_then(|there| before.rules.get(there)) {

@@ -1,7 +1,7 @@
 //! What operators see: metrics with the feature `metrics`, events with the feature `tracing`, top keys, and records of
 //! decisions. [Operating](crate::guide::operating) lists the metrics and events.
 //!
-//! A [`Limiter`](crate::Limiter) reports its decisions, in a layer or without one. A layer reports, beside that, requests without
+//! A [`Limiter`](crate::Limiter) reports its decisions, in a layer or without one. A layer also reports requests without
 //! a key and mistakes of the set-up.
 //!
 //! ```

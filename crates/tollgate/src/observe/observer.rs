@@ -1,4 +1,4 @@
-//! What a layer tells operators beside what its limiter does.
+//! What a layer reports in addition to its limiter.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Observer {
         }
     }
 
-    /// Of rules that take the place of `replaced`: what was reported once of an unchanged rule is not reported again.
+    /// The observer of rules that take the place of `replaced`: what was reported once of an unchanged rule is not reported again.
     pub(crate) fn succeeding(limiter: &Limiter, before: &Self, replaced: &RuleSet) -> Self {
         let rules = limiter.rules();
         Self {

@@ -42,7 +42,7 @@ pub(crate) struct Several {
     checks: Checks,
     decision: Decision,
     admission: Option<Admission>,
-    /// How long it has waited, if clients are told.
+    /// How long it has waited, if the response shows it.
     waited: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) trait Kept {
     /// The slots that the request holds, unless its ticket was taken; once.
     fn take_slots(&self) -> Option<HeldSlots>;
 
-    /// How long it has waited, if clients are told.
+    /// How long it has waited, if the response shows it.
     fn waited(&self) -> Option<Duration>;
 }
 
@@ -148,7 +148,7 @@ impl Admitted<Several> {
 }
 
 impl Admitted<Several> {
-    /// The same after a wait that clients are told of.
+    /// The same after a wait that the response shows.
     pub(crate) fn after(mut self, waited: Option<Duration>) -> Self {
         self.kept.waited = waited;
         self

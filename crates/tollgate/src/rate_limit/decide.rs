@@ -37,7 +37,7 @@ pub(crate) enum Asked {
 pub(crate) enum Progress {
     /// It is decided.
     Decided(Decided),
-    /// It waits: for the delay of the decision, or for a slot. `None`: others are in line for the slots.
+    /// It waits: for the delay of the decision, or for a slot. `None`: others queue for the slots.
     Waits(Option<Decision>),
 }
 
@@ -122,9 +122,9 @@ pub(crate) async fn wait(
     (Progress::Decided(decided), checks)
 }
 
-/// Waits until a request may start: for its delay, in line for a slot, or both. Without a place in the layer it is denied.
+/// Waits until a request may start: for its delay, in the queue for a slot, or both. Without a place in the layer it is denied.
 ///
-/// `decision` is `None` if others are in line for the slots. Dropped before its end, it gives the place in the queue back.
+/// `decision` is `None` if others queue for the slots. Dropped before its end, it gives the place in the queue back.
 pub(crate) async fn delay(
     config: Arc<Config>,
     checks: Checks,
@@ -138,7 +138,7 @@ pub(crate) async fn delay(
     (Progress::Decided(decided), checks)
 }
 
-/// The same, and what operators are told of the wait.
+/// The same, with the metrics of the wait.
 async fn wait_in_place(
     config: &Config,
     checks: &[Check],
@@ -206,7 +206,7 @@ pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
     }
 }
 
-/// As many wait already as may.
+/// The queue is full.
 async fn deny_without_wait(
     limiter: &Limiter,
     checks: &[Check],
@@ -227,7 +227,7 @@ async fn deny_without_wait(
     decision.denied_for(Reason::QueueFull)
 }
 
-/// Asks the store about a request; `None` if others are in line for its slots.
+/// Asks the store about a request; `None` if others queue for its slots.
 #[inline(always)]
 pub(crate) fn acquire_first(config: &Config, checks: &[Check]) -> Option<Step<Decision>> {
     let limiter = &config.rules.limiter;

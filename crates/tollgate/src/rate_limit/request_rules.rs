@@ -204,7 +204,7 @@ impl RequestRules {
         Ok(())
     }
 
-    /// The same of many rules, of which the index finds those whose conditions can be true.
+    /// The same of many rules. The index finds those whose conditions can be true.
     #[inline(never)]
     fn collect_found(
         &self,

@@ -46,7 +46,7 @@ impl WaitRoom {
         self.requests.load(Ordering::Relaxed) >= self.max_requests
     }
 
-    /// A place for a request whose head has so many bytes. `None` if there is none.
+    /// A place for a request with a head of this size. `None` if there is none.
     pub(crate) fn enter(self: &Arc<Self>, head_bytes: usize) -> Option<WaitPlace> {
         let add = |to: &AtomicUsize, number: usize, max: usize| {
             to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_has_places_for_so_many_requests_and_bytes() {
+    fn a_room_has_places_for_its_number_of_requests_and_bytes() {
         let room = WaitRoom::new(2, 1_000);
         let first = room.enter(600).expect("there is room");
         assert!(room.enter(401).is_none());

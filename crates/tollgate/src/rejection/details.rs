@@ -120,11 +120,11 @@ impl<'a> DenialDetails<'a> {
 
     /// The reason for programs, where the policies do not tell it.
     pub(super) fn reason_word(&self) -> Option<&'static str> {
-        let is_told = !matches!(
+        let is_shown = !matches!(
             self.reason,
             Reason::Slots | Reason::QueueFull | Reason::WaitExpired
         );
-        (!is_told && !self.hides_quota).then(|| self.reason.as_str())
+        (!is_shown && !self.hides_quota).then(|| self.reason.as_str())
     }
 
     /// A title of a few words.
@@ -150,7 +150,7 @@ impl<'a> DenialDetails<'a> {
             let _ = write!(text, "{exceeded}");
         }
         let waiting = match self.reason {
-            Reason::QueueFull => "As many requests wait already as may.",
+            Reason::QueueFull => "The queue is full.",
             Reason::WaitExpired => "The time to wait is over.",
             _ => "",
         };

@@ -5,7 +5,7 @@ use tollgate_core::{SECOND, Source};
 use super::*;
 
 #[test]
-fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when_it_is_not() {
+fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_says_for_how_long() {
     let quota = Quota::token_bucket(10).refill(7, SECOND);
     let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
     let slot = TableKey::new(0, Fingerprint::from_bits(7));
@@ -47,7 +47,7 @@ fn verdict(remaining: u64, reset_after: Tick, retry: Tick) -> Verdict {
 }
 
 #[test]
-fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
+fn the_denial_of_one_cost_says_nothing_of_one_that_differs_in_high_bits_only() {
     let quota = Quota::sliding_window(1 << 40, SECOND);
     let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
     let cost = 1 << 32 | 1;

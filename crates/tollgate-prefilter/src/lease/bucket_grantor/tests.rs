@@ -7,7 +7,7 @@ use crate::lease::schedule_terms::ScheduleTerms;
 
 const LIFE: Tick = 1_000;
 
-/// A burst of 100 units, one a µs; leases of up to 20 units, two of which may be on lease.
+/// A burst of 100 units, one a µs; leases of up to 20 units, two at the same time.
 fn grantor() -> BucketGrantor {
     let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
     let terms = LeaseTerms::of_bucket(40, LIFE).in_grants_of(2, 1);

@@ -295,7 +295,7 @@ fn a_holder_is_small() {
     );
 }
 
-/// A lease of so many units of a window of a day, granted at `START` in window 7, and terms of it.
+/// A lease of some units of a window of a day, granted at `START` in window 7, and terms of it.
 fn of_a_day(units: u64) -> (LeaseHolder, LeaseTerms) {
     let day = Quota::fixed_window(10_000, 24 * 60 * MINUTE);
     let terms = LeaseTerms::new(&day, 100).expect("it is granted");

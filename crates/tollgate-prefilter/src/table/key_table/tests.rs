@@ -15,7 +15,7 @@ fn of_a_key_that_is_seen_once_nothing_is_kept() {
     assert_eq!(look(7), Err(Miss { is_new: true }));
     assert_eq!(look(7), Err(Miss { is_new: false }));
     assert_eq!(look(8), Err(Miss { is_new: true }));
-    assert_eq!(table.survey(|_| panic!("nothing is kept")).keys, 0);
+    assert_eq!(table.usage(|_| panic!("nothing is kept")).keys, 0);
     let kept = table.with_new(slot(7), 2, |_| true, |value| *value);
     assert_eq!((kept, look(7)), (Some(0), Ok(0)));
     let nothing = table.look(slot(7), |_| None::<()>);
@@ -54,7 +54,7 @@ fn a_full_set_forgets_what_has_been_idle_for_longest_and_nothing_that_is_in_use(
     assert_eq!(table.with(slot(3), |value| *value), None);
     assert_eq!(table.with(slot(5), |value| *value), Some(0));
     let mut sum = 0;
-    let usage = table.survey(|value| sum += value);
+    let usage = table.usage(|value| sum += value);
     assert_eq!((usage.keys, sum), (WAYS as u64, WAYS as u64 - 2));
 }
 
@@ -65,7 +65,7 @@ fn a_set_fills_a_line_and_an_entry_takes_a_key_and_eight_bytes_more_than_its_val
 }
 
 #[test]
-fn keys_that_look_alike_are_told_apart() {
+fn keys_that_look_alike_are_distinguished() {
     let table = KeyTable::<u128>::new(1);
     // One byte is looked at first, and it is the same; the next is the one above it.
     let keys = [7 << 56 | 1, 6 << 56, 7 << 56 | 2, 0, 7 << 56];

@@ -69,7 +69,7 @@ impl SlotWorld {
             process.outlived as u8,
             u8::from(process.holder.is_listed())
                 + 2 * u8::from(process.is_lease_valid)
-                + 4 * u8::from(process.is_told),
+                + 4 * u8::from(process.is_reported),
             process.holder.held() as u8,
             pending as u8,
             deadline.min(100) as u8,

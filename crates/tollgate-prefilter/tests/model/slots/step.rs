@@ -85,7 +85,7 @@ impl SlotWorld {
                     Holder::Leased(lease) => lease.end(slots),
                     Holder::Exact(holder) => {
                         holder.end(slots, now, &terms);
-                        process.is_told = false;
+                        process.is_reported = false;
                         // It is up to a renewal to say so, which may come at once.
                         if self.fault == Some(Fault::RelativeCounts) {
                             process.seq += 1;
@@ -175,7 +175,7 @@ impl SlotWorld {
                     }
                     Holder::Exact(holder) if it.message.want == 0 => {
                         holder.on_renewed(&it.message, &reply, now, &terms);
-                        process.is_told &= !is_unread;
+                        process.is_reported &= !is_unread;
                     }
                     Holder::Exact(holder) => {
                         let mut message = it.message;
@@ -183,7 +183,7 @@ impl SlotWorld {
                             message.seq = u64::MAX;
                         }
                         let start = holder.on_acquired(&message, &reply, sent, now, &terms);
-                        process.is_told &= !is_unread;
+                        process.is_reported &= !is_unread;
                         if matches!(start, SlotStart::Started { .. }) {
                             self.start(system, of, it.is_valid);
                         }
@@ -199,7 +199,7 @@ impl SlotWorld {
                         Holder::Leased(lease) => lease.give_up(now),
                         Holder::Exact(holder) if message.want > 0 => {
                             holder.give_up(&message, now, &terms);
-                            process.is_told = false;
+                            process.is_reported = false;
                         }
                         Holder::Exact(_) => {}
                     }
@@ -265,7 +265,7 @@ impl SlotWorld {
                 // Nothing is kept of a key that is not in use.
                 process.holder = Holder::new(process.owner, self.is_leased);
                 process.composed = None;
-                process.is_told = true;
+                process.is_reported = true;
             }
         }
         let known = |owner| self.count(&system.store, system.clock, owner);
@@ -313,7 +313,7 @@ impl SlotWorld {
                 it.is_void = true;
             }
         }
-        process.is_told |= message.is_exact;
+        process.is_reported |= message.is_exact;
         process.in_flight.push(InFlight {
             message,
             sent: now,

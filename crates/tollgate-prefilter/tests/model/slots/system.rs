@@ -58,7 +58,7 @@ pub(super) struct Process {
     /// The store has known the slots on lease ever since.
     pub(super) is_lease_valid: bool,
     /// An exact message has said what runs: nothing has ended since.
-    pub(super) is_told: bool,
+    pub(super) is_reported: bool,
     /// The requests that ran when a faulty process began to write a message.
     pub(super) composed: Option<u32>,
     /// When slots were lost, or on their way back: the last ones first.
@@ -128,7 +128,7 @@ impl Process {
             outlived: 0,
             in_flight: Vec::new(),
             is_lease_valid: false,
-            is_told: true,
+            is_reported: true,
             composed: None,
             lost: [0; MOST],
         }

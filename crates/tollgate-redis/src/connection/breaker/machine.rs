@@ -1,4 +1,4 @@
-//! When a breaker opens and closes: a state machine that is told the time.
+//! When a breaker opens and closes: a state machine that takes the time as an argument.
 
 use std::time::Duration;
 
@@ -63,13 +63,13 @@ struct Row {
     counted: Option<Duration>,
 }
 
-/// A pause is doubled once less after so long without trouble.
+/// A pause is doubled once less after this time without a failure.
 const DECAY: Duration = Duration::from_secs(1);
 
 /// A pause is at least this part of the time for which it has been open.
 const PART_OF_OUTAGE: u32 = 16;
 
-/// While shares are let through, failures at so many moments may open it again.
+/// While shares are let through, failures at this many moments open it again.
 const MOMENTS_OF_RAMP: u32 = 2;
 
 impl Machine {
@@ -109,7 +109,7 @@ impl Machine {
 
     /// Calls of requests. While it is open they are stragglers that were sent before, and say nothing new.
     ///
-    /// Of what became known at one time the answers count as the earlier ones.
+    /// Among results that became known at one time, the answers count as the earlier ones.
     pub(in crate::connection) fn record(&mut self, answered: u32, failed: u32, now: Duration) {
         if matches!(self.phase, Phase::Open { .. } | Phase::Probing { .. }) {
             return;

@@ -1,7 +1,7 @@
-//! The breaker of a node: while its server is in trouble, requests are told so without I/O.
+//! The breaker of a node: while its server fails, requests fail at once, without I/O.
 //!
-//! A request reads one word. Only the node's supervisor writes it, after it has told the [`Machine`](machine::Machine) what became of calls
-//! and probes.
+//! A request reads one word. Only the node's supervisor writes it, after it has passed the outcome of calls and probes to the
+//! [`Machine`](machine::Machine).
 
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod breaker;

@@ -72,7 +72,7 @@ enum State {
     Ramp(u8),
 }
 
-/// Of the times of failures, those that count: none within a slice of the one before.
+/// The times of failures that count: none within a slice of the one before.
 fn moments(failures: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut moments: Vec<u64> = Vec::new();
     for at in failures {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// When requests are kept from a server that is in trouble, and for how long: the circuit breaker of each server.
+/// When requests are kept from a server that fails, and for how long: the circuit breaker of each server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct BreakerOptions {
 /// The shares of requests, in percent, that are let through after the probes, one after the other.
 pub(in crate::connection) const SHARES: [u8; 2] = [10, 50];
 
-/// Into so many parts a window is divided. Failures within one part of another count as one.
+/// The parts of a window. Failures within one part of another count as one.
 pub(in crate::connection) const SLICES: u32 = 8;
 
 impl Default for BreakerOptions {
@@ -72,14 +72,14 @@ impl BreakerOptions {
         self
     }
 
-    /// From so many calls within the [window](Self::window) on, the [failure rate](Self::failure_rate) decides, and no longer a
-    /// row of failures. Default: 20; at least 1.
+    /// From this number of calls within the [window](Self::window) on, the [failure rate](Self::failure_rate) decides, and no longer
+    /// a row of failures. Default: 20; at least 1.
     pub fn busy(mut self, calls: u32) -> Self {
         self.busy = calls;
         self
     }
 
-    /// How long the past is that the [failure rate](Self::failure_rate) is of. Default: 1 s; 80 ms to 10 minutes.
+    /// How far back the [failure rate](Self::failure_rate) looks. Default: 1 s; 80 ms to 10 minutes.
     ///
     /// By default a server that stops to answer is left after half of it.
     pub fn window(mut self, window: Duration) -> Self {

@@ -66,7 +66,7 @@ impl Recent {
         self.sum.moments
     }
 
-    /// Whether so many of a hundred calls failed.
+    /// Whether at least `percent` of the calls failed.
     pub(super) fn fails(&self, percent: u32) -> bool {
         u64::from(self.sum.failed) * 100 >= u64::from(self.sum.calls) * u64::from(percent)
     }

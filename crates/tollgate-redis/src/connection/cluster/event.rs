@@ -1,4 +1,4 @@
-//! What happens to a cluster, for whoever reports it.
+//! Events of a cluster.
 
 use std::{fmt, sync::Arc};
 
@@ -18,7 +18,7 @@ pub(crate) enum ClusterEvent {
     NotLearnt(Arc<str>),
 }
 
-/// Who is told. Called from tasks of the cluster: it may not block.
+/// The receiver of events. Called from tasks of the cluster: it may not block.
 #[derive(Clone, Default)]
 pub(crate) struct ClusterSink(Option<Arc<Sink>>);
 

@@ -23,7 +23,7 @@ pub(super) struct Member {
 
 /// The owner of each slot.
 pub(super) struct Map {
-    /// Those that have slots, and behind them the guests.
+    /// Those that have slots, and behind them the unlisted ones.
     members: Vec<Arc<Member>>,
     primaries: usize,
     /// For each slot the place of its owner among the members, or [`UNASSIGNED`].
@@ -34,7 +34,7 @@ pub(super) struct Map {
 const UNLISTED: u16 = u16::MAX;
 
 impl Map {
-    /// A map of nothing. Calls are told `nobody`.
+    /// A map of nothing. Calls fail with `unassigned`.
     pub(super) fn empty(unassigned: CallError) -> Self {
         Self {
             members: Vec::new(),
@@ -44,7 +44,7 @@ impl Map {
         }
     }
 
-    /// The map of a table, with `guests` that have no slots. Each server is taken from `member`, and left out where that
+    /// The map of a table, with `unlisted` servers that have no slots. Each server is taken from `member`, and left out where that
     /// gives none.
     pub(super) fn of(
         table: &Table,
@@ -63,11 +63,11 @@ impl Map {
             }
         }
         map.primaries = map.members.len();
-        for guest in unlisted {
-            if map.find(guest).is_none()
-                && let Some(guest) = member(guest, None)
+        for place in unlisted {
+            if map.find(place).is_none()
+                && let Some(unlisted) = member(place, None)
             {
-                map.add(guest);
+                map.add(unlisted);
             }
         }
         map
@@ -77,7 +77,7 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// Nobody's, as far as this map knows.
+    /// This map knows no server for it.
     pub(super) fn owner(&self, slot: u16) -> Result<&Arc<Member>, CallError> {
         // Nothing is read on the strength of a number but members that were there before the map was shared.
         let owner = self.owners.get(usize::from(slot));
@@ -105,7 +105,7 @@ impl Map {
         self.members.iter().find(|member| member.place == *place)
     }
 
-    /// Primaries and guests.
+    /// Primaries and unlisted servers.
     pub(super) fn members(&self) -> &[Arc<Member>] {
         &self.members
     }
@@ -180,7 +180,7 @@ mod tests {
             &AddressMap::default(),
         );
         let table = table.unwrap();
-        let unassigned = CallError::new(CallErrorKind::Unavailable, "nobody");
+        let unassigned = CallError::new(CallErrorKind::Unavailable, "no server has it");
         let address = Address::parse("redis-cluster://127.0.0.1:1").unwrap();
         let map = Map::of(&table, &[tcp(1), tcp(2)], unassigned, |place, _| {
             let node = Node::start(address.of_node(place.clone()), NodeOptions::default());

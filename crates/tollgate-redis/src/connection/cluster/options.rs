@@ -8,14 +8,14 @@ use crate::connection::{cluster::event::ClusterSink, options::NodeOptions};
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterOptions {
     /// How each of its nodes behaves. The probe key gets a hash tag in a slot of the node, and the seed differs from node to
-    /// node. Whoever is told events here is told those of all nodes.
+    /// node. Its sink gets the events of all nodes.
     pub(crate) node: NodeOptions,
     /// How often the map is learnt anew while all is well. Each time is up to a quarter longer or shorter, so that many
     /// processes do not ask together.
     pub(crate) refresh: Duration,
     /// The same while there is no map, or no connection to a server of the map.
     pub(crate) hurry: Duration,
-    /// Who is told what happens.
+    /// Where events go.
     pub(crate) events: ClusterSink,
 }
 

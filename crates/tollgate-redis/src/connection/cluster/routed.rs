@@ -28,9 +28,9 @@ use crate::connection::{
 pub(crate) struct ClusterCall(State);
 
 enum State {
-    /// Nobody could be asked, and this says why.
+    /// No server could be called, and this says why.
     Refused(Call),
-    /// Somebody was.
+    /// A server was.
     Sent(Sent),
 }
 
@@ -44,7 +44,7 @@ struct Sent {
     call: Call,
     moved: bool,
     ask_followed: bool,
-    /// Set where others that came before have later deadlines: a wire looks for them in the order in which calls come. So it
+    /// Set where earlier calls have later deadlines: a driver checks deadlines in the order in which calls come. So it
     /// is once the call was sent on, and where a part of its time was gone before.
     timer: Option<Pin<Box<Sleep>>>,
 }

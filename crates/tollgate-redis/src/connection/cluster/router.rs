@@ -61,7 +61,7 @@ impl Cluster {
     }
 
     /// Runs a script where its first key is. Nothing is waited for but the answer: where the server is not known, has no
-    /// connection, or is in trouble, the call has failed already.
+    /// connection, or fails, the call has failed already.
     ///
     /// A call without keys, or with keys in several slots, is refused as [`Misconfigured`](CallErrorKind::Misconfigured).
     pub(crate) fn call(

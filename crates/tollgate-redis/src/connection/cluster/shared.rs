@@ -1,4 +1,4 @@
-//! What requests and the learner of a cluster both see.
+//! What requests and the topology refresh of a cluster share.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     named: Mutex<HashMap<Place, Instant>>,
 }
 
-/// A server that no map knows is kept for so long after another one sent a call there.
+/// How long a server that no map knows is kept after another one has redirected a call to it.
 const WELCOME: Duration = Duration::from_secs(30);
 /// More of them are not remembered.
 const MOST_NAMED: usize = 1_000;
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// The map is to be learnt anew when this is told.
+    /// A notice here starts a topology refresh.
     pub(super) fn stale(&self) -> &Arc<Notify> {
         &self.stale
     }

@@ -24,7 +24,7 @@ pub(super) struct Range {
 impl Table {
     /// Reads the answer of the server at `from`. `None` if it cannot be read, or no slot has a server.
     ///
-    /// What cannot be read in part, such as a server that nobody has a name for yet, is left out.
+    /// What cannot be read in part, such as a server without a name yet, is left out.
     pub(super) fn read(answer: &Value, from: &Place, map: &AddressMap) -> Option<Self> {
         let (mut ranges, mut servers) = (Vec::new(), Vec::new());
         for entry in answer.list()? {

@@ -122,13 +122,13 @@ impl TopologyRefresh {
     }
 
     fn install(&mut self, table: &Table) {
-        let nobody = CallError::new(
+        let unassigned = CallError::new(
             CallErrorKind::Unavailable,
             "no server of the cluster has the slot",
         );
         let old = self.shared.map.load_full();
         let unlisted = self.shared.unlisted();
-        let map = Map::of(table, &unlisted, nobody, |place, slot| {
+        let map = Map::of(table, &unlisted, unassigned, |place, slot| {
             let known = old.member(place).cloned();
             known.or_else(|| self.start(place, slot))
         });

@@ -50,7 +50,7 @@ pub(super) struct Backlog {
 pub(super) struct Received {
     /// For how many calls it works.
     pub(super) answered: u32,
-    /// For how many it is in trouble.
+    /// For how many it fails.
     pub(super) failed: u32,
 }
 

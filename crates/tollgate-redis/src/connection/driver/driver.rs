@@ -91,7 +91,7 @@ impl<S: Transport> Driver<S> {
         self.was_of_use
     }
 
-    /// What the calls that are left are told when this is dropped.
+    /// The error of the calls that are left when this is dropped.
     pub(in crate::connection) fn lose(&mut self, lost: Lost) {
         self.backlog.lose(lost);
     }

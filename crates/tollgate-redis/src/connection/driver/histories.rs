@@ -1,4 +1,4 @@
-//! Random servers and callers on a paused clock: what a call is told is what became of it.
+//! Random servers and callers on a paused clock: a call's result is what became of it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -172,7 +172,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     }
     let answers = callers.join_all().await;
     driver.abort();
-    let runs = server.await.expect("the server ends when the wire does");
+    let runs = server.await.expect("the server ends when the driver does");
     let ran = |key| runs.get(&key).copied().unwrap_or(0);
     let mut errors = HashMap::new();
     for (key, answer) in answers {
@@ -189,7 +189,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
         }
     }
     for key in abandoned {
-        assert!(ran(key) <= 1, "seed {seed}, call {key} was given up");
+        assert!(ran(key) <= 1, "seed {seed}, call {key} failed");
     }
     errors
 }

@@ -36,7 +36,7 @@ struct Command {
 }
 
 impl InFlight {
-    /// Calls that were added, as one command, to a buffer of which nothing is written yet, and that now has `length` bytes.
+    /// Calls that were added, as one command, to a buffer that now has `length` bytes, none of them written yet.
     /// `sent` is the time, where somebody wants to know how long the answer takes.
     pub(super) fn push(
         &mut self,

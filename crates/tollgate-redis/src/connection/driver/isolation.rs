@@ -6,14 +6,14 @@ use tokio::time::Instant;
 
 use crate::connection::request::Request;
 
-/// For so long they go alone. Then one command is tried again with all, and costs one more if it is refused again.
+/// How long they go alone. Then one command is tried again with all, and costs one more if it is refused again.
 const ISOLATED_FOR: Duration = Duration::from_secs(10);
 
 /// What has spoiled a command for the calls that travelled with it: the keys of a rule that the user may not touch, or a
 /// slot that is on the move.
 ///
-/// Both are kept as bits, of which several rules or slots may share one: what goes alone for the company of another costs a
-/// little more, and nothing else.
+/// Both are kept as bits, and several rules or slots may share a bit. A call that goes alone because of another one costs a little
+/// more, and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct Isolation {
     rules: u64,

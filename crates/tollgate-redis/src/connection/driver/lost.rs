@@ -17,7 +17,7 @@ pub(in crate::connection) enum Lost {
     Refused(String),
     /// Sentinels name another master.
     Moved,
-    /// Nobody wants it any more.
+    /// All its callers are gone.
     Dropped,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Lost {
             Self::Malformed(what) => f.write_str(what),
             Self::Refused(code) => write!(f, "the server answered {code}"),
             Self::Moved => f.write_str("another server is the master now"),
-            Self::Dropped => f.write_str("it was given up"),
+            Self::Dropped => f.write_str("it is no longer needed"),
         }
     }
 }

@@ -38,7 +38,7 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// What calls are told whose answer cannot be taken apart.
+/// The error of calls whose reply cannot be taken apart.
 pub(super) fn not_ours() -> CallError {
     CallError::new(
         CallErrorKind::Unknown,

@@ -1,4 +1,4 @@
-//! A wire before a server that the test plays, on a paused clock.
+//! A driver in front of a server that the test plays, on a paused clock.
 
 mod pieces;
 mod together;
@@ -173,7 +173,7 @@ async fn a_call_that_is_dropped_before_it_is_sent_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_at_its_deadline_and_a_late_answer_is_nobody_elses() {
+async fn a_call_ends_at_its_deadline_and_a_late_reply_goes_to_no_other_call() {
     let mut bench = by_default(65_536);
     let began = Instant::now();
     let late = bench.call("late");
@@ -209,7 +209,7 @@ async fn a_call_that_was_never_sent_ends_at_its_deadline_too_and_did_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_dropped_after_half_a_second_although_nobody_asks_any_more() {
+async fn a_silent_server_is_dropped_after_half_a_second_although_no_call_waits_any_more() {
     let mut bench = by_default(65_536);
     let began = Instant::now();
     let call = bench.call("a");
@@ -288,7 +288,7 @@ async fn what_was_on_a_lost_connection_may_have_run_and_what_waited_did_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wire_that_is_dropped_answers_its_calls() {
+async fn a_driver_that_is_dropped_answers_its_calls() {
     let mut bench = by_default(65_536);
     let sent = bench.call("sent");
     bench.received().await;

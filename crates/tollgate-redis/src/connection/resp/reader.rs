@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many values more.
+    /// Takes `count` values more from the room that is left.
     fn take(&mut self, count: usize) -> Result<usize, Stop> {
         match self.room.checked_sub(count) {
             Some(room) => {
@@ -193,7 +193,7 @@ fn error(text: &[u8]) -> Value {
     Value::Error(String::from_utf8_lossy(text).replace(['\r', '\n'], " "))
 }
 
-/// How many values there are in so many pairs. What is too many for a number is too many.
+/// How many values this number of pairs has. A number that is too large stays too large.
 fn pairs(text: &[u8]) -> Result<usize, Stop> {
     Ok(count(text)?.saturating_mul(2))
 }

@@ -1,4 +1,4 @@
-//! The reader beside the one of redis-rs: what both read, they read alike. The property tests and the fuzz target share it.
+//! The reader against that of redis-rs: what both read, they read alike. The property tests and the fuzz target share it.
 
 use redis::{Value as Theirs, parse_redis_value};
 

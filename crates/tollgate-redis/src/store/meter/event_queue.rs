@@ -13,7 +13,7 @@ use tollgate_core::{
 /// The most events in the queue. Further ones are dropped.
 const MOST: usize = 1_024;
 
-/// Events within so many µs are sent with one time: 1 ms.
+/// Events within 1 ms are sent with one time.
 const AT_ONCE: Tick = 1_000;
 
 /// How many of the last events are searched for one to merge with.

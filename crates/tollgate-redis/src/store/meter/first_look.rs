@@ -52,7 +52,7 @@ impl FirstLook {
         let entry = *entry;
         match entry.event {
             Event::Admitted(check, requests) => {
-                plan.counts.judged(requests, 0, 0);
+                plan.counts.audited(requests, 0, 0);
                 if plan.audit.counts_later(at, &answer) || plan.audit.is_late(took) {
                     return Self::Missed(check);
                 }
@@ -63,7 +63,7 @@ impl FirstLook {
                 }
             }
             Event::Refused(_, requests) => {
-                plan.counts.judged(requests, 0, 0);
+                plan.counts.audited(requests, 0, 0);
                 let why = Why::False(tolerance);
                 match plan.audit.is_false(at, units, &answer, tolerance) {
                     true if plan.knows_of_all(now) => Self::Suspected(Recheck { entry, why }),

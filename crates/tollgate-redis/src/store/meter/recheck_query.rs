@@ -44,7 +44,7 @@ impl RecheckQuery {
             return;
         };
         match self.recheck.why {
-            Why::Over(units) => plan.counts.judged(0, units.saturating_sub(uncertain), 0),
+            Why::Over(units) => plan.counts.audited(0, units.saturating_sub(uncertain), 0),
             Why::False(tolerance) => {
                 let Some(answer) = reference.answer(reply, &self.reference, check) else {
                     return;
@@ -52,7 +52,7 @@ impl RecheckQuery {
                 let cost = check.cost().saturating_add(uncertain);
                 let times = (entry.at, at);
                 if plan.knows_of_all(now) && plan.audit.was_false(times, cost, &answer, tolerance) {
-                    plan.counts.judged(0, 0, entry.event.requests());
+                    plan.counts.audited(0, 0, entry.event.requests());
                 }
             }
         }

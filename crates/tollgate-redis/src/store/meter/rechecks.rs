@@ -11,8 +11,8 @@ use crate::store::meter::event_queue::{Entry, same_state};
 
 /// When a suspected violation is rechecked: after 200 ms.
 ///
-/// An event waits for the reply to at most one earlier call, and is then carried out or given up within a deadline: 50 ms
-/// each. After as long again, the units that were given up or came late have been sent as well.
+/// An event waits for the reply to at most one earlier call, and is then carried out or dropped within a deadline: 50 ms
+/// each. After as long again, the units that were dropped or came late have been sent as well.
 pub(super) const LATER: Tick = 200_000;
 
 /// A later reply says nothing: the reference is kept for a second longer than it counts, and may be gone.
@@ -24,7 +24,7 @@ const MOST: usize = 512;
 /// The most states with missed units.
 const MOST_MISSED: usize = 128;
 
-/// With so many missed units, nothing can be said about a state.
+/// With this many missed units, nothing can be said about a state.
 pub(super) const MANY: u64 = 65_536;
 
 /// A suspected violation.
@@ -36,7 +36,7 @@ pub(super) struct Recheck {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Why {
-    /// So many units were above the limit.
+    /// These units were above the limit.
     Over(u64),
     /// It would have fitted, with this tolerance at the first look: by the second it is long ago.
     False(Tick),

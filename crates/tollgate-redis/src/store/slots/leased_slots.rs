@@ -134,13 +134,13 @@ impl LeasedSlots {
         let start = match wait_for {
             None => Start::Known,
             Some(key) => {
-                let (told, reply) = oneshot::channel();
+                let (outcome, reply) = oneshot::channel();
                 let waiting = in_use.waiting.entry(key).or_default();
                 // Those that have gone.
                 if waiting.len() == waiting.capacity() {
                     waiting.retain(|it| !it.is_closed());
                 }
-                waiting.push(told);
+                waiting.push(outcome);
                 Start::Wait(reply)
             }
         };

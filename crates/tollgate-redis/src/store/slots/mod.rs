@@ -1,4 +1,4 @@
-//! The slots of requests, and how they are reported to Redis.
+//! The slots of requests, and the task that reports them to Redis.
 
 mod leased_slots;
 mod request_slots;

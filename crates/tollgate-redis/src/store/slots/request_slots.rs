@@ -122,7 +122,7 @@ impl RequestSlots {
         report(&self.shared, in_use);
     }
 
-    /// The reply is lost: what was granted is told of as not in use.
+    /// The reply is lost: slots that may have been granted are reported as not in use.
     pub(crate) fn lose(&mut self) {
         let now = self.shared.process_clock.now();
         let mut in_use = self.shared.slots.lock();
@@ -132,12 +132,12 @@ impl RequestSlots {
         report(&self.shared, in_use);
     }
 
-    /// The decision says what was granted, and whoever has it returns it.
+    /// The decision has the slots that were granted, and its owner returns them.
     pub(crate) fn hand_over(&mut self) {
         self.granted.clear();
     }
 
-    /// What is in flight is given up, and what was granted goes back.
+    /// What is in flight counts as lost, and what was granted goes back.
     pub(crate) fn give_back(&mut self) {
         if !self.acquires.is_empty() {
             self.lose();

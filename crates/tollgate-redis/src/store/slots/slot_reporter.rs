@@ -29,7 +29,7 @@ const CALLS: usize = 16;
 /// The shortest pause between two looks.
 const SHORTEST: Duration = Duration::from_micros(100);
 
-/// How often metrics are told, in µs.
+/// How often metrics are updated, in µs.
 const MEASURE_EVERY: Tick = 1_000_000;
 
 /// A message about a key.
@@ -180,13 +180,13 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
     }
     for messages in by_place.into_values() {
         let mut call = shared.new_call();
-        let told = messages.into_iter().map(|it| {
+        let outcomes = messages.into_iter().map(|it| {
             let SlotTarget { encoder, check } = &it.target;
             let message = (&it.message, it.is_leased);
             let place = call.tell_slots(encoder, check, it.key.place, message);
             (it, place)
         });
-        let told: Vec<(Message, Option<u16>)> = told.collect();
+        let outcomes: Vec<(Message, Option<u16>)> = outcomes.collect();
         let (stopwatch, size) = (Stopwatch::start(), call.checks());
         let answer = shared.send(&call, CallFor::Slots);
         let (shared, in_flight) = (Arc::clone(shared), shared.in_flight_calls.begin());
@@ -196,7 +196,7 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
             let is_sent = !reply.as_ref().is_err_and(did_not_run);
             let now: Tick = shared.process_clock.now();
             let mut in_use = shared.slots.lock();
-            for (it, place) in told {
+            for (it, place) in outcomes {
                 let (key, message) = (&it.key, &it.message);
                 let reply = reply.as_ref().ok().zip(place);
                 if !it.is_leased {
@@ -206,20 +206,20 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
                     }
                     continue;
                 }
-                let told = match reply.and_then(|(reply, place)| reply.leased_slots(place, message))
-                {
-                    Some(answer) => match in_use.leases.on_reply(key, message, &answer, now) {
-                        LeaseAnswer::Known => Reported::Replied,
-                        LeaseAnswer::Again => continue,
-                    },
-                    None => {
-                        in_use.leases.on_lost(key, is_sent && place.is_some(), now);
-                        Reported::Lost
-                    }
-                };
+                let outcome =
+                    match reply.and_then(|(reply, place)| reply.leased_slots(place, message)) {
+                        Some(answer) => match in_use.leases.on_reply(key, message, &answer, now) {
+                            LeaseAnswer::Known => Reported::Replied,
+                            LeaseAnswer::Again => continue,
+                        },
+                        None => {
+                            in_use.leases.on_lost(key, is_sent && place.is_some(), now);
+                            Reported::Lost
+                        }
+                    };
                 for waiting in in_use.waiting.remove(key).unwrap_or_default() {
                     // Whoever has gone needs no answer.
-                    let _ = waiting.send(told);
+                    let _ = waiting.send(outcome);
                 }
             }
             report(&shared, in_use);

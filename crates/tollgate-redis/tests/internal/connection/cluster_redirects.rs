@@ -190,7 +190,7 @@ async fn a_call_that_is_sent_on_to_silence_ends_and_may_have_run() {
 }
 
 #[tokio::test]
-async fn a_slot_that_nobody_serves_leaves_the_breaker_closed() {
+async fn a_slot_without_a_server_leaves_the_breaker_closed() {
     for line in [
         "-CLUSTERDOWN Hash slot not served\r\n",
         "-MOVED 1 ?:7000\r\n",

@@ -29,7 +29,7 @@ pub(super) async fn far(port: u16) -> Proxy {
 }
 
 #[tokio::test]
-async fn a_host_whose_first_address_lets_nobody_in_is_reached_by_the_next() {
+async fn a_host_whose_first_address_refuses_connections_is_reached_by_the_next() {
     let server = RedisServer::start(&[]).await;
     let full = FullBacklog::start().await;
     let live = ([127, 0, 0, 1], server.port()).into();
@@ -68,7 +68,7 @@ async fn a_resolver_of_the_application_says_where_a_host_is() {
         .dns_resolver(|_, _| async { Err(io::Error::other("the zone is gone")) })
         .connect()
         .expect("a valid address");
-    eventually("it is told", || async {
+    eventually("it is shown", || async {
         let why = store.connection_error()?;
         why.contains("cache.test is not found: the zone is gone")
             .then_some(())
@@ -96,7 +96,7 @@ async fn a_server_that_is_130_ms_away_is_connected_to_with_a_database() {
 }
 
 #[tokio::test]
-async fn a_server_shows_who_is_connected_and_is_told_of() {
+async fn a_server_shows_who_is_connected_and_an_event_shows_the_server() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start_with(&server.url(), |options| {
         options.client_name = Some("tollgate:shop".to_owned());
@@ -109,7 +109,7 @@ async fn a_server_shows_who_is_connected_and_is_told_of() {
         NodeEvent::Connected(peer) => Some(peer),
         _ => None,
     });
-    let peer = peer.expect("it was told");
+    let peer = peer.expect("there was an event");
     assert_eq!((&*peer.role, peer.protocol), ("master", 3));
     assert!(!peer.version.is_empty() && !peer.server.is_empty());
     let version = format!("redis_version:{}", peer.version);

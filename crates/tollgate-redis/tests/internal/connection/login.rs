@@ -53,7 +53,7 @@ async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers
 }
 
 #[tokio::test]
-async fn a_user_without_the_right_to_run_scripts_is_told_so_and_the_breaker_stays_closed() {
+async fn without_the_right_to_run_scripts_calls_are_misconfigured_and_the_breaker_stays_closed() {
     let server = RedisServer::start(&[]).await;
     server
         .command(&[
@@ -101,7 +101,7 @@ async fn a_user_with_the_few_rights_that_are_needed_is_enough() {
 }
 
 #[tokio::test]
-async fn a_probe_that_may_not_write_its_key_keeps_nobody_from_the_server() {
+async fn a_probe_that_may_not_write_its_key_keeps_no_request_from_the_server() {
     let mut server = RedisServer::start(&[]).await;
     let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~limits:*", "+@all"];
     server.command(&user).await;

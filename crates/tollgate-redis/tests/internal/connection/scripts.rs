@@ -62,5 +62,5 @@ async fn reads_of(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "stats"]).await;
     let mut lines = stats.lines();
     let reads = lines.find_map(|line| line.strip_prefix("total_reads_processed:"));
-    reads.expect("it is told").parse().unwrap()
+    reads.expect("it is shown").parse().unwrap()
 }

@@ -169,7 +169,7 @@ async fn a_server_that_loads_its_data_is_asked_by_probes_only_and_used_when_it_i
             ],
         ])
         .await;
-    let reported = eventually("a call is told of it", || async {
+    let reported = eventually("a call fails with it", || async {
         let error = bench.take("k").await.err()?;
         error.to_string().starts_with("LOADING").then_some(error)
     });

@@ -156,7 +156,7 @@ async fn the_heartbeats_of_the_user_of_the_guide_are_refused_nothing() {
     let store = builder(&server, "").connect().expect("a runtime");
     let rule = Rule::new("api", Quota::fixed_window(2, MINUTE));
     let _limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
-    eventually("it is counted, and its quotas are told", || async {
+    eventually("it is counted, and its quotas are reported", || async {
         let quotas = RedisClient::connect(server.address()).say("ZCARD {shop}:quotas");
         // The rule, and by which secret keys are written.
         (store.instances() == 1 && quotas == Value::Int(2)).then_some(())

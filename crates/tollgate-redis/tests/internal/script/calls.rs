@@ -42,7 +42,7 @@ fn a_server_that_does_not_know_the_script_has_done_nothing() {
         .chain(call.args())
         .collect();
     let Value::ServerError(error) = subject.connection.command(by_hash.iter().copied()) else {
-        panic!("it was never told the script");
+        panic!("it never got the script");
     };
     assert_eq!(error.code(), "NOSCRIPT");
     assert_eq!(

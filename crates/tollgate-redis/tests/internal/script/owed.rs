@@ -33,7 +33,7 @@ fn a_bucket_owes_more_units_than_a_number_of_32_bits_holds() {
     for _ in 0..2 {
         let decision = subject.acquire(NOW, &[Subject::check(0, 1)]);
         assert_eq!(decision.outcome(), Outcome::Deny);
-        let wait = decision.retry().delay().expect("it is told when");
+        let wait = decision.retry().delay().expect("the denial says when");
         assert_eq!(wait, Duration::from_secs(150) + Duration::from_micros(1));
     }
 }
@@ -46,7 +46,7 @@ fn a_bucket_that_owes_centuries_is_still_a_state() {
     }
     let decision = subject.acquire(NOW, &[Subject::check(0, 1)]);
     assert_eq!(decision.outcome(), Outcome::Deny);
-    let wait = decision.retry().delay().expect("it is told when");
+    let wait = decision.retry().delay().expect("the denial says when");
     assert!(wait > 100 * 365 * DAY, "{wait:?}");
 }
 

@@ -166,7 +166,7 @@ fn a_bucket_that_has_forgotten_what_was_used_gives_nothing_back_for_it() {
 }
 
 #[test]
-fn what_the_quota_before_has_counted_alone_is_reported_to_the_one_in_force() {
+fn local_usage_under_the_old_quota_is_reported_to_the_one_in_force() {
     for (old, new) in replaced() {
         let mut server = Server::start();
         let (before, after) = (Process::new(old), Process::new(new));

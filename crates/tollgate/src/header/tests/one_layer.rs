@@ -172,7 +172,7 @@ fn a_denial_lasts_until_the_same_request_passes() {
 
 #[test]
 fn a_sliding_window_lasts_until_it_is_full() {
-    /// What is told with three of ten units, 2.72 s into a window of five seconds.
+    /// The fields with three of ten units, 2.72 s into a window of five seconds.
     fn reported<A: Algorithm>(quota: Quota) -> String {
         let algorithm = A::new(&quota).expect("a valid quota");
         let mut state = A::State::default();

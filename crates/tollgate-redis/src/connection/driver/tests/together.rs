@@ -55,7 +55,7 @@ fn arguments(text: &str) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_that_wait_become_one_command_and_each_is_told_its_own() {
+async fn checks_that_wait_become_one_command_and_each_gets_its_own_reply() {
     let mut bench = by_default(65_536);
     let calls = [bench.check("a"), bench.check("b"), bench.check("c")];
     let sent = bench.received().await;
@@ -181,7 +181,7 @@ async fn the_bound_on_what_is_unanswered_counts_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_dropped_is_left_out_and_what_is_late_takes_nobody_with_it() {
+async fn what_was_dropped_is_left_out_and_what_is_late_takes_no_other_call_with_it() {
     let mut bench = by_default(65_536);
     drop(bench.check("dropped"));
     let late = bench.check("late");
@@ -283,7 +283,7 @@ async fn while_a_slot_moves_each_call_is_tried_alone_once() {
     assert_eq!(kind(missing.await), CallErrorKind::TryAgain);
 }
 
-/// Three calls, of which the server refuses the one of rule 2. `sent` are the arguments of the first command: if that is
+/// Three calls; the server refuses the one of rule 2. `sent` are the arguments of the first command: if that is
 /// known to be refused, without the one.
 async fn refuse(bench: &mut Bench, sent: &str, is_known: bool) {
     let calls = [
@@ -415,7 +415,7 @@ impl Traffic for Counts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_round_trip_is_told_apart_from_the_wait_before_it() {
+async fn the_round_trip_is_measured_apart_from_the_wait_before_it() {
     let counts = Arc::new(Counts::default());
     let options = NodeOptions {
         traffic: TrafficSink::new(counts.clone()),

@@ -87,7 +87,7 @@ fn errors_keep_their_text_also_inside_of_an_answer() {
 }
 
 #[test]
-fn a_push_is_told_apart() {
+fn a_push_is_distinguished() {
     let bytes = b">2\r\n+invalidate\r\n*-1\r\n:1\r\n";
     let mut decoder = Decoder::default();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Random replies, whole and damaged, and commands beside those that redis-rs writes.
+//! Random replies, whole and damaged, and commands compared with those that redis-rs writes.
 
 use std::{fs, path::Path};
 

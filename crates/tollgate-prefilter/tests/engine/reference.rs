@@ -13,7 +13,7 @@ pub(crate) struct Units {
 
 /// What really became of the units of the first rule.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct Reference {
     /// Of requests that were let through and whose ticket was not cancelled, by request.
     admitted: Vec<(usize, Units)>,
     /// Taken for no request, because a reply or a lease was lost.
@@ -24,7 +24,7 @@ pub(crate) struct Ledger {
     excused: u64,
 }
 
-impl Ledger {
+impl Reference {
     pub(crate) fn admit(&mut self, request: usize, at: Tick, units: u64) {
         self.admitted.push((request, Units { at, units }));
     }
