@@ -253,5 +253,5 @@ pub use self::{
 
 /// Compiles the program in the README.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

@@ -3,5 +3,6 @@
 mod guide;
 mod identifiers;
 mod links;
+mod packages;
 mod page;
 mod words;
