@@ -256,5 +256,5 @@ pub use self::{
 
 /// Compiles the program in the README.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

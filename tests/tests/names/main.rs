@@ -5,6 +5,7 @@ mod guide;
 mod identifiers;
 mod imports;
 mod links;
+mod packages;
 mod page;
 mod source;
 mod words;
