@@ -26,7 +26,7 @@ Examples:
   tollgate top --metrics http://127.0.0.1:3000/metrics
   tollgate top --redis redis://admin:sesame@cache.internal --namespace shop
 
-By metrics: the rules that deny most, from two looks. By Redis: the rules with most keys, from a sample of them.";
+With --metrics: the rules that deny most, from two readings. With --redis: the rules with most keys, from a sample.";
 
 const WATCH_EXAMPLES: &str = "\
 Examples:

@@ -75,7 +75,7 @@ impl Events {
         }
     }
 
-    /// Of rules that take the place of `replaced`.
+    /// The events of rules that take the place of `replaced`.
     pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
         let events = |(index, rule): (usize, &Rule)| {
             let unchanged = rules.unchanged_in(index, replaced);
