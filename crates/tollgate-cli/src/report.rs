@@ -33,7 +33,7 @@ impl Report {
         }
     }
 
-    /// Of a command that has printed all of it.
+    /// The report of a command that has printed all of it.
     pub(crate) fn nothing() -> Self {
         Self::new("", Value::Null, Exit::Yes)
     }

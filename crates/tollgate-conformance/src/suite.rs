@@ -196,8 +196,8 @@ macro_rules! conformance_suite {
     };
 }
 
-/// The same for stores that count [slots](tollgate_core::Quota::concurrent), in addition to [`conformance_suite`]. `own_clock` leaves out
-/// the case that moves the clock.
+/// The same for stores that count [slots](tollgate_core::Quota::concurrent), in addition to [`conformance_suite`]. `own_clock` leaves
+/// out the case that moves the clock.
 #[macro_export]
 macro_rules! slots_suite {
     ($make:expr) => {

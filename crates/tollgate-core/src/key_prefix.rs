@@ -26,7 +26,7 @@ const LENGTH: u32 = 8;
 const BITS: u32 = 2 + 6 * (LENGTH - 1);
 
 impl KeyPrefix {
-    /// Of the highest 64 bits of a fingerprint.
+    /// The prefix of the highest 64 bits of a fingerprint.
     pub(crate) const fn of_high_bits(high: u64) -> Self {
         Self(high >> (64 - BITS))
     }

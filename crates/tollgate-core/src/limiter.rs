@@ -774,7 +774,7 @@ impl Limiter {
 
     /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter.
     ///
-    /// The units are 0 if not even one fits. The decision is then that on one unit of each check: its `retry` is the wait
+    /// The units are 0 if not even one fits. The decision is then about one unit of each check: its `retry` is the wait
     /// for the smallest grant.
     ///
     /// # Cancel safety

@@ -131,7 +131,7 @@ impl Rule {
         self
     }
 
-    /// Lets checks bring a quota of their own along: a number that a tenant has in a database or in a token, say. See
+    /// Lets each check have a quota of its own, such as the limit of a tenant from a database or a token. See
     /// [`Limiter::quota_for`](crate::Limiter::quota_for).
     ///
     /// The rule's own quota applies to the others. What a client has used is carried over from one to the next as from

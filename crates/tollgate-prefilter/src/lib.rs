@@ -1,7 +1,8 @@
 //! The local decisions of a process in front of a rate limit that many processes share.
 //!
 //! For authors of stores: [tollgate-redis](https://docs.rs/tollgate-redis) is built on it. To limit a server, take
-//! [tollgate](https://docs.rs/tollgate). Its [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) says what the words mean.
+//! [tollgate](https://docs.rs/tollgate). Its [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) says what
+//! the words mean.
 //!
 //! The time is passed in, and nothing does I/O. The same code runs in a store over real connections, in a model checker, and in a
 //! simulator.
@@ -107,9 +108,9 @@
 //!
 //! # Slots
 //!
-//! A limit on how many requests of a key run at once. A [`SlotGrantor`] counts them for all processes; a [`SlotHolder`] is a process's side
-//! where each request acquires its slots, and a [`SlotLease`] where the process hands them out itself. A process is known for a term
-//! after its last [message](SlotMessage), which says what it has in use: if it crashes, its slots are free then.
+//! A limit on how many requests of a key run at once. A [`SlotGrantor`] counts them for all processes; a [`SlotHolder`] is a
+//! process's side where each request acquires its slots, and a [`SlotLease`] where the process hands them out itself. A process is
+//! known for a term after its last [message](SlotMessage), which says what it has in use: if it crashes, its slots are free then.
 
 mod deny;
 mod effective;

@@ -6,7 +6,7 @@
 //! | [`sizing`] | memory for each key, the eviction policy, what to keep on disk, several services on one Redis |
 //! | [`access`] | a user with no more rights than it needs, encryption, patched servers |
 //! | [`servers`] | settings of Redis, Sentinel and Cluster; which servers are tested; timeouts |
-//! | [`consistency`] | which rules ask Redis each time, which hold units in advance, which count alone: promises, prices, bounds |
+//! | [`consistency`] | how often a rule calls Redis: exact, leased or eventual; promises, prices, bounds |
 //! | [`failures`] | what each failure costs, as a bound; clocks that step |
 //! | [`upgrading`] | what happens while processes of two releases run side by side |
 //! | [`by_hand`] | looking a client up, resetting it, and the script from `redis-cli` and other languages |

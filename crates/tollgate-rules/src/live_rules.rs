@@ -111,8 +111,8 @@ impl LiveRules {
         self.shared.rules.message_layer(store)
     }
 
-    /// A limiter with these rules, which follows them: for workers, which have no requests. It has the rules' names and numbers,
-    /// and the switches; keys are for the caller to choose, and overrides and rollouts do not apply.
+    /// A limiter with these rules, for workers without requests. It follows the document: names, limits and switches come from there.
+    /// The caller chooses the keys, and overrides and rollouts do not apply.
     ///
     /// Where a layer of these rules is on the same store, take the [limiter of its handle](tollgate::RulesHandle::limiter)
     /// instead: two bindings of a name cannot change one after the other.

@@ -25,7 +25,7 @@ pub(crate) struct Override {
 #[derive(Clone)]
 pub(crate) enum Client {
     Key(Key),
-    /// Of whom the document has only a keyed hash.
+    /// A client that the document knows by a keyed hash only.
     Hash(u128),
 }
 

@@ -97,7 +97,7 @@ impl StoreErrorAnswers {
                     answers.own = store_error(reader, answer).unwrap_or_default();
                 }
                 (None, Some(_)) => {
-                    let message = "this answer is for all requests, so that none behind it counts; put it last, or add when";
+                    let message = "this answer applies to all requests, so none after it ever applies; put it last, or add when";
                     reader.wrong(&node.span, message);
                 }
                 (None, None) => {}

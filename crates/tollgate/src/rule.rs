@@ -380,7 +380,7 @@ impl RequestRule {
     ///
     /// # Accuracy
     ///
-    /// Giving back never admits more than the quota: of the units that count, no window of time has more than the quota admits.
+    /// Giving units back never exceeds the quota: in any window of time, no more units count than the quota admits.
     ///
     /// | | comes back |
     /// | --- | --- |

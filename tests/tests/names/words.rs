@@ -173,9 +173,10 @@ fn wrong<'a>(path: &Path, texts: impl IntoIterator<Item = (usize, &'a str)>) -> 
     let shown = path.strip_prefix(&root).unwrap_or(path).display();
     let mut wrong = Vec::new();
     for (line, text) in texts {
-        let words = words_to_check(text);
-        let is_in = |phrase| find(&words, phrase).is_some();
-        for (phrase, instead) in PHRASES.iter().filter(|(phrase, _)| is_in(phrase)) {
+        let lower = text.to_lowercase();
+        let may_be_in = |phrase: &str| phrase.split(' ').all(|word| lower.contains(word));
+        let candidates = PHRASES.iter().filter(|(phrase, _)| may_be_in(phrase));
+        for (phrase, instead) in candidates.filter(|(phrase, _)| has(text, phrase)) {
             let start: String = text.chars().take(60).collect();
             wrong.push(format!(
                 "{shown}:{line}: {phrase:?}, take: {instead}: {start}…"

@@ -102,7 +102,7 @@ async fn heartbeats(server: &mut Server, name: &str, remedy: &str) -> Option<Fin
         Finding::warning(
             "heartbeats",
             format!(
-                "the user may not {}: no process knows how many there are, nor of another's quotas and secret",
+                "the user may not {}: processes cannot see how many they are, nor compare their quotas and secrets",
                 refused.join(", ")
             ),
             format!("{remedy}; or call without_heartbeats()"),

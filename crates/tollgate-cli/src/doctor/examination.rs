@@ -113,7 +113,7 @@ impl Patient<'_> {
                 if !is_cluster && info.get("redis_mode").is_some_and(|mode| mode == "cluster") {
                     findings.push(Finding::error(
                         "cluster",
-                        "this is one server of a cluster: what lies on the others is not decided",
+                        "this is one server of a cluster: keys on the other servers cannot be decided",
                         "give the address of the cluster, redis-cluster://one,two,three",
                     ));
                 }
@@ -135,7 +135,7 @@ impl Patient<'_> {
         if !self.places.access().has_login() && !server.name.starts_with('/') {
             findings.push(Finding::note(
                 "login",
-                "no password is asked for: who reaches the server may decide who passes",
+                "the server asks for no password: anyone who reaches it can decide which clients pass",
                 "bind it to a private network, and give the service a user of its own (ACL SETUSER)",
             ));
         }

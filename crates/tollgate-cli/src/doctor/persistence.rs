@@ -20,7 +20,7 @@ pub(crate) fn persistence(
         return Finding::error(
             CHECK,
             "the last write to disk has failed: with stop-writes-on-bgsave-error the server refuses all takes (MISCONF)",
-            "make room on the disk; where limits are worth seconds, write nothing: save \"\" and appendonly no",
+            "make room on the disk; if the limits last only seconds, write nothing: save \"\" and appendonly no",
         );
     }
     let (appends, saves) = (
@@ -46,7 +46,7 @@ pub(crate) fn persistence(
         (false, true, false) => Finding::note(
             CHECK,
             format!("{says}: each costs memory and a pause, and a full disk stops all takes"),
-            "where limits are worth seconds: save \"\"; where they are of a day or a month: appendonly yes",
+            "for limits that last seconds: save \"\"; for limits of a day or a month: appendonly yes",
         ),
         (false, _, true) => Finding::warning(
             CHECK,

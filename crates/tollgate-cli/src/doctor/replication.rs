@@ -14,7 +14,7 @@ pub(crate) fn replication(info: &BTreeMap<String, String>, least: Option<&str>) 
         return Finding::error(
             CHECK,
             format!(
-                "this is a replica of {master}: it refuses writes, and reads let through what the master has counted"
+                "this is a replica of {master}: it refuses writes, and its states lag behind those of the master"
             ),
             format!(
                 "give the address of the master, {master}, or of the sentinels: redis-sentinel://one,two,three/name-of-the-master"

@@ -13,7 +13,7 @@ const REQUESTS: &str = "tollgate_requests_total";
 struct Decided {
     /// By decision, per second.
     rates: BTreeMap<String, f64>,
-    /// Of those that were denied, by reason.
+    /// Denied requests, by reason.
     reasons: BTreeMap<String, f64>,
 }
 

@@ -28,8 +28,8 @@ Examples:
   tollgate top --keys http://127.0.0.1:3000/top-keys
   tollgate top --redis redis://admin:sesame@cache.internal --namespace shop
 
-By metrics: the rules that deny most, from two looks. With --keys: the keys that come most often, in one process. By Redis: the
-rules with most keys, from a sample of them.";
+With --metrics: the rules that deny most, from two readings. With --keys: the keys that come most often, in one process. With --redis:
+the rules with most keys, from a sample.";
 
 const WATCH_EXAMPLES: &str = "\
 Examples:

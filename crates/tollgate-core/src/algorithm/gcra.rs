@@ -91,8 +91,8 @@
 //! take [`sliding_log`](crate::algorithm::sliding_log) or [`sliding_buckets`](crate::algorithm::sliding_buckets). Not for
 //! a quota that people expect to start anew on the hour: take [`fixed_window`](crate::algorithm::fixed_window).
 //!
-//! [`token_bucket`](crate::algorithm::token_bucket) and [`leaky_bucket`](crate::algorithm::leaky_bucket) are the same function with other
-//! parameters.
+//! [`token_bucket`](crate::algorithm::token_bucket) and [`leaky_bucket`](crate::algorithm::leaky_bucket) are the same function with
+//! other parameters.
 //!
 //! # Examples
 //!

@@ -6,16 +6,16 @@
 //!
 //! # Memory is bounded
 //!
-//! Each rule has a byte limit that clients cannot exceed. Expired entries, whose state equals a fresh one, are removed a few
-//! at a time while new keys come, and whenever [`RuleStore::usage`](crate::store::RuleStore::usage) is called; nothing runs in
-//! the background. At the limit, an entry has to go before another is added. A sample of eight is
-//! taken: expired entries are evicted first, then the least-used ones; entries that deny at present go last, whatever the algorithm. So a flood of
-//! invented keys unblocks no client, unless most of the table is locked out. Each eviction of a live entry increments
+//! Each rule has a byte limit that clients cannot exceed. Expired entries, whose state equals a fresh one, are removed a few at a
+//! time while new keys come, and whenever [`RuleStore::usage`](crate::store::RuleStore::usage) is called; nothing runs in the
+//! background. At the limit, an entry has to go before another is added. A sample of eight is taken: expired entries are evicted
+//! first, then the least-used ones; entries that deny at present go last, whatever the algorithm. So a flood of invented keys
+//! unblocks no client, unless most of the table is locked out. Each eviction of a live entry increments
 //! [`Usage::evicted_live`](crate::store::Usage).
 //!
-//! Used units and denials are those of the quota that wrote the entry. An entry denies if it has no unit left: a client with units left whose request
-//! costs more counts as used, and is evicted after all that have used less.
-//! The key of the request itself is never evicted to make room for it.
+//! Used units and denials are those of the quota that wrote the entry. An entry denies if it has no unit left: a client with units
+//! left whose request costs more counts as used, and is evicted after all that have used less. The key of the request itself is never
+//! evicted to make room for it.
 //!
 //! ```
 //! use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};

@@ -38,8 +38,7 @@ pub(super) struct Shard<A: Algorithm> {
     pub(super) slot_numbers: Range<u64>,
 }
 
-/// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
-/// equals, the one that expires first goes first.
+/// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Among equals, the one that expires first goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EvictionOrder {
     denies: bool,

@@ -59,7 +59,8 @@ pub struct DecisionRecord {
 }
 
 impl Decision {
-    /// A record for each verdict, in their order. `rules` are those of the limiter that has decided, and `checks` those that it has decided.
+    /// A record for each verdict, in their order. `rules` are those of the limiter that has decided, and `checks` those that it has
+    /// decided.
     pub fn records<'a>(
         &'a self,
         rules: &'a RuleSet,

@@ -259,8 +259,8 @@ impl BoundRules {
         limits.all(|(_, _, limit)| is_retired && limit.is_in_use() || !limit.has_unreported())
     }
 
-    /// The rule set is no longer in use: its limiters are gone, or were replaced. Returns what has to go back now, but for what
-    /// another rule set that is in use has as well. Leases that come later go back at once.
+    /// The rule set is no longer in use: its limiters are gone, or were replaced. Returns what has to go back now, except what
+    /// another rule set in use shares. Leases that are granted later go back at once.
     #[must_use = "units are missing until the queries are sent"]
     pub fn retire(&self, now: Tick) -> Vec<Query> {
         // Before leases are taken out, so that one that comes later goes back.

@@ -19,10 +19,10 @@ use crate::lease::{
 /// A unit that was spent of a lease, and whose request was not let through after all, comes back: another rule has denied, the caller
 /// has gone, or a ticket was cancelled. Often its lease has been replaced by then.
 ///
-/// - **Of a window** no unit is lost. It was counted in its window when it was granted, and stays counted until that is over,
+/// - **A window** loses no unit. It was counted in its window when it was granted, and stays counted until that is over,
 ///   so any process may spend it there: it goes [into the lease](Self::give_back_to) of the same
 ///   window, and back to the store with the next query, or by a refund.
-/// - **Of a bucket** it goes back into [the lease it was spent of](Self::give_back), and is lost where that is gone: the bucket has
+/// - **A bucket** gets it back in [the lease that it was spent from](Self::give_back), and loses it if that lease is gone: the bucket has
 ///   refilled since as if it had been spent, and in another lease it would be there twice. So of each lease at most the units are lost
 ///   that were spent on requests which were still undecided, or are refunded later, when it was replaced; and the bucket
 ///   has them again after the time in which as many come back.
@@ -216,7 +216,7 @@ impl LeaseHolder {
 
     /// Takes the lease out, to be returned. `None` where there is none that the store tracks; a scheduled lease stays.
     ///
-    /// One of a window also when it has run out: the store knows whether the window is over.
+    /// A lease of a window is taken out even if it has expired: the store knows whether the window is over.
     pub fn take_out(&mut self, now: Tick) -> Option<ReturnedLease> {
         let grant = self.grant.as_mut().filter(|grant| !grant.is_scheduled())?;
         let returned = |generation| ReturnedLease {

@@ -111,8 +111,7 @@ impl LocalUsage {
 
     /// The store has replied to a request that was sent at `sent`: `left` units are left.
     ///
-    /// It has debited nothing that was counted here; what is not reported yet is not in what is left, and what is being
-    /// reported may not be.
+    /// The store has not debited local usage from `left`, except perhaps reports in flight.
     pub fn on_remaining(&mut self, sent: Tick, left: u64) {
         let room = left.saturating_sub(self.unreported());
         if sent > self.queried_at && sent >= self.believes_from {

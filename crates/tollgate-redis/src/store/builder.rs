@@ -103,8 +103,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// What goes into one slot of a cluster, and so is decided in one step. A cluster needs it, and without one it does not
-    /// matter.
+    /// Which states share a slot of a cluster, so that they are decided in one step. A cluster needs it; on a single server the default
+    /// is right.
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = Some(partition);
         self
@@ -134,7 +134,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a request may wait for Redis, with all that it waits for, however many slots of a cluster its rules lie in.
+    /// How long a request may wait for Redis in total, however many slots of a cluster its rules lie in.
     /// Default: 50 ms; at most a minute. After it, the rules' answers to a store failure apply.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         const LONGEST: Duration = Duration::from_secs(60);

@@ -41,8 +41,8 @@ impl RedisStore {
         }
     }
 
-    /// How many instances share the store, as Redis counts them; 0 until it has. The number rises at once, but falls only after Redis has
-    /// counted fewer for half a minute: otherwise, after a restart of Redis without a disk, each instance would see itself alone.
+    /// How many instances share the store, as Redis counts them; 0 until it has. The number rises at once, but falls only after Redis
+    /// has counted fewer for half a minute: otherwise, after a restart of Redis without a disk, each instance would see itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()

@@ -70,7 +70,7 @@ pub(crate) struct Report {
     pub(crate) revision: u64,
     pub(crate) hash: String,
     pub(crate) says: String,
-    /// Of the document that it has seen last.
+    /// The number of the document that it has seen last.
     pub(crate) signature: String,
 }
 

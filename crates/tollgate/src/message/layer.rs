@@ -50,7 +50,7 @@ impl MessageLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new); and a limiter of another store among the replaced.
+    /// As [`new`](Self::new); or one of the replaced limiters is on another store.
     pub fn replacing(
         replaced: &[&Limiter],
         store: impl Store,
@@ -164,7 +164,7 @@ impl MessageLimitLayer {
 }
 
 impl LayerDefaults {
-    /// A layer for messages with those of these settings that it has: the store, [`headers`](MessageLimitLayer::headers),
+    /// A layer for messages with these defaults. It takes the store, [`headers`](MessageLimitLayer::headers),
     /// [`hide_quota`](MessageLimitLayer::hide_quota), [`retry_after_jitter`](MessageLimitLayer::retry_after_jitter),
     /// [`look_up_deadline`](MessageLimitLayer::look_up_deadline) and [`instances`](MessageLimitLayer::instances). See
     /// [`MessageLimitLayer::new`].

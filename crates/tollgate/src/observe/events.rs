@@ -72,7 +72,7 @@ impl Events {
         }
     }
 
-    /// Of rules that take the place of `replaced`.
+    /// The events of rules that take the place of `replaced`.
     pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
         let unchanged = |index: usize| rules.unchanged_in(index, replaced);
         let events = |index: usize| {

@@ -29,7 +29,7 @@ pub(crate) struct RequestRules {
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
-    /// Of many rules on paths: finds those of a request.
+    /// Finds those of a request, among many rules on paths.
     index: Option<Arc<RouteIndex>>,
     /// By rule, the plans of single keys; empty if no rule has any.
     plans_by_key: Arc<PerRule<PlansByKey>>,

@@ -51,7 +51,7 @@ impl RulesHandle {
 
     /// Puts these rules in force in place of all that the layer has, and says what changed.
     ///
-    /// Either all goes well, or nothing changes. Rules may all be [off](tollgate_core::Rule::off).
+    /// All rules are replaced, or none. Rules may all be [off](tollgate_core::Rule::off).
     ///
     /// # Errors
     ///

@@ -58,7 +58,7 @@ enum Start {
 struct LeasedSlots {
     inner: Arc<Inner>,
     given: SmallVec<[Given; 1]>,
-    /// Of the checks of slots on lease, with their indices.
+    /// The checks of slots on lease, with their indices.
     verdicts: SmallVec<[(usize, Verdict); 2]>,
 }
 
