@@ -88,10 +88,13 @@ start() {
   in_background "$@"
 }
 
+# All of them, also behind one that has failed.
 wait_for_all() {
+  local failed=0
   for name in "${background[@]}"; do
-    wait_for "$name"
+    wait_for "$name" || failed=1
   done
+  return "$failed"
 }
 
 # Of the whole workspace each time: `-p` would choose other features, and compile all dependencies again.
@@ -101,7 +104,7 @@ cargo_test() { cargo test --workspace --all-features "$@"; }
 build() {
   in_background "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus" tests/install.sh
   step "building the tests"
-  time built=$(cargo_test --no-run 2>&1 | tee /dev/stderr)
+  time built=$(cargo_test --no-run 2>&1 | tee -a /dev/stderr)
   wait_for "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
 }
 
