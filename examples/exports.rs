@@ -12,43 +12,50 @@
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
-use std::{env, error::Error, time::Duration};
+use std::{convert::Infallible, env, error::Error, time::Duration};
 
-use tokio::time::timeout;
-use tollgate::MemoryStore;
-use tollgate_examples::{
-    exports::{Settings, app, millis},
-    secret::secret,
-    serve::serve,
+use axum::{Router, body::Body, extract::Query, routing::get};
+use http::StatusCode;
+use serde::Deserialize;
+use tokio::{
+    net::TcpListener,
+    time::{interval, timeout},
 };
-use tollgate_redis::{Keys, Partition, RedisStore};
+use tokio_stream::{StreamExt, wrappers::IntervalStream};
+use tollgate::{
+    HOUR, Key, MemoryStore, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, Store,
+    key::computed,
+};
+use tollgate_redis::{Keys, Partition, RedisStore, Secret};
+
+/// How often a line of an export is sent.
+const LINE: Duration = Duration::from_millis(100);
+
+/// What an operator sets.
+struct Settings {
+    /// How long a request may wait for a slot; zero: it is denied at once.
+    wait: Duration,
+    /// How many exports a tenant has each hour.
+    per_hour: u64,
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let settings = Settings::from_env()?;
-    let app = match env::var("REDIS_URL") {
-        Ok(address) => {
-            let mut store = RedisStore::builder(&address, "exports", Keys::hashed(secret()?))
-                // An export has two rules by one tenant, and is decided in one step.
-                .partition(Partition::One)
-                .slot_term(millis("SLOT_TERM_MS", 15_000)?);
-            if env::var("REDIS_DEADLINE_MS").is_ok() {
-                store = store.deadline(millis("REDIS_DEADLINE_MS", 50)?);
-            }
-            let store = store.connect()?;
-            let patience = Duration::from_secs(5);
-            if timeout(patience, store.connected()).await.is_err() {
-                println!(
-                    "no connection after {patience:?}; going on without, each process for itself"
-                );
-            }
-            app(store, settings)?
-        }
-        Err(_) => app(MemoryStore::new(), settings)?,
+    let settings = Settings {
+        wait: millis("WAIT_MS", 5_000)?,
+        per_hour: number("PER_HOUR", 10)?,
     };
-    serve(app, |here| {
-        format!(
-            "Try, four of these at once:
+    let app = match env::var("REDIS_URL") {
+        Ok(address) => app(shared(&address).await?, &settings)?,
+        Err(_) => app(MemoryStore::new(), &settings)?,
+    };
+    let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    let here = listener.local_addr()?;
+    println!(
+        "listening on http://{here}
+
+Try, four of these at once:
   curl -i -N 'http://{here}/export?seconds=3' -H 'x-api-key: acme.k1'
 
 The fourth waits until one of the others ends, for at most {:?}. Ctrl-C in a curl frees its slot.
@@ -57,8 +64,98 @@ Two processes share the slots of one Redis. Kill one with -9 while it holds some
   REDIS_URL=redis://127.0.0.1:6379 PORT=3000 cargo run --example exports
   REDIS_URL=redis://127.0.0.1:6379 PORT=3001 cargo run --example exports
 ",
-            settings.wait
-        )
+        settings.wait
+    );
+    Ok(axum::serve(listener, app).await?)
+}
+
+/// The store that processes share.
+async fn shared(address: &str) -> Result<RedisStore, Box<dyn Error>> {
+    let secret = match env::var_os("TOLLGATE_SECRET") {
+        Some(_) => Secret::from_env("TOLLGATE_SECRET")?,
+        None => {
+            println!("TOLLGATE_SECRET is not set: using a publicly known one");
+            Secret::from_bytes(*b"a secret that is public knowledge")?
+        }
+    };
+    let mut store = RedisStore::builder(address, "exports", Keys::hashed(secret))
+        // An export has two rules by one tenant, and is decided in one step.
+        .partition(Partition::One)
+        .slot_term(millis("SLOT_TERM_MS", 15_000)?);
+    if env::var("REDIS_DEADLINE_MS").is_ok() {
+        store = store.deadline(millis("REDIS_DEADLINE_MS", 50)?);
+    }
+    let store = store.connect()?;
+    let patience = Duration::from_secs(5);
+    if timeout(patience, store.connected()).await.is_err() {
+        println!("no connection after {patience:?}; going on without, each process for itself");
+    }
+    Ok(store)
+}
+
+/// `GET /export?seconds=3`, with its limits in `store`.
+fn app(store: impl Store, settings: &Settings) -> Result<Router, RuleError> {
+    // A real service has checked the key in front: see the guide on keys.
+    let tenant = || {
+        computed(|head| {
+            let key = head.headers.get("x-api-key")?.to_str().ok()?;
+            Some(Key::of(key.split_once('.')?.0))
+        })
+    };
+    let mut at_once = Rule::new("exports-at-once", Quota::concurrent(3));
+    if !settings.wait.is_zero() {
+        at_once = at_once.wait(settings.wait);
+    }
+    let limits = RateLimitLayer::new(
+        store,
+        [
+            at_once
+                .by(tenant())
+                .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
+            Rule::new(
+                "exports-per-hour",
+                Quota::sliding_log(settings.per_hour, HOUR),
+            )
+            .by(tenant())
+            .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
+        ],
+    )?
+    .server_timing()
+    .protocol(Protocol::Http);
+    Ok(Router::new().route("/export", get(export).route_layer(limits)))
+}
+
+#[derive(Deserialize)]
+struct Export {
+    #[serde(default = "three")]
+    seconds: u16,
+}
+
+fn three() -> u16 {
+    3
+}
+
+/// A line each 100 ms. The slot is held until the last one is sent, or the client has gone.
+async fn export(Query(Export { seconds }): Query<Export>) -> Body {
+    let lines = usize::from(seconds) * 10;
+    let lines = IntervalStream::new(interval(LINE)).take(lines);
+    let mut line = 0;
+    Body::from_stream(lines.map(move |_| {
+        line += 1;
+        Ok::<_, Infallible>(format!("line {line}\n"))
+    }))
+}
+
+/// The milliseconds that the environment sets, or else `default`.
+fn millis(variable: &str, default: u64) -> Result<Duration, String> {
+    Ok(Duration::from_millis(number(variable, default)?))
+}
+
+fn number(variable: &str, default: u64) -> Result<u64, String> {
+    let Ok(text) = env::var(variable) else {
+        return Ok(default);
+    };
+    text.parse().map_err(|_| {
+        format!("{variable} is {text:?} and no number; take {default}, or leave it out")
     })
-    .await
 }

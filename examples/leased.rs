@@ -5,18 +5,18 @@
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
-use std::{error::Error, io, time::Duration};
+use std::{env, error::Error, io, process::Stdio, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
+    process::{Child, Command},
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tollgate::{
     Check, Consistency, Decision, Key, LeaseShare, Limiter, Quota, Rule, SECOND, Source,
 };
-use tollgate_examples::redis_server::RedisServer;
 use tollgate_redis::{Keys, RedisStore};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -41,7 +41,9 @@ const CLIENTS: [&str; 6] = ["busy", "two", "busy", "three", "busy", "four"];
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let redis = RedisServer::start()?;
+    // Free now. Should another process be faster, the server ends, and there is no connection.
+    let port = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port();
+    let _redis = redis_server(port)?;
     let ways = [
         ("exact", Consistency::Exact),
         (
@@ -64,14 +66,14 @@ async fn main() -> Result<(), Failure> {
     );
     println!("consistency  requests  calls to Redis  answered alone  let through of the busy one");
     for (name, consistency) in ways {
-        let stores = stores(&redis, name).await?;
-        reset_calls(&redis).await?;
+        let stores = stores(port, name).await?;
+        reset_calls(port).await?;
         let began = Instant::now();
         let counted = run(&stores, consistency).await?;
         let allowed = RATE + (began.elapsed().as_secs_f64() * RATE as f64) as u64;
         // Redis hears of what was counted alone, and gets its leases back, before anything is made of its figures.
         let unreported = flush(&stores).await;
-        let calls = calls(&redis).await?;
+        let calls = calls(port).await?;
         println!(
             "{name:11}  {:8}  {calls:7} ({:4.1} %)  {:12.1} %  {:5} of {allowed} ({:.1} %)",
             counted.requests,
@@ -123,11 +125,33 @@ impl Counted {
     }
 }
 
+/// A `redis-server` on this port of the loopback interface, which writes nothing to disk and ends with this program.
+fn redis_server(port: u16) -> io::Result<Child> {
+    Command::new("redis-server")
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+        ])
+        .current_dir(env::temp_dir())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| {
+            let message = format!("redis-server cannot be started ({error}); install it first");
+            io::Error::new(error.kind(), message)
+        })
+}
+
 /// A store for each instance, in a namespace of their own.
-async fn stores(redis: &RedisServer, namespace: &str) -> Result<Vec<RedisStore>, Failure> {
+async fn stores(port: u16, namespace: &str) -> Result<Vec<RedisStore>, Failure> {
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
-        let store = RedisStore::builder(redis.url(), namespace, Keys::plain()).connect()?;
+        let address = format!("redis://127.0.0.1:{port}");
+        let store = RedisStore::builder(address, namespace, Keys::plain()).connect()?;
         timeout(Duration::from_secs(5), store.connected()).await?;
         stores.push(store);
     }
@@ -178,21 +202,20 @@ async fn instance(limiter: Limiter, clients: Vec<(&'static str, Check)>) -> Coun
 }
 
 /// How often Redis has run the script.
-async fn calls(redis: &RedisServer) -> io::Result<u64> {
-    let stats = send(redis, "INFO commandstats").await?;
+async fn calls(port: u16) -> io::Result<u64> {
+    let stats = send(port, "INFO commandstats").await?;
     let line = |text: &'static str| stats.lines().find_map(move |line| line.strip_prefix(text));
     let calls = line("cmdstat_evalsha:calls=").and_then(|rest| rest.split(',').next());
     Ok(calls.and_then(|calls| calls.parse().ok()).unwrap_or(0))
 }
 
-async fn reset_calls(redis: &RedisServer) -> io::Result<()> {
-    send(redis, "CONFIG RESETSTAT").await.map(drop)
+async fn reset_calls(port: u16) -> io::Result<()> {
+    send(port, "CONFIG RESETSTAT").await.map(drop)
 }
 
 /// The answer to a command, as Redis writes it.
-async fn send(redis: &RedisServer, command: &str) -> io::Result<String> {
-    let url = redis.url();
-    let mut stream = TcpStream::connect(url.trim_start_matches("redis://")).await?;
+async fn send(port: u16, command: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream
         .write_all(format!("{command}\r\n").as_bytes())
         .await?;

@@ -7,11 +7,13 @@
 
 use std::{error::Error, net::SocketAddr};
 
-use axum::body::Body;
+use axum::{Router, body::Body, routing::get};
 use http::{Request, StatusCode};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{net::TcpListener, time::Instant};
-use tollgate_examples::polite::{limited, polite};
-use tower::ServiceExt;
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, key::client_ip};
+use tollgate_client::{ClientRateLimitLayer, ReplayBody};
+use tower::{ServiceBuilder, ServiceExt};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -20,7 +22,11 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let service = limited()?.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await });
 
-    let client = polite();
+    // hyper's client behind the layer: it reads in each response what is left, and waits if nothing is.
+    let http = Client::builder(TokioExecutor::new()).build_http::<ReplayBody<Body>>();
+    let client = ServiceBuilder::new()
+        .layer(ClientRateLimitLayer::new())
+        .service(http);
     let start = Instant::now();
     let mut denied = 0;
     for number in 1..=30 {
@@ -38,4 +44,11 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     println!("30 requests in {:.1?}, {denied} denied", start.elapsed());
     Ok(())
+}
+
+/// A service that takes five requests a second from each address.
+fn limited() -> Result<Router, RuleError> {
+    let rule = Rule::new("per-ip", Quota::gcra(5, SECOND)).by(client_ip());
+    let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    Ok(Router::new().route("/", get(|| async { "hello\n" }).route_layer(limits)))
 }

@@ -14,7 +14,7 @@ use tollgate::{
 };
 
 /// The routes with their limits.
-pub fn app() -> Result<Router, RuleError> {
+fn app() -> Result<Router, RuleError> {
     let store = MemoryStore::new();
     // One layer, two rules: a request passes both, or neither is debited.
     let search = RateLimitLayer::new(

@@ -5,13 +5,16 @@
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
-use std::{error::Error, fmt, num::NonZeroU32, time::Duration};
+use std::{env, error::Error, fmt, io, num::NonZeroU32, process::Stdio, time::Duration};
 
 use axum::{Router, body::Body, routing::get};
 use http::Request;
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio::{
+    net::TcpListener,
+    process::{Child, Command},
+    time::{Interval, MissedTickBehavior, interval, timeout},
+};
 use tollgate::{OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store, key::constant};
-use tollgate_examples::redis_server::RedisServer;
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 use tower::ServiceExt;
 
@@ -30,8 +33,11 @@ const PATHS: [&str; 3] = ["/deny", "/share", "/allow"];
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let mut redis = RedisServer::start()?;
-    let store = RedisStore::builder(redis.url(), "outage", Keys::plain()).connect()?;
+    // Free now. Should another process be faster, the server ends, and there is no connection.
+    let port = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port();
+    let mut redis = redis_server(port)?;
+    let address = format!("redis://127.0.0.1:{port}");
+    let store = RedisStore::builder(address, "outage", Keys::plain()).connect()?;
     timeout(Duration::from_secs(5), store.connected()).await?;
     let app = app(&store)?;
 
@@ -46,10 +52,10 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     for second in 1..=END {
         let mut event = "";
         if second == KILLED {
-            redis.kill()?;
+            redis.kill().await?;
             event = "is killed";
         } else if second == BACK {
-            redis.start_again()?;
+            redis = redis_server(port)?;
             event = "is started again, with nothing in it";
         }
         let [deny, share, allow] = a_second(&app, &mut beat).await?;
@@ -64,6 +70,27 @@ there are two instances. Allow counts nothing. Redis is asked again by probes fi
 and as it had nothing on disk, everybody has a burst once more."
     );
     Ok(())
+}
+
+/// A `redis-server` on this port of the loopback interface, which writes nothing to disk and ends with this program.
+fn redis_server(port: u16) -> io::Result<Child> {
+    Command::new("redis-server")
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+        ])
+        .current_dir(env::temp_dir())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| {
+            let message = format!("redis-server cannot be started ({error}); install it first");
+            io::Error::new(error.kind(), message)
+        })
 }
 
 fn app(store: &(impl Store + Clone)) -> Result<Router, Box<dyn Error + Send + Sync>> {

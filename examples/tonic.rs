@@ -9,15 +9,34 @@ use std::{error::Error, time::Duration};
 
 use tokio::{net::TcpListener, time::sleep};
 use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::client_ip};
-use tollgate_examples::weather::{
-    Mild, city,
-    v1::{weather_client::WeatherClient, weather_server::WeatherServer},
-};
 use tonic::{
-    Status,
+    Request, Response, Status,
     transport::{Server, server::TcpIncoming},
 };
 use tonic_types::StatusExt;
+
+use weather::{
+    City, Report,
+    weather_client::WeatherClient,
+    weather_server::{Weather, WeatherServer},
+};
+
+/// What `build.rs` makes of `proto/weather.proto`.
+#[allow(missing_docs, unreachable_pub, reason = "generated")]
+mod weather {
+    tonic::include_proto!("weather.v1");
+}
+
+/// It is 20 degrees everywhere.
+struct Mild;
+
+#[tonic::async_trait]
+impl Weather for Mild {
+    async fn current(&self, city: Request<City>) -> Result<Response<Report>, Status> {
+        let city = city.into_inner().name;
+        Ok(Response::new(Report { city, celsius: 20 }))
+    }
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -29,7 +48,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut client = WeatherClient::connect(address).await?;
     let mut denials = 0;
     while denials < 2 {
-        match client.current(city("Oslo")).await {
+        let oslo = City {
+            name: "Oslo".to_owned(),
+        };
+        match client.current(oslo).await {
             Ok(answer) => {
                 let left = answer.metadata().get("ratelimit");
                 let left = left.map_or("nothing said", |left| left.to_str().unwrap_or("?"));
@@ -58,7 +80,7 @@ async fn start_server() -> Result<String, Box<dyn Error>> {
     let address = format!("http://{}", listener.local_addr()?);
     let server = Server::builder()
         .layer(limits)
-        .add_service(WeatherServer::new(Mild::default()))
+        .add_service(WeatherServer::new(Mild))
         .serve_with_incoming(TcpIncoming::from(listener));
     tokio::spawn(server);
     Ok(address)

@@ -30,3 +30,5 @@ done
 
 printf '== the examples, as users run them\n'
 cargo check --quiet -p tollgate-examples --examples
+
+tests/copied.sh

@@ -1,8 +1,11 @@
-//! The source that a user writes, with a flag service on the loopback interface.
+//! The example `flag_source`, with a flag service of the test.
+
+mod process;
 
 use std::{
+    path::Path,
+    process::Command,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
 
 use axum::{
@@ -11,8 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use tollgate_examples::flag_source::FlagSource;
-use tollgate_rules::{Bindings, LiveRules};
+use process::{Process, program};
 use tollgate_tests::server::Server;
 
 /// What the flag service says: a status, a revision and a limit.
@@ -24,42 +26,50 @@ fn answer(flag: &Flag) -> Response {
     (status, [("x-revision", revision.to_string())], text).into_response()
 }
 
-async fn until(rules: &LiveRules, holds: impl Fn(&LiveRules) -> bool) {
-    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-    let begin = Instant::now();
-    while !holds(rules) {
-        let is_late = begin.elapsed() > Duration::from_secs(60);
-        assert!(!is_late, "{}", rules.status());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+/// The quota that the service tells.
+fn limit(process: &Process) -> String {
+    let answer = process.request("GET", "/", "");
+    let policy = answer.header("ratelimit-policy");
+    policy.unwrap_or_default().to_owned()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_follows_a_flag_service() {
     let flag: Flag = Arc::new(Mutex::new((StatusCode::OK, 3, "60/min")));
     let served = Arc::clone(&flag);
     let service = Router::new().route("/flags/limits", get(async move || answer(&served)));
     let server = Server::start(service).await;
-    let address = format!("http://{}/flags/limits", server.address());
-    let source = || FlagSource::new(address.parse().expect("an address"));
-    let rules = LiveRules::follow(source(), Bindings::new())
-        .await
-        .expect("valid");
-    let limit = |rules: &LiveRules| rules.document().limiter_rules()[0].quota().limit();
-    assert_eq!((rules.status().revision(), limit(&rules)), (3, 60));
+    let url = format!("http://{}/flags/limits", server.address());
+    let follows = move || {
+        let settings = [("FLAG_URL", &*url)];
+        let process = Process::start("flag_source", Path::new("."), &settings);
+        assert!(
+            process
+                .request("GET", "/rules", "")
+                .body
+                .contains("revision 3,")
+        );
+        assert_eq!(limit(&process), r#""api";q=60;w=60"#);
 
-    *flag.lock().expect("whole") = (StatusCode::OK, 4, "90/min");
-    until(&rules, |rules| rules.status().revision() == 4).await;
-    assert_eq!(limit(&rules), 90);
-    // It fails, and the rules stay as they are.
-    *flag.lock().expect("whole") = (StatusCode::BAD_GATEWAY, 5, "1/min");
-    until(&rules, |rules| rules.status().source_error().is_some()).await;
-    let status = rules.status().to_string();
-    assert!(status.contains("answers 502 Bad Gateway"), "{status}");
-    assert_eq!(limit(&rules), 90);
-    let refused = LiveRules::follow(source(), Bindings::new()).await;
-    assert!(
-        refused.is_err(),
-        "a service without its rules does not start"
-    );
+        let set = |status, revision, limit| {
+            *flag.lock().expect("whole") = (status, revision, limit);
+        };
+        set(StatusCode::OK, 4, "90/min");
+        process.until("/rules", |status| status.contains("revision 4,"));
+        assert_eq!(limit(&process), r#""api";q=90;w=60"#);
+        // It fails, and the rules stay as they are.
+        set(StatusCode::BAD_GATEWAY, 5, "1/min");
+        process.until("/rules", |status| {
+            status.contains("answers 502 Bad Gateway")
+        });
+        assert_eq!(limit(&process), r#""api";q=90;w=60"#);
+
+        // Without its rules a service does not start.
+        let mut other = Command::new(program("flag_source"));
+        let output = other.env("FLAG_URL", &url).env("PORT", "0").output();
+        let output = output.expect("it was built");
+        assert!(!output.status.success(), "{output:?}");
+    };
+    let followed = tokio::task::spawn_blocking(follows);
+    followed.await.expect("the test passes");
 }

@@ -37,18 +37,12 @@ mod hello {
         address.expect("it is never dropped").expect("it is there")
     }
 }
-#[path = "../quickstart.rs"]
-#[expect(
-    dead_code,
-    unreachable_pub,
-    reason = "it is a program, and a test serves what that serves"
-)]
-mod quickstart;
 
-use std::net::SocketAddr;
+mod process;
 
-use tokio::process::Command;
-use tollgate_tests::server::Server;
+use std::{path::Path, process::Command};
+
+use process::Process;
 
 /// The text of the first block of code in this language.
 fn block<'a>(page: &'a str, language: &str) -> &'a str {
@@ -59,13 +53,16 @@ fn block<'a>(page: &'a str, language: &str) -> &'a str {
 }
 
 const README: &str = include_str!("../../README.md");
+const README_OF_THE_CRATE: &str = include_str!("../../crates/tollgate/README.md");
 
 #[test]
 fn the_program_in_the_readme_is_an_example() {
     let file = include_str!("../hello.rs");
     // The file begins with what it is.
     let (_, program) = file.split_once("\n\n").expect("a first line");
-    assert_eq!(block(README, "rust,no_run").trim(), program.trim());
+    for page in [README, README_OF_THE_CRATE] {
+        assert_eq!(block(page, "rust,no_run").trim(), program.trim());
+    }
 }
 
 /// An answer without what differs from one time to another: the date, waits, what is left of an hour, and the order of header
@@ -100,8 +97,8 @@ fn without_times(line: &str) -> String {
     line
 }
 
-/// Runs the commands and compares what they print; returns how many there are.
-async fn answers(address: SocketAddr, console: &str) -> usize {
+/// Runs the commands with a server at this address and compares what they print; returns how many there are.
+fn answers(address: &str, console: &str) -> usize {
     let mut commands = 0;
     for command in console.split("$ ").skip(1) {
         let (command, answer) = command.split_once('\n').expect("an answer");
@@ -110,14 +107,13 @@ async fn answers(address: SocketAddr, console: &str) -> usize {
             None => (command, false),
         };
         let command = command
-            .replace("127.0.0.1:3000", &address.to_string())
+            .replace("127.0.0.1:3000", address)
             .replace("curl -i", "curl --silent --show-error -i");
         // More than six on one connection, of which the first denial counts: on a slow machine a unit may be back before.
         let again = if is_repeated { "'?n=[1-20]'" } else { "" };
         let output = Command::new("sh")
             .args(["-c", &format!("{}{again}", command.trim())])
             .output()
-            .await
             .expect("a shell");
         assert!(output.status.success(), "{command}: {output:?}");
         let printed = String::from_utf8(output.stdout).expect("text");
@@ -130,16 +126,20 @@ async fn answers(address: SocketAddr, console: &str) -> usize {
     commands
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_answer_in_the_readme_is_that_of_its_program() {
-    let address = hello::run().await;
-    assert_eq!(answers(address, block(README, "console")).await, 1);
+    let address = hello::run().await.to_string();
+    for page in [README, README_OF_THE_CRATE] {
+        let console = block(page, "console").to_owned();
+        let address = address.clone();
+        let answered = tokio::task::spawn_blocking(move || answers(&address, &console));
+        assert_eq!(answered.await.expect("it answers"), 1);
+    }
 }
 
-#[tokio::test]
-async fn the_answers_of_the_quickstart_are_those_that_are_shown() {
-    let app = quickstart::app().expect("valid rules");
+#[test]
+fn the_answers_of_the_quickstart_are_those_that_are_shown() {
+    let process = Process::start("quickstart", Path::new("."), &[]);
     let page = include_str!("../README.md");
-    let server = Server::start(app).await;
-    assert_eq!(answers(server.address(), block(page, "console")).await, 2);
+    assert_eq!(answers(&process.address, block(page, "console")), 2);
 }

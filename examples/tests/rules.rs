@@ -1,113 +1,83 @@
-//! The service whose limits are in a file, over a socket: what the page on examples shows of it.
+//! The service whose limits are in a file, over sockets: what the page on examples shows of it.
 
-#[path = "rules/exposition.rs"]
-mod exposition;
 mod process;
-#[path = "rules/prometheus.rs"]
-mod prometheus;
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, process::Command};
 
-use tollgate::{ManualClock, MemoryStore};
-use tollgate_examples::rules;
 use tollgate_redis::Secret;
-use tollgate_rules::{Author, Bindings, LiveRules, RuleSwitch, redis::RedisRules};
-use tollgate_tests::server::Server;
+use tollgate_rules::{Author, Bindings, RuleSwitch, redis::RedisRules};
 
-use process::{Process, redis};
+use process::{Answer, Process, redis};
 
 const LIMITS: &str = include_str!("../limits.toml");
 
+/// The limits of the file, with days in the place of minutes and seconds: no window ends while a test runs.
+fn limits() -> String {
+    LIMITS
+        .replace("fixed_window 5/min", "fixed_window 5/d")
+        .replace("gcra 30/min burst 3", "gcra 30/d burst 3")
+        .replace("gcra 1/2s burst 5", "gcra 1/d burst 5")
+        .replace("limit = \"20/min\"", "limit = \"20/d\"")
+}
+
+/// The service on a file of its own.
 struct Service {
-    server: Server,
-    path: PathBuf,
-    rules: LiveRules,
-    _folder: tempfile::TempDir,
+    process: Process,
+    folder: tempfile::TempDir,
 }
 
 impl Service {
-    async fn start() -> Self {
+    fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("limits.toml");
-        fs::write(&path, LIMITS).expect("written");
-        let rules = LiveRules::watch(&path, Bindings::new()).expect("the file is valid");
-        // Time stands still, so that no window ends in between.
-        let clock = ManualClock::new(1_767_268_800_000_000);
-        let store = MemoryStore::builder().clock(&clock).build();
-        let app = rules::app(&rules, store).expect("valid rules");
-        Self {
-            server: Server::start(app).await,
-            path,
-            rules,
-            _folder: folder,
-        }
+        fs::write(&path, limits()).expect("written");
+        let settings = [("LIMITS", path.to_str().expect("a path"))];
+        let process = Process::start("rules", folder.path(), &settings);
+        Self { process, folder }
     }
 
-    async fn edit(&self, text: &str, holds: impl Fn(&LiveRules) -> bool) {
-        fs::write(&self.path, text).expect("written");
-        #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-        let begin = Instant::now();
-        while !holds(&self.rules) {
-            assert!(
-                begin.elapsed() < Duration::from_secs(25),
-                "{}",
-                self.rules.status()
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    /// Writes the file, and waits until the service says so about its rules.
+    fn edit(&self, text: &str, says: &str) -> String {
+        fs::write(self.folder.path().join("limits.toml"), text).expect("written");
+        self.process.until("/rules", |status| status.contains(says))
     }
 
-    async fn items(&self, key: &str) -> (u16, String) {
-        let answer = self
-            .server
-            .send("GET", "/items", &[("x-api-key", key)])
-            .await;
-        let limits = answer.header("ratelimit").unwrap_or_default().to_owned();
-        (
-            answer.status,
-            limits.split(',').next().unwrap_or_default().to_owned(),
-        )
+    /// The status of a request for items, and the units that its key has left.
+    fn items(&self, key: &str) -> (u16, String) {
+        let answer = items(&self.process, key);
+        let limits = answer.header("ratelimit").unwrap_or_default();
+        let left = limits.split(";t=").next().unwrap_or_default();
+        (answer.status, left.to_owned())
     }
 }
 
-#[tokio::test]
-async fn an_edited_file_is_in_force_and_keeps_what_was_used() {
-    let service = Service::start().await;
-    for left in (0..5).rev() {
-        let limits = format!("\"items-per-key\";r={left};t=60");
-        assert_eq!(service.items("acme").await, (200, limits));
-    }
-    assert_eq!(service.items("acme").await.0, 429);
+fn items(process: &Process, key: &str) -> Answer {
+    process.request("GET", "/items", &format!("x-api-key: {key}\r\n"))
+}
 
-    let raised = LIMITS.replace("fixed_window 5/min", "fixed_window 8/min");
-    service
-        .edit(&raised, |rules| rules.status().revision() == 2)
-        .await;
-    assert_eq!(
-        service.items("acme").await,
-        (200, "\"items-per-key\";r=2;t=60".to_owned())
-    );
+/// An answer by which a key has these units left.
+fn left(units: u32) -> (u16, String) {
+    (200, format!("\"items-per-key\";r={units}"))
+}
+
+#[test]
+fn an_edited_file_is_in_force_and_keeps_what_was_used() {
+    let service = Service::start();
+    for units in (0..5).rev() {
+        assert_eq!(service.items("acme"), left(units));
+    }
+    assert_eq!(service.items("acme").0, 429);
+
+    let raised = limits().replace("fixed_window 5/d", "fixed_window 8/d");
+    service.edit(&raised, "revision 2,");
+    assert_eq!(service.items("acme"), left(2));
 
     // A mistake changes nothing, and is told.
-    let broken = raised.replace("8/min", "8/mni");
-    service
-        .edit(&broken, |rules| rules.status().rejected() == 1)
-        .await;
-    assert_eq!(service.items("acme").await.0, 200);
-    let status = service.server.get("/rules").await;
-    for words in [
-        "revision 2",
-        "limits.toml:7:25",
-        "8/mni",
-        "did you mean \"min\"?",
-    ] {
-        assert!(status.body.contains(words), "{}", status.body);
+    let status = service.edit(&raised.replace("8/d", "8/dya"), "1 documents rejected");
+    for words in ["revision 2,", "limits.toml:7:25", "8/dya", "did you mean"] {
+        assert!(status.contains(words), "{status}");
     }
+    assert_eq!(service.items("acme").0, 200);
 
     // What the file's comments show: an override and a switch.
     let shown = |begin: &str| {
@@ -118,25 +88,12 @@ async fn an_edited_file_is_in_force_and_keeps_what_was_used() {
             .collect::<String>()
     };
     let overridden = format!("{raised}\n{}", shown("# [[overrides]]"));
-    service
-        .edit(&overridden, |rules| rules.status().revision() == 3)
-        .await;
-    assert_eq!(
-        service.items("acme").await,
-        (200, "\"items-per-key\";r=12;t=60".to_owned())
-    );
-    assert_eq!(
-        service.items("other").await,
-        (200, "\"items-per-key\";r=7;t=60".to_owned())
-    );
+    service.edit(&overridden, "revision 3,");
+    assert_eq!(service.items("acme"), left(12));
+    assert_eq!(service.items("other"), left(7));
     let switched = format!("{overridden}\n{}", shown("# [[switches]]"));
-    service
-        .edit(&switched, |rules| rules.status().revision() == 4)
-        .await;
-    assert_eq!(
-        service.items("acme").await,
-        (200, "\"items-per-key\";r=1;t=60".to_owned())
-    );
+    service.edit(&switched, "revision 4,");
+    assert_eq!(service.items("acme"), left(1));
 }
 
 #[test]
@@ -162,69 +119,60 @@ fn a_service_with_a_broken_file_does_not_start_and_ends_with_the_mistake() {
     assert!(!printed.contains("listening"), "{printed}");
 }
 
-#[tokio::test]
-async fn a_caller_sees_what_it_has_left_and_an_operator_which_keys_come_most_often() {
-    let service = Service::start().await;
+#[test]
+fn a_caller_sees_what_it_has_left_and_an_operator_which_keys_come_most_often() {
+    let service = Service::start();
     for _ in 0..2 {
-        assert_eq!(service.items("acme-key-4711").await.0, 200);
+        assert_eq!(service.items("acme-key-4711").0, 200);
     }
-    let of_acme = [("x-api-key", "acme-key-4711")];
-    let left = service.server.send("GET", "/limits", &of_acme).await;
+    let left = service
+        .process
+        .request("GET", "/limits", "x-api-key: acme-key-4711\r\n");
     let left: serde_json::Value = serde_json::from_str(&left.body).expect("JSON");
     let left = &left["resources"];
     assert_eq!(left["items-per-key"]["remaining"], 3, "{left}");
     assert_eq!(left["weather-per-ip"]["remaining"], 5, "{left}");
-    let top = service.server.get("/top-keys").await;
-    assert!(!top.body.contains("acme"), "{}", top.body);
-    let top: serde_json::Value = serde_json::from_str(&top.body).expect("JSON");
+    let top = service.process.request("GET", "/top-keys", "").body;
+    assert!(!top.contains("acme"), "{top}");
+    let top: serde_json::Value = serde_json::from_str(&top).expect("JSON");
     assert_eq!(top["rules"].as_array().map(Vec::len), Some(1), "{top}");
     let rule = &top["rules"][0];
     assert_eq!(rule["rule"], "items-per-key");
     assert_eq!(rule["keys"][0]["at_least"], 2);
 }
 
-#[tokio::test]
-async fn the_file_limits_rest_and_grpc() {
-    let service = Service::start().await;
-    for _ in 0..5 {
-        assert_eq!(service.server.get("/weather/Oslo").await.status, 200);
+#[test]
+fn the_file_limits_rest_and_grpc() {
+    let service = Service::start();
+    let process = &service.process;
+    for status in [200, 200, 200, 200, 200, 429] {
+        assert_eq!(process.send("GET", "/weather/Oslo"), status);
     }
-    assert_eq!(service.server.get("/weather/Oslo").await.status, 429);
     // The same budget over gRPC, denied in its words.
-    let call = [("content-type", "application/grpc"), ("te", "trailers")];
-    let denied = service
-        .server
-        .send("POST", "/weather.v1.Weather/Current", &call)
-        .await;
-    assert_eq!(denied.header("grpc-status"), Some("8"));
+    let call = "content-type: application/grpc\r\nte: trailers\r\n";
+    let denied = process.request("POST", "/weather.v1.Weather/Current", call);
+    assert_eq!(denied.header("grpc-status"), Some("8"), "{denied:?}");
     // Writes and reads are counted apart.
-    for _ in 0..3 {
-        let written = service
-            .server
-            .send("POST", "/items/7", &[("x-api-key", "acme")])
-            .await;
-        assert_eq!(written.status, 200);
+    for status in [200, 200, 200, 429] {
+        let written = process.request("POST", "/items/7", "x-api-key: acme\r\n");
+        assert_eq!(written.status, status);
     }
-    let denied = service
-        .server
-        .send("POST", "/items/7", &[("x-api-key", "acme")])
-        .await;
-    assert_eq!(denied.status, 429);
-    assert_eq!(service.items("acme").await.0, 200);
+    assert_eq!(service.items("acme").0, 200);
 }
 
-/// Waits until the process says so about its rules.
-fn until_rules_say(process: &Process, holds: impl Fn(&str) -> bool) {
-    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-    let begin = Instant::now();
-    loop {
-        let (_, status) = process.request("GET", "/rules", "");
-        if holds(&status) {
-            return;
-        }
-        assert!(begin.elapsed() < Duration::from_secs(60), "{status}");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
+#[test]
+fn what_is_counted_is_there_for_prometheus() {
+    let service = Service::start();
+    assert_eq!(service.items("acme").0, 200);
+    let metrics = service.process.request("GET", "/metrics", "").body;
+    let counted = |line: &str| {
+        line.starts_with("tollgate_requests_total{")
+            && line.contains("rule=\"items-per-key\"")
+            && line.ends_with(" 1")
+    };
+    assert!(metrics.lines().any(counted), "{metrics}");
+    // Histograms have buckets, and are no summaries.
+    assert!(metrics.contains("_bucket{"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -233,8 +181,7 @@ async fn two_processes_share_rules_and_limits_through_redis() {
     let secret = "07".repeat(32);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("limits.toml");
-    // A window that does not end in between.
-    let limits = LIMITS.replace("fixed_window 5/min", "fixed_window 5/d");
+    let limits = limits();
     fs::write(&path, &limits).expect("written");
     let settings = [
         ("REDIS_URL", &*address),
@@ -242,7 +189,7 @@ async fn two_processes_share_rules_and_limits_through_redis() {
         ("LIMITS", path.to_str().expect("a path")),
     ];
     let [one, other] = [(); 2].map(|()| Process::start("rules", folder.path(), &settings));
-    let items = |process: &Process| process.request("GET", "/items", "x-api-key: acme\r\n").0;
+    let items = |process: &Process| items(process, "acme").status;
     for process in [&one, &other, &one, &other, &one] {
         assert_eq!(items(process), 200);
     }
@@ -252,7 +199,7 @@ async fn two_processes_share_rules_and_limits_through_redis() {
     let raised = limits.replace("fixed_window 5/d", "fixed_window 7/d");
     fs::write(&path, &raised).expect("written");
     for process in [&one, &other] {
-        until_rules_say(process, |status| status.contains("revision 2"));
+        process.until("/rules", |status| status.contains("revision 2"));
     }
     assert_eq!((items(&one), items(&other)), (200, 200));
     assert_eq!((items(&one), items(&other)), (429, 429));
@@ -268,7 +215,7 @@ async fn two_processes_share_rules_and_limits_through_redis() {
         .await
         .expect("pushed");
     for process in [&one, &other] {
-        until_rules_say(process, |status| status.contains("revision 3"));
+        process.until("/rules", |status| status.contains("revision 3"));
     }
     assert_eq!((items(&one), items(&other)), (200, 200));
 }
@@ -334,7 +281,7 @@ fn what_the_page_shows_of_a_file_is_what_happens() {
         assert_eq!(shape(&printed), shape(&a_day(&shown)), "{command}");
         if command.contains("limits.toml") {
             edits += 1;
-            until_rules_say(&process, |status| match edits {
+            process.until("/rules", |status| match edits {
                 1 => status.contains("revision 2,"),
                 2 => status.contains("the latest one is rejected"),
                 3 => !status.contains("the latest one is rejected"),

@@ -1,5 +1,5 @@
-//! What the fuzz targets call: the parts of tollgate-redis that read and write the protocol of Redis, by their own files, as they
-//! are private there; and the documents of tollgate-rules.
+//! What the fuzz targets call: the parts of tollgate-redis that read and write the protocol of Redis, and the documents of
+//! tollgate-rules.
 
 mod connection;
 mod documents;

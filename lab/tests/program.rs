@@ -163,7 +163,12 @@ fn no_text_of_a_picture_leaves_it() {
             let number = node.attribute(what).expect("a number");
             number.parse().expect("a number")
         };
-        let (width, height) = (number(root, "width"), number(root, "height"));
+        // Around the picture is a margin of paper.
+        let margin = 24.0;
+        let (width, height) = (
+            number(root, "width") - margin,
+            number(root, "height") - margin,
+        );
         let texts = root.descendants().filter(|node| node.has_tag_name("text"));
         for node in texts {
             let class = node.attribute("class").unwrap_or_default();

@@ -7,4 +7,4 @@ pub mod grpc;
 pub mod probe;
 pub mod server;
 
-pub use tollgate_examples::weather;
+pub use tollgate_test_weather as weather;

@@ -144,6 +144,7 @@ pub use self::{
 };
 pub use tollgate_prefilter::{DowngradeReason, Effective};
 
+// By their path: they need what is private here, and servers, as the tests in `tests/` do.
 #[cfg(test)]
 #[path = "../tests/internal/mod.rs"]
 mod internal_tests;

@@ -8,26 +8,16 @@ use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    thread::yield_now,
+    thread::park_timeout,
     time::{Duration, Instant},
 };
 
-use tollgate_examples::redis_server::RedisServer;
+use tollgate_test_servers::blocking_server::RedisServer;
 
 /// A Redis that accepts connections, and its address.
 pub(crate) fn redis() -> (RedisServer, String) {
-    let server = RedisServer::start().expect("these tests start a redis-server");
-    let address = server.url();
-    let socket = address.strip_prefix("redis://").expect("an address");
-    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-    let begin = Instant::now();
-    while TcpStream::connect(socket).is_err() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "Redis does not start"
-        );
-        yield_now();
-    }
+    let server = RedisServer::start(&[]);
+    let address = format!("redis://{}", server.address());
     (server, address)
 }
 
@@ -78,11 +68,11 @@ impl Process {
 
     /// The status of the answer to a request without a body.
     pub(crate) fn send(&self, method: &str, path: &str) -> u16 {
-        self.request(method, path, "").0
+        self.request(method, path, "").status
     }
 
-    /// The status and the body of the answer to a request with these lines in its head, each with its end.
-    pub(crate) fn request(&self, method: &str, path: &str, lines: &str) -> (u16, String) {
+    /// The answer to a request with these lines in its head, each with its end.
+    pub(crate) fn request(&self, method: &str, path: &str, lines: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{lines}content-length: 0\r\nconnection: close\r\n\r\n"
@@ -92,8 +82,42 @@ impl Process {
         stream.read_to_string(&mut answer).expect("it answers");
         let status = answer.split(' ').nth(1).and_then(|text| text.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status in {answer:?}"));
-        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        (status, body.to_owned())
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        Answer {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// The body of the answer to `GET path`, once it holds.
+    pub(crate) fn until(&self, path: &str, holds: impl Fn(&str) -> bool) -> String {
+        #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+        let begin = Instant::now();
+        loop {
+            let body = self.request("GET", path, "").body;
+            if holds(&body) {
+                return body;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "{body}");
+            park_timeout(Duration::from_millis(20));
+        }
+    }
+}
+
+/// What a process answers.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// The value of a header field.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The module of this name in tollgate-redis, as far as it is fuzzed.
+//! The module of this name in tollgate-redis, as far as it is fuzzed. Its files are taken by their path: they are private there, and
+//! nothing is made public for a fuzzer.
 
 #![allow(
     dead_code,

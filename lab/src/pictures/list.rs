@@ -1,6 +1,8 @@
 //! All pictures.
 
-use crate::pictures::{arrivals, bytes, crossover, leases, request, sub_buckets, svg::Svg, turn};
+use crate::pictures::{
+    arrivals, bytes, crossover, figures, leases, request, sub_buckets, svg::Svg, turn,
+};
 
 /// A picture of the documentation.
 #[derive(Clone, Debug)]
@@ -26,5 +28,6 @@ pub fn all() -> Vec<Picture> {
         picture("crossover", crossover::draw()),
         picture("leases", leases::draw()),
         picture("request", request::draw()),
+        picture("figures", figures::draw()),
     ]
 }

@@ -1,13 +1,15 @@
 //! The pictures of the documentation, drawn from the code that they are about.
 //!
 //! Each is a pure function of the code: it runs the algorithms, the store in memory or the engine of the prefilter, and draws
-//! what they answer.
+//! what they answer. Two are not: `figures` draws what was measured, from the table in `benches/README.md`, and `request` is drawn
+//! by hand.
 
 mod arrivals;
 mod bytes;
 mod client;
 mod crossover;
 mod exchange;
+mod figures;
 mod leases;
 mod list;
 mod request;

@@ -1,4 +1,4 @@
-//! The way of a request through the layer.
+//! The way of a request through the layer: drawn by hand. The layer is no part of the laboratory, so no run of it is behind this.
 
 use crate::pictures::svg::Svg;
 

@@ -16,16 +16,18 @@ pub(super) struct Svg {
 
 /// The width of all pictures: that of a column of text.
 pub(super) const WIDTH: f64 = 760.0;
+/// The paper around them. Without paper, a page in the dark that a browser does not know of would hide the text.
+const MARGIN: f64 = 12.0;
 
-/// Classes of colour (`yes`, `no`, `over`, `soft`, `box`, `grid`, `line`, `mark`), of texts (`head`, `small`, `mid`, `end`).
+/// Classes of colour (`paper`, `bar`, `yes`, `no`, `over`, `soft`, `box`, `grid`, `line`, `mark`), of texts (`head`, `small`, `mid`, `end`).
 const STYLE: &str = "\
 text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#1f2328}
 .head{font-weight:600}.small{font-size:12px}.mid{text-anchor:middle}.end{text-anchor:end}
-.soft{fill:#59636e}.yes{fill:#0969da}.no,.over{fill:#bc4c00}
+.paper{fill:#fff}.soft,.bar{fill:#59636e}.yes{fill:#0969da}.no,.over{fill:#bc4c00}
 .box{fill:#f6f8fa;stroke:#818b98}.grid,.line,.mark{fill:none;stroke:#d1d9e0}.line{stroke:#59636e}
 .mark{stroke:#59636e;stroke-dasharray:4 3}.tip{fill:#59636e}
 @media(prefers-color-scheme:dark){
-text{fill:#e6edf3}.soft{fill:#9198a1}.yes{fill:#4493f8}.no,.over{fill:#f0883e}
+text{fill:#e6edf3}.paper{fill:#161b22}.soft,.bar{fill:#9198a1}.yes{fill:#4493f8}.no,.over{fill:#f0883e}
 .box{fill:#212830;stroke:#656c76}.grid{stroke:#3d444d}.line,.mark{stroke:#9198a1}.tip{fill:#9198a1}
 }
 ";
@@ -113,14 +115,17 @@ impl Svg {
 
     /// The whole file.
     pub(super) fn finish(self) -> String {
-        let (width, height) = (Length(WIDTH), Length(self.height));
+        let corner = Length(-MARGIN);
+        let (width, height) = (WIDTH + 2.0 * MARGIN, self.height + 2.0 * MARGIN);
+        let (width, height) = (Length(width), Length(height));
         let (title, description) = (escaped(self.title), escaped(&self.description));
         let body = self.body;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{corner} {corner} {width} {height}\" width=\"{width}\" \
              height=\"{height}\" role=\"img\" aria-labelledby=\"title description\">\n\
              <title id=\"title\">{title}</title>\n<desc id=\"description\">{description}</desc>\n\
-             <style>\n{STYLE}</style>\n{body}</svg>\n"
+             <style>\n{STYLE}</style>\n\
+             <rect x=\"{corner}\" y=\"{corner}\" width=\"{width}\" height=\"{height}\" class=\"paper\"/>\n{body}</svg>\n"
         )
     }
 

@@ -8,8 +8,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use tollgate_core::{Check, Decision, HOUR, Key, Limiter, MINUTE, Quota, Rule, algorithm::Retry};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::moved_server::{Micros, MovedServer};
-
-use crate::support::{
+use tollgate_test_services::{
     child::acquire,
     quotas::{every_algorithm, horizon, wait},
 };

@@ -17,8 +17,7 @@ use std::time::Duration;
 use tollgate_core::{AlgorithmKind, Clock, Key, Limiter, MINUTE, ManualClock, Quota, Rule, SECOND};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::blocking_server::RedisServer;
-
-use crate::support::{
+use tollgate_test_services::{
     child::acquire,
     quotas::{every_algorithm, horizon},
 };

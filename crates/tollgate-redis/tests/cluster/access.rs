@@ -7,8 +7,7 @@ use tollgate_redis::RedisStore;
 use tollgate_test_servers::{
     eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster,
 };
-
-use crate::support::{rules::INSTANCES, service::Service};
+use tollgate_test_services::{rules::INSTANCES, service::Service};
 
 /// The line of the guide.
 fn line() -> &'static str {
@@ -75,9 +74,9 @@ async fn the_user_of_the_guide_may_do_all_that_a_store_does_also_after_a_failove
     for (from, to) in [(primary, other), (other, primary)] {
         let moving = MovingSlot::begin(&cluster, slot, from, to).await;
         moving.carry(|key| key.contains("deny")).await;
-        let until = service.layout() + 60;
+        let until = service.requests() + 60;
         eventually("the service asks on", || async {
-            (service.layout() >= until).then_some(())
+            (service.requests() >= until).then_some(())
         })
         .await;
         moving.finish().await;

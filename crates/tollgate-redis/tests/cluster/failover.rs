@@ -1,8 +1,7 @@
 //! A cluster loses a primary, or changes it.
 
 use tollgate_test_servers::{eventually::eventually, redis_cluster::RedisCluster};
-
-use crate::support::{held::Held, rules::RULES, service::Service};
+use tollgate_test_services::{held::Held, rules::RULES, service::Service};
 
 /// A namespace whose states are all at this primary.
 async fn namespace(cluster: &RedisCluster, primary: usize) -> String {
@@ -32,14 +31,9 @@ async fn a_primary_that_is_killed_takes_only_its_states_along_and_its_replica_br
     cluster.server_mut(1).kill();
     lost.feels_it().await;
     // Another shard is asked as before.
-    let denied = |service: &Service| -> Vec<u64> {
-        let meters = service.instances.iter().map(|instance| &instance.meter);
-        let counts = meters.flat_map(|meter| meter.rules());
-        counts.map(|counts| counts.denied()).collect()
-    };
-    let before = denied(&other);
+    let before = other.denied();
     eventually("the other shard decides", || async {
-        let now = denied(&other);
+        let now = other.denied();
         assert_eq!(now.len(), RULES * other.instances.len());
         now.iter()
             .zip(&before)

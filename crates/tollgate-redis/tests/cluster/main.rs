@@ -1,8 +1,5 @@
 //! The store on a cluster: three primaries and their replicas.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod access;
 mod deadline;
 mod failover;

@@ -1,8 +1,7 @@
 //! A primary is cut off from the others.
 
 use tollgate_test_servers::{eventually::eventually, redis_cluster::RedisCluster};
-
-use crate::support::service::Service;
+use tollgate_test_services::service::Service;
 
 #[tokio::test]
 async fn a_primary_that_sees_no_majority_refuses_and_nothing_is_lost() {

@@ -9,8 +9,7 @@ use tollgate_redis::{BreakerState, RedisStore};
 use tollgate_test_servers::{
     eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster,
 };
-
-use crate::support::service::Service;
+use tollgate_test_services::service::Service;
 
 /// How often calls were sent on to a server of the first three.
 async fn sent_on(cluster: &RedisCluster) -> u64 {
@@ -31,9 +30,9 @@ async fn a_slot_that_moves_back_and_forth_gives_no_unit_away_and_loses_none() {
     let mut service = Service::start(&cluster.url()).await;
     let mut owner = first;
     let goes_on = async || {
-        let until = service.layout() + 60;
+        let until = service.requests() + 60;
         eventually("the service asks on", || async {
-            (service.layout() >= until).then_some(())
+            (service.requests() >= until).then_some(())
         })
         .await;
     };

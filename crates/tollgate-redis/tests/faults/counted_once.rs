@@ -11,8 +11,7 @@ use tollgate_test_servers::{
     redis_client::RedisClient,
     redis_server::RedisServer,
 };
-
-use crate::support::{
+use tollgate_test_services::{
     child::{acquire, patient_store},
     instance::DEADLINE,
 };

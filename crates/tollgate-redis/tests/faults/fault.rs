@@ -10,8 +10,7 @@ use tollgate_test_servers::{
     redis_client::RedisClient,
     redis_server::{RedisServer, free_port},
 };
-
-use crate::support::instance::DEADLINE;
+use tollgate_test_services::instance::DEADLINE;
 
 /// Settings of a server on which all of these can go wrong. The instances log in as `rl`, with the password `first`.
 pub(crate) const SERVER: [&str; 8] = [

@@ -3,11 +3,11 @@
 use tollgate_test_servers::{
     eventually::eventually, numbers::Numbers, proxy::Proxy, redis_server::RedisServer,
 };
+use tollgate_test_services::service::Service;
 
 use crate::{
     fault::{Fault, SERVER},
     seed::Seed,
-    support::service::Service,
 };
 
 #[derive(Debug)]
@@ -50,14 +50,14 @@ impl Fleet {
             self.service.loses_everything();
         }
         let (server, proxy) = (&mut self.server, &self.proxy);
-        let (alone, layout) = (self.service.alone(), self.service.layout());
+        let (alone, requests) = (self.service.alone(), self.service.requests());
         let healing = fault.begin(server, proxy, &mut self.numbers).await;
         let lasts = 1 + self.numbers.below(100);
         let felt = fault.is_felt();
         let service = &self.service;
         eventually(&format!("{what} is felt"), || async {
             let felt = !felt || (0..).zip(service.alone()).all(|(n, now)| now > alone[n]);
-            (felt && service.layout() >= layout + lasts).then_some(())
+            (felt && service.requests() >= requests + lasts).then_some(())
         })
         .await;
         fault.end(server, proxy, healing).await;

@@ -8,14 +8,12 @@ use std::{
 use tollgate_core::{Decision, Key, Limiter, Reason, store::Stepping};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::redis_server::{RedisServer, free_port};
-
-use crate::{
-    fault::SERVER,
-    support::{
-        instance::{Instance, PATIENCE},
-        rules::rules,
-    },
+use tollgate_test_services::{
+    instance::{Instance, PATIENCE},
+    rules::rules,
 };
+
+use crate::fault::SERVER;
 
 /// Calls of one store that may wait to be sent.
 const WAITING: usize = 4096;

@@ -8,8 +8,7 @@ use tollgate_redis::{BreakerState, RedisStore};
 use tollgate_test_servers::{
     blocking_server::RedisServer, eventually::eventually, redis_client::RedisClient,
 };
-
-use crate::support::child::patient_store;
+use tollgate_test_services::child::patient_store;
 
 const LIMIT: u64 = 100;
 

@@ -8,8 +8,7 @@ use tollgate_redis::RedisStore;
 use tollgate_test_servers::{
     blocking_server::RedisServer, process::Process, redis_client::RedisClient,
 };
-
-use crate::support::child::{self, Load, patient_store};
+use tollgate_test_services::child::{self, Load, patient_store};
 
 const PROCESSES: usize = 4;
 

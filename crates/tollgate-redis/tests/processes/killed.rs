@@ -1,12 +1,11 @@
 //! A process that dies.
 
-use crate::{
-    fleet::{Fleet, TASKS},
-    support::{
-        child::{Load, RuleLoad},
-        quotas::ALGORITHMS,
-    },
+use tollgate_test_services::{
+    child::{Load, RuleLoad},
+    quotas::ALGORITHMS,
 };
+
+use crate::fleet::{Fleet, TASKS};
 
 #[tokio::test]
 async fn a_process_that_is_killed_takes_no_more_with_it_than_it_was_asking_for() {

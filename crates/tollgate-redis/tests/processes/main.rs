@@ -1,8 +1,5 @@
 //! Processes that share limits: together they admit what one would.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod crash_loop;
 mod fleet;
 mod killed;
@@ -15,7 +12,7 @@ mod versions;
 /// What the other processes do; nothing in this one.
 #[test]
 fn a_process_plays_its_role() {
-    support::child::play();
+    tollgate_test_services::child::play();
     crash_loop::play();
     paced::play();
     swapped::play();

@@ -10,8 +10,7 @@ use tollgate_test_servers::{
     blocking_server::RedisServer,
     process::{self, Process},
 };
-
-use crate::support::child::patient_store;
+use tollgate_test_services::child::patient_store;
 
 const PROCESSES: u64 = 3;
 /// By how many µs the median start may be late; `TOLLGATE_PACED_LATE` is another number. A machine that compiles on all of its cores is

@@ -18,8 +18,7 @@ use tollgate_test_servers::{
     blocking_server::{POLLS, RedisServer},
     process::{self, Process},
 };
-
-use crate::support::{
+use tollgate_test_services::{
     child::{acquire, patient_store},
     quotas::{ALGORITHMS, GCRA, WINDOWS, every_algorithm},
 };

@@ -19,8 +19,7 @@ use tollgate_test_servers::{
     blocking_server::{POLLS, RedisServer},
     process::{self, Process},
 };
-
-use crate::support::{
+use tollgate_test_services::{
     child::patient_store,
     quotas::{ALGORITHMS, WINDOWS, every_algorithm},
 };

@@ -1,14 +1,12 @@
 //! Processes that all live.
 
 use tollgate_core::{MAX_PERIOD, Quota};
-
-use crate::{
-    fleet::{Fleet, TASKS},
-    support::{
-        child::{Load, RuleLoad},
-        quotas::{ALGORITHMS, every_algorithm},
-    },
+use tollgate_test_services::{
+    child::{Load, RuleLoad},
+    quotas::{ALGORITHMS, every_algorithm},
 };
+
+use crate::fleet::{Fleet, TASKS};
 
 fn name(algorithm: usize) -> &'static str {
     let quotas: [Quota; ALGORITHMS] = every_algorithm(1, MAX_PERIOD);

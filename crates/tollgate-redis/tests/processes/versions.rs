@@ -4,8 +4,7 @@ use std::fs;
 
 use tempfile::NamedTempFile;
 use tollgate_test_servers::blocking_server::RedisServer;
-
-use crate::support::{
+use tollgate_test_services::{
     child::{self, FROM_A_LEASE, Load, RuleLoad},
     quotas::{ALGORITHMS, FIXED_WINDOW, GCRA, SLIDING_WINDOW},
 };

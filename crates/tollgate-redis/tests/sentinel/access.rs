@@ -5,8 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer, sentinels::Group};
-
-use crate::support::{rules::INSTANCES, service::Service};
+use tollgate_test_services::{rules::INSTANCES, service::Service};
 
 /// The line of the guide for a server on this port.
 fn line(port: u16) -> &'static str {

@@ -1,8 +1,7 @@
 //! Sentinels promote a replica.
 
 use tollgate_test_servers::{eventually::eventually, sentinels::Group};
-
-use crate::support::{
+use tollgate_test_services::{
     held::Held,
     instance::TASKS,
     rules::{INSTANCES, LIMIT},

@@ -1,8 +1,7 @@
 //! Two servers accept at once, and how to prevent it.
 
 use tollgate_test_servers::{eventually::eventually, sentinels::Group};
-
-use crate::support::{
+use tollgate_test_services::{
     rules::{LIMIT, RULES},
     service::Service,
 };

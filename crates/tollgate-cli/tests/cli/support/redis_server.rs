@@ -40,7 +40,7 @@ impl RedisServer {
     }
 
     fn connect(&self) -> redis::RedisResult<Connection> {
-        Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(5))
+        Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(30))
     }
 
     pub(crate) fn port(&self) -> u16 {

@@ -234,5 +234,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-#[path = "model.rs"]
 mod model;

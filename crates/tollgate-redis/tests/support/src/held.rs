@@ -35,6 +35,7 @@ const PATIENT: Duration = Duration::from_secs(20);
 const LONG: Duration = MINUTE.saturating_mul(60);
 
 /// A process, as Redis sees it.
+#[derive(Debug)]
 struct Process {
     store: RedisStore,
     slots: Limiter,
@@ -116,7 +117,8 @@ async fn decided(limiter: &Limiter, checks: &[Check]) -> Decision {
 }
 
 /// What two processes hold.
-pub(crate) struct Held {
+#[derive(Debug)]
+pub struct Held {
     place: [String; 2],
     processes: [Process; 2],
     running: Vec<Ticket>,
@@ -128,7 +130,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) async fn start(address: &str, namespace: &str) -> Self {
+    /// Starts both processes, and lets them take all slots and queue up.
+    ///
+    /// # Panics
+    ///
+    /// The server does not let them.
+    pub async fn start(address: &str, namespace: &str) -> Self {
         let start = || Process::start(address, namespace);
         let processes = [start().await, start().await];
         let mut running = Vec::new();
@@ -184,7 +191,11 @@ impl Held {
     }
 
     /// The new server has all of it.
-    pub(crate) async fn survived(self) {
+    ///
+    /// # Panics
+    ///
+    /// It lacks something.
+    pub async fn survived(self) {
         self.nothing_starts().await;
         let there = &self.processes[1];
         let before_last = self.began + (BURST + WAITING) * UNIT;
@@ -199,7 +210,11 @@ impl Held {
     }
 
     /// The new server has nothing of it.
-    pub(crate) async fn was_lost(mut self) {
+    ///
+    /// # Panics
+    ///
+    /// It has something, or more starts than may.
+    pub async fn was_lost(mut self) {
         let mut started = Vec::new();
         for rule in OF_SLOTS {
             let before = started.len();

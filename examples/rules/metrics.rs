@@ -5,11 +5,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use tollgate::observe::{BUCKETS, flush_metrics};
 
 /// Installs the recorder of this process. Call it before anything is limited: what was used before is not recorded.
-///
-/// # Errors
-///
-/// There is a recorder already.
-pub fn install() -> Result<PrometheusHandle, BuildError> {
+pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
     for (metric, buckets) in BUCKETS {
         builder = builder.set_buckets_for_metric(Matcher::Full(metric.to_owned()), buckets)?;
@@ -18,7 +14,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
 }
 
 /// The route `/metrics`. Merge it outside of the limits, and keep clients away from it.
-pub fn route(recorder: PrometheusHandle) -> Router {
+pub(crate) fn route(recorder: PrometheusHandle) -> Router {
     let render = move || {
         // What threads have counted in the last 50 ms.
         flush_metrics();

@@ -23,7 +23,7 @@
 
 use tollgate_test_servers::eventually::eventually;
 
-use super::{
+use crate::{
     instance::Instance,
     meter::Counts,
     rules::{INSTANCES, LIMIT, RULES, most_alone, rules},
@@ -31,18 +31,20 @@ use super::{
 
 /// The instances, and what Redis has forgotten of each rule.
 #[derive(Debug)]
-pub(crate) struct Service {
-    pub(crate) instances: Vec<Instance>,
+pub struct Service {
+    /// The instances.
+    pub instances: Vec<Instance>,
     lost: [u64; RULES],
 }
 
 impl Service {
-    pub(crate) async fn start(address: &str) -> Self {
+    /// Starts the instances on the server at this address.
+    pub async fn start(address: &str) -> Self {
         Self::named("faults", address).await
     }
 
     /// With states under this namespace.
-    pub(crate) async fn named(namespace: &str, address: &str) -> Self {
+    pub async fn named(namespace: &str, address: &str) -> Self {
         let mut instances = Vec::new();
         for _ in 0..INSTANCES {
             instances.push(Instance::named(namespace, address).await);
@@ -54,20 +56,29 @@ impl Service {
     }
 
     /// Redis forgets everything.
-    pub(crate) fn loses_everything(&mut self) {
+    pub fn loses_everything(&mut self) {
         self.lost = self.lost.map(|lost| lost + LIMIT);
     }
 
     /// Redis forgets at most these units of each rule.
-    pub(crate) fn loses(&mut self, units: [u64; RULES]) {
+    pub fn loses(&mut self, units: [u64; RULES]) {
         for (lost, units) in self.lost.iter_mut().zip(units) {
             *lost += units.min(LIMIT);
         }
     }
 
     /// What Redis has admitted of each rule.
-    pub(crate) fn admitted(&self) -> [u64; RULES] {
+    #[must_use]
+    pub fn admitted(&self) -> [u64; RULES] {
         std::array::from_fn(|place| self.sum(place, Counts::admitted))
+    }
+
+    /// What Redis has denied, by instance and rule.
+    #[must_use]
+    pub fn denied(&self) -> Vec<u64> {
+        let meters = self.instances.iter().map(|instance| &instance.meter);
+        let counts = meters.flat_map(|meter| meter.rules());
+        counts.map(Counts::denied).collect()
     }
 
     fn sum(&self, place: usize, what: fn(&Counts) -> u64) -> u64 {
@@ -76,18 +87,21 @@ impl Service {
     }
 
     /// By instance, the requests that Redis did not decide.
-    pub(crate) fn alone(&self) -> Vec<u64> {
+    #[must_use]
+    pub fn alone(&self) -> Vec<u64> {
         let meters = self.instances.iter().map(|instance| &instance.meter);
         meters.map(|meter| meter.alone()).collect()
     }
 
-    pub(crate) fn layout(&self) -> u64 {
+    /// All requests.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
         let meters = self.instances.iter().map(|instance| &instance.meter);
-        meters.map(|meter| meter.layout()).sum()
+        meters.map(|meter| meter.requests()).sum()
     }
 
-    /// Waits until each instance was denied.
-    pub(crate) async fn feels_it(&self) {
+    /// Waits until each instance has decided without Redis.
+    pub async fn feels_it(&self) {
         let alone = self.alone();
         eventually("the failure is felt", || async {
             let mut instances = self.alone().into_iter().zip(&alone);
@@ -98,7 +112,7 @@ impl Service {
 
     /// Waits until Redis decides for every instance and every rule again, and until it says that nothing is left, so that
     /// the next loss gives away as much as it can.
-    pub(crate) async fn recovers(&self, from: &str) {
+    pub async fn recovers(&self, from: &str) {
         let denied = |place: usize| {
             let meters = self.instances.iter().map(|instance| &instance.meter);
             meters.map(move |meter| meter.rules()[place].denied())
@@ -130,7 +144,11 @@ impl Service {
     }
 
     /// Waits for the instances, whose last reply from Redis had no units left.
-    pub(crate) async fn end(&mut self) {
+    ///
+    /// # Panics
+    ///
+    /// More or less was admitted than the bounds allow.
+    pub async fn end(&mut self) {
         self.stop().await;
         for (place, rule) in rules().iter().enumerate() {
             let least = LIMIT.saturating_sub(self.sum(place, Counts::alone));
@@ -141,7 +159,11 @@ impl Service {
     }
 
     /// Waits for the instances.
-    pub(crate) async fn stop(&mut self) {
+    ///
+    /// # Panics
+    ///
+    /// More was admitted than the bounds allow.
+    pub async fn stop(&mut self) {
         for instance in &mut self.instances {
             instance.end().await;
         }

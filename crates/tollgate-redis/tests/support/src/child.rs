@@ -21,34 +21,46 @@ use tollgate_core::{
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::process::{self, Process};
 
-use super::quotas::every_algorithm;
+use crate::quotas::every_algorithm;
 
 /// One rule of a request: `limit` units in ten years.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct RuleLoad {
-    pub(crate) rule: String,
+pub struct RuleLoad {
+    /// Its name.
+    pub rule: String,
     /// The algorithm's place among [`every_algorithm`].
-    pub(crate) algorithm: usize,
-    pub(crate) limit: u64,
-    pub(crate) cost: u64,
+    pub algorithm: usize,
+    /// The units.
+    pub limit: u64,
+    /// What each request costs.
+    pub cost: u64,
     /// Clients that take turns.
-    pub(crate) clients: u64,
+    pub clients: u64,
     /// The share of the limit that may be on lease, in percent; 0: the rule is exact.
-    pub(crate) leased: u16,
+    pub leased: u16,
 }
 
 /// What a process is told to do: so many tasks ask so many times each, each admission is a byte in the meter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Load {
-    pub(crate) tasks: u64,
-    pub(crate) attempts: u64,
+pub struct Load {
+    /// The tasks.
+    pub tasks: u64,
+    /// The requests of each.
+    pub attempts: u64,
     /// The process kills itself, as `kill -9` does, once it has been admitted so often; 0 is never.
-    pub(crate) dies_after: u64,
-    pub(crate) rule_loads: Vec<RuleLoad>,
+    pub dies_after: u64,
+    /// The rules of each request.
+    pub rule_loads: Vec<RuleLoad>,
 }
 
 impl Load {
-    pub(crate) fn limiter(&self, store: &RedisStore) -> Limiter {
+    /// The rules on a store.
+    ///
+    /// # Panics
+    ///
+    /// A rule is not valid.
+    #[must_use]
+    pub fn limiter(&self, store: &RedisStore) -> Limiter {
         let rules = self.rule_loads.iter().map(|rule_load| {
             let quota = every_algorithm(rule_load.limit, MAX_PERIOD)[rule_load.algorithm];
             let consistency = match rule_load.leased {
@@ -64,7 +76,12 @@ impl Load {
     }
 
     /// The checks of attempt number `attempt`.
-    pub(crate) fn checks(&self, limiter: &Limiter, attempt: u64) -> Vec<Check> {
+    ///
+    /// # Panics
+    ///
+    /// `limiter` is that of another load.
+    #[must_use]
+    pub fn checks(&self, limiter: &Limiter, attempt: u64) -> Vec<Check> {
         let check = |rule_load: &RuleLoad| {
             let client = format!("client-{}", attempt % rule_load.clients.max(1));
             let check = limiter.check(&rule_load.rule, &Key::of([client]));
@@ -75,10 +92,14 @@ impl Load {
 }
 
 /// In the meter: an admission from a lease.
-pub(crate) const FROM_A_LEASE: u8 = b'L';
+pub const FROM_A_LEASE: u8 = b'L';
 
 /// A store of tests that count to the unit: no answer is given up.
-pub(crate) async fn patient_store(address: &str) -> RedisStore {
+///
+/// # Panics
+///
+/// The address is not valid.
+pub async fn patient_store(address: &str) -> RedisStore {
     let store = RedisStore::builder(address, "processes", tollgate_redis::Keys::plain())
         .deadline(Duration::from_secs(20))
         .connect()
@@ -88,7 +109,11 @@ pub(crate) async fn patient_store(address: &str) -> RedisStore {
 }
 
 /// Asks, and wants an answer from the store.
-pub(crate) async fn acquire(limiter: &Limiter, checks: &[Check]) -> Decision {
+///
+/// # Panics
+///
+/// The store has not answered.
+pub async fn acquire(limiter: &Limiter, checks: &[Check]) -> Decision {
     let decision = limiter.acquire(checks).await;
     let answered = decision
         .verdicts()
@@ -100,12 +125,17 @@ pub(crate) async fn acquire(limiter: &Limiter, checks: &[Check]) -> Decision {
 
 /// A process with a store on the server at this address, which writes its admissions to this file. It replies with the units
 /// that were admitted in a job.
-pub(crate) fn start(address: &str, meter: &Path) -> Process {
+#[must_use]
+pub fn start(address: &str, meter: &Path) -> Process {
     Process::start(&(address, meter))
 }
 
 /// Does jobs until there are no more, if this process was started for that.
-pub(crate) fn play() {
+///
+/// # Panics
+///
+/// A job fails.
+pub fn play() {
     let Some((address, meter)) = process::role::<(String, PathBuf)>() else {
         return;
     };

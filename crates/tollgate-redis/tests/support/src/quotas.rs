@@ -5,18 +5,21 @@ use std::time::Duration;
 use tollgate_core::{Quota, algorithm::Retry};
 
 /// How many algorithms there are.
-pub(crate) const ALGORITHMS: usize = 7;
+pub const ALGORITHMS: usize = 7;
 
-/// Where some of them are.
-pub(crate) const FIXED_WINDOW: usize = 0;
-pub(crate) const SLIDING_WINDOW: usize = 1;
-pub(crate) const GCRA: usize = 4;
+/// Where the fixed window is among [`every_algorithm`].
+pub const FIXED_WINDOW: usize = 0;
+/// Where the sliding window is.
+pub const SLIDING_WINDOW: usize = 1;
+/// Where GCRA is.
+pub const GCRA: usize = 4;
 
 /// The first of them count in windows, the others are buckets.
-pub(crate) const WINDOWS: usize = 4;
+pub const WINDOWS: usize = 4;
 
 /// `limit` units in `window` under every algorithm.
-pub(crate) fn every_algorithm(limit: u64, window: Duration) -> [Quota; ALGORITHMS] {
+#[must_use]
+pub fn every_algorithm(limit: u64, window: Duration) -> [Quota; ALGORITHMS] {
     [
         Quota::fixed_window(limit, window),
         Quota::sliding_window(limit, window),
@@ -30,7 +33,8 @@ pub(crate) fn every_algorithm(limit: u64, window: Duration) -> [Quota; ALGORITHM
 
 /// The longest, after a clock went back, until the whole of a used-up `quota` is there again: a denial moves what lies in
 /// the future no further than to the next window or sub-bucket.
-pub(crate) fn horizon(quota: &Quota) -> Duration {
+#[must_use]
+pub fn horizon(quota: &Quota) -> Duration {
     use tollgate_core::AlgorithmKind as A;
     match quota.algorithm() {
         A::FixedWindow => 2 * quota.window(),
@@ -42,7 +46,12 @@ pub(crate) fn horizon(quota: &Quota) -> Duration {
 }
 
 /// The `retry` of a denial.
-pub(crate) fn wait(retry: Retry) -> Duration {
+///
+/// # Panics
+///
+/// It is no time.
+#[must_use]
+pub fn wait(retry: Retry) -> Duration {
     match retry {
         Retry::After(wait) => wait,
         other => panic!("{other:?} is not a time to wait"),

@@ -1,4 +1,4 @@
-//! The dashboards and alerts of `ops/`, against the example under load and a real Prometheus that scrapes it.
+//! The dashboards and alerts of `ops/`, against a service with the limits of the examples and a real Prometheus that scrapes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,15 +11,18 @@ use std::{
 
 use axum::{Router, body::Body, routing::get};
 use http::Request;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::Value;
 use tokio::time::timeout;
 use tollgate::{
     Check, Consistency, HOUR, Key, LeaseShare, Limiter, ManualClock, MemoryStore, Quota,
-    RateLimitLayer, Rule, SECOND, key::constant,
+    RateLimitLayer, Rule, SECOND,
+    key::constant,
+    observe::{BUCKETS, flush_metrics},
 };
-use tollgate_examples::{metrics, redis_server::RedisServer, rules};
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_rules::{Bindings, LiveRules};
+use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::server::Server;
 use tower::ServiceExt;
 
@@ -294,6 +297,31 @@ fn redis_store(redis: &RedisServer) -> RedisStore {
         .expect("valid settings")
 }
 
+/// The recorder of this process.
+fn recorder() -> PrometheusHandle {
+    let mut builder = PrometheusBuilder::new();
+    for (metric, buckets) in BUCKETS {
+        let buckets = builder.set_buckets_for_metric(Matcher::Full(metric.to_owned()), buckets);
+        builder = buckets.expect("there are some");
+    }
+    builder.install_recorder().expect("the only one")
+}
+
+/// The service that is scraped.
+fn app(limits: RateLimitLayer, recorder: PrometheusHandle) -> Router {
+    let render = move || {
+        flush_metrics();
+        recorder.run_upkeep();
+        let text = recorder.render();
+        async move { text }
+    };
+    Router::new()
+        .route("/items", get(|| async { "" }))
+        .route("/weather/{city}", get(|| async { "" }))
+        .layer(limits)
+        .route("/metrics", get(render))
+}
+
 /// A service whose rules skip, and would deny.
 fn skipping() -> Router {
     let rule = |name| Rule::new(name, Quota::gcra(1, HOUR));
@@ -350,13 +378,13 @@ async fn preflight(server: &Server) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_query_of_dashboards_and_alerts_finds_what_the_example_exposes() {
-    let recorder = metrics::install().expect("the only recorder of this process");
+async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
+    let recorder = recorder();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("limits.toml");
     let live = LiveRules::watch(file, Bindings::new()).expect("the file is valid");
-    let app = rules::app(&live, MemoryStore::new()).expect("valid rules");
-    let service = Server::start(app.merge(metrics::route(recorder))).await;
-    let mut redis = RedisServer::start().expect("it starts");
+    let limits = live.layer(MemoryStore::new()).expect("valid rules");
+    let service = Server::start(app(limits, recorder)).await;
+    let mut redis = RedisServer::start(&["--maxmemory", "256mb"]).await;
     let store = redis_store(&redis);
     store.connected().await;
     let (limiter, checks) = on_redis(&store);
@@ -400,7 +428,7 @@ async fn each_query_of_dashboards_and_alerts_finds_what_the_example_exposes() {
             needed.iter().any(|name| query.contains(name))
         };
         if is_redis_up && round >= 10 && !open.iter().any(of_redis) {
-            redis.kill().expect("it can be killed");
+            redis.kill();
             is_redis_up = false;
         }
         assert!(begin.elapsed() < HANGS, "no data: {open:#?}");

@@ -16,39 +16,47 @@ use tokio::{
 use tollgate_core::{Key, Limiter};
 use tollgate_redis::{BreakerState, Partition, RedisStore};
 
-use super::{
+use crate::{
     meter::Meter,
     rules::{INSTANCES, RULES, rules},
 };
 
 /// Longer than usual: on a busy machine a server that is well has to be able to answer in it.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
+pub const DEADLINE: Duration = Duration::from_millis(200);
 
 /// No request takes longer, however busy the machine is. That a call ends at its deadline is a test of the connection's,
 /// by a clock that stands.
-pub(crate) const PATIENCE: Duration = DEADLINE.saturating_mul(40);
+pub const PATIENCE: Duration = DEADLINE.saturating_mul(40);
 
 /// How many requests of an instance are on their way at once.
-pub(crate) const TASKS: usize = 3;
+pub const TASKS: usize = 3;
 /// Between two requests of a task, so that the tasks of all tests together leave the machine time for the servers.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// One instance.
 #[derive(Debug)]
-pub(crate) struct Instance {
-    pub(crate) store: RedisStore,
-    pub(crate) limiter: Limiter,
+pub struct Instance {
+    /// Its store.
+    pub store: RedisStore,
+    /// Its rules.
+    pub limiter: Limiter,
     pub(crate) meter: Arc<Meter>,
     ends: Arc<AtomicBool>,
     tasks: JoinSet<()>,
 }
 
 impl Instance {
-    pub(crate) async fn start(address: &str) -> Self {
+    /// Starts one on the server at this address.
+    pub async fn start(address: &str) -> Self {
         Self::named("faults", address).await
     }
 
     /// With states under this namespace.
-    pub(crate) async fn named(namespace: &str, address: &str) -> Self {
+    ///
+    /// # Panics
+    ///
+    /// The address is not valid.
+    pub async fn named(namespace: &str, address: &str) -> Self {
         let store = RedisStore::builder(address, namespace, tollgate_redis::Keys::plain())
             .deadline(DEADLINE)
             // In a cluster it has to be said.
@@ -83,12 +91,18 @@ impl Instance {
         }
     }
 
-    pub(crate) fn is_trusting(&self) -> bool {
+    /// Whether it sends its requests to Redis.
+    #[must_use]
+    pub fn is_trusting(&self) -> bool {
         self.store.breaker() == BreakerState::Closed
     }
 
     /// Lets the tasks end.
-    pub(crate) async fn end(&mut self) {
+    ///
+    /// # Panics
+    ///
+    /// One of them has panicked.
+    pub async fn end(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {
             ended.expect("a task asks to the end");

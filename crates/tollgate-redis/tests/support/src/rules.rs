@@ -3,16 +3,18 @@
 use tollgate_core::{Decision, MAX_PERIOD, OnStoreError, Quota, Reason, Rule, Source};
 
 /// Units of each rule in ten years: each loss of a state is a fresh quota, and nothing else is.
-pub(crate) const LIMIT: u64 = 300;
+pub const LIMIT: u64 = 300;
 /// Units that an instance lets pass of the rule with a cap.
 pub(crate) const CAP: u64 = 40;
 /// Instances of the service.
-pub(crate) const INSTANCES: u64 = 2;
+pub const INSTANCES: u64 = 2;
 
-pub(crate) const RULES: usize = 5;
+/// How many rules there are.
+pub const RULES: usize = 5;
 
 /// One rule for each answer, each of another algorithm.
-pub(crate) fn rules() -> [Rule; RULES] {
+#[must_use]
+pub fn rules() -> [Rule; RULES] {
     let cap = OnStoreError::Cap(Quota::fixed_window(CAP, MAX_PERIOD));
     [
         Rule::new("deny", Quota::gcra(LIMIT, MAX_PERIOD)).on_store_error(OnStoreError::Deny),

@@ -1,4 +1,8 @@
-//! A small API with limits of each kind: five routes, on any store.
+//! A small API with limits of each kind, in memory: `cargo run --example shop`.
+
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
+
+use std::{env, error::Error, net::SocketAddr};
 
 use axum::{
     Router,
@@ -7,17 +11,40 @@ use axum::{
 };
 use http::{StatusCode, request::Parts};
 use serde::Deserialize;
+use tokio::net::TcpListener;
 use tollgate::{
-    MINUTE, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    MINUTE, MemoryStore, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     key::{client_ip, header, look_up},
 };
 
-/// The routes, with their limits in `store`.
-///
-/// # Errors
-///
-/// A rule that the store cannot serve.
-pub fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
+#[cfg(test)]
+mod tests;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let app = app(MemoryStore::new())?;
+    let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    let address = listener.local_addr()?;
+    println!(
+        "listening on http://{address}
+
+Try:
+  curl -i http://{address}/
+  curl -i http://{address}/items
+  curl -i http://{address}/items -H 'x-api-key: acme.k1'
+  curl -i 'http://{address}/search?q=anvils+for+coyotes'
+  for i in 1 2 3 4 5 6; do curl -i -X POST http://{address}/login; done
+  curl -i http://{address}/healthz
+"
+    );
+    // Client IP addresses come from the socket, so the server has to hand them to the requests.
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    Ok(axum::serve(listener, service).await?)
+}
+
+/// Five routes, with their limits in `store`.
+fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
     let home = RateLimitLayer::new(
         store.clone(),
         [Rule::new("home-per-ip", Quota::gcra(20, SECOND).burst(40)).by(client_ip())],

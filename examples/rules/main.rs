@@ -8,12 +8,16 @@
 //! | `TOLLGATE_SECRET` | with `REDIS_URL`: what documents are signed with, and clients hashed; `openssl rand -hex 32` |
 //! | `REDIS_DEADLINE_MS` | how long a request may wait for Redis, in milliseconds; default: 50, that of the library |
 
-use std::{env, error::Error, time::Duration};
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
-use axum::Router;
+mod metrics;
+mod routes;
+mod shared;
+
+use std::{env, error::Error, net::SocketAddr};
+
+use tokio::net::TcpListener;
 use tollgate::MemoryStore;
-use tollgate_examples::{metrics, rules, serve::serve};
-use tollgate_redis::Secret;
 use tollgate_rules::{Bindings, LiveRules};
 
 #[tokio::main]
@@ -21,21 +25,25 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Before anything is limited.
     let recorder = metrics::install()?;
     let limits = env::var("LIMITS").unwrap_or_else(|_| "examples/limits.toml".to_owned());
-    let app: Router = match env::var("REDIS_URL") {
+    let app = match env::var("REDIS_URL") {
         Ok(address) => {
-            let secret = Secret::from_env("TOLLGATE_SECRET")?;
-            rules::shared(&address, "shop", &secret, &limits, deadline()?).await?
+            let (rules, store) = shared::rules_and_store(&address, &limits).await?;
+            routes::app(&rules, store)?
         }
         Err(_) => {
             // With a mistake in the file the service does not start, and this is its exit message.
             let rules = LiveRules::watch(&limits, Bindings::new())?;
-            rules::app(&rules, MemoryStore::new())?
+            routes::app(&rules, MemoryStore::new())?
         }
     };
     let app = app.merge(metrics::route(recorder));
-    serve(app, |address| {
-        format!(
-            "Try, and edit {limits} in between:
+    let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    let address = listener.local_addr()?;
+    println!(
+        "listening on http://{address}
+
+Try, and edit {limits} in between:
   curl -i http://{address}/items -H 'x-api-key: acme'
   curl -i http://{address}/weather/Oslo
   curl http://{address}/limits -H 'x-api-key: acme'    # what is left, without counting
@@ -43,18 +51,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
   curl http://{address}/top-keys   # which keys come most often; or: tollgate top --keys http://{address}/top-keys
   curl http://{address}/metrics    # for Prometheus; ops/ has dashboards and alerts
 "
-        )
-    })
-    .await
-}
-
-/// For a Redis in another region.
-fn deadline() -> Result<Option<Duration>, String> {
-    let Ok(text) = env::var("REDIS_DEADLINE_MS") else {
-        return Ok(None);
-    };
-    let number = text.parse().map_err(|_| {
-        format!("REDIS_DEADLINE_MS is {text:?} and no number; take 50, or leave it out")
-    })?;
-    Ok(Some(Duration::from_millis(number)))
+    );
+    // Client IP addresses come from the socket, so the server has to hand them to the requests.
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    Ok(axum::serve(listener, service).await?)
 }

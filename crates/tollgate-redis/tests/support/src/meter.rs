@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Decision, Rule};
 
-use super::rules::{By, RULES, decided};
+use crate::rules::{By, RULES, decided};
 
 /// Counts every request of an instance, by rule.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Meter {
     }
 
     /// All requests.
-    pub(crate) fn layout(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.alone() + self.0.iter().map(Counts::answered).sum::<u64>()
     }
 }

@@ -1,0 +1,10 @@
+//! Compiles the service, without a `protoc` to install.
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=proto/weather.proto");
+    let service = protox::compile(["weather.proto"], ["proto"])?;
+    tonic_prost_build::configure().compile_fds(service)?;
+    Ok(())
+}
