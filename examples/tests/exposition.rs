@@ -80,9 +80,9 @@ async fn what_an_application_names_breaks_no_line() {
     let _guard = ::metrics::set_default_local_recorder(recorder);
     let events = Events::listen();
     let long: &str = Box::leak((HOSTILE.to_owned() + &"x".repeat(65_536)).into_boxed_str());
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     for name in [HOSTILE, long] {
-        told.push(send(name).await);
+        shown.push(send(name).await);
     }
     flush_metrics();
     let page = exposed.render();
@@ -132,14 +132,14 @@ async fn what_an_application_names_breaks_no_line() {
     for name in [HOSTILE, long] {
         let rule = Rule::new(name, Quota::per_second(1)).by(header("x-api-key"));
         let refused = RateLimitLayer::new(MemoryStore::new(), [rule]);
-        told.push(refused.expect_err("it is no name").to_string());
+        shown.push(refused.expect_err("it is no name").to_string());
     }
     // The log and the top keys have it too.
     let logged = events.recorded();
     assert!(logged.len() >= 2, "{logged:?}");
-    told.extend(logged.into_iter().map(|event| event.fields));
-    for told in told {
-        assert!(told.chars().all(is_harmless), "{told:?}");
-        assert!(told.len() < 4_096 && !told.contains("acme"), "{told}");
+    shown.extend(logged.into_iter().map(|event| event.fields));
+    for text in shown {
+        assert!(text.chars().all(is_harmless), "{text:?}");
+        assert!(text.len() < 4_096 && !text.contains("acme"), "{text}");
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct HiddenKeys {
     /// In the order of the text, apart from each other.
     ranges: Vec<Range<usize>>,
     /// Whether a key is written in a way whose place is not known.
-    is_unsure: bool,
+    may_be_more: bool,
 }
 
 /// The fields of an override that may be shown.
@@ -33,7 +33,7 @@ impl HiddenKeys {
                 keys.add_overrides(node, text);
             }
         }
-        if keys.is_unsure {
+        if keys.may_be_more {
             keys.add_written(text, format);
         }
         keys.sorted()
@@ -80,7 +80,7 @@ impl HiddenKeys {
                     Value::Text(key) => written.contains(&**key) || written.starts_with('"'),
                     _ => !written.is_empty(),
                 };
-                self.is_unsure |= !is_there;
+                self.may_be_more |= !is_there;
                 self.add(node.span.clone(), text);
             }
         }

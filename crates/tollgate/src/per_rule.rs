@@ -11,7 +11,7 @@ pub(crate) struct PerRule<T>(Box<[Arc<[T]>]>);
 const PIECE: usize = 64;
 
 impl<T> PerRule<T> {
-    /// The values of so many rules. A piece is that of `before` if all of its rules are the same, which `is_same` says of an index
+    /// The values of `rules` rules. A piece is that of `before` if all of its rules are the same, which `is_same` says of an index
     /// in both.
     pub(crate) fn new(
         rules: usize,

@@ -1,4 +1,4 @@
-//! Documents that are rejected while a service runs, and what is told of them.
+//! Documents that are rejected while a service runs, and what is said of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -86,14 +86,14 @@ fn a_rejected_document_shows_no_key_in_log_status_and_audit() {
         let wrong = rules.set_text(text, *format).expect_err(text);
         assert!(wrong.to_string().contains("^"), "{wrong}");
         let status = rules.status();
-        let told = [
+        let shown = [
             wrong.to_string(),
             format!("{wrong:?}{:?}", wrong.mistakes()),
             status.to_string(),
             status.last_rejection().expect("it is rejected").to_owned(),
         ];
-        for told in told {
-            assert!(!told.contains(KEY), "{text}\n{told}");
+        for shown in shown {
+            assert!(!shown.contains(KEY), "{text}\n{shown}");
         }
     }
     let handle = rules.handle(Author::new("alice"));
@@ -107,7 +107,7 @@ fn a_rejected_document_shows_no_key_in_log_status_and_audit() {
     // Two texts for each record, of which the first was made at the start.
     assert_eq!(kept.len() / 2 - 1, documents.len() + 2);
     assert_eq!(logged.len(), documents.len() + 2, "{logged:?}");
-    for told in kept.iter().chain(&logged) {
-        assert!(!told.contains(KEY), "{told}");
+    for shown in kept.iter().chain(&logged) {
+        assert!(!shown.contains(KEY), "{shown}");
     }
 }

@@ -14,7 +14,7 @@ const PAGE: Page = Page {
 /// The numbers of a key.
 const NUMBERS: [&str; 4] = ["at_least", "at_most", "denials", "cost"];
 
-/// Tables for people and programs: of each rule at most so many keys.
+/// Tables for people and programs: at most `most` keys of each rule.
 pub(crate) async fn view(url: &str, most: usize) -> Result<(String, Value), Failure> {
     let text = PAGE.fetch(url).await?;
     shown(&text, most).ok_or_else(|| {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_document_of_top_keys_is_told_apart() {
+    fn another_document_is_not_taken_for_top_keys() {
         for text in [
             "",
             "{}",

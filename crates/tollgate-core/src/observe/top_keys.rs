@@ -149,7 +149,7 @@ impl TopKeys {
         kept.hot(key, recorded)
     }
 
-    /// Its memory: fixed for each stripe that had a request, but for labels, of which it keeps a bounded number.
+    /// Its memory: fixed for each stripe that had a request, except for a bounded number of labels.
     pub(super) fn bytes(&self) -> usize {
         let of_stripe = |stripe: &Stripe| {
             let kept = lock(&stripe.kept).as_deref().map_or(0, Kept::bytes);

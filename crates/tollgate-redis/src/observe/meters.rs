@@ -66,7 +66,7 @@ struct Handles {
     unreported: Gauge,
     leased_keys: Gauge,
     scheduled_keys: Gauge,
-    /// Of leases, of local usage, of slots, and of slots on lease.
+    /// The keys of leases, of local usage, of slots, and of slots on lease.
     table_keys: [Gauge; 4],
     /// The same, and the deny cache.
     table_bytes: [Gauge; 5],

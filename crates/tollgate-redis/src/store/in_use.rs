@@ -10,7 +10,7 @@ use tollgate_core::Rule;
 
 use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared, slots};
 
-/// How often it is looked whether Redis was told of all slots that went back.
+/// How often a flush looks whether all slots that went back were reported.
 const POLL_EVERY: Duration = Duration::from_millis(2);
 
 /// The rule sets that are in use, or still report.
