@@ -37,12 +37,12 @@ sed -n '/^## Copying one$/,$ s/^| *\(\[.*\) | *\(`.*\) |$/\1;\2/p' examples/READ
             dependency $arguments
           done
         fi
-        printf '\n[patch.crates-io]\n'
+        printf '\n[lints.rust]\nwarnings = "deny"\n\n[patch.crates-io]\n'
         for crate in crates/*/; do
           printf '%s = { path = "%s" }\n' "$(basename "$crate")" "$root/$crate"
         done
       } >"$package/Cargo.toml"
       cp Cargo.lock "$package"
-      (cd "$package" && CARGO_TARGET_DIR="$root/target/copied" RUSTFLAGS="-D warnings" cargo check --quiet)
+      (cd "$package" && CARGO_TARGET_DIR="$root/target/copied" cargo check --quiet)
     done
   done

@@ -62,8 +62,8 @@ impl LiveRules {
 }
 
 impl LiveRulesHandle {
-    /// Puts another text in force, and says what changed in the first layer. A source that has another document later takes
-    /// its place.
+    /// Puts another text in force, and says what changed in the first layer. When the source has another document later, that one
+    /// replaces this text.
     ///
     /// # Errors
     ///

@@ -71,7 +71,7 @@ fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<Resp
         let node = fields.get(name)?;
         let nodes = reader.list_or_one(node);
         if nodes.is_empty() {
-            let message = format!("{name} of an empty list; write at least one");
+            let message = format!("{name} is an empty list; give it at least one value");
             reader.wrong(&node.span, message);
         }
         Some(nodes)

@@ -16,7 +16,7 @@ pub enum Protocol {
     Auto,
     /// HTTP, whatever the content type.
     Http,
-    /// gRPC, whatever the content type. gRPC-Web stays gRPC-Web.
+    /// gRPC, also for a request without a gRPC content type. A gRPC-Web request is still answered as gRPC-Web.
     Grpc,
 }
 

@@ -364,7 +364,7 @@ fn heading(page: &mut String, titles: &[&str]) {
 async fn the_guide_says_what_goes_together() {
     let places = Places {
         server: RedisServer::start(&[]).await,
-        cluster: RedisCluster::start().await,
+        cluster: RedisCluster::start_patient().await,
     };
     let (mut page, mut trials) = (
         FIRST_HEADING.to_owned(),

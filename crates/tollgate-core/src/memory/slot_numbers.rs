@@ -24,8 +24,8 @@ impl SlotNumbers {
         }
     }
 
-    /// Numbers for slots that are taken, above all that any shard has: a shard gives them out in their order. Some at once, so
-    /// that requests of different keys seldom write this.
+    /// Reserves some numbers for the slots of a shard, all higher than those that any shard has. The shard gives them out in order.
+    /// Several at a time, so that requests of different keys seldom write this.
     #[cold]
     pub(super) fn next(&self) -> Range<u64> {
         let last = self.last.fetch_add(BATCH, Ordering::Relaxed);

@@ -78,6 +78,7 @@ fn set_of(key: u64) -> usize {
 
 impl Sketch {
     /// The bytes that its box has.
+    #[cfg(any(feature = "metrics", test))]
     pub(super) const BYTES: usize = size_of::<[Set; SETS]>();
 
     pub(super) fn new() -> Self {

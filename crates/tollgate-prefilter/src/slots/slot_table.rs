@@ -272,7 +272,7 @@ impl<T: Clone> SlotTable<T> {
         self.counts
     }
 
-    /// How many keys it knows, and the memory of that, by what the entries take in trees that are two thirds full.
+    /// The number of keys in the table, and an estimate of their memory: tree nodes are taken to be two thirds full.
     #[must_use]
     pub fn usage(&self) -> TableUsage {
         let entry = size_of::<SlotKey>() + size_of::<Entry<T>>();

@@ -40,9 +40,9 @@ work of the namespace.\nWith `Partition::Key` all shards do, and a request takes
 with `Partition::ByRule`, one for each tenant.";
 
 impl RedisStore {
-    /// A store at this [`Address`], or at what becomes one; in this namespace, which two services must not share by accident;
-    /// `keys` says how clients are written there. See [`RedisStoreBuilder`] for what else may be set. What is wrong with any of
-    /// it is an error of [`connect`](RedisStoreBuilder::connect).
+    /// Builds a store. `address` is an [`Address`], or a URL that is read as one. `namespace` begins the names of all states: two
+    /// services must not share one by accident. `keys` says how clients are written in Redis. [`RedisStoreBuilder`] has what else may
+    /// be set. A wrong value is reported by [`connect`](RedisStoreBuilder::connect).
     pub fn builder(
         address: impl TryInto<Address, Error: Into<SetupError>>,
         namespace: &str,

@@ -54,7 +54,7 @@ pub(super) struct InFlight {
     _guard: Option<InFlightCall>,
 }
 
-/// Where the replies to the parts of a query are. `None`: it was not sent, because the call was full.
+/// Where in a reply the answers to the parts of a query are. `None`: the part was not sent, because the call had no room left.
 #[derive(Default)]
 struct ReplyLayout {
     checks: RequestLayout,

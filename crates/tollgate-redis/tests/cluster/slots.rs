@@ -25,7 +25,7 @@ async fn sent_on(cluster: &RedisCluster) -> u64 {
 
 #[tokio::test]
 async fn a_slot_that_moves_back_and_forth_gives_no_unit_away_and_loses_none() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     let (slot, first) = cluster.slot("{faults}").await;
     let mut service = Service::start(&cluster.url()).await;
     let mut owner = first;
@@ -103,7 +103,7 @@ impl Pair {
 
 #[tokio::test]
 async fn a_request_of_several_states_that_are_not_at_one_server_fails_and_takes_nothing() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     let (slot, from) = cluster.slot("{pair}").await;
     let pair = Pair::start(&cluster).await;
     assert!(pair.both("known").await.is_allowed());

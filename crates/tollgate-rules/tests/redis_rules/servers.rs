@@ -95,7 +95,7 @@ async fn rules_are_found_in_a_cluster_by_any_of_its_servers_and_again_where_they
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_are_read_and_pushed_while_their_slot_moves() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     let (slot, owner) = cluster.slot("{shop}:rules").await;
     let other = (owner + 1) % 3;
     let redis = rules_at(&cluster.url_of([owner]));

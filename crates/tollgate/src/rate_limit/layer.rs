@@ -215,9 +215,9 @@ impl RateLimitLayer {
         self.with(|config| config.count_preflight = true)
     }
 
-    /// How many requests may [wait](tollgate_core::Rule::wait) in this layer at once, and how many bytes their heads may have
-    /// together. Default: 1 024, and 4 MiB. Above that, a request that would wait is denied as one that may not. How many may wait for
-    /// one rule, and for one client of it, says [`Rule::max_waiting`](tollgate_core::Rule::max_waiting).
+    /// Limits how many requests may [wait](tollgate_core::Rule::wait) in this layer at once, and the bytes of their heads together.
+    /// Default: 1 024, and 4 MiB. When either is reached, a request that would wait is denied at once, as if its rules did not wait.
+    /// [`Rule::max_waiting`](tollgate_core::Rule::max_waiting) limits one rule, and one client of it.
     ///
     /// A waiting request holds its head and its connection, and its body is not read. The extensions that outer layers have added
     /// are not counted.

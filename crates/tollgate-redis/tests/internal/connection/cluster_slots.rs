@@ -30,7 +30,7 @@ async fn begin(cluster: &RedisCluster, to: usize) -> MovingSlot<'_> {
 
 #[tokio::test]
 async fn a_slot_that_moves_is_served_all_the_time_and_nothing_runs_twice() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     // Nothing but redirections says where the slot is.
     let bench = ClusterBench::start_with(&cluster.url(), |options| {
         options.node.deadline = Duration::from_secs(10);
@@ -71,7 +71,7 @@ async fn a_slot_that_moves_is_served_all_the_time_and_nothing_runs_twice() {
 
 #[tokio::test]
 async fn two_keys_that_are_not_at_one_server_are_asked_again_later() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     let bench = ClusterBench::start(&cluster.url());
     let both = tagged("both", 2);
     bench.is_well(&both[..1]).await;
@@ -108,7 +108,7 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
          return out",
     ));
     const FIRST_KEY: &[u8] = &[0, 0, 0, 1, 0];
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     let bench = ClusterBench::start_with(&cluster.url(), |options| {
         options.node.deadline = Duration::from_secs(10);
     });
@@ -148,7 +148,7 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
 
 #[tokio::test]
 async fn a_server_that_is_in_no_map_yet_is_connected_when_a_slot_moves_there() {
-    let mut cluster = RedisCluster::start().await;
+    let mut cluster = RedisCluster::start_patient().await;
     let bench = ClusterBench::start(&cluster.url());
     let (old, new) = (tagged("old", 5), tagged("new", 5));
     bench.is_well(&old).await;
