@@ -78,7 +78,7 @@ fn set_of(key: u64) -> usize {
 
 impl Sketch {
     /// The bytes that its box has.
-    #[cfg(any(feature = "metrics", test))]
+    #[cfg(any(feature = "metrics", all(test, not(tollgate_shuttle))))]
     pub(super) const BYTES: usize = size_of::<[Set; SETS]>();
 
     pub(super) fn new() -> Self {

@@ -150,7 +150,7 @@ impl TopKeys {
     }
 
     /// Its memory: fixed for each stripe that had a request, except for a bounded number of labels.
-    #[cfg(any(feature = "metrics", test))]
+    #[cfg(any(feature = "metrics", all(test, not(tollgate_shuttle))))]
     pub(super) fn bytes(&self) -> usize {
         let of_stripe = |stripe: &Stripe| {
             let kept = lock(&stripe.kept).as_deref().map_or(0, Kept::bytes);
@@ -253,7 +253,7 @@ pub(super) type Hot = HotKey;
 pub(super) type Hot = std::convert::Infallible;
 
 impl Kept {
-    #[cfg(any(feature = "metrics", test))]
+    #[cfg(any(feature = "metrics", all(test, not(tollgate_shuttle))))]
     fn bytes(&self) -> usize {
         let labels = self
             .labels

@@ -72,6 +72,6 @@ fn an_answer_that_must_be_waited_for_is_not_tried() {
         error
             .expect_err("it is remote")
             .to_string()
-            .contains("waited for")
+            .contains("use `acquire`")
     );
 }

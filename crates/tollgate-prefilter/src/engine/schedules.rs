@@ -6,7 +6,6 @@ use shuttle::{
     sync::Mutex,
     thread::{JoinHandle, spawn},
 };
-use smallvec::smallvec;
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, LeaseShare, MINUTE, Outcome, Quota, Rule, RuleSet,
     Source, Tick, Verdict,
@@ -15,9 +14,9 @@ use tollgate_core::{
 };
 
 use crate::{
-    Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply, IndexSet,
-    LeaseEvent, LeaseQuery, LeaseReply, LeaseTerms, Next, Query, Reply, ReportEvent, ReportReply,
-    StoreRules, WindowGrantor, WindowState,
+    Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply, LeaseEvent,
+    LeaseQuery, LeaseReply, LeaseTerms, Next, Query, Reply, ReportEvent, ReportReply, StoreRules,
+    WindowGrantor, WindowState,
 };
 
 const SCHEDULES: usize = 1_000;
@@ -173,7 +172,7 @@ impl Process {
                 reset_after: answer.reset_after,
             }
         });
-        let reports = reports.collect();
+        let reports: Vec<_> = reports.collect();
         let mut said = query.leases().first().map(|item| item.query);
         let mut verdicts = Vec::new();
         let mut grant = None;
@@ -195,13 +194,9 @@ impl Process {
             is_refused: false,
             grant: grant.map_or(GrantReply::None, GrantReply::Granted),
         };
-        Reply {
-            at: NOW,
-            decision: Decision::new(NOW, verdicts, |_| true),
-            shared: IndexSet::default(),
-            reports,
-            leases: smallvec![lease; query.leases().len()],
-        }
+        Reply::new(NOW, Decision::new(NOW, verdicts, |_| true))
+            .with_reports(reports)
+            .with_leases(vec![lease; query.leases().len()])
     }
 
     /// Everything has gone back, and the store has counted what was admitted.
