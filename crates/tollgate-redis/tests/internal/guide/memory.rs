@@ -1,6 +1,10 @@
 //! The table of memory for each key.
 
-use std::time::Duration;
+use std::{
+    net::SocketAddr,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
@@ -11,6 +15,7 @@ use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
 use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},
+    redis_server::PATIENCE,
 };
 
 use crate::internal_tests::guide::{load_script, run};
@@ -49,28 +54,31 @@ fn measured(quota: Quota, units: u64) -> (u64, u64) {
     // As full a table of keys as with 100 000 of them.
     let keys = if units == 1 { 25_000 } else { 5_000 };
     let server = RedisServer::start(&[]);
-    let mut connection = RedisClient::connect(server.address());
-    load_script(&mut connection);
+    let address = server.address();
+    let mut watcher = RedisClient::connect(address);
+    load_script(&mut watcher);
     let rules = RuleSet::new([Rule::new("search-per-key", quota)]).expect("a valid rule");
     let keyspace = Keyspace::new("shop", Partition::Key).expect("a valid name");
     let encoder = Encoder::new(&rules, keyspace).expect("no plans");
     // The server keeps what a call needs: it is not to be counted as states.
-    fill(&mut connection, &encoder, 1, 1);
-    connection.say("FLUSHALL");
-    let empty = used_memory(&mut connection);
-    fill(&mut connection, &encoder, keys, units);
-    assert_eq!(connection.say("DBSIZE"), Value::Int(keys.into()));
-    let used = used_memory(&mut connection) - empty;
-    let Value::BulkString(key) = connection.say("RANDOMKEY") else {
+    fill(address, &encoder, 1, 1);
+    watcher.say("FLUSHALL");
+    let empty = used_memory(&mut watcher);
+    fill(address, &encoder, keys, units);
+    assert_eq!(watcher.say("DBSIZE"), Value::Int(keys.into()));
+    let used = used_memory(&mut watcher) - empty;
+    let Value::BulkString(key) = watcher.say("RANDOMKEY") else {
         panic!("there are keys");
     };
-    let Value::Int(length) = connection.command([&b"STRLEN"[..], &key]) else {
+    let Value::Int(length) = watcher.command([&b"STRLEN"[..], &key]) else {
         panic!("a state is a string");
     };
     (length as u64, used / u64::from(keys))
 }
 
-fn fill(connection: &mut RedisClient, encoder: &Encoder, keys: u32, units: u64) {
+/// Through a connection of its own: what a server holds for one, half a megabyte behind large calls, goes with it.
+fn fill(server: SocketAddr, encoder: &Encoder, keys: u32, units: u64) {
+    let mut connection = RedisClient::connect(server);
     for unit in 0..units {
         for start in (0..keys).step_by(KEYS_OF_A_CALL as usize) {
             let mut call = Call::at(NOW + unit * 6_000_000, MARGIN);
@@ -78,21 +86,31 @@ fn fill(connection: &mut RedisClient, encoder: &Encoder, keys: u32, units: u64) 
                 let check = Check::new(0, Fingerprint::from_bits(key.into()), 1);
                 assert!(call.acquire(encoder, &[check]).is_some());
             }
-            let answers = run(connection, &call).integers();
+            let answers = run(&mut connection, &call).integers();
             assert!(answers[1..].chunks(3).all(|answer| answer[0] == -1));
         }
     }
 }
 
-fn used_memory(connection: &mut RedisClient) -> u64 {
-    let Value::BulkString(info) = connection.say("INFO memory") else {
+/// What the server uses as soon as it has closed every other connection.
+fn used_memory(watcher: &mut RedisClient) -> u64 {
+    let until = Instant::now() + PATIENCE;
+    while info(watcher, "clients", "connected_clients") > 1 {
+        assert!(Instant::now() < until, "connections stay open");
+        sleep(Duration::from_millis(5));
+    }
+    info(watcher, "memory", "used_memory")
+}
+
+fn info(watcher: &mut RedisClient, section: &str, field: &str) -> u64 {
+    let Value::BulkString(info) = watcher.say(&format!("INFO {section}")) else {
         panic!("INFO is a text");
     };
     let info = String::from_utf8(info).expect("a text");
     let line = info
         .lines()
-        .find_map(|line| line.strip_prefix("used_memory:"));
-    line.and_then(|bytes| bytes.parse().ok()).expect("a number")
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|value| value.parse().ok()).expect("a number")
 }
 
 /// The numbers of a row: the bytes of a value, then of memory on the servers of the table.
