@@ -1,6 +1,6 @@
 //! What an admitted request waits for and holds.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use crate::{
     sync::{Mutex, get_mut, lock},
 };
 
-/// What an admitted request waits for and holds. Clones of its decision share it.
+/// What an admitted request waits for and holds.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
     /// How long it has to wait before it starts, in µs.
@@ -18,35 +18,34 @@ pub(crate) struct Claim {
     /// How long it has waited, in µs.
     pub(crate) waited: u64,
     pub(crate) places: Places,
-    pub(crate) slots: Mutex<Option<HeldSlots>>,
+    slots: Mutex<Slots>,
 }
 
-/// A decision's part in its claim.
+#[derive(Debug)]
+enum Slots {
+    Own(HeldSlots),
+    /// By a decision and its clones.
+    Shared(Arc<Mutex<HeldSlots>>),
+}
+
+/// A decision's claim. Clones of the decision share its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OwnClaim(Option<Arc<Claim>>);
+pub(crate) struct OwnClaim(Option<Box<Claim>>);
 
 impl OwnClaim {
     pub(crate) const NONE: Self = Self(None);
 
     #[inline]
     pub(crate) fn new(claim: Claim) -> Self {
-        Self(Some(Arc::new(claim)))
+        Self(Some(Box::new(claim)))
     }
 
-    /// Adds a slot to a new claim that no decision has yet. It is made empty and filled where it lies, because it is large to
-    /// move.
+    /// Adds a slot to a new claim that no decision has yet. It is filled where it lies, because it is large to move.
     #[inline]
     pub(crate) fn push_slot(&mut self, owner: &Arc<dyn SlotOwner>, slot: HeldSlot) {
-        let claim = self.0.get_or_insert_with(|| {
-            Arc::new(Claim {
-                slots: Mutex::new(Some(HeldSlots::new(Arc::clone(owner)))),
-                ..Claim::default()
-            })
-        });
-        if let Some(claim) = Arc::get_mut(claim)
-            && let Some(slots) = get_mut(&mut claim.slots)
-        {
-            slots.push(slot);
+        let claim = self.0.get_or_insert_with(spare);
+        if let Slots::Own(slots) = get_mut(&mut claim.slots) {
+            slots.push(owner, slot);
         }
     }
 
@@ -68,8 +67,22 @@ impl Drop for OwnClaim {
 }
 
 #[inline(never)]
-fn drop_claim(claim: Arc<Claim>) {
-    drop(claim);
+fn drop_claim(mut claim: Box<Claim>) {
+    claim.clear();
+    // A thread that ends keeps none.
+    let _ = SPARE.try_with(|spare| spare.set(Some(claim)));
+}
+
+thread_local! {
+    /// An empty claim. A thread mostly ends one request after the other, and to free a claim and allocate the next one takes longer
+    /// than to count a slot.
+    static SPARE: Cell<Option<Box<Claim>>> = const { Cell::new(None) };
+}
+
+#[inline]
+fn spare() -> Box<Claim> {
+    let spare = SPARE.try_with(Cell::take).ok().flatten();
+    spare.unwrap_or_default()
 }
 
 pub(crate) type Places = SmallVec<[QueuePlace; 1]>;
@@ -102,8 +115,72 @@ impl QueuePlace {
 }
 
 impl Claim {
+    /// Of a request that waits for `delay` µs at these places.
+    pub(crate) fn of_waiting(delay: u64, places: Places) -> Self {
+        Self {
+            delay,
+            places,
+            ..Self::default()
+        }
+    }
+
+    /// Of one that has waited for `waited` µs at these places, and holds `slots`.
+    pub(crate) fn of_started(waited: u64, places: Places, slots: HeldSlots) -> Self {
+        Self {
+            waited,
+            places,
+            slots: Mutex::new(Slots::Own(slots)),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn take_slots(&self) -> Option<HeldSlots> {
-        lock(&self.slots).take()
+        match &mut *lock(&self.slots) {
+            Slots::Own(slots) => slots.take(),
+            Slots::Shared(slots) => lock(slots).take(),
+        }
+    }
+
+    /// Forgets all. The slots go back, if they were not taken out and no clone has them.
+    #[inline]
+    fn clear(&mut self) {
+        self.delay = 0;
+        self.waited = 0;
+        self.places.clear();
+        match get_mut(&mut self.slots) {
+            Slots::Own(slots) => slots.release(),
+            shared @ Slots::Shared(_) => *shared = Slots::default(),
+        }
+    }
+}
+
+impl Clone for Claim {
+    fn clone(&self) -> Self {
+        Self {
+            delay: self.delay,
+            waited: self.waited,
+            places: self.places.clone(),
+            slots: Mutex::new(Slots::Shared(lock(&self.slots).shared())),
+        }
+    }
+}
+
+impl Slots {
+    fn shared(&mut self) -> Arc<Mutex<HeldSlots>> {
+        match self {
+            Self::Own(slots) => {
+                let shared = Arc::new(Mutex::new(std::mem::take(slots)));
+                *self = Self::Shared(Arc::clone(&shared));
+                shared
+            }
+            Self::Shared(shared) => Arc::clone(shared),
+        }
+    }
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::Own(HeldSlots::default())
     }
 }
 

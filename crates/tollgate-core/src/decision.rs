@@ -9,7 +9,6 @@ use crate::{
     claim::{Claim, OwnClaim, Places, QueuePlace},
     held_slots::HeldSlots,
     source::Source,
-    sync::Mutex,
     time::{Tick, micros},
 };
 
@@ -607,11 +606,10 @@ impl Decision {
         delay: Duration,
         places: impl IntoIterator<Item = QueuePlace>,
     ) -> Self {
-        self.claim = OwnClaim::new(Claim {
-            delay: micros(delay),
-            places: places.into_iter().collect(),
-            ..Claim::default()
-        });
+        self.claim = OwnClaim::new(Claim::of_waiting(
+            micros(delay),
+            places.into_iter().collect(),
+        ));
         self
     }
 
@@ -630,16 +628,13 @@ impl Decision {
         self.at = then.at;
         self.conclude(enforced);
         let (waited, places) = (micros(self.delay()), self.places());
-        self.claim = OwnClaim::new(Claim {
-            waited,
-            places: if self.is_allowed() {
-                places
-            } else {
-                Places::new()
-            },
-            slots: Mutex::new(then.take_slots()),
-            ..Claim::default()
-        });
+        let places = if self.is_allowed() {
+            places
+        } else {
+            Places::new()
+        };
+        let slots = then.take_slots().unwrap_or_default();
+        self.claim = OwnClaim::new(Claim::of_started(waited, places, slots));
         self
     }
 

@@ -51,23 +51,35 @@ pub(crate) trait SlotOwner: fmt::Debug + Send + Sync {
 
 /// The slots of a request that was admitted. They go back when this is dropped: it cannot be cloned, so they go back once.
 #[must_use = "slots go back when this is dropped"]
+#[derive(Default)]
 pub struct HeldSlots {
     slots: SmallVec<[HeldSlot; 2]>,
-    owner: Arc<dyn SlotOwner>,
+    /// `None` where there are no slots.
+    owner: Option<Arc<dyn SlotOwner>>,
 }
 
 impl HeldSlots {
+    /// Adds a slot of `owner`, of whom the others are too.
     #[inline]
-    pub(crate) fn new(owner: Arc<dyn SlotOwner>) -> Self {
-        Self {
-            slots: SmallVec::new(),
-            owner,
+    pub(crate) fn push(&mut self, owner: &Arc<dyn SlotOwner>, slot: HeldSlot) {
+        if self.owner.is_none() {
+            self.owner = Some(Arc::clone(owner));
         }
+        self.slots.push(slot);
     }
 
+    /// Takes the slots out, if there are any.
+    pub(crate) fn take(&mut self) -> Option<Self> {
+        self.owner.is_some().then(|| std::mem::take(self))
+    }
+
+    /// Returns the slots. None are left.
     #[inline]
-    pub(crate) fn push(&mut self, slot: HeldSlot) {
-        self.slots.push(slot);
+    pub(crate) fn release(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.release(&self.slots);
+            self.slots.clear();
+        }
     }
 
     /// The slots, in the order of the checks.
@@ -79,7 +91,7 @@ impl HeldSlots {
 
 impl Drop for HeldSlots {
     fn drop(&mut self) {
-        self.owner.release(&self.slots);
+        self.release();
     }
 }
 

@@ -472,7 +472,8 @@ impl Limiter {
 
     /// The same, and the decision holds the slots that the request was given.
     fn acquire_holding(&self, checks: &[Check]) -> Step<Decision> {
-        let mut answer = self.acquire_resolved(checks);
+        let mut answer = self.shared.store.acquire(checks);
+        self.resolve(&mut answer, checks);
         self.hold(&mut answer, checks);
         answer
     }
@@ -492,12 +493,11 @@ impl Limiter {
             return;
         }
         let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-        let later = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
-        *answer = Step::Wait(Pending::new(async move {
+        then(answer, |later| async move {
             let mut decision = later.await;
             shared.hold_slots(&checks, &mut decision);
             decision
-        }));
+        });
     }
 
     /// Tells operators of a decision on these checks. `timer` was started when the work on the request began, and `route` is
@@ -700,47 +700,43 @@ impl Limiter {
 
     #[inline(always)]
     fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
-        // A store that cannot fail has nothing to resolve, and its answer is handed on where it lies.
-        let Some(fallback) = &self.shared.fallback else {
+        // Handed on where it lies: a decision is large to move.
+        if self.shared.fallback.is_none() {
             return self.shared.store.acquire(checks);
-        };
-        self.resolve(fallback, self.shared.store.acquire(checks), checks)
+        }
+        let mut answer = self.shared.store.acquire(checks);
+        self.resolve(&mut answer, checks);
+        answer
     }
 
     /// What a store has answered, resolved, with the slots that it gave.
-    fn finish(&self, answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
-        let mut answer = match &self.shared.fallback {
-            Some(fallback) => self.resolve(fallback, answer, checks),
-            None => answer,
-        };
+    fn finish(&self, mut answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
+        self.resolve(&mut answer, checks);
         self.hold(&mut answer, checks);
         answer
     }
 
+    // A store that cannot fail has nothing to resolve.
     #[inline(always)]
-    fn resolve(
-        &self,
-        fallback: &Fallback,
-        mut answer: Step<Decision>,
-        checks: &[Check],
-    ) -> Step<Decision> {
-        if let Step::Ready(decision) = &mut answer {
-            fallback.resolve(&*self.shared.store, checks, decision);
-            return answer;
+    fn resolve(&self, answer: &mut Step<Decision>, checks: &[Check]) {
+        if let Some(fallback) = &self.shared.fallback {
+            match answer {
+                Step::Ready(decision) => fallback.resolve(&*self.shared.store, checks, decision),
+                Step::Wait(_) => self.resolve_later(answer, checks),
+            }
         }
-        self.resolve_later(answer, checks)
     }
 
     #[inline(never)]
-    fn resolve_later(&self, answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
+    fn resolve_later(&self, answer: &mut Step<Decision>, checks: &[Check]) {
         let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-        Step::Wait(Pending::new(async move {
-            let mut decision = answer.await;
+        then(answer, |later| async move {
+            let mut decision = later.await;
             if let Some(fallback) = &shared.fallback {
                 fallback.resolve(&*shared.store, &checks, &mut decision);
             }
             decision
-        }))
+        });
     }
 
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing. A check that the store cannot decide is
@@ -928,6 +924,15 @@ impl Limiter {
     pub(crate) fn wait_queues(&self) -> &WaitQueues {
         &self.shared.wait_queues
     }
+}
+
+/// Puts what comes of an answer in its place.
+fn then<F: Future<Output = Decision> + Send + 'static>(
+    answer: &mut Step<Decision>,
+    what: impl FnOnce(Step<Decision>) -> F,
+) {
+    let later = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
+    *answer = Step::Wait(Pending::new(what(later)));
 }
 
 /// A partial grant.

@@ -4,9 +4,11 @@ use std::{fmt, sync::Arc};
 
 #[cfg(feature = "metrics")]
 use crate::decision::Reason;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+use crate::rule::Mode;
 use crate::{
     check::Check,
-    decision::{Decision, Outcome},
+    decision::{Decision, Outcome, Verdict},
     key::KeyBuf,
     observe::{
         rule_observer::RuleObserver,
@@ -17,9 +19,8 @@ use crate::{
     rule::Rule,
     rule_set::RuleSet,
     store::rule_store::RuleStore,
+    time::Tick,
 };
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-use crate::{decision::Verdict, rule::Mode};
 
 /// What a limiter tells operators: metrics with the feature `metrics`, events with `tracing`, and the top keys of the rules
 /// that [keep them](Rule::top_keys). Without any of these it does nothing.
@@ -158,8 +159,10 @@ impl Observer {
         #[cfg(feature = "metrics")]
         if self.count_plain(checks, decision) {
             self.time(timer);
-            if self.has_top_keys {
-                self.record_top_keys(checks, decision);
+            if self.has_top_keys
+                && let ([check], [verdict]) = (checks, decision.verdicts())
+            {
+                self.record_top_key(check, verdict, decision.at());
             }
             return self.flush_once_a_second(store, decision);
         }
@@ -198,20 +201,16 @@ impl Observer {
         true
     }
 
-    /// Notes the keys of a decision whose rules keep their top keys.
+    /// Notes the key of a check whose rule keeps its top keys.
     #[inline(always)]
-    fn record_top_keys(&self, checks: &[Check], decision: &Decision) {
-        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
-            let is_answer = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
-            if is_answer
-                && let Some((rule, observer)) = self.rule(verdict.rule())
-                && let Some(top_keys) = observer.top_keys(rule)
-            {
-                let is_denied = verdict.outcome() == Outcome::Deny;
-                if let Some(hot) = top_keys.record(check, is_denied, decision.at()) {
-                    hot_key(rule, observer, &hot);
-                }
-            }
+    fn record_top_key(&self, check: &Check, verdict: &Verdict, at: Tick) {
+        let is_denied = verdict.outcome() == Outcome::Deny;
+        if (is_denied || verdict.outcome() == Outcome::Allow)
+            && let Some((rule, observer)) = self.rule(verdict.rule())
+            && let Some(top_keys) = observer.top_keys(rule)
+            && let Some(hot) = top_keys.record(check, is_denied, at)
+        {
+            hot_key(rule, observer, &hot);
         }
     }
 
@@ -244,7 +243,9 @@ impl Observer {
             #[cfg(all(feature = "metrics", not(feature = "tracing")))]
             let _ = log;
         }
-        self.record_top_keys(checks, decision);
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            self.record_top_key(check, verdict, decision.at());
+        }
         #[cfg(feature = "tracing")]
         self.outage(decision);
         #[cfg(feature = "metrics")]
