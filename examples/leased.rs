@@ -83,7 +83,7 @@ async fn main() -> Result<(), Failure> {
             percent(counted.busy, allowed),
         );
         if unreported > 0 {
-            println!("{unreported} units were let through of which Redis does not know");
+            println!("Redis does not know of {unreported} units that were let through");
         }
     }
     println!(

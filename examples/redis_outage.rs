@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let app = app(&store)?;
 
     println!(
-        "Ten a second for each client, two instances of which this is one. Twenty requests in each second:\n"
+        "Ten a second for each client. This is one of two instances. Twenty requests in each second:\n"
     );
     println!(
         "second  Deny                 LocalShare           Allow                breaker    Redis"
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     println!(
         "
 200: let through. 429: over the limit. 503: not let through because Redis failed.
-Deny lets nobody through while Redis is gone. LocalShare counts in this process, here for half of the quota, because
+Deny lets nothing through while Redis is gone. LocalShare counts in this process, here for half of the quota, because
 there are two instances. Allow counts nothing. Redis is asked again by probes first, then by a share of the requests,
 and as it had nothing on disk, everybody has a burst once more."
     );

@@ -34,7 +34,7 @@ impl Weather for Mild {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Five requests at once for each address, of whichever kind, then one in two seconds.
+    // Five requests at once for each address, REST and gRPC together, then one in two seconds.
     let rule = Rule::new("per-ip", Quota::gcra(1, 2 * SECOND).burst(5)).by(client_ip());
     let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis, and Prometheus, of which they start servers of their own.
+# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis and Prometheus. The tests start servers of their own.
 # `./test.sh` runs this first.
 #
 # On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with sudo; elsewhere this says what to

@@ -109,7 +109,7 @@ fn answers(address: &str, console: &str) -> usize {
         let command = command
             .replace("127.0.0.1:3000", address)
             .replace("curl -i", "curl --silent --show-error -i");
-        // More than six on one connection, of which the first denial counts: on a slow machine a unit may be back before.
+        // More than six on one connection, and the first denial counts: on a slow machine a unit may be back before.
         let again = if is_repeated { "'?n=[1-20]'" } else { "" };
         let output = Command::new("sh")
             .args(["-c", &format!("{}{again}", command.trim())])

@@ -32,6 +32,9 @@ struct Pictures {
     /// The folder that they are written into
     #[arg(long, default_value = "docs/pictures")]
     folder: PathBuf,
+    /// The folder of the crates, whose `guide/pictures.md` holds the pictures of their pages
+    #[arg(long, default_value = "crates")]
+    crates: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,18 +62,26 @@ fn main() -> Result<(), String> {
             simulate(&arguments);
             Ok(())
         }
-        Command::Pictures(arguments) => draw(&arguments.folder),
+        Command::Pictures(arguments) => draw(&arguments),
     }
 }
 
 /// Writes each picture, and says how large it is.
-fn draw(folder: &Path) -> Result<(), String> {
-    for picture in pictures::all() {
-        let file = folder.join(picture.name).with_extension("svg");
-        fs::write(&file, &picture.svg)
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-        println!("{}: {} bytes", file.display(), picture.svg.len());
+fn draw(to: &Pictures) -> Result<(), String> {
+    let pictures = pictures::all();
+    for picture in &pictures {
+        let file = to.folder.join(picture.name).with_extension("svg");
+        write(&file, &picture.svg)?;
     }
+    for (package, links) in pictures::guide_links(&pictures) {
+        write(&to.crates.join(package).join("guide/pictures.md"), &links)?;
+    }
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    fs::write(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    println!("{}: {} bytes", file.display(), text.len());
     Ok(())
 }
 

@@ -77,9 +77,28 @@ fn a_name_that_is_none_is_repeated_with_those_there_are() {
     }
 }
 
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
 /// The pictures of the documentation, as they are in the repository.
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pictures")
+    repository().join("docs/pictures")
+}
+
+/// The pictures of the guide's pages in rustdoc: the text of each crate that has some.
+fn guide_links(crates: &Path) -> Vec<(String, String)> {
+    let packages = fs::read_dir(crates).expect("a folder");
+    let mut links: Vec<_> = packages
+        .filter_map(|package| {
+            let package = package.expect("a crate").path();
+            let text = fs::read_to_string(package.join("guide/pictures.md")).ok()?;
+            let name = package.file_name().expect("a name").to_string_lossy();
+            Some((name.into_owned(), text))
+        })
+        .collect();
+    links.sort();
+    links
 }
 
 fn pictures_in(folder: &Path) -> Vec<(String, String)> {
@@ -100,21 +119,37 @@ fn pictures_in(folder: &Path) -> Vec<(String, String)> {
 #[test]
 fn the_pictures_of_the_documentation_are_those_of_the_code() {
     let is_blessed = std::env::var_os("TOLLGATE_BLESS").is_some();
-    let drawn = match is_blessed {
-        true => folder(),
+    let root = match is_blessed {
+        true => repository(),
         false => Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures"),
     };
+    let (drawn, crates) = (root.join("docs/pictures"), root.join("crates"));
     if !is_blessed {
         // Without those that an earlier program has drawn.
-        let _ = fs::remove_dir_all(&drawn);
+        let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(&drawn).expect("a folder");
+        for package in ["tollgate", "tollgate-redis"] {
+            fs::create_dir_all(crates.join(package).join("guide")).expect("a folder");
+        }
     }
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate-lab"))
         .args(["pictures", "--folder"])
         .arg(&drawn)
+        .arg("--crates")
+        .arg(&crates)
         .output()
         .expect("the program runs");
     assert!(output.status.success(), "{output:?}");
+    let (of_guide, checked_in) = (
+        guide_links(&crates),
+        guide_links(&repository().join("crates")),
+    );
+    assert_eq!(of_guide.len(), 2);
+    // Not `assert_eq`, which would print them.
+    assert!(
+        of_guide == checked_in,
+        "guide/pictures.md of a crate: TOLLGATE_BLESS=1"
+    );
     let (drawn, checked_in) = (pictures_in(&drawn), pictures_in(&folder()));
     let names = |pictures: &[(String, String)]| -> Vec<String> {
         pictures.iter().map(|(name, _)| name.clone()).collect()

@@ -83,7 +83,7 @@ fn within(limit: Duration, mut child: Child) -> Result<Option<(bool, String)>, B
     });
     let waiting = thread::spawn(move || {
         let status = child.wait();
-        // Nobody listens any more if it was killed.
+        // The receiver is gone if it was killed.
         let _ = ended.send(());
         status
     });

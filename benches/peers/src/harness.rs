@@ -90,7 +90,7 @@ impl Course<'_> {
         })
     }
 
-    /// The same of an operation on what is prepared of a client's number just before, so that nobody waits for memory before
+    /// The same of an operation on what is prepared of a client's number just before, so that no operation waits for memory before
     /// the operation begins. That is not in the time.
     pub(crate) fn run_prepared<T, P>(
         self,

@@ -70,8 +70,8 @@ impl Knows {
     fn lessons(self) -> &'static [u64] {
         match self {
             Self::Nothing => &[],
-            // Of a key that is seen for the first time nothing is kept. At the end come those again of which an older lease was
-            // on its way back.
+            // The first request of a key leaves nothing in the table. At the end come the keys again whose older lease was on
+            // its way back.
             Self::Lease => &[1, 1, 1, WANTED, 1],
             Self::Eventual => &[1, 1, 1],
             Self::Bound => &[1, 1],

@@ -72,7 +72,7 @@ fn is_right_to_left(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// What a client, or whoever writes to a store, may send.
+    /// What a client, or any writer of a store, may send.
     const HOSTILE: &[&str] = &[
         "\u{1b}[2J\u{1b}]0;owned\u{7}",
         "two\nlines\r\nand\rmore\tand\u{b}\u{c}",

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
     let (text, exit) = match report {
         Ok(report) => (report.printed(json), report.exit),
         Err(failure) => {
-            // Nobody reads an error about an error.
+            // An error while the error is written is dropped.
             let _ = writeln!(
                 io::stderr(),
                 "error: {}",

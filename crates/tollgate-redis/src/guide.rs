@@ -16,7 +16,7 @@
 //! a user of its own, clocks that are slewed and never stepped, and each rule's answer to a failure chosen by what it
 //! protects.
 //!
-//! The pages hold text only. Their programs, their table of memory and their access list are held to a server by tests.
+//! The pages hold text and pictures. Their programs, their table of memory and their access list are held to a server by tests.
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/access.md")]
@@ -27,6 +27,7 @@ pub mod access {}
 pub mod by_hand {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/pictures.md")]
 #[doc = include_str!("../guide/consistency.md")]
 pub mod consistency {}
 

@@ -90,7 +90,7 @@
 //!     .partition(Partition::One)
 //!     .connect()?;
 //! let rules = [
-//!     // Rather nobody than too many.
+//!     // Rather deny all than admit too many.
 //!     Rule::new("log-in", Quota::sliding_log(5, MINUTE)).on_store_error(OnStoreError::Deny),
 //!     // Each instance its part, here of two.
 //!     Rule::new("search", Quota::fixed_window(60, MINUTE)).on_store_error(OnStoreError::LocalShare),

@@ -1,4 +1,4 @@
-//! Requests of which the server refuses some: only those fail, and the server is not asked twice for long.
+//! A server that refuses some of the requests: only those fail, and soon no request is sent twice.
 
 use std::{sync::Arc, time::Duration};
 
@@ -75,7 +75,7 @@ impl Subject {
 async fn store(address: &str, deadline: Duration) -> RedisStore {
     let store = RedisStore::builder(address, "refused", Keys::plain())
         .deadline(deadline)
-        // Nobody but the test is to ask.
+        // Only the test may send requests.
         .without_heartbeats()
         .without_deny_cache()
         .connect()

@@ -47,7 +47,7 @@ async fn store(server: &RedisServer) -> RedisStore {
     let address = format!("redis://127.0.0.1:{}", server.port());
     let store = RedisStore::builder(&address, "together", Keys::plain())
         .deadline(Duration::from_secs(20))
-        // Nobody but the test is to call.
+        // Only the test may call.
         .without_heartbeats()
         .connect()
         .expect("a valid address, a deadline and a runtime");

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::{bindings::Bindings, live_rules::LiveRules};
 
-    /// Rules of a file whose folder nobody watches, on a clock that stands still while anything is to be done.
+    /// Rules of a file in a folder without a watcher. The clock stands still while a task can run.
     struct Followed {
         path: PathBuf,
         changed: Arc<Notify>,

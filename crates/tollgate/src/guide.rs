@@ -17,15 +17,16 @@
 //! | [`wrong_tool`] | when a rate limiter is not what you need |
 //! | [`glossary`] | what the words mean |
 //!
-//! The pages hold text only. Every program in them is compiled and run with the tests of this crate. The pages are those of the
-//! book in the repository, `docs/guide/`. Their links are defined in `guide/links.md` for rustdoc, and at the foot of each page for
-//! the book.
+//! The pages hold text and pictures. Every program in them is compiled and run with the tests of this crate. The pages are those of the
+//! book in the repository, `docs/guide/`. Their links are defined in `guide/links.md` for rustdoc, their pictures in
+//! `guide/pictures.md`, and both at the foot of each page for the book.
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/at-once.md")]
 pub mod at_once {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/pictures.md")]
 #[doc = include_str!("../guide/choosing.md")]
 pub mod choosing {}
 

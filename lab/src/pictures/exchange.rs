@@ -51,19 +51,21 @@ pub(super) struct Traffic {
     pub(super) every: Tick,
 }
 
-/// The quota of the run: 100 units a second, a bucket of 1 000, of which a tenth may be on lease.
+/// The quota of the run: 100 units a second, a bucket of 1 000.
 pub(super) fn quota() -> Quota {
     Quota::token_bucket(1_000).refill(100, SECOND)
 }
 
+/// A tenth of the burst may be on lease.
+pub(super) const LEASED: Consistency = Consistency::Leased(100);
+
 /// Everything that happens, in the order of time.
-pub(super) fn run(traffic: &[Traffic], until: Tick) -> Vec<Happening> {
-    let consistency = Consistency::Leased(100);
+pub(super) fn run(consistency: Consistency, traffic: &[Traffic], until: Tick) -> Vec<Happening> {
     let scene = Scene::new(quota(), 2);
     let terms = Terms::new(&scene, consistency).expect("a bucket is simulated");
     let mut server = Server::new(&terms).expect("a bucket is simulated");
     let processes =
-        [(); 2].map(|()| Local::new(consistency, &terms).expect("leases are the engine's"));
+        [(); 2].map(|()| Local::new(consistency, &terms).expect("it is one of the engine's"));
     let mut happened = Vec::new();
     for (at, process, is_request) in due(traffic, &processes, until) {
         let local = &processes[process];
@@ -95,7 +97,8 @@ fn due(traffic: &[Traffic], processes: &[Local], until: Tick) -> Vec<(Tick, usiz
         due.extend(times.map(|at| (at, one.process, true)));
     }
     for (process, local) in processes.iter().enumerate() {
-        let pause = local.pause().expect("leases have to be looked at");
+        // Without leases nothing is due.
+        let Some(pause) = local.pause() else { continue };
         let times = (pause..until).step_by(pause as usize);
         due.extend(times.map(|at| (at, process, false)));
     }

@@ -6,7 +6,7 @@ use tollgate_core::{Tick, algorithm::Retry};
 use tollgate_prefilter::{Grant, ReturnedLease};
 
 use crate::pictures::{
-    exchange::{Call, Happening, Traffic, What, run},
+    exchange::{Call, Happening, LEASED, Traffic, What, run},
     svg::Svg,
 };
 
@@ -41,7 +41,7 @@ enum Step {
 }
 
 pub(super) fn draw() -> Svg {
-    let steps = steps(run(&traffic(), 6_000_000));
+    let steps = steps(run(LEASED, &traffic(), 6_000_000));
     let returns = find(&steps, 0, |call| !call.has_request);
     let is_scheduled = |call: &Call| matches!(call.grant, Some(Grant::Scheduled { .. }));
     let at_limit = find(&steps, returns, is_scheduled);

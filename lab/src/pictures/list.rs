@@ -11,6 +11,8 @@ pub struct Picture {
     pub name: &'static str,
     /// What its file holds.
     pub svg: String,
+    /// The crate with the page of the guide that shows it.
+    pub shown_by: Option<&'static str>,
 }
 
 /// Draws all pictures. They are the same each time.
@@ -19,6 +21,7 @@ pub fn all() -> Vec<Picture> {
     let picture = |name, svg: Svg| Picture {
         name,
         svg: svg.finish(),
+        shown_by: shown_by(name),
     };
     vec![
         picture("arrivals", arrivals::draw()),
@@ -30,4 +33,12 @@ pub fn all() -> Vec<Picture> {
         picture("request", request::draw()),
         picture("figures", figures::draw()),
     ]
+}
+
+fn shown_by(name: &str) -> Option<&'static str> {
+    match name {
+        "arrivals" | "turn" | "sub-buckets" | "request" => Some("tollgate"),
+        "crossover" | "leases" => Some("tollgate-redis"),
+        _ => None,
+    }
 }

@@ -10,6 +10,7 @@ mod client;
 mod crossover;
 mod exchange;
 mod figures;
+mod guide_links;
 mod leases;
 mod list;
 mod request;
@@ -17,4 +18,7 @@ mod sub_buckets;
 mod svg;
 mod turn;
 
-pub use self::list::{Picture, all};
+pub use self::{
+    guide_links::guide_links,
+    list::{Picture, all},
+};

@@ -1,4 +1,4 @@
-//! A socket that listens, and lets nobody in.
+//! A socket that listens, and accepts no connection.
 
 use std::{net::SocketAddr, time::Duration};
 

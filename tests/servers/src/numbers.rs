@@ -28,7 +28,7 @@ impl Numbers {
         self.below(n) == 0
     }
 
-    /// One of these, of which there is at least one.
+    /// One of these. There is at least one.
     pub fn of<T: Copy>(&mut self, these: &[T]) -> T {
         these[self.below(these.len() as u64) as usize]
     }

@@ -104,7 +104,7 @@ fn a_rejected_document_shows_no_key_in_log_status_and_audit() {
     }
 
     let (kept, logged) = (kept.0.lock().unwrap(), events.at(Level::ERROR));
-    // Two texts for each record, of which the first was made at the start.
+    // Two texts for each record; the first record was made at the start.
     assert_eq!(kept.len() / 2 - 1, documents.len() + 2);
     assert_eq!(logged.len(), documents.len() + 2, "{logged:?}");
     for shown in kept.iter().chain(&logged) {

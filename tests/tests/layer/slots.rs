@@ -351,7 +351,7 @@ async fn fields_have_the_free_slots_and_no_window() {
         field(&denied, "ratelimit"),
         r#""at-once";r=0, "each";r=7;t=60"#
     );
-    // Nobody knows when.
+    // When a slot will be free is not known.
     assert_eq!(field(&denied, "retry-after"), "");
     let body: serde_json::Value = serde_json::from_str(&text(denied).await).expect("JSON");
     assert_eq!(body["reason"], "slots");

@@ -453,7 +453,7 @@ async fn requests_wait_over_http() {
     for answer in answers {
         assert_eq!((answer.status, answer.body.as_str()), (200, "a body"));
     }
-    // Three units of a tenth of a second each, of which the first was there.
+    // The first unit was there. The other two take a tenth of a second each.
     assert!(waited >= 2 * TENTH, "{waited:?}");
 }
 

@@ -1,5 +1,6 @@
 //! The guide is a book and rustdoc. A page names what it links to by labels; rustdoc finds them in `guide/links.md` of the crate,
-//! and checks them; readers of the book find them at the foot of the page, where `TOLLGATE_BLESS=1` writes them.
+//! and checks them; readers of the book find them at the foot of the page, where `TOLLGATE_BLESS=1` writes them. Pictures are
+//! labels too: rustdoc finds them in `guide/pictures.md`, which the program that draws them writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,9 +18,11 @@ struct Labels {
 
 impl Labels {
     fn of(package: &str) -> Self {
-        let path = repository().join(format!("crates/{package}/guide/links.md"));
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let targets = text.lines().map(|line| {
+        let text = DEFINITIONS.map(|name| {
+            let path = repository().join(format!("crates/{package}/guide/{name}"));
+            fs::read_to_string(path).unwrap_or_default()
+        });
+        let targets = text.iter().flat_map(|text| text.lines()).map(|line| {
             let definition = line.strip_prefix('[').and_then(|it| it.split_once("]: "));
             let (label, target) = definition.unwrap_or_else(|| panic!("{package}: {line}"));
             (label.to_owned(), target.to_owned())
@@ -44,6 +47,13 @@ impl Labels {
                 true => Ok(page),
                 false => Err(format!("[{label}] is {page} in rustdoc")),
             };
+        }
+        if is_picture(label) {
+            let is_whole = target.starts_with("data:image/svg+xml;base64,");
+            let path = format!("../pictures/{label}");
+            return is_whole
+                .then_some(path)
+                .ok_or(format!("[{label}] is no picture"));
         }
         if target.contains("://") {
             return Ok(target.clone());
@@ -114,13 +124,22 @@ impl Labels {
     }
 }
 
+/// The files of a crate that define labels.
+const DEFINITIONS: [&str; 2] = ["links.md", "pictures.md"];
+
+fn is_picture(label: &str) -> bool {
+    label.ends_with(".svg")
+}
+
 /// The pages that a crate has of the guide.
 fn pages_of(package: &str) -> Vec<String> {
     let folder = repository().join(format!("crates/{package}/guide"));
     let entries = fs::read_dir(folder).into_iter().flatten();
     let names = entries.map(|entry| entry.expect("an entry").file_name());
     let names = names.map(|name| name.into_string().expect("a name"));
-    let mut names: Vec<String> = names.filter(|name| name != "links.md").collect();
+    let mut names: Vec<String> = names
+        .filter(|name| !DEFINITIONS.contains(&&**name))
+        .collect();
     names.sort();
     names
 }
@@ -211,9 +230,16 @@ fn each_page_of_the_guide_is_in_the_book_and_in_one_crate() {
             // The command line has no rustdoc.
             if package != "tollgate-cli" {
                 let module = name.trim_end_matches(".md").replace('-', "_");
-                let included = format!(
-                    "#[doc = include_str!(\"../guide/links.md\")]\n#[doc = include_str!(\"../guide/{name}\")]\npub mod {module} {{}}"
-                );
+                let text = read(&real);
+                let labels = Page::new(without_foot(&text)).undefined;
+                let pictures = labels.iter().any(|label| is_picture(label));
+                let files = [DEFINITIONS[0], DEFINITIONS[1], &name].into_iter();
+                let files = files.filter(|file| *file != DEFINITIONS[1] || pictures);
+                let included: String = files
+                    .map(|file| format!("\n#[doc = include_str!(\"../guide/{file}\")]"))
+                    .collect();
+                // Nothing else comes before: most pages do without pictures.
+                let included = format!("\n{included}\npub mod {module} {{}}");
                 let source = read(&repository().join(format!("crates/{package}/src/guide.rs")));
                 assert!(source.contains(&included), "{package}: {name}");
             }
@@ -252,6 +278,8 @@ fn an_item_has_its_address_on_docs_rs() {
         ),
         ("choosing.md", "mod@crate::guide::delay"),
         ("SCRIPT", "const@crate::SCRIPT"),
+        ("turn.svg", "data:image/svg+xml;base64,PHN2Zy8+"),
+        ("leases.svg", "https://example.com/leases.svg"),
     ]);
     let at = |label| labels.address(label);
     let docs = "https://docs.rs/tollgate-redis/latest/tollgate_redis";
@@ -267,5 +295,7 @@ fn an_item_has_its_address_on_docs_rs() {
     );
     let quota = "https://docs.rs/tollgate-core/latest/tollgate_core/struct.Quota.html";
     assert_eq!(at("Quota"), Ok(quota.into()));
+    assert_eq!(at("turn.svg"), Ok("../pictures/turn.svg".into()));
+    assert!(at("leases.svg").is_err() && at("arrivals.svg").is_err());
     assert!(at("Rule::shadow").is_err() && at("choosing.md").is_err() && at("Rule").is_err());
 }

@@ -119,7 +119,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
             Some("target" | ".git") => {}
             _ if path.is_dir() => collect(&path, found),
             // Definitions for rustdoc, which `guide` compares with the book.
-            Some("links.md") => {}
+            Some("links.md" | "pictures.md") => {}
             Some(name) if name.ends_with(".md") => found.push(path),
             _ => {}
         }

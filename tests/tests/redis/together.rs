@@ -22,7 +22,7 @@ const FIRST_HEADING: &str = "## One rule\n";
 const PATIENCE: Duration = MINUTE;
 const AT_MOST: Duration = Duration::from_secs(8 * 60 * 60);
 
-/// Kinds of rules, of which one request passes at a time.
+/// Kinds of rules that let one request pass at a time.
 const KINDS: [(&str, Quota); 8] = [
     ("`gcra`", Quota::gcra(3, DAY).burst(1)),
     ("`token_bucket`", Quota::token_bucket(1).refill(3, DAY)),

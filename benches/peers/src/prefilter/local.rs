@@ -33,7 +33,7 @@ const MANY: u32 = 100_000;
 const MANY_DENIED: u32 = 10_000;
 
 /// Ours and theirs, each with a Redis and a runtime of its own. What a side does in the background is done after its
-/// turns, so that nobody is measured while the other reports.
+/// turns, so that neither side is measured while the other reports.
 struct Duel {
     ours: Local,
     theirs: Hybrid,

@@ -158,7 +158,7 @@ pub async fn a_limiter_that_was_replaced_no_longer_holds_its_names(subject: &Sub
     assert!(subject.replacing(&[], [Rule::new("rule", one)]).is_err());
     // That name went with the limiter.
     drop(subject.limiter([Rule::new("more", other)]));
-    // They settle and decide all the same, and their end takes nothing from the new one.
+    // They still settle and decide, and their end takes nothing from the new one.
     assert!(old[0].took("rule", "a", 1).await);
     drop(old);
     assert!(subject.replacing(&[], [Rule::new("rule", one)]).is_err());
@@ -216,7 +216,7 @@ pub async fn what_was_used_stays_used_after_the_name_was_free_in_between(subject
     for (small, large) in every_algorithm(10).into_iter().zip(every_algorithm(12)) {
         let name = small.algorithm().name();
         for _ in 0..10 {
-            // One for each request, as nobody should.
+            // One for each request: no service should do that.
             let limiter = subject.limiter([Rule::new(name, small)]);
             assert!(limiter.took(name, "a", 1).await, "{small:?}");
         }

@@ -58,7 +58,7 @@ pub async fn a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent(subje
                 limiter.check(&gate, gate_of, 1),
             ]
         };
-        // The replaced rule denies the last two of these: they count all the same.
+        // The replaced rule denies the last two of these: they still count.
         for n in 0..4 {
             assert_eq!(
                 limiter.acquire(&request("a")).await.is_allowed(),

@@ -22,7 +22,7 @@ pub async fn a_refund_gives_back_what_was_taken_and_no_more(subject: &Subject) {
         limiter.settled(rule, "a", 3, &quota).await;
         assert!(!limiter.took(rule, "a", 4).await, "{quota:?}");
         assert!(limiter.took(rule, "a", 3).await, "{quota:?}");
-        // Used up and denied: the refund is in force at once all the same.
+        // Used up and denied: the refund is still in force at once.
         assert!(!limiter.took(rule, "a", 1).await, "{quota:?}");
     }
 }

@@ -43,7 +43,7 @@ impl GcraState {
 
     /// Lets all units lapse that were taken so far.
     pub(super) fn cut_after(&mut self, before: &Self, now: Tick) {
-        // Whoever holds units took them before the arrival time that they led to.
+        // A process that holds units took them before the arrival time that they led to.
         let steps = (before.tat.max(now) >> CUT_STEP) + 1;
         self.cut = u32::try_from(steps).unwrap_or(u32::MAX).max(before.cut);
     }

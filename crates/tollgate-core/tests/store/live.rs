@@ -358,7 +358,7 @@ fn another_algorithm_in_between_forgets_no_more_than_what_was_in_flight() {
     let check = limiter.check("rule", &key.into()).expect("a rule");
     let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
     let left = looked.expect("memory answers at once").verdicts()[0].remaining();
-    // Nobody is charged for more than was admitted, and what was admitted is charged.
+    // A client is charged for what was admitted, and for no more.
     let least = LARGER.saturating_sub(counted);
     assert!(
         (least..=least + in_flight).contains(&left),

@@ -64,7 +64,7 @@ async fn a_waiter_that_gives_up_returns_the_last_place_and_no_other() {
     let check = [check(&limiter, "provider", "a", 1)];
     let first = at_once(limiter.acquire(&check));
     assert!(first.delay().is_zero());
-    // Cut off while it waits, with nobody behind.
+    // Cut off while it waits, with no request behind it.
     let cut = timeout(SECOND / 20, limiter.acquire_within(&check, SECOND)).await;
     assert!(cut.is_err());
     let second = at_once(limiter.acquire(&check));

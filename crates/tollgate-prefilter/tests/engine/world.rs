@@ -18,7 +18,7 @@ pub(crate) struct World {
     /// How many requests come, and what each may cost.
     pub(crate) requests: usize,
     pub(crate) costs: &'static [u64],
-    /// How many other events happen than that requests are sent, decided and replied to, and of which kinds.
+    /// How many events happen besides requests, queries and replies, and their kinds.
     pub(crate) extras: usize,
     pub(crate) kinds: &'static [Kind],
 }

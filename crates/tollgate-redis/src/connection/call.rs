@@ -120,7 +120,7 @@ impl Waiting {
     }
 
     pub(super) fn answer(self, answer: Result<Value, CallError>) {
-        // Whoever does not wait any more does not want to know.
+        // A caller that no longer waits has dropped its end.
         let _ = self.answer.send(answer);
     }
 

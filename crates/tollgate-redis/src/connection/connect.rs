@@ -119,7 +119,7 @@ async fn log_in<S: Transport>(
         return Err(ConnectError::of_server("AUTH", &line));
     }
     if client_name.is_some() {
-        // A server that refuses a name is of use all the same.
+        // A server that refuses a name is still of use.
         let _ = handshake.reply().await?;
     }
     Ok((peer, rest.replies(handshake).await?))

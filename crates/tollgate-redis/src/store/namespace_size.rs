@@ -147,7 +147,7 @@ impl Ruler {
             found.bytes = found.bytes.saturating_add(server.bytes());
             found.used_permille = found.used_permille.max(server.used_permille);
         }
-        // Nobody begins anew before this process does; and another one if it is gone by then.
+        // No other process measures before this one does again. If this one is gone by then, another one does.
         self.claim(PAUSE * 2, Some(found)).await
     }
 

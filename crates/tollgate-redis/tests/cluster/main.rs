@@ -132,7 +132,7 @@ async fn what_was_taken_goes_back_when_a_later_slot_denies(cluster: &RedisCluste
     left_after_three(&limiter, 8).await;
 }
 
-/// Three requests of one account, of which the third is denied, from one address; what the address has left then.
+/// Three requests of one account from one address. The third is denied; the address has `expected` units left then.
 async fn left_after_three(limiter: &Limiter, expected: u64) {
     let checks = [
         limiter
@@ -150,7 +150,7 @@ async fn left_after_three(limiter: &Limiter, expected: u64) {
     }
     let until = tokio::time::Instant::now() + Duration::from_secs(20);
     loop {
-        // What goes back goes on its way; nobody waits for it.
+        // What goes back is on its way; no call waits for it.
         let looked = limiter.peek(&[checks[0].with_cost(0)]).await;
         if looked.verdicts()[0].remaining() == expected {
             return;

@@ -111,7 +111,7 @@ async fn a_request_of_several_states_that_are_not_at_one_server_fails_and_takes_
     // Both are where they were.
     assert!(pair.both("known").await.is_allowed());
     moving.carry(|key| key.contains("closed")).await;
-    // One here and one there; and none here, of which the new server cannot know that none is on its way.
+    // "known" has one state on each server. "new" has none, but the new server cannot know that none is on its way.
     for client in ["known", "new"] {
         for _ in 0..20 {
             let decision = pair.both(client).await;

@@ -72,7 +72,7 @@ async fn those_who_wait_start_a_unit_apart(processes: &[Limiter; 2]) {
     assert!(starts.is_sorted_by_key(|(_, at)| at), "{starts:?}");
     let due = |pair: &[(Tick, Tick)]| (pair[1].0 - pair[0].0, pair[1].1 > pair[0].0);
     for (apart, came_later) in starts.windows(2).map(due) {
-        // One that found nobody in front did not wait for the one before.
+        // A request that found an empty queue did not wait for the one before.
         assert!(apart == UNIT || came_later && apart > UNIT, "{starts:?}");
     }
 }
@@ -96,7 +96,7 @@ async fn what_cannot_wait_is_charged_at_the_start(limiter: &Limiter) {
     }
     let full = Some(Reason::Quota);
     assert_eq!(reasons, [None, None, full, full]);
-    // Of the two that were denied, the last one was nobody's front.
+    // No request stood behind the last one that was denied.
     eventually("its place goes back", || async {
         let looked = limiter.peek(&[all[0].with_cost(0)]).await;
         let end = looked.at() + looked.verdicts()[0].reset_after_ticks();

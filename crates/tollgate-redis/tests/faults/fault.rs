@@ -90,7 +90,7 @@ impl Fault {
             Self::ScriptFlushed => done(&admin().say("SCRIPT FLUSH")),
             Self::Flushed => done(&admin().say("FLUSHALL")),
             Self::ReadOnly => {
-                // Nobody is there: it stays a replica with the data that it has.
+                // No server listens there: it stays a replica with the data that it has.
                 let nobody = free_port();
                 let mut admin = admin();
                 done(&admin.say("FLUSHALL"));

@@ -88,7 +88,7 @@ async fn a_meter_sees_the_same_on_a_cluster() {
         (admitted - limit, 0, 0)
     );
 
-    // Units of which no account hears.
+    // Units that no meter sees.
     for exact in 0..4 {
         take(&unseen, check(exact, 100, 20)).await;
         let denied = other.acquire(&[check(exact, 100, 1)]).await;

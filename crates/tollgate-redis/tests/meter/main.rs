@@ -54,7 +54,7 @@ impl Fleet {
         self.open(|builder| builder.meter(one_in), rules).await
     }
 
-    /// A process of which no account knows.
+    /// A process that no meter sees.
     async fn unseen(&self, rules: &[Rule]) -> Process {
         self.open(|builder| builder, rules).await
     }

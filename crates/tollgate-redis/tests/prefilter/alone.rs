@@ -67,7 +67,7 @@ struct Seen {
 
 /// A random history of a client. Memory takes what was admitted; never is it asked for more than it has.
 ///
-/// In a calm one the clock makes no leaps, in which leases run out and nobody hands them back.
+/// In a calm one the clock makes no leaps. In a leap, leases expire without being returned.
 async fn history(address: &str, seed: u64, limiters: u64, calm: bool) -> Seen {
     let mut numbers = Numbers(seed);
     let quota = quotas()[seed as usize % quotas().len()];

@@ -41,7 +41,7 @@ fn start() -> (RedisServer, Fleet) {
     (server, fleet)
 }
 
-/// Eight clients, of which each asks about 180 times a second: by every process, four requests at a time.
+/// Eight clients with about 180 requests a second each, through every process, four at a time.
 fn hot(name: &str, limit: Limit, lasts: Duration) -> Load {
     Load {
         keys: 8,
@@ -140,7 +140,7 @@ fn a_client_that_comes_once_costs_one_call_at_most() {
         };
         let (calls, counts) = counted(&server, &mut fleet, &load);
         println!("{name}: {calls} calls, {counts:?}");
-        // One more for each process, of which the server does not know the script.
+        // One more for each process: the server does not know the script yet.
         assert!(
             calls <= counts.layout + PROCESSES as u64,
             "{name}: {calls} calls"

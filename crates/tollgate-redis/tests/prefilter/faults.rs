@@ -17,7 +17,7 @@ use crate::{
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
 };
 
-/// What a service would take. On a busy machine a server that is well may miss it; then nobody is admitted.
+/// What a service would take. On a busy machine a server that is well may miss it; then no request is admitted.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 const BURST: u64 = 300;

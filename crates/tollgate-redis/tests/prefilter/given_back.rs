@@ -134,7 +134,7 @@ async fn five_thousand_a_day_are_admitted_in_full_between_bursts_that_another_ru
         "{spent} denied requests had spent from a lease"
     );
     let admitted: u64 = services.iter().map(|(service, _)| service.net).sum();
-    // Nothing was lost: nobody died and no answer was.
+    // Nothing was lost: no process died, and each reply came.
     assert_eq!(admitted, LIMIT);
 }
 
@@ -242,7 +242,7 @@ async fn a_lease_that_was_to_go_with_a_query_which_was_never_sent_is_still_there
             let decision = limiter.acquire(&[granted.with_cost(LIMIT / 2)]).await;
             assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
         }
-        // It serves while nobody answers.
+        // It serves while Redis does not answer.
         let decision = service.take(&limiter, granted, 1).await;
         assert_eq!(decision.verdicts()[0].source(), Source::Lease);
         proxy.set(Fault::None);
@@ -416,7 +416,7 @@ async fn a_report_whose_answer_was_lost_is_not_sent_again() {
     for _ in 0..20 {
         let _ = service.take(&limiter, counted, 1).await;
     }
-    // Of the answer nothing passes, and the connection is cut: the report was counted, and nobody knows.
+    // No byte of the reply passes, and the connection is cut: the report was counted, but the process cannot know.
     proxy.set(Fault::ResetAfter(0));
     drop(limiter);
     let exact = Service::start(&server.url()).await;

@@ -37,7 +37,7 @@ pub(crate) struct Load {
     pub(crate) tasks: u64,
     pub(crate) at_once: u64,
     pub(crate) pause: Duration,
-    /// Clients, of which each request is from any one.
+    /// How many clients there are. Each request is from a random one.
     pub(crate) keys: u64,
     /// Each request is from a client that was never seen before.
     pub(crate) cold: bool,

@@ -214,7 +214,7 @@ async fn a_denial_in_one_slot_does_not_end_the_leases_of_another(url: &str) {
     let granted = check(&limiter, "granted");
     assert!(limiter.acquire(&[full]).await.is_allowed());
     service.take_until(&limiter, granted, Source::Lease).await;
-    // More than is held: what is held goes back with the query, which nobody asks.
+    // More than is on lease: the lease would go back with the query, but no query is sent.
     let decision = limiter.acquire(&[full, granted.with_cost(LIMIT / 2)]).await;
     assert_eq!(decision.verdicts()[1].outcome(), Outcome::NotDecided);
     service.take_until(&limiter, granted, Source::Lease).await;

@@ -24,7 +24,7 @@ const LIMIT: u64 = 1_000;
 /// What a flush is given that is not to end by it.
 const LONG: Duration = PATIENCE;
 
-/// What a flush is given that has nobody to tell.
+/// How long a flush may take when no server answers.
 const SHORT: Duration = Duration::from_millis(200);
 
 fn rule() -> Rule {

@@ -10,7 +10,7 @@ use crate::{
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
 };
 
-/// Three rules, of which the one at a place is short.
+/// Three rules; the one at the index `short` has the small limit.
 fn rules(prefix: &str, short: usize, limit: Limit) -> [RuleLoad; 3] {
     let plenty = bucket(4_000, 1, HOUR);
     let mut limits = [plenty; 3];

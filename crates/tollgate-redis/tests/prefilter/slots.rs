@@ -184,7 +184,7 @@ fn held(lives: &[(PathBuf, Vec<u64>)]) -> (Vec<(u64, u64)>, Vec<Numbered>) {
             .filter(|it| it.0 == "t")
             .map(|it| it.1)
             .collect();
-        // Between two ticks, nobody knows when it stood still.
+        // When it stood still between two ticks is not known.
         let stalls = ticks.windows(2).filter(|two| two[1] - two[0] > STALL);
         let stalls = stalls.map(|two| (two[0], two[1]));
         let cuts = interrupted.iter().chain(ticks.last()).map(|at| (*at, *at));

@@ -188,7 +188,7 @@ async fn clients_of_a_rule_that_resets_begin_anew_once_with_each_quota() {
             one.drain(&after, check(&after, &name)).await;
             let again = one.net - admitted;
             assert!((160..=220).contains(&again), "{name}: {again}");
-            // Another process with the new quota, and one that still has the old one, give nobody anything anew.
+            // Another process with the new quota, and one that still has the old one, give no client a new quota.
             let new = two.limiter([rule(200)]);
             two.drain(&new, check(&new, &name)).await;
             let old = two.replacing(&new, rule(100));

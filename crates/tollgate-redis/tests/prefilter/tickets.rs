@@ -38,7 +38,7 @@ struct Client {
     check: Check,
 }
 
-/// For each rule, a client of which something is held, and the server.
+/// For each rule, a client with units on lease or unreported, and the server.
 async fn each(act: impl AsyncFn(&str, Client)) {
     let server = RedisServer::start(&[]).await;
     for (rule, source) in rules() {

@@ -7,7 +7,7 @@ use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::service::{Service, check};
 
-/// Buckets and windows that are used up but for five units, of which another process takes three.
+/// Buckets and windows with five units left. Another process takes three of them.
 #[tokio::test]
 async fn a_denial_without_a_call_says_nothing_of_what_others_have_left() {
     let server = RedisServer::start(&[]).await;
@@ -45,13 +45,13 @@ async fn a_denial_without_a_call_says_nothing_of_what_others_have_left() {
             assert!(!denied.knows_remaining(), "{name}: {denied:?}");
             waits.extend(denied.retry().delay());
         }
-        // When it would pass if nobody else came: it does not grow.
+        // The wait without any other client: it does not grow.
         assert!(
             waits.len() == 5 && waits.is_sorted_by(|a, b| a > b),
             "{name}: {waits:?}"
         );
 
-        // Where a single unit does not fit nobody can have taken one since.
+        // Where a single unit does not fit, no process can have taken one since.
         let rest = there.take(&limiters[1], by_there, 2).await;
         assert!(rest.is_allowed(), "{name}");
         let empty = there.take(&limiters[1], by_there, 1).await.verdicts()[0];

@@ -121,7 +121,7 @@ fn bursts_that_land_on_one_process() {
     );
 }
 
-/// Nobody asks for anything, and the bucket fills up.
+/// No requests come, and the bucket fills up.
 fn idle(fleet: &mut Fleet, load: &Load) {
     fleet.run(&Load {
         lasts: Duration::from_millis(300),

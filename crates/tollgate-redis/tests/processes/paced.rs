@@ -25,7 +25,7 @@ struct Pace {
     apart: Duration,
     /// How many start a second.
     rate: u64,
-    /// Every so many events one gives up while it waits; 0: none does.
+    /// One event in this many gives up while it waits; 0: none does.
     gives_up: u32,
 }
 
@@ -148,7 +148,7 @@ fn check_pace(pace: Pace) {
     let abandoned = (0..pace.events).filter(|event| pace.is_abandoned(*event));
     let abandoned = abandoned.count() as u64 * PROCESSES;
     let events = u64::from(pace.events) * PROCESSES;
-    // Nobody starves: who does not give up has started.
+    // None starves: each event that did not give up has started.
     assert_eq!(all.len() as u64, events - abandoned);
     all.sort_by_key(|event| event.due);
     // First come, first served, by the clock of Redis.

@@ -299,7 +299,7 @@ fn rules_that_are_swapped_under_load_admit_the_larger_limit_and_lose_no_unit() {
         while_swapped > 0,
         "nothing was admitted while rules were swapped"
     );
-    // Leases that nobody uses go back after a while, and are then to be had again.
+    // Unused leases go back after a while, and can then be granted again.
     for poll in 1.. {
         run(|_| Job::Drain, &mut admitted);
         let mut lost = Vec::new();

@@ -45,7 +45,7 @@ const REFILLING: usize = CONSISTENCIES.len() * ALGORITHMS;
 /// Only buckets have an order to wait in.
 const WAITING: usize = ALGORITHMS - WINDOWS;
 const AT_MOST: Duration = Duration::from_millis(200);
-/// Nobody gives up while the rule lets it wait.
+/// Longer than any rule lets a request wait, so that no waiter is cut off before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Tasks of a process that take units, that wait for each rule, and that hold slots of each rule.

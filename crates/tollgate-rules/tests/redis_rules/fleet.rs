@@ -134,7 +134,7 @@ async fn a_push_reaches_eight_processes_and_a_lost_publication_is_found_by_looki
     medians.sort();
     assert!(medians[medians.len() / 2] < PUSHED, "{medians:?}");
 
-    // Nobody publishes it: the document comes from another server, by hand.
+    // It is not published: the document comes from another server, by hand.
     let elsewhere = RedisServer::start().await;
     let other = crate::redis(&elsewhere);
     for revision in 1..=7 {

@@ -142,7 +142,7 @@ impl LiveConfig {
         for config in &replaced {
             config.retire();
         }
-        // Requests go on, and what nobody holds any more is dropped behind them.
+        // Requests go on. What no request holds any more is dropped after the locks are released.
         drop(current);
         drop((before, replaced));
     }

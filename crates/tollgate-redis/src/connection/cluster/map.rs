@@ -192,7 +192,7 @@ mod tests {
             members.iter().map(|member| member.place.clone()).collect()
         };
         assert_eq!(places(map.members()), [tcp(1), tcp(2)]);
-        // Once it is gone for good, nobody should hear for half a minute that the cluster is in trouble.
+        // Once it is gone for good, no error may say for half a minute that the cluster has failed.
         assert_eq!(places(map.primaries()), [tcp(1)]);
     }
 }

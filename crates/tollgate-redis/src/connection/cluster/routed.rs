@@ -157,7 +157,7 @@ impl Sent {
         if was_before {
             return lost(match redirect {
                 Redirect::Moved(_) => "the slot moves on and on",
-                // Nobody hears what `ASKING` was answered. Where it is not allowed, the call comes back at once.
+                // The reply to `ASKING` is dropped. Where it is not allowed, the call comes back at once.
                 Redirect::Ask(_) => {
                     "the slot moves to and fro, or the user has no right to ASKING (+asking)"
                 }

@@ -138,7 +138,7 @@ impl Backlog {
                 calls.for_each(Waiting::with_script);
             }
             if is_asking {
-                // Nobody wants its answer; what it is good for shows in the next one.
+                // No call waits for its reply; the reply to the next call shows what became of it.
                 push_asking(out);
                 self.inflight.push(std::iter::empty(), out.len(), None);
             }
@@ -198,7 +198,7 @@ impl Backlog {
     fn hand_out(&mut self, reply: Reply<'_>) -> Received {
         let mut received = Received::default();
         if self.entries.len() == 1 {
-            // Whoever went alone is told whatever there is.
+            // A call that was sent alone gets whatever reply there is.
             let call = self.entries.pop().and_then(|entry| entry.call);
             if let Some((call, value)) = call.zip(reply.into_value()) {
                 received.answered += 1;

@@ -17,7 +17,7 @@ pub(in crate::connection) enum Reply<'a> {
     Value(Value),
     /// An error, without its mark.
     Error(String),
-    /// Something that nobody asked for.
+    /// A message of the server without a request.
     Push,
 }
 

@@ -221,7 +221,7 @@ impl LeasedSlots {
         let rules = &self.inner.rules;
         let decision = Decision::new(at, verdicts, |verdict| rules.enforces(verdict.rule()));
         if !is_denied {
-            // The decision says what was given, and whoever has it returns it.
+            // The decision says what was granted, and its holder returns it.
             self.given.clear();
         }
         decision

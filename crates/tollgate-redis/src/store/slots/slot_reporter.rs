@@ -163,7 +163,7 @@ fn send_due(task: &mut Task) -> Option<Duration> {
         let tables = [in_use.table.usage(), in_use.leases.usage()];
         shared.observer.slot_tables(tables);
     }
-    // Under the lock: whoever acquires next starts another task.
+    // Under the lock: the next call that acquires starts another task.
     task.is_over = due_at.is_none();
     let pause = due_at?.saturating_sub(now);
     Some(Duration::from_micros(pause).max(SHORTEST))
@@ -218,7 +218,7 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
                         }
                     };
                 for waiting in in_use.waiting.remove(key).unwrap_or_default() {
-                    // Whoever has gone needs no answer.
+                    // A caller that has gone needs no reply.
                     let _ = waiting.send(outcome);
                 }
             }

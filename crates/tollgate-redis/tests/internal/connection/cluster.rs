@@ -93,7 +93,7 @@ async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
         let answer = cluster.say(0, &["CLUSTER", "KEYSLOT", key]).await;
         assert_eq!(answer, format!(":{}\r\n", slot(key.as_bytes())), "{key}");
     }
-    // A third each, and nobody had to say that a key has moved.
+    // A third each, and no server had to say that a key has moved.
     for number in 0..3 {
         assert!(calls_of(cluster.server(number), "evalsha").await > 5_000);
     }

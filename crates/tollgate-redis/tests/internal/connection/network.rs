@@ -129,7 +129,7 @@ async fn a_network_that_refuses_or_closes_is_tried_again_with_pauses() {
     assert!(proxy.accepted() > 2);
 }
 
-/// Closed in the usual way, it would send on what has not left yet, and the server would run it although nobody waits.
+/// Closed in the usual way, it would send on what has not left yet, and the server would run it although no call waits.
 #[tokio::test]
 async fn a_connection_to_a_server_that_stands_still_is_reset_and_not_closed() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

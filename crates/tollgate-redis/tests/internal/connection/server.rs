@@ -153,7 +153,7 @@ async fn short_standstills(time: Duration, deadline: Duration) {
 async fn a_server_that_loads_its_data_is_asked_by_probes_only_and_used_when_it_is_done() {
     let server = RedisServer::start(&["--enable-debug-command", "yes"]).await;
     let bench = Bench::start_with(&server.url(), |options| {
-        // While it saves what it will load it answers nobody. Calls that are late then are not to open the breaker.
+        // While it saves what it will load it answers no call. Late calls must not open the breaker then.
         options.deadline = Duration::from_secs(2);
     });
     bench.recovers("k").await;

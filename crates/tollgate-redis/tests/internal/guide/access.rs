@@ -144,7 +144,7 @@ fn refused(server: &RedisServer) -> Vec<String> {
         text(&fields[at.expect("each entry has it") + 1])
     };
     let refused = entries.iter().map(object);
-    // Nobody minds: the server knows who we are by our name. Redis 6.2 does not log which command of `client` it was.
+    // Not needed: the server knows the connection by its name. Redis 6.2 does not log which command of `client` it was.
     refused
         .filter(|it| it != "client|setinfo" && it != "client")
         .collect()

@@ -93,6 +93,7 @@ fn fill(server: SocketAddr, encoder: &Encoder, keys: u32, units: u64) {
 }
 
 /// What the server uses as soon as it has closed every other connection.
+#[expect(clippy::disallowed_methods, reason = "a condition with a deadline")]
 fn used_memory(watcher: &mut RedisClient) -> u64 {
     let until = Instant::now() + PATIENCE;
     while info(watcher, "clients", "connected_clients") > 1 {

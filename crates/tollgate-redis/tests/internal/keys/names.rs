@@ -46,7 +46,7 @@ fn a_name_shows_nothing_of_a_client() {
     );
     let client = &name["{shop}:".len()..name.len() - ":api:f1".len()];
     assert_eq!(client.len(), 22);
-    // And it is another by another secret, so that nobody without it can try addresses.
+    // Another secret makes another name, so addresses cannot be tried without the secret.
     let other = encoder("shop", Keys::hashed(secret(2)));
     assert_eq!(take(&mut server, &other, &address()), 2);
     assert_eq!(server.names().len(), 2);

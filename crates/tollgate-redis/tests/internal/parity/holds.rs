@@ -13,7 +13,7 @@ use crate::internal_tests::parity::{
 /// Steps of each test, where nothing else was said.
 const STEPS: u64 = 20_000;
 
-/// Histories of each test by a clock that nobody moves.
+/// Histories of each test by a clock that runs by itself.
 const REAL: u64 = 6;
 
 pub(crate) fn holds(test: &str, families: &[Family]) {
@@ -26,7 +26,7 @@ pub(crate) fn holds_by_server(test: &str, families: &[Family]) {
     holds_by(Time::Servers, STEPS / 3, server, test, families);
 }
 
-/// The same by a clock that nobody has moved.
+/// The same by a clock that runs by itself.
 pub(crate) fn holds_by_itself(families: &[Family]) {
     let mut server = Server::start();
     for seed in 1..=REAL {

@@ -46,7 +46,7 @@ fn quotas_are_there_for_as_long_as_an_instance_has_them() {
     let mut all = texts(run(&mut connection, COMPARE, &other));
     all.sort();
     assert_eq!(all, ["api\ngcra(5)", "api\ngcra(6)", "login\nlog(5)"]);
-    // One that nobody has any more, one that was said before the clock went back, and one that was said lately.
+    // One that no process has any more, one from before the clock went back, and a recent one.
     connection.say("DEL shop:set");
     received(&mut connection, "old", 16);
     received(&mut connection, "future", -3_600);

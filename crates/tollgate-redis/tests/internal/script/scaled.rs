@@ -82,7 +82,7 @@ fn the_same_part_of_the_limit_stays_used_as_in_memory() {
         for (before, after) in every_algorithm(from).into_iter().zip(every_algorithm(to)) {
             for used in [0, 1, 2, from / 2, from - 1, from] {
                 server.forget_everything();
-                let story = format!("{before} to {after}, of which {used} are used");
+                let story = format!("{before} to {after}, {used} used");
                 let rule = |quota| [Rule::new("rule", quota).on_change(OnChange::Scale)];
                 let memory = MemoryStore::builder().clock(ManualClock::new(NOW)).build();
                 let memory = LiveLimiter::new(memory, rule(before)).expect("valid");
