@@ -192,3 +192,64 @@ impl PartialEq for Claim {
 }
 
 impl Eq for Claim {}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{
+        claim::QueuePlace, decision::Decision, key::Key, limiter::Limiter, memory::MemoryStore,
+        quota::Quota, rule::Rule,
+    };
+
+    fn one_at_a_time() -> (Limiter, impl Fn(&Limiter) -> Decision) {
+        let rule = Rule::new("at-once", Quota::concurrent(1));
+        let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
+        let acquire = |limiter: &Limiter| {
+            let check = limiter.check("at-once", &Key::shared()).expect("a rule");
+            limiter.acquire(&[check]).ready().expect("at once")
+        };
+        (limiter, acquire)
+    }
+
+    #[test]
+    fn slots_go_back_with_the_last_clone() {
+        let (limiter, acquire) = one_at_a_time();
+        let first = acquire(&limiter);
+        let (second, third) = (first.clone(), first.clone());
+        for clone in [first, third] {
+            drop(clone);
+            assert!(!acquire(&limiter).is_allowed());
+        }
+        drop(second);
+        assert!(acquire(&limiter).is_allowed());
+    }
+
+    #[test]
+    fn slots_that_were_taken_out_of_a_clone_go_back_once() {
+        let (limiter, acquire) = one_at_a_time();
+        let first = acquire(&limiter);
+        let second = first.clone();
+        let slots = second.take_slots().expect("it holds one");
+        assert!(first.take_slots().is_none());
+        drop((first, second));
+        assert!(!acquire(&limiter).is_allowed());
+        drop(slots);
+        let _running = acquire(&limiter);
+        assert!(!acquire(&limiter).is_allowed());
+    }
+
+    #[test]
+    fn a_claim_that_is_used_again_is_empty() {
+        let waits = Decision::unlimited(0).delayed(
+            Duration::from_secs(1),
+            [QueuePlace::new(0, 1, Default::default(), Default::default())],
+        );
+        drop(waits);
+        let (limiter, acquire) = one_at_a_time();
+        let decision = acquire(&limiter);
+        assert!(decision.is_allowed());
+        assert_eq!(decision.delay(), Duration::ZERO);
+        assert!(decision.queue_places().is_empty());
+    }
+}

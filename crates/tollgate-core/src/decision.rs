@@ -566,7 +566,8 @@ impl Decision {
         }
     }
 
-    /// The time of the decision by the store's clock; 0 if no store decided.
+    /// The time of the decision: by the store's clock, or by this process's where the store failed. 0 if the checks were a mistake,
+    /// made by another limiter.
     #[must_use]
     pub fn at(&self) -> Tick {
         self.at
@@ -577,6 +578,13 @@ impl Decision {
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
+    }
+
+    /// Says when this process decided, where no store did.
+    pub(crate) fn set_time_if_none(&mut self, now: impl FnOnce() -> Tick) {
+        if self.at == 0 {
+            self.at = now();
+        }
     }
 
     pub(crate) fn verdicts_mut(&mut self) -> &mut Verdicts {

@@ -6,12 +6,12 @@ use axum::{Router, routing};
 use http::Method;
 use tokio::time::{Instant, sleep};
 use tollgate::{
-    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule,
+    Admission, HeaderStyle, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule,
     condition::method_in,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{all, behind, get, per_minute, status, still, stores},
+    app::{NOON, all, behind, get, per_minute, status, still, stores},
     events::Events,
     server::{Answer, Server},
 };
@@ -71,6 +71,25 @@ async fn allow_passes_without_numbers() {
                 assert_eq!((answer.status, &*answer.body), (200, "degraded"));
                 assert!(!answer.tells_budget(), "{answer:?}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_share_is_full_again_at_a_time_of_today() {
+    let share = rule("counted", 1, OnStoreError::LocalShare);
+    for store in stores() {
+        store.switch(false);
+        let layer = RateLimitLayer::new(store, [share.clone()]).unwrap();
+        let layer = layer.headers(HeaderStyle::X_RATELIMIT_EPOCH).unwrap();
+        let server = served(layer).await;
+        for status in [200, 429] {
+            let answer = server.get("/").await;
+            assert_eq!(answer.status, status);
+            // By the clock of this process, which is not that of the store.
+            let reset = answer.header("x-ratelimit-reset").expect("a time");
+            let reset: u64 = reset.parse().expect("a number");
+            assert!(reset > NOON / 1_000_000, "{reset}");
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct DecisionRecord {
-    /// The time of the decision by the store's clock, in ms since the Unix epoch; 0 if no store decided.
+    /// The [time](Decision::at) of the decision, in ms since the Unix epoch.
     pub at_ms: u64,
     /// The name of the rule.
     pub rule: String,

@@ -301,6 +301,7 @@ impl Fallback {
             store.settle(&taken, Settlement::Cancel);
         }
         store.resolved(checks, decision);
+        decision.set_time_if_none(|| self.clock().now());
     }
 
     fn acquire_locally(&self, store: &dyn RuleStore, checks: &[Check]) -> Option<Decision> {
