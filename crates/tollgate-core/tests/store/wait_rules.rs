@@ -384,9 +384,10 @@ async fn a_newcomer_does_not_overtake_those_who_wait_for_slots() {
     let first = {
         let (limiter, check) = (limiter.clone(), check);
         tokio::spawn(async move {
-            let decision = limiter.acquire_within(&check, MINUTE).await;
-            assert!(decision.expect("there is room").is_allowed());
+            let held = limiter.acquire_within(&check, MINUTE).await;
+            assert!(held.as_ref().is_ok_and(Decision::is_allowed));
             sleep(SECOND).await;
+            drop(held);
         })
     };
     sleep(SECOND).await;
