@@ -160,7 +160,10 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       if queue >= 0 then
         local more, left = muldiv(queue_rest, d, d0)
         if left > 0 then more = more + 1 end
-        ahead, rest, cut = most + queue, most_rest + more, burst0 > burst
+        -- A queue that is longer than requests wait here is left to the quota that wrote it: a repair would free them.
+        local longest = at_most or 0
+        cut = burst0 > burst or queue > longest or (queue == longest and queue_rest > 0)
+        ahead, rest = most + queue, most_rest + more
         if rest >= d then ahead, rest = ahead + 1, rest - d end
         if rest >= d then ahead, rest = ahead + 1, rest - d end
       elseif units >= burst then

@@ -261,6 +261,20 @@ pub async fn a_shadow_of_slots_denies_nothing_and_counts_what_runs(subject: &Sub
     drop(second);
     limiter.settled("exports", "a", 2, &"both have ended").await;
     assert_eq!(limiter.left("shadow", "a").await, 1);
+    // Nor where the shadow would have let it.
+    let narrow = Rule::new("narrow", Quota::concurrent(1));
+    let wide = Rule::new("wide", Quota::concurrent(3)).shadow();
+    let limiter = subject.limiter([narrow, wide]);
+    let both = ["narrow", "wide"].map(|rule| limiter.check(rule, "a", 1));
+    let running = run(&limiter, &both).await;
+    assert!(running.is_some());
+    let denied = limiter.acquire(&both).await;
+    assert!(!denied.is_allowed());
+    assert_eq!(denied.verdicts()[1].slot_number(), None);
+    assert_eq!(limiter.left("wide", "a").await, 2);
+    drop(denied);
+    drop(running);
+    limiter.settled("wide", "a", 3, &"it has ended").await;
 }
 
 pub async fn a_look_at_slots_takes_none(subject: &Subject) {
@@ -289,7 +303,7 @@ pub async fn a_reset_leaves_slots_to_the_requests_that_run(subject: &Subject) {
 
 pub async fn another_quota_under_the_name_of_slots_in_use_frees_none(subject: &Subject) {
     let limiter = subject.limiter([exports(2)]);
-    let running = start(&limiter, "exports", "a", 2).await;
+    let running = start(&limiter, "exports", "a", 1).await;
     let rate = Rule::new("exports", Quota::fixed_window(5, MAX_PERIOD));
     let rate = subject.replacing(&[&limiter], [rate]);
     let rate = rate.expect("another algorithm");
@@ -300,9 +314,9 @@ pub async fn another_quota_under_the_name_of_slots_in_use_frees_none(subject: &S
     let slots = slots.expect("another algorithm");
     drop(rate);
     // The units of the rate are no slots, and what ran before runs still.
-    assert_eq!(slots.left("exports", "a").await, 0);
+    assert_eq!(slots.left("exports", "a").await, 1);
     drop(running);
-    slots.settled("exports", "a", 2, &"both have ended").await;
+    slots.settled("exports", "a", 2, &"it has ended").await;
 }
 
 pub async fn slots_that_cannot_work_are_refused_with_what_would(subject: &Subject) {

@@ -611,7 +611,9 @@ impl Algorithm for Gcra {
 
     fn defers_to(&self, writer: &Self, state: &GcraState, now: Tick) -> bool {
         let is_cut = writer.owed(state, now) > writer.span_of(self.burst);
-        is_cut || !self.is_faster_than(writer)
+        // Its requests wait longer than ours: a repair would free them.
+        let frees = self.queue_of(writer, state, now) > self.reach - self.tolerance;
+        is_cut || frees || !self.is_faster_than(writer)
     }
 
     #[inline]

@@ -8,8 +8,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate_core::{
-    Clock, Consistency, Key, Limiter, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Reason,
-    Rule, RuleErrorKind, RuleSet, SECOND, WaitErrorKind,
+    Check, Checks, Clock, Consistency, Decision, Fingerprint, Key, KeyBuf, Limiter, MINUTE,
+    ManualClock, MemoryStore, Outcome, Pending, Quota, Reason, Rule, RuleError, RuleErrorKind,
+    RuleSet, SECOND, Step, Store, StoreError, WaitErrorKind,
+    store::{Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
 use crate::{at_once, check};
@@ -56,6 +58,113 @@ async fn workers_of_several_limiters_start_in_the_order_of_the_store() {
             "{index}: {at:?}"
         );
     }
+}
+
+/// A memory store whose commands take this long to arrive, and whose replies come as much later.
+#[derive(Clone, Debug)]
+struct FarAway<T> {
+    memory: T,
+    way: Duration,
+}
+
+impl Store for FarAway<MemoryStore> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
+        let (memory, way) = (self.memory.bind(rules)?, self.way);
+        Ok(Arc::new(FarAway { memory, way }))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
+    }
+}
+
+impl RuleStore for FarAway<Arc<dyn RuleStore>> {
+    fn rules(&self) -> &Arc<RuleSet> {
+        self.memory.rules()
+    }
+
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.memory.fingerprint(rule, key)
+    }
+
+    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        self.acquire_within(checks, Duration::MAX)
+    }
+
+    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        let (store, checks) = (self.clone(), Checks::from_slice(checks));
+        Step::Wait(Pending::new(async move {
+            sleep(store.way).await;
+            let decision = store.memory.acquire_within(&checks, patience).await;
+            sleep(store.way).await;
+            decision
+        }))
+    }
+
+    fn supports_wait(&self) -> bool {
+        true
+    }
+
+    fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        self.memory.peek(checks)
+    }
+
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+        self.memory.settle(receipts, how);
+    }
+
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        self.memory.reset(checks)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_counts_from_when_its_reply_comes() {
+    let store = FarAway {
+        memory: MemoryStore::builder().clock(Clock::tokio()).build(),
+        way: SECOND / 100,
+    };
+    let limiter = Limiter::new(store, [provider()]).expect("valid rules");
+    let check = [check(&limiter, "provider", "a", 1)];
+    let began = Instant::now();
+    for (waits, at) in [(0, 20), (180, 220), (180, 420)] {
+        let started = limiter.acquire_within(&check, MINUTE).await;
+        let started = started.expect("there is room");
+        assert!(started.is_allowed());
+        assert_eq!(started.waited(), Duration::from_millis(waits));
+        assert_eq!(began.elapsed(), Duration::from_millis(at));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_given_back_once() {
+    let window = Rule::new("window", Quota::fixed_window(1, MINUTE));
+    let limiter = limiter([provider(), window]);
+    let checks = [
+        check(&limiter, "provider", "a", 1),
+        check(&limiter, "window", "a", 1),
+    ];
+    let lapsed = || limiter.rule_store().lapsed_units(0);
+    let waiting = at_once(limiter.acquire(&checks[..1]));
+    assert!(waiting.delay().is_zero());
+    // A client that goes away.
+    for give_up in [true, false] {
+        let waiting = at_once(limiter.acquire(&checks[..1]));
+        let place = limiter.ticket(&checks[..1], &waiting);
+        match give_up {
+            true => place.cancel(),
+            false => drop(place.cancel_on_drop()),
+        }
+        assert_eq!(lapsed(), 0);
+    }
+    // A second call that is denied.
+    let waiting = at_once(limiter.acquire(&checks));
+    assert!(at_once(limiter.acquire(&checks[1..])).is_allowed());
+    sleep(waiting.delay() / 2).await;
+    let started = at_once(limiter.start(&checks, waiting));
+    assert!(!started.is_allowed());
+    limiter.ticket(&checks, &started).cancel();
+    assert_eq!(lapsed(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,6 +374,30 @@ async fn slots_are_waited_for_in_a_queue() {
             "{n} at {at:?}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_overtake_those_who_wait_for_slots() {
+    let limiter = limiter([exports(MINUTE)]);
+    let check = [check(&limiter, "exports", "a", 1)];
+    let running = at_once(limiter.acquire(&check));
+    let first = {
+        let (limiter, check) = (limiter.clone(), check);
+        tokio::spawn(async move {
+            let held = limiter.acquire_within(&check, MINUTE).await;
+            assert!(held.as_ref().is_ok_and(Decision::is_allowed));
+            sleep(SECOND).await;
+            drop(held);
+        })
+    };
+    sleep(SECOND).await;
+    let begin = Instant::now();
+    // The slot is free before the one in front knows it.
+    drop(running);
+    let second = limiter.acquire_within(&check, MINUTE).await;
+    assert!(second.expect("there is room").is_allowed());
+    assert_eq!(begin.elapsed(), SECOND);
+    first.await.expect("a task");
 }
 
 #[tokio::test(start_paused = true)]

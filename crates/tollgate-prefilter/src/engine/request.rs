@@ -158,8 +158,10 @@ impl Request {
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
     pub(crate) fn cancel(&self, binding: &Binding, settlements: &mut Settlements) {
-        let taken = self.taken(binding);
-        settlements.extend(taken.map(|receipt| (receipt, Settlement::Cancel)));
+        for receipt in self.taken(binding) {
+            binding.local().unlearn(receipt.check.key());
+            settlements.push((receipt, Settlement::Cancel));
+        }
     }
 
     /// What the store has taken for it.

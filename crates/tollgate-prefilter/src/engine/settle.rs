@@ -77,6 +77,7 @@ pub(crate) fn give_back(
     receipt: &Receipt,
     (now, spent): (Tick, Tick),
 ) -> Option<(Receipt, Settlement)> {
+    binding.local().unlearn(receipt.check.key());
     let limit = binding.limit(&receipt.check)?;
     let cost = receipt.check.cost();
     match binding
@@ -104,8 +105,6 @@ pub(crate) fn keep_abandoned(
     limit.filter(|limit| limit.windows.is_some())?;
     let mut receipt = *receipt;
     receipt.source = Source::Lease;
-    let local = binding.local();
-    local.unlearn(receipt.check.key());
-    let spent = local.store_time.local(receipt.taken.at);
+    let spent = binding.local().store_time.local(receipt.taken.at);
     give_back(binding, &receipt, (now, spent))
 }

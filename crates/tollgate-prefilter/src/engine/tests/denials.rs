@@ -1,8 +1,55 @@
 //! The deny cache.
 
-use tollgate_core::{Consistency, MINUTE, Quota};
+use tollgate_core::{
+    Check, Consistency, LeaseShare, MINUTE, Quota, Retry, Rule,
+    algorithm::Assessment,
+    store::{Receipt, Settlement},
+};
 
-use crate::engine::tests::subject::{Subject, denied, leased_bucket, one, tracked};
+use crate::{
+    Next, NoReply, Query,
+    engine::tests::subject::{
+        ByKey, EVENTUAL, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
+    },
+};
+
+/// Costs more than is left in these tests, and less than the limit.
+fn large() -> [Check; 1] {
+    [one().with_cost(20)]
+}
+
+/// A bucket that the store decides, and what it has admitted of a key that it denies since.
+fn admitted_and_denied() -> (Subject, Receipt) {
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), Consistency::Exact);
+    let admitted = subject.decided(&[one()], fits(0, 60_000_000));
+    let _ = subject.decided(&large(), denied(60_000_000, 200_000));
+    assert!(subject.is_local(&large()));
+    (subject, receipt(one(), &admitted))
+}
+
+/// Two rules whose states lie in two places. Of the first, a window, the store has taken three units for a
+/// request, whose second place is queried. Since then the store has denied another request of the key.
+fn denied_between_two_steps(consistency: Consistency) -> (Subject, Query) {
+    let rules = [
+        Rule::new("rule", Quota::fixed_window(1_000, MINUTE)).consistency(consistency),
+        Rule::new("other", Quota::gcra(10, MINUTE)),
+    ];
+    let subject = Subject::on(Box::new(ByKey), rules);
+    let query = subject.query(&[one().with_cost(3), Check::new(1, key(8), 1)]);
+    let reply = subject.reply(&query, fits(2, 50_000_000), None);
+    let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
+        panic!("the second rule has a place of its own");
+    };
+    query.send(subject.now(), |_| ());
+    let _ = subject.decided(&large(), left_over());
+    assert!(subject.is_local(&large()));
+    (subject, query)
+}
+
+/// Two units are left in a window, and do not suffice.
+fn left_over() -> Assessment {
+    Assessment::new(false, 2, 50_000_000, Retry::after_micros(50_000_000))
+}
 
 #[test]
 fn a_denial_is_cached_from_when_its_query_was_sent_and_not_after_the_clock_went_back() {
@@ -27,4 +74,111 @@ fn a_cached_denial_is_forgotten_when_a_lease_has_gone_back() {
     assert!(subject.is_local(&large));
     assert_eq!(subject.flush(), (0, 1));
     assert!(!subject.is_local(&large));
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_a_lease_may_have_gone_back() {
+    let subject = leased_bucket(tracked(10, 7));
+    let query = subject.query(&large());
+    drop(subject.finish(query, denied(60_000_000, 10_000), tracked(10, 8)));
+    for mut query in subject.rules.flush(subject.now()) {
+        query.send(subject.now(), |_| ());
+        assert_eq!(query.leases().len(), 1);
+        assert!(subject.is_local(&large()));
+        drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
+    }
+    assert!(!subject.is_local(&large()));
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_a_ticket_gives_units_back_and_not_when_it_takes_more() {
+    for (how, is_forgotten) in [
+        (Settlement::Cancel, true),
+        (Settlement::Refund(1), true),
+        (Settlement::Charge(1), false),
+    ] {
+        let (subject, admitted) = admitted_and_denied();
+        assert_eq!(subject.settle(admitted, how), [(admitted, how)]);
+        assert_eq!(subject.is_local(&large()), !is_forgotten, "{how:?}");
+    }
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_the_same_key_is_admitted() {
+    let subject = Subject::new(Quota::fixed_window(1_000, MINUTE), Consistency::Exact);
+    let _ = subject.decided(&large(), left_over());
+    // A cost of nothing takes nothing.
+    let _ = subject.decided(&[one().with_cost(0)], fits(2, 50_000_000));
+    assert!(subject.is_local(&large()));
+    let _ = subject.decided(&[one()], fits(1, 50_000_000));
+    assert!(!subject.is_local(&large()));
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_the_process_counts_units_of_the_key() {
+    let subject = Subject::new(Quota::fixed_window(1_000, MINUTE), EVENTUAL);
+    subject.known(fits(3, 50_000_000), None);
+    let _ = subject.decided(&large(), left_over());
+    assert!(subject.is_local(&large()));
+    // It said that two are left.
+    assert!(subject.decide(&[one()]).is_allowed());
+    assert!(!subject.is_local(&large()));
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_a_reset_begins_and_when_it_ends() {
+    let (subject, _) = admitted_and_denied();
+    let reset = subject.rules.begin_reset(&[one()], subject.now());
+    // The server may have done it already.
+    let query = subject.query(&large());
+    // Or not yet.
+    drop(subject.finish(query, denied(60_000_000, 200_000), None));
+    assert!(subject.is_local(&large()));
+    reset.finish(Ok(&|_| false));
+    assert!(!subject.is_local(&large()));
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_an_abandoned_request_leaves_its_units_in_the_process() {
+    let leased = Consistency::Leased {
+        share: LeaseShare::percent(50),
+    };
+    let (subject, query) = denied_between_two_steps(leased);
+    drop(query.abandon(subject.now()));
+    assert!(!subject.is_local(&large()));
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_another_place_denies_and_the_units_go_back() {
+    let (subject, query) = denied_between_two_steps(Consistency::Exact);
+    let done = subject.finish(query, denied(60_000_000, 10_000), None);
+    assert!(matches!(
+        done.follow_up.settle[..],
+        [(_, Settlement::Cancel)]
+    ));
+    assert!(!subject.is_local(&large()));
+}
+
+#[test]
+fn a_cached_denial_is_forgotten_when_units_go_back_that_were_counted_here_and_reported() {
+    let rules = [
+        Rule::new("rule", Quota::fixed_window(1_000, MINUTE)).consistency(EVENTUAL),
+        Rule::new("other", Quota::gcra(10, MINUTE)),
+    ];
+    let subject = Subject::of(rules);
+    subject.known(fits(5, 50_000_000), None);
+    let query = subject.query(&[one().with_cost(3), Check::new(1, key(8), 1)]);
+    assert_eq!(query.checks()[0].rule(), 1);
+    subject.advance(1_000);
+    // The three units are reported with it.
+    let reporting = subject.query(&large());
+    assert_eq!(reporting.reports()[0].cost(), 3);
+    drop(subject.finish(reporting, left_over(), None));
+    assert!(subject.is_local(&large()));
+    let done = subject.finish(query, denied(60_000_000, 10_000), None);
+    assert!(matches!(
+        done.follow_up.settle[..],
+        [(_, Settlement::Refund(3))]
+    ));
+    assert!(!subject.is_local(&large()));
 }
