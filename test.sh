@@ -23,8 +23,9 @@ esac
 export PROPTEST_RNG_SEED=20260722
 export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
 
-# In an empty folder there is nothing to build upon, and what the next build could build upon costs a fifth of the time.
-[ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
+# In an empty folder there is nothing to build upon, and what the next build could build upon costs a fifth of the time. A test that
+# fails says where without debug information, too.
+[ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 
 step() { printf '\n== %s\n' "$*"; }
 
@@ -104,16 +105,37 @@ cargo_test() { cargo test --workspace --all-features "$@"; }
 build() {
   in_background "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus" tests/install.sh
   step "building the tests"
-  time built=$(cargo_test --no-run 2>&1 | tee -a /dev/stderr)
+  # A line for each test program: its name, the folder of its package, and where it is.
+  time built=$(cargo_test --no-run --message-format=json-render-diagnostics |
+    sed -n 's#.*"manifest_path":"\([^"]*\)/Cargo.toml".*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*#\2|\1|\3#p')
   wait_for "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
 }
 
-# The longest first.
+# test_program LINE ARGUMENT…: of what was built. Without cargo, which would wait for what is compiled meanwhile.
+test_program() {
+  local name folder program
+  IFS='|' read -r name folder program <<<"$1"
+  printf '\n%s, in %s\n' "$name" "${folder#"$PWD/"}"
+  (cd "$folder" && time "$program" "${@:2}")
+}
+
+# What takes the longest, to be begun first.
+longest='^(model|tollgate_redis|store|layer|engine|algorithms|cli|prefilter|tollgate_core|faults|processes|clients)[|]'
+
+# Each test program that no other part has begun.
+test_programs() {
+  local failed=0 line
+  while read -r line; do
+    mkdir "$printed/${line##*/}" 2>/dev/null || continue
+    test_program "$line" </dev/null || failed=1
+  done < <(grep -E "$longest" <<<"$built"; grep -vE "$longest" <<<"$built")
+  return "$failed"
+}
+
 start_tests() {
-  start "tests of libraries, programs and examples" cargo_test --lib --bins --examples
-  start "tests, a to l" cargo_test --test '[a-l]*'
-  start "tests, m to r" cargo_test --test '[m-r]*'
-  start "tests, s to z" cargo_test --test '[s-z]*'
+  for part in 1 2 3 4; do
+    start "tests, part $part of 4" test_programs
+  done
 }
 
 start_documentation_tests() { start "documentation tests" cargo_test --doc; }
@@ -134,11 +156,9 @@ random_schedules() {
     --config 'profile.dev.package.tollgate-prefilter.opt-level=0'
 }
 
-# A test program of the crate tollgate-redis, without cargo: it would wait for what is compiled meanwhile.
+# A test program of the crate tollgate-redis.
 redis_tests() {
-  local program
-  program=$(realpath "$(sed -n "s|.*Executable .*(\(.*/$1-[0-9a-f]*\))$|\1|p" <<<"$built")")
-  (cd crates/tollgate-redis && "$program" "${@:2}")
+  test_program "$(grep "^$1|.*/tollgate-redis|" <<<"$built")" "${@:2}"
 }
 
 other_servers() {

@@ -198,8 +198,14 @@ mod tests {
     use std::time::Duration;
 
     use crate::{
-        claim::QueuePlace, decision::Decision, key::Key, limiter::Limiter, memory::MemoryStore,
-        quota::Quota, rule::Rule,
+        algorithm::{GcraState, Taken},
+        claim::QueuePlace,
+        decision::Decision,
+        key::Key,
+        limiter::Limiter,
+        memory::MemoryStore,
+        quota::Quota,
+        rule::Rule,
     };
 
     fn one_at_a_time() -> (Limiter, impl Fn(&Limiter) -> Decision) {
@@ -243,7 +249,12 @@ mod tests {
     fn a_claim_that_is_used_again_is_empty() {
         let waits = Decision::unlimited(0).delayed(
             Duration::from_secs(1),
-            [QueuePlace::new(0, 1, Default::default(), Default::default())],
+            [QueuePlace::new(
+                0,
+                1,
+                Taken::new(0, 1),
+                GcraState::default(),
+            )],
         );
         drop(waits);
         let (limiter, acquire) = one_at_a_time();
