@@ -10,7 +10,9 @@ use tollgate_core::{
 
 use crate::{
     Begin,
-    engine::tests::subject::{ByKey, KEY, LEASED, Subject, denied, done, fits, key, one, tracked},
+    engine::tests::subject::{
+        Anywhere, ByKey, KEY, LEASED, Subject, denied, done, fits, key, one, rule_set, tracked,
+    },
 };
 
 fn queue(name: &str, at_most: Duration) -> Rule {
@@ -110,4 +112,21 @@ fn a_denial_of_an_impatient_request_does_not_deny_a_patient_one() {
     subject.advance(900_000);
     assert_eq!(begin(3_200_000), None);
     assert!(begin(2_900_000).is_some());
+}
+
+#[test]
+fn a_cached_denial_of_a_queue_ends_with_its_quota_or_its_wait() {
+    let queue = |rate, at_most| Rule::new("queue", Quota::gcra(rate, SECOND)).wait(at_most);
+    for (changed, is_denied) in [
+        (queue(1, SECOND), true),
+        (queue(1, 2 * SECOND), false),
+        (queue(2, SECOND), false),
+    ] {
+        let mut subject = Subject::of([queue(1, SECOND)]);
+        let _ = subject.decided(&[one()], denied(2_000_000, 1_000_000));
+        assert!(subject.is_local(&[one()]));
+        let changed = rule_set([changed]);
+        subject.rules = subject.engine.bind(changed, Box::new(Anywhere));
+        assert_eq!(subject.is_local(&[one()]), is_denied);
+    }
 }

@@ -79,6 +79,13 @@ impl Pair {
     /// Takes a place and gives it up.
     fn give_up(&mut self, bound: &Bound, after: Duration) -> Duration {
         let decision = self.acquire(bound, after);
+        self.cancel(bound, &decision, after);
+        decision.delay()
+    }
+
+    /// Gives a place up. Both say how many units lapse.
+    fn cancel(&mut self, bound: &Bound, decision: &Decision, after: Duration) -> u64 {
+        self.clock.set(NOW + after.as_micros() as u64);
         let place = decision.queue_places()[0];
         let check = Check::new(0, Fingerprint::from_bits(7), 1);
         let mut receipt = Receipt::of_store(check, place.taken);
@@ -91,7 +98,7 @@ impl Pair {
         let value = self.server.run(&call);
         let reply = Reply::new(call.checks(), value.integers()).expect("a whole reply");
         assert_eq!(reply.lapsed_units(0), lapsed);
-        decision.delay()
+        lapsed
     }
 }
 
@@ -127,4 +134,25 @@ fn a_place_goes_back_only_to_a_state_that_was_not_repaired_lately() {
     assert!(!pair.acquire(&minute, at(0)).is_allowed());
     assert_eq!(pair.give_up(&minute, at(5)), at(56));
     assert_eq!(pair.acquire(&minute, at(5)).delay(), at(57));
+    // A change of the quota does not make that sooner.
+    let longer = pair.waiting(61 * SECOND);
+    assert_eq!(pair.acquire(&longer, at(5)).delay(), at(58));
+    assert_eq!(pair.acquire(&longer, at(100)).delay(), at(0));
+    assert_eq!(pair.give_up(&longer, at(100)), at(1));
+    assert_eq!(pair.acquire(&longer, at(100)).delay(), at(2));
+}
+
+#[test]
+fn a_place_goes_back_until_its_units_are_paid_back() {
+    let at = Duration::from_secs;
+    let micro = Duration::from_micros(1);
+    // Its request starts after a second, and its unit is paid back a second later.
+    for (then, lapses) in [(at(2) - micro, 0), (at(2), 1)] {
+        let mut pair = Pair::new();
+        let minute = pair.waiting(60 * SECOND);
+        assert_eq!(pair.acquire(&minute, at(0)).delay(), at(0));
+        let place = pair.acquire(&minute, at(0));
+        assert_eq!(place.delay(), at(1));
+        assert_eq!(pair.cancel(&minute, &place, then), lapses);
+    }
 }
