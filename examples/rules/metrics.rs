@@ -7,7 +7,7 @@ use tollgate::observe::{BUCKETS, flush_metrics};
 /// Installs the recorder of this process. Call it before anything is limited: what was used before is not recorded.
 pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
-    for (metric, buckets) in BUCKETS {
+    for &(metric, buckets) in BUCKETS {
         builder = builder.set_buckets_for_metric(Matcher::Full(metric.to_owned()), buckets)?;
     }
     builder.install_recorder()

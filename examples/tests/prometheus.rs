@@ -300,7 +300,7 @@ fn redis_store(redis: &RedisServer) -> RedisStore {
 /// The recorder of this process.
 fn recorder() -> PrometheusHandle {
     let mut builder = PrometheusBuilder::new();
-    for (metric, buckets) in BUCKETS {
+    for &(metric, buckets) in BUCKETS {
         let buckets = builder.set_buckets_for_metric(Matcher::Full(metric.to_owned()), buckets);
         builder = buckets.expect("there are some");
     }

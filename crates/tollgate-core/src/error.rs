@@ -218,7 +218,7 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The store did not answer in time; whether the command ran is not known.
+    /// No answer came, in time or because the connection broke; whether the command ran is not known.
     Timeout,
     /// The store is unreachable; the command did not run.
     Unavailable,

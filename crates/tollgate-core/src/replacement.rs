@@ -21,12 +21,13 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Binds rule sets to a store in the place of those of other limiters. The rule set at an index takes the place of the
-    /// limiter at the same index, whose instances and fallback it has from then on; there may be more of either.
+    /// Binds rule sets to a store in the place of those of other limiters. The rule set at an index replaces the limiter at the
+    /// same index, and takes over its number of instances and what it has counted while the store failed. A rule set without
+    /// such a limiter starts with `instances`. A limiter without such a rule set only gives up its names.
     ///
     /// # Errors
     ///
-    /// As [`Limiter::new`]; and a limiter of another store among the replaced.
+    /// As [`Limiter::new`]; and among the replaced, a limiter of another store, or one without a registration.
     pub fn prepare(
         replaced: &[&Limiter],
         store: &dyn Store,

@@ -67,7 +67,7 @@
 //!    that is [`Eventual`](tollgate_core::Consistency::Eventual), and [`guide::consistency`] says by how much.
 //! 2. The rules of a request are decided in one step; if one denies, nothing is taken.
 //! 3. The time is that of the server: the clocks of the processes do not matter.
-//! 4. No request waits for longer than its deadline, nor is it sent twice.
+//! 4. No request waits for longer than its deadline, and nothing that may have run is sent again.
 //!
 //! When servers fail, restart, or lose what they had acknowledged, more may pass: by how much is the subject of
 //! [`guide::failures`]. [`guide`] is the operator's page.
@@ -142,7 +142,9 @@ pub use self::{
     script::text::TEXT as SCRIPT,
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
-pub use tollgate_prefilter::{DowngradeReason, Effective};
+pub use tollgate_prefilter::{
+    DowngradeReason, Effective, LeaseTerms, NoLease, NoReports, ReportTerms,
+};
 
 // By their path: they need what is private here, and servers, as the tests in `tests/` do.
 #[cfg(test)]

@@ -398,7 +398,7 @@ async fn the_guide_says_what_goes_together() {
         ("a rate that waits", Rule::new("other", rate).wait(AT_MOST)),
         ("slots", Rule::new("other", Quota::concurrent(100))),
     ] {
-        let _ = write!(page, "\nNext to {name}:\n\n");
+        let _ = write!(page, "\n### Next to {name}\n\n");
         let titles = ["rule", "", "consistency", "in memory", "a server"];
         let in_cluster = ["cluster, `One`", "`Key`", "`ByRule`"];
         heading(&mut page, &[&titles[..], &in_cluster].concat());

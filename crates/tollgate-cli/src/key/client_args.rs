@@ -51,8 +51,8 @@ impl ClientArgs {
             (true, true) => document.explain(&self.request.head(&self.rules.bound)?),
             (true, false) => {
                 return Err(Failure::usage(
-                    "which client? Give its API key or address, as in `tollgate key status acme-key-1`, \
-                     or a request, as in `tollgate key status --path /search -H 'x-api-key: acme-key-1'`",
+                    "which client? Give its API key or address, such as `acme-key-1`, or a request, such as \
+                     `--path /search -H 'x-api-key: acme-key-1'`",
                 ));
             }
             (false, true) => {

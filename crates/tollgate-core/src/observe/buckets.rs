@@ -4,7 +4,7 @@
 ///
 /// An exporter for Prometheus makes a summary of a histogram that it has no buckets for, and summaries of several processes
 /// cannot be added up.
-pub const CHECK_DURATION_BUCKETS: [f64; 16] = [
+pub const CHECK_DURATION_BUCKETS: &[f64] = &[
     0.000_000_25,
     0.000_000_5,
     0.000_001,
@@ -24,15 +24,15 @@ pub const CHECK_DURATION_BUCKETS: [f64; 16] = [
 ];
 
 /// Buckets of `tollgate_retry_after_seconds`, in seconds.
-pub const RETRY_AFTER_BUCKETS: [f64; 11] = [
+pub const RETRY_AFTER_BUCKETS: &[f64] = &[
     0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 86_400.0,
 ];
 
 /// Buckets of `tollgate_remaining_ratio`: shares of a limit.
-pub const REMAINING_BUCKETS: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
+pub const REMAINING_BUCKETS: &[f64] = &[0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
 
 /// Buckets of `tollgate_wait_seconds`, in seconds.
-pub const WAIT_BUCKETS: [f64; 11] = [
+pub const WAIT_BUCKETS: &[f64] = &[
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0,
 ];
 
@@ -40,26 +40,26 @@ pub const WAIT_BUCKETS: [f64; 11] = [
 /// [`CHECK_DURATION_BUCKETS`].
 ///
 /// ```
-/// for (metric, buckets) in tollgate_core::observe::BUCKETS {
+/// for &(metric, buckets) in tollgate_core::observe::BUCKETS {
 ///     // With metrics-exporter-prometheus: builder.set_buckets_for_metric(Matcher::Full(metric.into()), buckets)?
 ///     assert!(metric.starts_with("tollgate_") && buckets.is_sorted());
 /// }
 /// ```
-pub const BUCKETS: [(&str, &[f64]); 7] = [
-    ("tollgate_check_duration_seconds", &CHECK_DURATION_BUCKETS),
-    ("tollgate_retry_after_seconds", &RETRY_AFTER_BUCKETS),
-    ("tollgate_remaining_ratio", &REMAINING_BUCKETS),
-    ("tollgate_wait_seconds", &WAIT_BUCKETS),
+pub const BUCKETS: &[(&str, &[f64])] = &[
+    ("tollgate_check_duration_seconds", CHECK_DURATION_BUCKETS),
+    ("tollgate_retry_after_seconds", RETRY_AFTER_BUCKETS),
+    ("tollgate_remaining_ratio", REMAINING_BUCKETS),
+    ("tollgate_wait_seconds", WAIT_BUCKETS),
     (
         "tollgate_redis_call_duration_seconds",
-        &CHECK_DURATION_BUCKETS,
+        CHECK_DURATION_BUCKETS,
     ),
     (
         "tollgate_redis_round_trip_duration_seconds",
-        &CHECK_DURATION_BUCKETS,
+        CHECK_DURATION_BUCKETS,
     ),
     (
         "tollgate_redis_queue_duration_seconds",
-        &CHECK_DURATION_BUCKETS,
+        CHECK_DURATION_BUCKETS,
     ),
 ];

@@ -2,7 +2,7 @@
 //!
 //! A [`Node`](node::Node) is one server. Its supervisor connects, tries again with growing pauses, and probes; requests only
 //! ever find a connection that is there, or fail at once. A [`Driver`](driver::Driver) is one connection
-//! while it lasts: what waits goes out in one write, one timer serves every call, and a call is sent at most once.
+//! while it lasts: what waits goes out in one write, one timer serves every call, and a call that may have run is not sent again.
 //!
 //! Commands are written to the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps
 //! no bound on what is unanswered, and wants a timer for each call: a stalled server would run whatever had been buffered.

@@ -18,8 +18,9 @@
 //!
 //! # Header fields
 //!
-//! The layer adds `Retry-After` and the [quota](crate::header) to every rejection, including custom ones. The built-in ones have
-//! `Cache-Control: no-store` as well, for caches that store a 429 against RFC 6585. The response to a HEAD request has no body.
+//! The layer adds `Retry-After` where the time is known, and the [quota](crate::header) where a rule has counted, also to custom
+//! rejections. While the store fails, neither is known. The built-in ones have `Cache-Control: no-store` as well, for caches that
+//! store a 429 against RFC 6585. The response to a HEAD request has no body.
 //!
 //! # gRPC
 //!

@@ -55,7 +55,7 @@ impl Rejection {
     /// Not every denial is by a quota: see [`Denial::reason`] for a failed store, which is a 503, or a missing key. A body that
     /// calls each of them a rate limit blames clients for outages.
     ///
-    /// The layer adds `Retry-After` and the quota's fields. If [`Denial::hides_quota`], the closure should name no rule.
+    /// The layer adds `Retry-After` where the time is known, and the quota's fields where a rule has counted. If [`Denial::hides_quota`], the closure should name no rule.
     pub fn custom(
         respond: impl Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
