@@ -27,8 +27,8 @@ fn admitted_and_denied() -> (Subject, Receipt) {
     (subject, receipt(one(), &admitted))
 }
 
-/// Two rules whose states lie in two places. Of the first, a window, the store has taken three units for a
-/// request, whose second place is queried. Since then the store has denied another request of the key.
+/// Two rules whose states lie in two places. The store has taken three units of the first, a window, for a request whose second
+/// place is queried. Since then it has denied another request of the key.
 fn denied_between_two_steps(consistency: Consistency) -> (Subject, Query) {
     let rules = [
         Rule::new("rule", Quota::fixed_window(1_000, MINUTE)).consistency(consistency),
