@@ -115,7 +115,7 @@ impl QueuePlace {
 }
 
 impl Claim {
-    /// Of a request that waits for `delay` µs at these places.
+    /// The claim of a request that waits for `delay` µs at these places.
     pub(crate) fn of_waiting(delay: u64, places: Places) -> Self {
         Self {
             delay,
@@ -124,7 +124,7 @@ impl Claim {
         }
     }
 
-    /// Of one that has waited for `waited` µs at these places, and holds `slots`.
+    /// The claim of a request that has waited for `waited` µs at these places, and holds `slots`.
     pub(crate) fn of_started(waited: u64, places: Places, slots: HeldSlots) -> Self {
         Self {
             waited,
