@@ -92,8 +92,8 @@ impl Secret {
     pub fn from_env(variable: &str) -> Result<Self, SecretError> {
         let text = env::var(variable).map_err(|_| {
             SecretError::new(format!(
-                "the environment variable {variable} holds no text; \
-                 set it to what `openssl rand -hex {LEAST}` prints, the same for all processes"
+                "the environment variable {variable} is not set, or is not Unicode; \
+                 set it to the output of `openssl rand -hex {LEAST}`, the same in all processes"
             ))
         })?;
         Self::from_text(&text).map_err(|error| SecretError::new(format!("{variable}: {error}")))

@@ -150,7 +150,7 @@ impl BreakerOptions {
             if !range.contains(&value) {
                 let (least, most) = (range.start(), range.end());
                 return Err(format!(
-                    "{what} of the breaker of {value:?} is not between {least:?} and {most:?}; {usual} is usual"
+                    "{what} of {value:?} for the circuit breaker is not between {least:?} and {most:?}; {usual} is usual"
                 ));
             }
         }
