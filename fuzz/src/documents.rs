@@ -1,6 +1,6 @@
 //! Documents of rules, as tollgate-rules reads them.
 
-use tollgate::{Key, RuleSet, key::computed};
+use tollgate::{Key, key::computed, store::RuleSet};
 use tollgate_rules::{Bindings, Format, RuleDocument};
 
 /// More is not shown of a document with many mistakes.
