@@ -493,8 +493,8 @@ impl Limiter {
             return;
         }
         let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-        then(answer, |later| async move {
-            let mut decision = later.await;
+        replace_answer(answer, |before| async move {
+            let mut decision = before.await;
             shared.hold_slots(&checks, &mut decision);
             decision
         });
@@ -730,8 +730,8 @@ impl Limiter {
     #[inline(never)]
     fn resolve_later(&self, answer: &mut Step<Decision>, checks: &[Check]) {
         let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-        then(answer, |later| async move {
-            let mut decision = later.await;
+        replace_answer(answer, |before| async move {
+            let mut decision = before.await;
             if let Some(fallback) = &shared.fallback {
                 fallback.resolve(&*shared.store, &checks, &mut decision);
             }
@@ -926,13 +926,13 @@ impl Limiter {
     }
 }
 
-/// Puts what comes of an answer in its place.
-fn then<F: Future<Output = Decision> + Send + 'static>(
+/// Replaces an answer by one that comes of it.
+fn replace_answer<F: Future<Output = Decision> + Send + 'static>(
     answer: &mut Step<Decision>,
-    what: impl FnOnce(Step<Decision>) -> F,
+    after: impl FnOnce(Step<Decision>) -> F,
 ) {
-    let later = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
-    *answer = Step::Wait(Pending::new(what(later)));
+    let before = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
+    *answer = Step::Wait(Pending::new(after(before)));
 }
 
 /// A partial grant.

@@ -4,6 +4,7 @@ mod blocking;
 mod failures;
 mod flood;
 mod grants;
+mod held_slots;
 mod live;
 mod live_model;
 mod local_share;

@@ -1,0 +1,72 @@
+//! Slots that a decision and its clones hold.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Decision, Limiter, MemoryStore, Quota, Rule, SECOND,
+    algorithm::{GcraState, Taken},
+    store::QueuePlace,
+};
+
+use crate::{at_once, check};
+
+fn one_at_a_time() -> Limiter {
+    let rule = Rule::new("at-once", Quota::concurrent(1));
+    Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule")
+}
+
+fn acquire(limiter: &Limiter) -> Decision {
+    at_once(limiter.acquire(&[check(limiter, "at-once", "a", 1)]))
+}
+
+#[test]
+fn slots_go_back_with_the_last_clone() {
+    let limiter = one_at_a_time();
+    let first = acquire(&limiter);
+    let (second, third) = (first.clone(), first.clone());
+    for clone in [first, third] {
+        drop(clone);
+        assert!(!acquire(&limiter).is_allowed());
+    }
+    drop(second);
+    assert!(acquire(&limiter).is_allowed());
+}
+
+#[test]
+fn slots_that_were_taken_out_of_a_clone_go_back_once() {
+    let limiter = one_at_a_time();
+    let first = acquire(&limiter);
+    let second = first.clone();
+    let slots = second.take_slots().expect("it holds one");
+    assert!(first.take_slots().is_none());
+    drop((first, second));
+    assert!(!acquire(&limiter).is_allowed());
+    drop(slots);
+    let _running = acquire(&limiter);
+    assert!(!acquire(&limiter).is_allowed());
+}
+
+#[test]
+fn slots_go_back_on_another_thread_and_as_a_thread_ends() {
+    thread_local! {
+        static LAST: std::cell::RefCell<Option<Decision>> = const { std::cell::RefCell::new(None) };
+    }
+    let limiter = one_at_a_time();
+    for _ in 0..3 {
+        let decision = acquire(&limiter);
+        assert!(decision.is_allowed());
+        let ends = std::thread::spawn(move || LAST.set(Some(decision)));
+        ends.join().expect("it does not panic");
+    }
+    assert!(acquire(&limiter).is_allowed());
+}
+
+#[test]
+fn a_decision_holds_nothing_of_one_before_it() {
+    let place = QueuePlace::new(0, 1, Taken::new(0, 1), GcraState::default());
+    drop(Decision::unlimited(0).delayed(SECOND, [place]));
+    let decision = acquire(&one_at_a_time());
+    assert!(decision.is_allowed());
+    assert_eq!(decision.delay(), Duration::ZERO);
+    assert!(decision.queue_places().is_empty());
+}
