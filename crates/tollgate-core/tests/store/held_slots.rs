@@ -22,14 +22,18 @@ fn acquire(limiter: &Limiter) -> Decision {
 #[test]
 fn slots_go_back_with_the_last_clone() {
     let limiter = one_at_a_time();
-    let first = acquire(&limiter);
-    let (second, third) = (first.clone(), first.clone());
-    for clone in [first, third] {
-        drop(clone);
-        assert!(!acquire(&limiter).is_allowed());
+    for last in 0..3 {
+        let first = acquire(&limiter);
+        let (second, third) = (first.clone(), first.clone());
+        let mut clones = vec![first, second, third];
+        let last = clones.swap_remove(last);
+        for clone in clones {
+            drop(clone);
+            assert!(!acquire(&limiter).is_allowed());
+        }
+        drop(last);
+        assert!(acquire(&limiter).is_allowed());
     }
-    drop(second);
-    assert!(acquire(&limiter).is_allowed());
 }
 
 #[test]

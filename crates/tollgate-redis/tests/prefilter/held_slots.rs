@@ -12,9 +12,19 @@ use tollgate_test_servers::redis_server::RedisServer;
 const PATIENT: Duration = Duration::from_secs(20);
 
 async fn limiter(server: &RedisServer, partition: Partition, limit: u64) -> Limiter {
+    limiter_with_term(server, partition, limit, 15 * SECOND).await
+}
+
+async fn limiter_with_term(
+    server: &RedisServer,
+    partition: Partition,
+    limit: u64,
+    term: Duration,
+) -> Limiter {
     let store = RedisStore::builder(server.url(), "held", Keys::plain())
         .deadline(PATIENT)
         .partition(partition)
+        .slot_term(term)
         .connect()
         .expect("a valid address");
     store.connected().await;
@@ -77,7 +87,8 @@ async fn slots_that_lie_with_a_tenant_go_back_to_that_tenant() {
 #[tokio::test]
 async fn a_request_that_goes_away_before_it_is_answered_holds_no_slot() {
     let server = RedisServer::start(&[]).await;
-    let limiter = limiter(&server, Partition::One, 3).await;
+    // Nothing lapses while the test runs.
+    let limiter = limiter_with_term(&server, Partition::One, 3, 1_800 * SECOND).await;
     let running = start(&limiter, "acme", "ada").await;
     // They are sent, and the server answers after their callers have gone.
     server.stop();
