@@ -108,6 +108,13 @@ build() {
   # A line for each test program: its name, the folder of its package, and where it is.
   time built=$(cargo_test --no-run --message-format=json-render-diagnostics |
     sed -n 's#.*"manifest_path":"\([^"]*\)/Cargo.toml".*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*#\2|\1|\3#p')
+  # A program that is not found would not fail.
+  local programs
+  programs=$(cargo metadata --no-deps --format-version 1 | grep -o '"test":true' | wc -l)
+  if [ "$(wc -l <<<"$built")" -ne "$programs" ]; then
+    printf 'of %s test programs these were built:\n%s\n' "$programs" "$built" >&2
+    return 1
+  fi
   wait_for "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
 }
 

@@ -18,7 +18,7 @@ use tollgate_core::{
     Check, Consistency, Decision, Key, LeaseShare, Limiter, MINUTE, OnStoreError, Quota, Reason,
     Rule, SECOND, Tick, Ticket,
 };
-use tollgate_redis::{Keys, Partition, RedisStore};
+use tollgate_redis::{BreakerState, Keys, Partition, RedisStore};
 use tollgate_test_servers::eventually::eventually;
 
 /// The rules of slots, one exact and one leased.
@@ -200,6 +200,11 @@ impl Held {
         let there = &self.processes[1];
         let before_last = self.began + (BURST + WAITING) * UNIT;
         assert_eq!(there.end_of_queue().await, before_last + BURST * UNIT);
+        // A breaker that lets through a part of the calls may keep the settlement, and nothing sends it again.
+        eventually("the breaker is closed", || async {
+            (there.store.breaker() == BreakerState::Closed).then_some(())
+        })
+        .await;
         self.last_gives_up();
         eventually("its units go back", || async {
             (there.end_of_queue().await == before_last).then_some(())
