@@ -445,12 +445,12 @@ impl Limiter {
     #[inline(never)]
     fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
         let timer = Timer::start();
-        let answer = self.acquire_unreported(checks);
-        if let Step::Ready(decision) = &answer {
-            self.report(checks, decision, timer, "");
-            return answer;
+        let mut answer = self.acquire_unreported(checks);
+        match &answer {
+            Step::Ready(decision) => self.report(checks, decision, timer, ""),
+            Step::Wait(_) => self.report_later(&mut answer, checks, timer),
         }
-        self.report_later(answer, checks, timer)
+        answer
     }
 
     /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it: for layers, which call
@@ -511,18 +511,13 @@ impl Limiter {
     }
 
     #[inline(never)]
-    fn report_later(
-        &self,
-        answer: Step<Decision>,
-        checks: &[Check],
-        timer: Timer,
-    ) -> Step<Decision> {
+    fn report_later(&self, answer: &mut Step<Decision>, checks: &[Check], timer: Timer) {
         let (limiter, checks) = (self.unregistered(), Checks::from_slice(checks));
-        Step::Wait(Pending::new(async move {
-            let decision = answer.await;
+        replace_answer(answer, |before| async move {
+            let decision = before.await;
             limiter.report(&checks, &decision, timer, "");
             decision
-        }))
+        });
     }
 
     /// What it tells operators, for layers.

@@ -37,7 +37,7 @@ const ONE_IN: u64 = 16;
 pub(super) struct RuleObserver {
     #[cfg(any(feature = "metrics", feature = "tracing"))]
     used: OnceLock<Box<Used>>,
-    top_keys: OnceLock<Box<TopKeys>>,
+    top_keys: OnceLock<TopKeys>,
 }
 
 /// Of a rule that was used. What threads write, each stripe writes for itself.
@@ -132,7 +132,7 @@ impl RuleObserver {
     pub(super) fn succeeding(rule: &Rule, before: &Self) -> Self {
         let observer = Self::default();
         if let Some((setting, kept)) = rule.top_keys_setting().zip(before.top_keys.get()) {
-            let kept = Box::new(TopKeys::succeeding(setting, kept));
+            let kept = TopKeys::succeeding(setting, kept);
             let _: Result<(), _> = observer.top_keys.set(kept);
         }
         observer
@@ -142,10 +142,7 @@ impl RuleObserver {
     #[inline]
     pub(super) fn top_keys(&self, rule: &Rule) -> Option<&TopKeys> {
         let setting = rule.top_keys_setting()?;
-        let top_keys = self
-            .top_keys
-            .get_or_init(|| Box::new(TopKeys::new(setting)));
-        Some(&**top_keys)
+        Some(self.top_keys.get_or_init(|| TopKeys::new(setting)))
     }
 
     /// The memory of its top keys.

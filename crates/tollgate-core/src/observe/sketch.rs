@@ -14,7 +14,7 @@ const SETS: usize = 32;
 /// is missing, and each count is at most its error too high.
 #[derive(Clone)]
 pub(super) struct Sketch {
-    sets: Box<[Set; SETS]>,
+    sets: [Set; SETS],
     /// The requests of all keys.
     pub(super) total: u64,
 }
@@ -30,6 +30,10 @@ struct Set {
     /// Bits: what was done about a key since it has its place.
     labelled: u8,
     reported: u8,
+    /// The lowest count when that was last looked for. None is lower now,
+    least: u32,
+    /// and only these places may still have it. Bits.
+    lightest: u8,
 }
 
 /// What became of a request in the sketch.
@@ -63,6 +67,8 @@ const EMPTY: Set = Set {
     costs: [0; WAYS],
     labelled: 0,
     reported: 0,
+    least: 0,
+    lightest: 0,
 };
 
 /// The bits of a key that a sketch knows. A place that is free has none.
@@ -77,13 +83,9 @@ fn set_of(key: u64) -> usize {
 }
 
 impl Sketch {
-    /// The bytes that its box has.
-    #[cfg(any(feature = "metrics", all(test, not(tollgate_shuttle))))]
-    pub(super) const BYTES: usize = size_of::<[Set; SETS]>();
-
     pub(super) fn new() -> Self {
         Self {
-            sets: Box::new([EMPTY; SETS]),
+            sets: [EMPTY; SETS],
             total: 0,
         }
     }
@@ -93,10 +95,11 @@ impl Sketch {
     pub(super) fn record(&mut self, key: u64, cost: u64, denied: bool) -> Recorded {
         self.total += 1;
         let set = &mut self.sets[set_of(key)];
-        let found = set.way_of(key);
-        let way = match found {
-            Some(way) => way,
-            None => set.replace(key),
+        let Some(way) = set.way_of(key) else {
+            return Recorded {
+                count: set.replace(key, cost, denied),
+                wants_label: false,
+            };
         };
         let count = set.counts[way].saturating_add(1);
         set.counts[way] = count;
@@ -104,7 +107,7 @@ impl Sketch {
         set.costs[way] = set.costs[way].saturating_add(cost);
         Recorded {
             count,
-            wants_label: found.is_some() && set.labelled & (1 << way) == 0,
+            wants_label: set.labelled & (1 << way) == 0,
         }
     }
 
@@ -156,20 +159,37 @@ impl Set {
         (found < WAYS).then_some(found)
     }
 
-    /// Gives the lightest key's place to another.
-    #[inline]
-    fn replace(&mut self, key: u64) -> usize {
-        // A place in the low bits: the least of all is the first of the lightest.
-        let place = |way: usize| u64::from(self.counts[way]) << 3 | way as u64;
-        let lightest = (1..WAYS).fold(place(0), |least, way| least.min(place(way)));
-        let lightest = lightest as usize % WAYS;
-        self.keys[lightest] = key;
-        self.errors[lightest] = self.counts[lightest];
-        self.denials[lightest] = 0;
-        self.costs[lightest] = 0;
-        self.labelled &= !(1 << lightest);
-        self.reported &= !(1 << lightest);
-        lightest
+    /// Gives the lightest key's place to another, which has come once. Returns the count of its requests.
+    #[inline(never)]
+    fn replace(&mut self, key: u64, cost: u64, denied: bool) -> u32 {
+        let way = self.next_lightest();
+        let error = self.counts[way];
+        self.keys[way] = key;
+        self.counts[way] = error.saturating_add(1);
+        self.errors[way] = error;
+        self.denials[way] = u32::from(denied);
+        self.costs[way] = cost;
+        self.labelled &= !(1 << way);
+        self.reported &= !(1 << way);
+        self.counts[way]
+    }
+
+    /// The place of the lightest key. Several are lightest as a rule, and are looked for once.
+    fn next_lightest(&mut self) -> usize {
+        while self.lightest != 0 {
+            let way = self.lightest.trailing_zeros() as usize % WAYS;
+            self.lightest &= !(1 << way);
+            if self.counts[way] == self.least {
+                return way;
+            }
+        }
+        self.least = self.counts.iter().copied().fold(u32::MAX, u32::min);
+        for way in 0..WAYS {
+            self.lightest |= u8::from(self.counts[way] == self.least) << way;
+        }
+        let way = self.lightest.trailing_zeros() as usize % WAYS;
+        self.lightest &= !(1 << way);
+        way
     }
 
     fn entry(&self, way: usize) -> Option<Entry> {
@@ -180,5 +200,44 @@ impl Set {
             denials: u64::from(self.denials[way]),
             cost: self.costs[way],
         })
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn each_key_came_as_often_as_the_sketch_says_after_each_request() {
+        let mut sketch = Sketch::new();
+        let mut exact: HashMap<u64, u64> = HashMap::new();
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        for _ in 0..6_000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            // Some come often, and most once or twice.
+            let unit = (random >> 11) as f64 / (1_u64 << 53) as f64;
+            let key = 1_000_f64.powf(unit) as u64;
+            let came = exact.entry(key).or_default();
+            *came += 1;
+            let recorded = sketch.record(key, 1, false);
+            assert!(u64::from(recorded.count) >= *came);
+            let there: HashMap<u64, Entry> =
+                sketch.entries().map(|entry| (entry.key, entry)).collect();
+            for (key, came) in &exact {
+                match there.get(key) {
+                    Some(entry) => {
+                        let bounds = entry.count - entry.error..=entry.count;
+                        assert!(bounds.contains(came), "{entry:?} {came}");
+                    }
+                    None => assert!(*came <= sketch.at_most_if_absent(*key), "{key} {came}"),
+                }
+            }
+        }
+        let errors = sketch.entries().filter(|entry| entry.error > 0).count();
+        assert!(errors > 8, "{errors}");
     }
 }

@@ -260,7 +260,7 @@ impl Kept {
             .values()
             .map(|label| 2 * size_of::<usize>() + label.len());
         let table = self.labels.capacity() * size_of::<(u64, Arc<str>)>();
-        size_of::<Self>() + 2 * Sketch::BYTES + table + labels.sum::<usize>()
+        size_of::<Self>() + table + labels.sum::<usize>()
     }
 
     #[cold]
@@ -276,12 +276,11 @@ impl Kept {
     /// Begins another period. A clock that goes back begins anew.
     #[cold]
     fn begin(&mut self, period: u64) {
-        let current = std::mem::replace(&mut self.current, Sketch::new());
-        self.previous = if period == self.period.wrapping_add(1) {
-            current
-        } else {
-            Sketch::new()
-        };
+        std::mem::swap(&mut self.current, &mut self.previous);
+        self.current = Sketch::new();
+        if period != self.period.wrapping_add(1) {
+            self.previous = Sketch::new();
+        }
         self.period = period;
         self.forget_labels();
     }
