@@ -4,31 +4,31 @@ use tollgate_rules::DocumentError;
 
 const HINTS: &[(&str, &str)] = &[
     (
-        "there is no key ",
+        "unknown key ",
         "if your code binds this key, name it with --bind-key NAME",
     ),
     (
-        "there is no bound cost",
+        "unknown bound cost",
         "if your code binds this cost, name it with --bind-cost NAME",
     ),
     (
-        "there is no bound plan",
+        "unknown bound plan",
         "if your code binds this plan, name it with --bind-plan NAME",
     ),
     (
-        "there is no bound quota",
+        "unknown bound quota",
         "if your code binds this quota, name it with --bind-quota NAME",
     ),
     (
-        "there is no bound condition",
+        "unknown bound condition",
         "if your code binds this condition, name it with --bind-condition NAME",
     ),
     (
-        "there is no condition on the response",
+        "unknown condition on the response",
         "if your code binds this condition on the response, name it with --bind-response-condition NAME",
     ),
     (
-        "there is no cost by the response",
+        "unknown cost by the response",
         "if your code binds this cost by the response, name it with --bind-response-cost NAME",
     ),
     (

@@ -119,10 +119,13 @@ impl UnknownName {
         let more = known.len().saturating_sub(MOST_NAMES);
         known.truncate(MOST_NAMES);
         let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
-        let mut message = if known.is_empty() {
-            format!("there is no {what} {name:?}, nor any other")
-        } else {
-            format!("there is no {what} {name:?}; there is {}", known.join(", "))
+        let mut message = match &known[..] {
+            [] => format!("unknown {what} {name:?}; there is none"),
+            [only] => format!("unknown {what} {name:?}; expected {only}"),
+            _ => format!(
+                "unknown {what} {name:?}; expected one of {}",
+                known.join(", ")
+            ),
         };
         if more > 0 {
             message.push_str(&format!(" and {more} more"));

@@ -1,12 +1,12 @@
-//! The first letters of what stands for a key.
+//! The first letters of a key's fingerprint.
 
 use std::fmt;
 
 use crate::key::Fingerprint;
 
-/// The first letters of what stands for a key in its store, for logs, top keys and support: it tells two clients apart, and not
-/// who they are. A fingerprint is hashed with a secret of the store. On Redis all processes that have the same secret show the same
-/// letters for a key. They are not those in the name of its state, which is hashed once more.
+/// The first eight letters of a key's fingerprint, for logs, top keys and support: they tell two clients apart, and not who they
+/// are. A fingerprint is hashed with a secret of the store. On Redis all processes that have the same secret show the same letters
+/// for a key. The name of the key's state in Redis has other letters, because the fingerprint is hashed once more there.
 ///
 /// ```
 /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};

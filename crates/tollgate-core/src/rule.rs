@@ -418,8 +418,8 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// The rule's quota is [not variable](Self::variable_quota); a quota that cannot be counted, or not on the states of this
-    /// rule; more different quotas than numbers.
+    /// The rule's quota is [not variable](Self::variable_quota); a quota of another algorithm or another period, or one that
+    /// [`Quota::validate`] refuses; too many different quotas ([`TooManyQuotas`](RuleErrorKind::TooManyQuotas)).
     pub fn quota_for(&self, quota: Quota) -> Result<CheckQuota, RuleError> {
         let Some(variable) = &self.settings.variable else {
             return Err(self.error(

@@ -72,13 +72,29 @@ impl<'a> Reader<'a> {
         word: &str,
         known: impl IntoIterator<Item = &'n str>,
     ) {
+        self.unknown_in(span, what, word, "", known);
+    }
+
+    /// The same, with where the word stands, such as " in a rule".
+    fn unknown_in<'n>(
+        &self,
+        span: &Range<usize>,
+        what: &str,
+        word: &str,
+        place: &str,
+        known: impl IntoIterator<Item = &'n str>,
+    ) {
         let known: Vec<&str> = known.into_iter().collect();
         let word: String = word.chars().take(64).collect();
-        let mut message = match known.len() {
-            0 => format!("there is no {what} {word:?}, nor any other"),
-            1..=25 => format!("there is no {what} {word:?}; there is {}", known.join(", ")),
-            many => format!("there is no {what} {word:?} among {many}"),
-        };
+        let mut message = format!("unknown {what} {word:?}{place}");
+        match &known[..] {
+            [] => message.push_str("; there is none"),
+            [only] => message.push_str(&format!("; expected {only}")),
+            _ if known.len() <= 25 => {
+                message.push_str(&format!("; expected one of {}", known.join(", ")));
+            }
+            _ => message.push_str(&format!("; it is none of {}", known.len())),
+        }
         if let Some(meant) = did_you_mean(&word, known) {
             message.push_str(&format!("; did you mean {meant:?}?"));
         }
@@ -97,10 +113,12 @@ impl<'a> Reader<'a> {
         let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
         for (name, value) in entries {
             if !known.contains(&&*name.text) {
-                self.unknown(
+                let place = format!(" in {what}");
+                self.unknown_in(
                     &name.span,
-                    &format!("field of {what}"),
+                    "field",
                     &name.text,
+                    &place,
                     known.iter().copied(),
                 );
             } else if fields.iter().any(|(other, _)| other.text == name.text) {

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) const CONSISTENCY_FIELDS: &[&str] = &["leased", "eventual"];
 /// The fields of an eventual consistency.
 pub(crate) const EVENTUAL_FIELDS: &[&str] = &["interval", "max_unreported"];
-/// The fields of an answer to a store failure as a table.
+/// The fields of an entry of on_store_error as a table.
 pub(crate) const STORE_ERROR_FIELDS: &[&str] = &["cap"];
 /// The fields of an answer for a part of the requests.
 pub(crate) const ANSWER_FIELDS: &[&str] = &["when", "answer"];
@@ -79,7 +79,7 @@ impl StoreErrorAnswers {
         }
         let mut answers = Self::default();
         for (index, node) in nodes.iter().enumerate() {
-            let what = "an answer to a store failure";
+            let what = "an entry of on_store_error";
             let Some(fields) = reader.fields(node, what, ANSWER_FIELDS) else {
                 continue;
             };
@@ -88,7 +88,7 @@ impl StoreErrorAnswers {
                 (Some(when), answer) => {
                     let condition = Condition::read(reader, when, bindings);
                     let answer = answer
-                        .and_then(|node| reader.word(node, "answer for some requests", ANSWERS));
+                        .and_then(|node| reader.word(node, "answer with a condition", ANSWERS));
                     answers
                         .by_condition
                         .extend(answer.map(|answer| (condition.predicate(), answer)));
@@ -109,11 +109,10 @@ impl StoreErrorAnswers {
 
 fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
     if matches!(node.value, Value::Table(_)) {
-        let (_, cap) =
-            reader.only_field(node, "an answer to a store failure", STORE_ERROR_FIELDS)?;
+        let (_, cap) = reader.only_field(node, "an entry of on_store_error", STORE_ERROR_FIELDS)?;
         return reader
             .quota(cap, None)
             .map(|cap| OnStoreError::Cap(cap.value));
     }
-    reader.word(node, "answer to a store failure", STORE_ERRORS)
+    reader.word(node, "answer of on_store_error", STORE_ERRORS)
 }

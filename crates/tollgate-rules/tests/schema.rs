@@ -178,11 +178,11 @@ fn write_table(page: &mut String, title: &str, table: &Value) {
     if let Some(description) = table["description"].as_str() {
         let _ = write!(page, "{description}\n\n");
     }
-    page.push_str("| field | | is | default |\n| --- | --- | --- | --- |\n");
+    page.push_str("| field | required | meaning | default |\n| --- | --- | --- | --- |\n");
     let required = table["required"].as_array().cloned().unwrap_or_default();
     for (name, property) in table["properties"].as_object().expect("fields") {
         let needed = if required.iter().any(|field| field == name) {
-            "needed"
+            "yes"
         } else {
             ""
         };

@@ -9,10 +9,10 @@ use crate::routes::{PathOf, PathShape, Segment, original_path};
 
 /// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
-/// A parameter stands for one segment or the end of one, and a catch-all for the rest of the path. At the end of a path both need at
-/// least one character. Before a slash a parameter may be empty: `/users//posts` matches `/users/{id}/posts`, and `id` has no value
-/// then. To match a brace, double it. The pattern is compared with the path that the client has sent, not decoded, even where a nested
-/// router has stripped a prefix.
+/// A parameter stands for one segment, or for its end, as in `/v{version}`. A catch-all stands for the rest of the path. At the end of a
+/// path both need at least one character. Before a slash a parameter may be empty: `/users//posts` matches `/users/{id}/posts`, and `id`
+/// has no value then. To match a brace, double it. The pattern is compared with the whole path that the client has sent, not decoded.
+/// Under a nested router, it has to begin with the prefix of that router.
 ///
 /// As a condition it is [`path`](crate::condition::path()). Cheap to clone.
 ///

@@ -130,9 +130,10 @@ impl Rule {
         Self(self.0.wait(at_most))
     }
 
-    /// How many requests may wait for this rule at once, of one client and in all, in one process. Default: 256 and 16 384. The
-    /// [layer](crate::RateLimitLayer::max_waiting) has a bound over all of its rules, 1 024 by default. Above these, a request
-    /// that would wait is denied. Take less than the layer has for one client, so that none keeps the others from waiting.
+    /// How many requests may wait for this rule at once in one process, for one key and for all keys. Default: 256 and 16 384.
+    /// The [layer](crate::RateLimitLayer::max_waiting) has a bound for all of its rules together, 1 024 by default. Above any of
+    /// these, a request that would wait is denied. Take a `per_key` below the layer's bound, so that no client keeps the others from
+    /// waiting.
     pub fn max_waiting(self, per_key: usize, in_all: usize) -> Self {
         Self(self.0.max_waiting(per_key, in_all))
     }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A request that waits, for metrics: made by [`Observer::waiting`](crate::observe::Observer::waiting) when it begins to wait.
-/// Dropped before it has [ended](Self::ended), it was abandoned.
+/// If it is dropped before [`ended`](Self::ended) is called, the request counts as abandoned.
 #[must_use = "dropped, the request counts as abandoned"]
 pub struct Waiting {
     #[cfg(feature = "metrics")]

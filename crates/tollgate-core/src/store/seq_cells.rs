@@ -112,7 +112,7 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         cells.any(|cell| !cell.is_empty() && may_be(&cell.words()))
     }
 
-    /// Puts the words of `key` in. The shard's lock is held.
+    /// Puts the words of `key` in. The caller holds the shard's lock.
     pub fn insert(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
         let Some(CacheLine([first, second])) = self.line(shard, key) else {
             return;
@@ -127,9 +127,9 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         }
     }
 
-    /// Removes the words of `key`, whose state is about to change. The shard's lock is held.
+    /// Removes the words of `key`, whose state is about to change. The caller holds the shard's lock.
     ///
-    /// Cells that hold other keys may be emptied as well, which costs each of those one look at its state.
+    /// This may also empty cells of other keys. The next request of each of these keys looks at its state.
     #[inline(always)]
     pub fn remove(&self, shard: usize, key: Fingerprint) {
         self.remove_if(shard, key, |_| true);

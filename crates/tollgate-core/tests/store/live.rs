@@ -172,13 +172,16 @@ fn a_check_is_found_again_by_the_names_of_its_rule_and_plan() {
     assert_eq!(remaining(&check), Ok(7));
     let gone = remaining(&golden).expect_err("the plan is gone");
     assert!(
-        gone.contains("no plan \"gold\"; there is \"silver\""),
+        gone.contains("unknown plan \"gold\"; expected \"silver\""),
         "{gone}"
     );
 
     limiter.replace([two]).expect("valid");
     let gone = remaining(&check).expect_err("the rule is gone");
-    assert!(gone.contains("no rule \"one\"; there is \"two\""), "{gone}");
+    assert!(
+        gone.contains("unknown rule \"one\"; expected \"two\""),
+        "{gone}"
+    );
 
     limiter.replace(swapped.clone()).expect("valid");
     assert_eq!(remaining(&check), Ok(6));

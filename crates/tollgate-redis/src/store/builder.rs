@@ -246,11 +246,11 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many checks may go to Redis as one command, of requests that wait at the same moment. Default: 32,
-    /// which keeps the server from its other clients for 100 to 200 µs. With 1 each request goes alone, and Redis decides about
+    /// How many checks may go to Redis as one command, of requests that wait at the same moment. Default: 32. Such a command takes
+    /// the server 100 to 200 µs, and its other clients wait for that time. With 1 each request goes alone, and Redis decides about
     /// half as many in the same time.
     ///
-    /// Requests with more checks than that go alone. `checks` is 1 to 1024.
+    /// A request with more than `checks` checks goes alone. `checks` is 1 to 1024.
     pub fn together(mut self, checks: usize) -> Self {
         const MOST: usize = 1024;
         if checks == 0 || checks > MOST {

@@ -1,5 +1,5 @@
-//! How many keys a namespace has and how much memory they take: one process at a time looks at the keys of the servers, a
-//! few at a time, and the others read what it has found.
+//! How many keys a namespace has and how much memory they take: one process at a time looks at the keys of the servers, about
+//! 100 in each step, and stores the result in Redis, where the others read it.
 
 use std::{
     sync::{Arc, LazyLock, Weak},

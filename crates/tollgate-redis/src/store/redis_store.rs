@@ -130,8 +130,8 @@ impl RedisStore {
     /// a reply. It counts those of this store and all its clones.
     ///
     /// Call it when the service has stopped taking requests, before the runtime ends. Limiters and layers may still be there,
-    /// or not: what they leave behind when they are dropped is waited for as well. While requests go on it takes all of
-    /// `within`, and then gives what they have counted just now.
+    /// or not: what they leave behind when they are dropped is waited for as well. While requests still arrive it takes all of
+    /// `within`, and the result includes the units that they took and that are not reported yet.
     ///
     /// ```
     /// use std::time::Duration;
@@ -150,7 +150,7 @@ impl RedisStore {
     ///
     /// # Cancel safety
     ///
-    /// What was sent is sent, and its replies are still processed. Nothing more is sent but what falls due.
+    /// What was sent stays sent, and its replies are still processed. The rest is sent when it is due, as without this call.
     pub async fn flush(&self, within: Duration) -> u64 {
         self.in_use.flush(&self.shared, within).await
     }

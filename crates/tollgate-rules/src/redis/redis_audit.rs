@@ -15,8 +15,9 @@ const WAITING: usize = 1_000;
 
 /// Writes the audit of a process into the stream in Redis: made by [`RedisRules::audit_sink`].
 ///
-/// Pushes are there already. This adds what processes see themselves: denials, overrides and switches of one process, documents that
-/// one rejects. While Redis is unavailable, the stream misses records; each of them is still an event.
+/// The push of a document is recorded in the stream when it is stored. This adds what each process sees itself: its denials, its own
+/// overrides and switches, and documents that it rejects. While Redis is unavailable, the stream misses records; each of them is
+/// still an event.
 #[derive(Debug)]
 pub struct RedisAudit {
     records: Sender<AuditRecord>,

@@ -47,8 +47,8 @@ const NAMED: usize = 20;
 /// How often an override is tried again while others push.
 const ATTEMPTS: usize = 10;
 
-/// The rules of a service in Redis: pushes documents, and makes the [source](Self::source) that processes follow. See the
-/// [module](crate::redis).
+/// The rules of a service in Redis: pushes documents, and makes the [source](Self::source) that each process
+/// [follows](crate::LiveRules::follow). See the [module](crate::redis).
 ///
 /// Cheap to clone.
 #[derive(Clone)]

@@ -206,7 +206,7 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
     assert!(words.contains("1 of 2 processes lag; older-"), "{words}");
     assert!(words.contains("has revision 1, behind for"), "{words}");
     assert!(
-        words.contains("there is no bound condition \"beta\""),
+        words.contains("unknown bound condition \"beta\""),
         "{words}"
     );
 

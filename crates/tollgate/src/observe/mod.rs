@@ -2,7 +2,7 @@
 //! decisions. [Operating](crate::guide::operating) lists the metrics and events.
 //!
 //! A [`Limiter`](crate::Limiter) reports its decisions, in a layer or without one. A layer also reports requests without
-//! a key and mistakes of the set-up.
+//! a key and set-up mistakes, such as a server that does not pass on the peer's address.
 //!
 //! ```
 //! use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};

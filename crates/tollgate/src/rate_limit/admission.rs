@@ -182,7 +182,7 @@ impl Admission {
         Ok(decision)
     }
 
-    /// [`acquire`](Self::acquire) with the ticket of the units, to refund them.
+    /// As [`acquire`](Self::acquire), but returns a ticket that can refund the units.
     ///
     /// To count failures only, acquire before the work and refund on success: then concurrent requests cannot exceed the
     /// limit.

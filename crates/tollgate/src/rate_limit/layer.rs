@@ -52,8 +52,8 @@ impl RateLimitLayer {
         Self::switchable(store, rules)
     }
 
-    /// Limits by rules that a document or a switch puts in force: as [`new`](Self::new), but they may all be
-    /// [off](tollgate_core::Rule::off).
+    /// As [`new`](Self::new), but all rules may be [off](tollgate_core::Rule::off): for rules that a document or a switch turns on
+    /// and off.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// A limit of 0, or a period that cannot be counted.
+    /// Numbers that [`Quota::validate`] refuses, such as a limit or a period of 0.
     pub fn per_ip(limit: u64, period: Duration) -> Result<Self, RuleError> {
         let rule = Rule::new("per-ip", Quota::gcra(limit, period)).by(client_ip());
         Self::new(MemoryStore::new(), [rule])
