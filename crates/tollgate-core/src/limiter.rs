@@ -67,7 +67,8 @@ struct Shared {
     slot_owners: Option<PerStripe<Arc<dyn SlotOwner>>>,
     /// Whether what the store decides is all there is to a decision: no threshold is read, and no slot is held.
     is_plain: bool,
-    /// Whether requests wait by a rule. Here, because a look at the rules asks the store for them.
+    /// Whether a rule is a threshold, and whether requests wait by one. Here, because a look at the rules asks the store for them.
+    has_thresholds: bool,
     has_waits: bool,
     /// What the checks of this rule set are known by.
     rules_version: u32,
@@ -291,6 +292,7 @@ impl Limiter {
             shared: Arc::new(Shared {
                 slot_owners: store.rules().has_slots().then(slot_owners),
                 is_plain: !store.rules().has_thresholds() && !store.rules().has_slots(),
+                has_thresholds: store.rules().has_thresholds(),
                 has_waits: store.rules().has_waits(),
                 rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
@@ -463,7 +465,7 @@ impl Limiter {
         if self.shared.is_plain {
             return self.acquire_resolved(checks);
         }
-        if !self.rules().has_thresholds() {
+        if !self.shared.has_thresholds {
             return self.acquire_holding(checks);
         }
         let checks = with_thresholds(self.rules(), checks);
@@ -985,15 +987,17 @@ struct Stores {
 
 impl SlotOwner for Stores {
     fn release(&self, slots: &[HeldSlot]) {
-        let is_local = |slot: &HeldSlot| slot.source == Source::Fallback;
-        let Some(fallback) = self
-            .fallback
-            .as_ref()
-            .filter(|_| slots.iter().any(is_local))
-        else {
-            self.store.release(slots);
-            return;
-        };
+        match &self.fallback {
+            Some(fallback) if slots.iter().any(is_local) => self.release_local(fallback, slots),
+            _ => self.store.release(slots),
+        }
+    }
+}
+
+impl Stores {
+    /// Returns slots of which the fallback gave some.
+    #[cold]
+    fn release_local(&self, fallback: &Fallback, slots: &[HeldSlot]) {
         let (local, stored): (SmallVec<[HeldSlot; 2]>, SmallVec<[HeldSlot; 2]>) =
             slots.iter().copied().partition(is_local);
         fallback.local().release(&local);
@@ -1001,6 +1005,10 @@ impl SlotOwner for Stores {
             self.store.release(&stored);
         }
     }
+}
+
+fn is_local(slot: &HeldSlot) -> bool {
+    slot.source == Source::Fallback
 }
 
 /// A rule whose requests wait on a store that has no queue.
