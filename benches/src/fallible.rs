@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, KeyBuf, MemoryStore, RuleError, RuleSet, Step, Store, StoreError,
-    store::{Receipt, RuleRegistry, RuleStore, Settlement},
+    Check, Decision, KeyBuf, MemoryStore, RuleError, RuleSet, Step, Store, StoreError,
+    store::{Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
 /// A memory store that says of itself that it can fail.

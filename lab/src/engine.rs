@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Check, Consistency as Counted, Decision, Fingerprint, LeaseShare, MINUTE, Quota, Rule, RuleSet,
-    Tick,
-    store::{Receipt, Settlement},
+    Check, Consistency as Counted, Decision, LeaseShare, MINUTE, Quota, Rule, RuleSet, Tick,
+    store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_prefilter::{
     Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, LeaseEvent, LeaseItem, Next,

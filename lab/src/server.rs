@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Fingerprint, Retry, Source, Tick, Verdict,
+    Check, Decision, Retry, Source, Tick, Verdict,
     algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
-    store::Settlement,
+    store::{Fingerprint, Settlement},
 };
 use tollgate_prefilter::{
     BucketGrantor, BucketState, Grant, GrantReply, IndexSet, LeaseItem, LeaseQuery, LeaseReply,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use tokio::time::Instant;
-use tollgate_core::{Checks, Ticket, observe::Timer};
+use tollgate_core::{Ticket, observe::Timer, store::Checks};
 
 use crate::{
     client_limit::RequestLimit,

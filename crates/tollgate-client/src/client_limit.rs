@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use http::request::Parts;
 use tollgate_core::{
-    Check, Checks, Decision, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind,
+    Check, Decision, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind, store::Checks,
 };
 use tower::BoxError;
 

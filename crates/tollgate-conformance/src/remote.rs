@@ -11,9 +11,9 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, MemoryStore, Outcome, Pending,
-    RuleError, RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
-    store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
+    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
+    StoreError, StoreErrorKind, Verdict,
+    store::{Checks, Fingerprint, HeldSlot, Receipt, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
 /// What the network does to a call.

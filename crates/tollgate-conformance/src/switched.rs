@@ -10,9 +10,12 @@ use std::{
 
 use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, MemoryStore, Outcome, Pending,
-    RuleError, RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
-    store::{Receipt, RuleRegistry, RuleStore, Settlement, SlotWaiters, Usage},
+    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
+    StoreError, StoreErrorKind, Verdict,
+    store::{
+        Checks, Fingerprint, HeldSlot, Receipt, RuleRegistry, RuleStore, Settlement, SlotWaiters,
+        Usage,
+    },
 };
 
 /// A [`MemoryStore`] that can be switched off, that can be slow, and that counts its calls.

@@ -9,7 +9,7 @@ use crate::check::Check;
 /// The checks of a request, owned: up to four without an allocation. It is a slice otherwise.
 ///
 /// ```
-/// use tollgate_core::{Check, Checks, Fingerprint};
+/// use tollgate_core::{Check, store::{Checks, Fingerprint}};
 ///
 /// let mut checks = Checks::new();
 /// checks.push(Check::new(0, Fingerprint::from_bits(7), 1));

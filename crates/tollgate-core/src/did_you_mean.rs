@@ -4,7 +4,7 @@
 /// not count. For the errors of crates that read names from text.
 ///
 /// ```
-/// use tollgate_core::did_you_mean;
+/// use tollgate_core::store::did_you_mean;
 ///
 /// assert_eq!(did_you_mean("slidng_window", ["fixed_window", "sliding_window"]), Some("sliding_window"));
 /// assert_eq!(did_you_mean("Gold", ["free", "gold"]), Some("gold"));

@@ -166,13 +166,10 @@ pub use self::{
     algorithm_kind::AlgorithmKind,
     check::Check,
     check_policy::CheckPolicy,
-    checks::Checks,
     consistency::{Consistency, LeaseShare},
     decision::{Decision, Outcome, Reason, Verdict},
-    did_you_mean::did_you_mean,
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
-    held_slots::{HeldSlot, HeldSlots},
-    key::{Fingerprint, Key, KeyBuf, PartKind},
+    key::{Key, KeyBuf, PartKind},
     key_part::KeyPart,
     key_prefix::KeyPrefix,
     limiter::{Grant, Limiter},
@@ -184,7 +181,6 @@ pub use self::{
     quota::{LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, TokenBucketOf},
     quota_error::QuotaError,
     quota_text::ParseQuotaError,
-    replacement::Replacement,
     rule::{Mode, Rule},
     rule_change::RuleChange,
     rule_set::RuleSet,
@@ -194,7 +190,7 @@ pub use self::{
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
     variable_quota::CheckQuota,
-    wait_queue::{WaitError, WaitErrorKind, WaitPlace},
+    wait_queue::{WaitError, WaitErrorKind},
 };
 
 #[cfg(feature = "stream")]

@@ -32,6 +32,7 @@ pub enum RuleChange {
     /// The rule is gone.
     Removed(Rule),
     /// The rule differs.
+    #[non_exhaustive]
     Changed {
         /// As it was.
         before: Box<Rule>,

@@ -142,6 +142,9 @@ pub use self::{
     script::text::TEXT as SCRIPT,
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
+/// The version whose `ClientConfig` [`RedisStoreBuilder::tls`] takes.
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
 pub use tollgate_prefilter::{
     DowngradeReason, Effective, LeaseTerms, NoLease, NoReports, ReportTerms,
 };

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use redis::Value;
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD,
-    OnStoreError, Outcome, Quota, Rule, RuleSet, Source, Step, Store, store::RuleStore,
+    Check, Consistency, Decision, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD, OnStoreError,
+    Outcome, Quota, Rule, RuleSet, Source, Step, Store,
+    store::{Fingerprint, RuleStore},
 };
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 use tollgate_test_servers::{

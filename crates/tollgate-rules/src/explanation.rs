@@ -77,6 +77,7 @@ pub enum QuotaOrigin {
     /// What `quota_by` has computed.
     Computed,
     /// The `[[overrides]]` entry of the key.
+    #[non_exhaustive]
     Override {
         /// Until when it is in force; `None`: for ever.
         until: Option<SystemTime>,

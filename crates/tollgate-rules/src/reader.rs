@@ -4,7 +4,7 @@ use std::{fmt, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
-use tollgate_core::{MAX_UNITS, Quota, Tick, did_you_mean};
+use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean};
 
 use crate::{
     node::{Name, Node, Value},

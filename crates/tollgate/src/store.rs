@@ -17,7 +17,9 @@
 //! ```
 
 pub use tollgate_core::{
-    CheckQuota, Checks, Fingerprint, HeldSlot, HeldSlots, RuleSet, Step, StoreError,
-    StoreErrorKind, Tick,
-    store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
+    CheckQuota, RuleSet, Step, StoreError, StoreErrorKind, Tick,
+    store::{
+        Checks, Fingerprint, HeldSlot, HeldSlots, Receipt, RuleRegistry, RuleStore, Settlement,
+        Usage,
+    },
 };

@@ -1,8 +1,9 @@
 //! What a million keys take in memory, by algorithm.
 
 use tollgate_core::{
-    Check, Fingerprint, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule,
+    Check, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule,
     algorithm::{Algorithm, SlidingLog},
+    store::Fingerprint,
 };
 
 use crate::pictures::{client::START, svg::Svg};

@@ -1,6 +1,8 @@
 //! One client of a limit in memory.
 
-use tollgate_core::{Check, Fingerprint, Limiter, ManualClock, MemoryStore, Quota, Rule, Tick};
+use tollgate_core::{
+    Check, Limiter, ManualClock, MemoryStore, Quota, Rule, Tick, store::Fingerprint,
+};
 
 /// When all pictures begin: at the turn of a minute.
 pub(super) const START: Tick = 1_700_000_040_000_000;

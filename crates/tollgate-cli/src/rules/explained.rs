@@ -8,7 +8,7 @@ use crate::time_text;
 /// For programs. The key itself is not part of it.
 pub(crate) fn explained_json(explained: &Explanation) -> Value {
     let (until, reason) = match explained.origin() {
-        QuotaOrigin::Override { until, reason } => (until.map(time_text::time), reason.clone()),
+        QuotaOrigin::Override { until, reason, .. } => (until.map(time_text::time), reason.clone()),
         _ => (None, None),
     };
     json!({

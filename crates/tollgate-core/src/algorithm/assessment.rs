@@ -263,6 +263,7 @@ impl Assessment {
 
 /// When to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Retry {
     /// At once.
     Now,

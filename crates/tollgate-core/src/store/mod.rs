@@ -18,7 +18,7 @@
 //!   [converted](crate::algorithm::Algorithm::refund_converted) too, and never dropped.
 //! - **`retire` hands back what is held in advance.** It is called when the last limiter is gone or has been replaced; a store
 //!   that holds nothing can ignore it.
-//! - **Futures borrow nothing.** Copy the [checks](crate::Checks) into the future. Dropping it undoes nothing.
+//! - **Futures borrow nothing.** Copy the [checks](Checks) into the future. Dropping it undoes nothing.
 //! - **The algorithms are given.** [`Algorithm`] is the state machine: `assess`, then `take` or `repair`. A store
 //!   that cannot call Rust has to give the same answers.
 //!
@@ -35,9 +35,8 @@
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 //! use tollgate_core::{
-//!     Check, Decision, Fingerprint, Key, KeyBuf, Limiter, MemoryStore, MINUTE, Quota, Rule, RuleError, RuleSet, Step, Store,
-//!     StoreError,
-//!     store::{Receipt, RuleRegistry, RuleStore, Settlement},
+//!     Check, Decision, Key, KeyBuf, Limiter, MemoryStore, MINUTE, Quota, Rule, RuleError, RuleSet, Step, Store,
+//!     StoreError, store::{Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
 //! };
 //!
 //! #[derive(Clone, Debug, Default)]
@@ -122,4 +121,13 @@ pub use self::{
     seq_cells::SeqCells,
     slot_waiters::SlotWaiters,
 };
-pub use crate::{claim::QueuePlace, step::Stepping};
+pub use crate::{
+    checks::Checks,
+    claim::QueuePlace,
+    did_you_mean::did_you_mean,
+    held_slots::{HeldSlot, HeldSlots},
+    key::Fingerprint,
+    replacement::Replacement,
+    step::Stepping,
+    wait_queue::WaitPlace,
+};

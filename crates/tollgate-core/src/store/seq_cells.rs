@@ -17,7 +17,7 @@ use crate::{
 /// shard.
 ///
 /// ```
-/// use tollgate_core::{Fingerprint, store::SeqCells};
+/// use tollgate_core::{store::{Fingerprint, SeqCells}};
 ///
 /// let cells = SeqCells::new(1, 8);
 /// let key = Fingerprint::from_bits(7 << 64);
@@ -30,7 +30,7 @@ use crate::{
 /// Words that were inserted under one salt, such as the number of a quota, are not found under another:
 ///
 /// ```
-/// # use tollgate_core::{Fingerprint, store::SeqCells};
+/// # use tollgate_core::{store::{Fingerprint, SeqCells}};
 /// # let (cells, key) = (SeqCells::new(1, 8), Fingerprint::from_bits(7 << 64));
 /// cells.insert(0, key, 1, [10, 20, 30]);
 /// assert_eq!(cells.get(0, key, 2), None);

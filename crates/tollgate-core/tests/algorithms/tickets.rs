@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, Check, Decision, Fingerprint, Limiter, ManualClock, MemoryStore, Quota, Rule,
-    SECOND, Tick,
+    AlgorithmKind, Check, Decision, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND, Tick,
+    store::Fingerprint,
 };
 
 use crate::{

@@ -4,8 +4,8 @@ use std::thread;
 
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
-    Check, Fingerprint, HOUR, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule, SECOND,
-    Store, store::Usage,
+    Check, HOUR, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule, SECOND, Store,
+    store::{Fingerprint, Usage},
 };
 
 use crate::{LONG, at_once, check, left};

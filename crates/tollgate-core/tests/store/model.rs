@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use tollgate_core::{
-    AlgorithmKind, Check, Fingerprint, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule,
-    SECOND, algorithm as a, algorithm::Algorithm,
+    AlgorithmKind, Check, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, SECOND,
+    algorithm as a, algorithm::Algorithm, store::Fingerprint,
 };
 
 use crate::{Numbers, at_once};

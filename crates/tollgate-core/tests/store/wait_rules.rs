@@ -8,10 +8,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate_core::{
-    Check, Checks, Clock, Consistency, Decision, Fingerprint, Key, KeyBuf, Limiter, MINUTE,
-    ManualClock, MemoryStore, Outcome, Pending, Quota, Reason, Rule, RuleError, RuleErrorKind,
-    RuleSet, SECOND, Step, Store, StoreError, WaitErrorKind,
-    store::{Receipt, RuleRegistry, RuleStore, Settlement},
+    Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
+    Outcome, Pending, Quota, Reason, Rule, RuleError, RuleErrorKind, RuleSet, SECOND, Step, Store,
+    StoreError, WaitErrorKind,
+    store::{Checks, Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
 use crate::{at_once, check};

@@ -10,9 +10,9 @@
 use std::{fmt, time::Duration};
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, Quota, Retry, Tick, Verdict,
+    AlgorithmKind, Quota, Retry, Tick, Verdict,
     algorithm::{Algorithm, Assessment, DenyBound, Gcra},
-    store::SeqCells,
+    store::{Fingerprint, SeqCells},
 };
 
 use crate::{

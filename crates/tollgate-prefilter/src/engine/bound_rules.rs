@@ -3,8 +3,8 @@
 use std::{fmt, ops::ControlFlow, slice, sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Check, Checks, Decision, RuleSet, Tick, Verdict,
-    store::{Receipt, Settlement},
+    Check, Decision, RuleSet, Tick, Verdict,
+    store::{Checks, Receipt, Settlement},
 };
 
 use crate::{
@@ -32,8 +32,8 @@ use crate::{
 /// use std::sync::Arc;
 ///
 /// use tollgate_core::{
-///     Check, Decision, Fingerprint, MINUTE, Quota, Rule, RuleSet, Source, Verdict,
-///     algorithm::{Algorithm, Gcra},
+///     Check, Decision, MINUTE, Quota, Rule, RuleSet, Source, Verdict, algorithm::{Algorithm, Gcra},
+///     store::Fingerprint,
 /// };
 /// use tollgate_prefilter::{
 ///     Begin, Engine, EngineEvents, EngineOptions, LeaseEvent, Next, Reply, ReportEvent, StoreRules,

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Checks, Decision, Outcome, Source, Tick, Verdict};
+use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict, store::Checks};
 
 use crate::{
     engine::{

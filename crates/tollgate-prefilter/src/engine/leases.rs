@@ -1,8 +1,9 @@
 //! The leases that this process holds, by key.
 
 use tollgate_core::{
-    Fingerprint, Tick, Verdict,
+    Tick, Verdict,
     algorithm::{Assessment, Retry},
+    store::Fingerprint,
 };
 
 use crate::{

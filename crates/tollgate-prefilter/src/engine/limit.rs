@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
-use tollgate_core::{Fingerprint, Quota, Tick};
+use tollgate_core::{Quota, Tick, store::Fingerprint};
 
 use crate::{
     deny::deny_cache::Denials,

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use tollgate_core::{
-    AlgorithmKind, Check, Fingerprint, Outcome, Quota, Retry, Source, Tick, Verdict,
+    AlgorithmKind, Check, Outcome, Quota, Retry, Source, Tick, Verdict,
     algorithm::{Algorithm, Assessment, FixedWindow, SlidingBuckets, SlidingWindow},
-    store::Receipt,
+    store::{Fingerprint, Receipt},
 };
 
 use crate::{

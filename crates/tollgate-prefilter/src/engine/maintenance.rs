@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Check, Fingerprint, Tick};
+use tollgate_core::{Check, Tick, store::Fingerprint};
 
 use crate::{
     engine::{binding::Binding, exchange::Exchange, limit::Limit},

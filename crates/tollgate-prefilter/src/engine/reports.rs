@@ -1,8 +1,9 @@
 //! Local usage and its reports, by key.
 
 use tollgate_core::{
-    Fingerprint, Tick,
+    Tick,
     algorithm::{Assessment, Retry},
+    store::Fingerprint,
 };
 
 use crate::{

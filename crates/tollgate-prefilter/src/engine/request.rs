@@ -4,8 +4,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Outcome, Source, Tick, Verdict,
-    store::{QueuePlace, Receipt, Settlement},
+    Check, Decision, Outcome, Source, Tick, Verdict,
+    store::{Checks, Fingerprint, QueuePlace, Receipt, Settlement},
 };
 
 use crate::engine::{

@@ -7,10 +7,10 @@ use shuttle::{
     thread::{JoinHandle, spawn},
 };
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, LeaseShare, MINUTE, Outcome, Quota, Rule, RuleSet,
-    Source, Tick, Verdict,
+    Check, Consistency, Decision, LeaseShare, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Tick,
+    Verdict,
     algorithm::{Algorithm, FixedWindow},
-    store::{Receipt, Settlement},
+    store::{Fingerprint, Receipt, Settlement},
 };
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use tollgate_core::{Check, Fingerprint, Rule};
+use tollgate_core::{Check, Rule, store::Fingerprint};
 
 use crate::engine::events::RequestEvents;
 

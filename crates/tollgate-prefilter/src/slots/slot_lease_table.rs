@@ -6,7 +6,7 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use tollgate_core::{Fingerprint, Tick};
+use tollgate_core::{Tick, store::Fingerprint};
 
 use crate::{
     slots::{

@@ -54,7 +54,7 @@ impl fmt::Debug for BloomFilter {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::Fingerprint;
+    use tollgate_core::store::Fingerprint;
 
     use super::*;
 

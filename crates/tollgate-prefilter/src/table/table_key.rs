@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::Fingerprint;
+use tollgate_core::store::Fingerprint;
 
 /// A client's key under one [limit](crate::engine::limit::Limit).
 #[derive(Clone, Copy, PartialEq, Eq)]

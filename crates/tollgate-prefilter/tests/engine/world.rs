@@ -1,6 +1,6 @@
 //! What is explored.
 
-use tollgate_core::{Check, Consistency, Fingerprint, MINUTE, Quota, Rule, Tick};
+use tollgate_core::{Check, Consistency, MINUTE, Quota, Rule, Tick, store::Fingerprint};
 use tollgate_prefilter::StoreRules;
 
 /// The length of all windows, in µs.

@@ -11,6 +11,7 @@ pub enum BreakerState {
     /// No request goes to the server, and probes are answered.
     Probing,
     /// Probes were answered, and a share of the requests goes to the server.
+    #[non_exhaustive]
     Ramping {
         /// The share.
         percent: u8,

@@ -35,7 +35,7 @@
 
 use std::{fmt, sync::Arc};
 
-use tollgate_core::{Fingerprint, KeyBuf};
+use tollgate_core::{KeyBuf, store::Fingerprint};
 
 use crate::keys::{
     mask::Mask,

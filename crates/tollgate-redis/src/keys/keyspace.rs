@@ -17,7 +17,7 @@
 //! service do not overwrite each other's states during a deployment. The same holds for formats: [what happens when two
 //! meet](crate::guide::upgrading).
 
-use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
+use tollgate_core::{RuleError, RuleErrorKind, store::Fingerprint};
 
 use crate::keys::{
     format::Formats,

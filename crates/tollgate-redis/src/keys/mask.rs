@@ -1,6 +1,6 @@
 //! What stands for a digest in a process.
 
-use tollgate_core::Fingerprint;
+use tollgate_core::store::Fingerprint;
 
 use crate::keys::secret::Secret;
 

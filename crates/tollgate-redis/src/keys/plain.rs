@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tollgate_core::{Fingerprint, KeyBuf, PartKind};
+use tollgate_core::{KeyBuf, PartKind, store::Fingerprint};
 
 /// The longest text. What does not fit ends in a hash of the whole.
 const LONGEST: usize = 96;

@@ -1,6 +1,6 @@
 //! Two secrets: both names of a state.
 
-use tollgate_core::Fingerprint;
+use tollgate_core::store::Fingerprint;
 
 use crate::keys::{mask::Mask, secret::Secret};
 

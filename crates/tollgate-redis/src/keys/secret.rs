@@ -24,7 +24,7 @@
 
 use std::{env, error::Error, fmt, sync::Arc};
 
-use tollgate_core::Fingerprint;
+use tollgate_core::store::Fingerprint;
 
 /// The fewest bytes of a secret.
 const LEAST: usize = 32;

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet, Tick,
+    Check, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet, Tick, store::Fingerprint,
 };
 use tollgate_prefilter::SlotKey;
 

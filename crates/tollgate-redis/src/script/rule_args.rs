@@ -3,8 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, Mode, OnChange, Quota, Rule, RuleSet,
+    AlgorithmKind, Mode, OnChange, Quota, Rule, RuleSet,
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
+    store::Fingerprint,
 };
 
 use crate::keys::format::VERSION;

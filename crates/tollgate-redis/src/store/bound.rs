@@ -4,9 +4,9 @@ use std::{any::Any, fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, HeldSlot, KeyBuf, Mode, OnChange, Pending, Rule,
-    RuleError, RuleErrorKind, RuleSet, Source, Step, StoreError, StoreErrorKind, Tick,
-    store::{Receipt, RuleStore, Settlement, SlotWaiters},
+    Check, Decision, KeyBuf, Mode, OnChange, Pending, Rule, RuleError, RuleErrorKind, RuleSet,
+    Source, Step, StoreError, StoreErrorKind, Tick,
+    store::{Checks, Fingerprint, HeldSlot, Receipt, RuleStore, Settlement, SlotWaiters},
 };
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
 

@@ -198,8 +198,9 @@ impl fmt::Debug for RedisStore {
 #[cfg(test)]
 mod tests {
     use tollgate_core::{
-        Check, Consistency, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
-        algorithm::Assessment, store::RuleStore,
+        Check, Consistency, Decision, Quota, Retry, SECOND, Source, Verdict,
+        algorithm::Assessment,
+        store::{Fingerprint, RuleStore},
     };
     use tollgate_prefilter::{Begin, Next, Reply};
 

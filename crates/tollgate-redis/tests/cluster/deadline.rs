@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Fingerprint, HOUR, Outcome, Quota, Rule, RuleSet, Store, store::RuleStore,
+    Check, HOUR, Outcome, Quota, Rule, RuleSet, Store,
+    store::{Fingerprint, RuleStore},
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
 use tollgate_test_servers::redis_cluster::RedisCluster;

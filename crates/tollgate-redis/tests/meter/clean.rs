@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Consistency, Fingerprint, LeaseShare, MINUTE, Outcome, Quota, Rule, SECOND, Source,
+    Check, Consistency, LeaseShare, MINUTE, Outcome, Quota, Rule, SECOND, Source,
+    store::Fingerprint,
 };
 
 use crate::{Fleet, seen};

@@ -1,7 +1,8 @@
 //! On a cluster each key has a slot of its own, and so has all that the meter keeps of it.
 
 use tollgate_core::{
-    Check, Consistency, Fingerprint, HOUR, ManualClock, Outcome, Quota, Rule, store::Settlement,
+    Check, Consistency, HOUR, ManualClock, Outcome, Quota, Rule,
+    store::{Fingerprint, Settlement},
 };
 use tollgate_redis::Partition;
 use tollgate_test_servers::redis_cluster::RedisCluster;

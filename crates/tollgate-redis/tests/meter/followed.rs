@@ -1,9 +1,9 @@
 //! What is followed, and what is not.
 
 use tollgate_core::{
-    Check, Fingerprint, HOUR, Quota, Rule, Source,
+    Check, HOUR, Quota, Rule, Source,
     algorithm::Taken,
-    store::{Receipt, Settlement},
+    store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_redis::{Keys, RedisStore};
 

@@ -13,7 +13,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, Store, store::RuleStore,
+    Check, Decision, ManualClock, Rule, RuleSet, Store,
+    store::{Fingerprint, RuleStore},
 };
 use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder, Secret};
 use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};

@@ -63,6 +63,6 @@ impl QuotaStatus {
 fn lasts(verdict: &Verdict) -> Duration {
     match verdict.retry() {
         Retry::After(delay) => delay,
-        Retry::Now | Retry::Never | Retry::Unknown => verdict.reset_after(),
+        _ => verdict.reset_after(),
     }
 }

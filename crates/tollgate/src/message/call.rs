@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header, request};
-use tollgate_core::{Checks, Decision, Reason};
+use tollgate_core::{Decision, Reason, store::Checks};
 
 use crate::{
     message::error::{MessageLimitError, MessageLimitErrorKind},

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate_core::{Checks, Pending};
+use tollgate_core::{Pending, store::Checks};
 use tower_service::Service;
 
 use crate::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 #[cfg(feature = "tokio")]
 use std::time::Duration;
 
-use tollgate_core::{Checks, Decision, Outcome, Pending, Reason, Step, observe::Timer};
+use tollgate_core::{Decision, Outcome, Pending, Reason, Step, observe::Timer, store::Checks};
 #[cfg(feature = "tokio")]
 use tollgate_core::{
     Verdict,

@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 use http::{Response, request};
 use tollgate_core::{
-    AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, RuleSet, Ticket, UnknownName,
-    Verdict, observe::Timer,
+    AlgorithmKind, Check, Decision, Key, Outcome, Rule, RuleSet, Ticket, UnknownName, Verdict,
+    observe::Timer, store::Checks,
 };
 
 use crate::rate_limit::{config::Config, decide::acquire, deny::deny_without_quota};

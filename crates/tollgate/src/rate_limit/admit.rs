@@ -5,7 +5,10 @@ use std::{slice, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Extensions, Response, request};
 use smallvec::SmallVec;
-use tollgate_core::{Check, Checks, Decision, HeldSlots, RuleSet, Tick, Verdict};
+use tollgate_core::{
+    Check, Decision, RuleSet, Tick, Verdict,
+    store::{Checks, HeldSlots},
+};
 
 use crate::{
     header::{applies, server_timing},

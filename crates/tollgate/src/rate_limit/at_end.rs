@@ -3,7 +3,7 @@
 use std::fmt;
 
 use http_body::Frame;
-use tollgate_core::HeldSlots;
+use tollgate_core::store::HeldSlots;
 
 use crate::rate_limit::settlement::TrailersSettlement;
 

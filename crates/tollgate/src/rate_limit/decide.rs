@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Response, header, request};
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Checks, Decision, Limiter, Pending, Reason, Step, WaitErrorKind, observe::Timer,
+    Check, Decision, Limiter, Pending, Reason, Step, WaitErrorKind, observe::Timer, store::Checks,
 };
 
 use crate::{

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
-use tollgate_core::{Checks, Decision, Pending};
+use tollgate_core::{Decision, Pending, store::Checks};
 use tower_service::Service;
 
 use crate::{

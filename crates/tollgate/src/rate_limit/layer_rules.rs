@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tollgate_core::{Limiter, Replacement, RuleChange, RuleError, RuleErrorKind, Store};
+use tollgate_core::{Limiter, RuleChange, RuleError, RuleErrorKind, Store, store::Replacement};
 
 use crate::{rate_limit::request_rules::RequestRules, rule::RequestRule};
 

@@ -5,8 +5,9 @@ use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration}
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, CheckPolicy, CheckQuota, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode,
-    OnStoreError, Outcome, PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
+    Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome,
+    PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
+    store::{Checks, Fingerprint},
 };
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate_core::{Checks, Decision, Pending, Step, observe::Timer};
+use tollgate_core::{Decision, Pending, Step, observe::Timer, store::Checks};
 use tower_service::Service;
 
 use crate::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use smallvec::SmallVec;
-use tollgate_core::{Checks, Decision};
+use tollgate_core::{Decision, store::Checks};
 
 use crate::{
     inner_response::{InnerResponse, Known},

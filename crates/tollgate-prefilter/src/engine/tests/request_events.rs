@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, MINUTE, Outcome, Quota, Rule, Source, Tick,
-    store::{Receipt, Settlement},
+    Check, Consistency, Decision, MINUTE, Outcome, Quota, Rule, Source, Tick,
+    store::{Fingerprint, Receipt, Settlement},
 };
 
 use crate::{

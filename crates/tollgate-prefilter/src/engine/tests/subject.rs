@@ -3,10 +3,10 @@
 use std::{cell::Cell, sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, LeaseShare, MINUTE, Quota, Retry, Rule, RuleSet,
-    Source, Tick, Verdict,
+    Check, Consistency, Decision, LeaseShare, MINUTE, Quota, Retry, Rule, RuleSet, Source, Tick,
+    Verdict,
     algorithm::Assessment,
-    store::{Receipt, Settlement},
+    store::{Fingerprint, Receipt, Settlement},
 };
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Tests of the table of keys.
 
-use tollgate_core::Fingerprint;
+use tollgate_core::store::Fingerprint;
 
 use super::*;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redis::Value;
 use tollgate_core::{
-    Check, Decision, Fingerprint, HOUR, Quota, Rule, RuleSet,
+    Check, Decision, HOUR, Quota, Rule, RuleSet,
     algorithm::Taken,
-    store::{Receipt, Settlement},
+    store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_test_servers::{
     blocking_server::RedisServer,

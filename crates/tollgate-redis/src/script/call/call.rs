@@ -4,8 +4,8 @@ use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Fingerprint, Tick,
-    store::{Receipt, Settlement},
+    Check, Tick,
+    store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms, SlotMessage};
 

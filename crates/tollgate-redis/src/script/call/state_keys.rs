@@ -1,6 +1,6 @@
 //! The keys of a call: each once for a request, and found by its number.
 
-use tollgate_core::{Check, Fingerprint};
+use tollgate_core::{Check, store::Fingerprint};
 
 use crate::{
     keys::{keys::Name, keyspace::Partition, packed::Packed},

@@ -156,7 +156,7 @@ pub(super) fn same_state(one: &Check, other: &Check) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::Fingerprint;
+    use tollgate_core::store::Fingerprint;
 
     use super::*;
 

@@ -109,7 +109,7 @@ impl Rechecks {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::Fingerprint;
+    use tollgate_core::store::Fingerprint;
 
     use super::*;
     use crate::store::meter::event_queue::Event;

@@ -8,8 +8,9 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tollgate_core::{
-    Check, Checks, Decision, Outcome, Pending, Retry, Source, Step, Tick, Verdict,
+    Check, Decision, Outcome, Pending, Retry, Source, Step, Tick, Verdict,
     algorithm::{Algorithm as _, Assessment, Concurrent, ConcurrentState},
+    store::Checks,
 };
 use tollgate_prefilter::{LeasedStart, SlotKey};
 

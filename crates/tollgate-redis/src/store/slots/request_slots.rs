@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Fingerprint, Tick};
+use tollgate_core::{Check, Tick, store::Fingerprint};
 use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart};
 
 use crate::{

@@ -7,7 +7,10 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tollgate_core::{Fingerprint, HeldSlot, Source, Tick};
+use tollgate_core::{
+    Source, Tick,
+    store::{Fingerprint, HeldSlot},
+};
 use tollgate_prefilter::{LeaseAnswer, SlotKey, SlotMessage};
 
 use crate::{

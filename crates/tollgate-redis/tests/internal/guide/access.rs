@@ -10,7 +10,8 @@ use crate::{
 use redis::Value;
 use tokio::time::timeout;
 use tollgate_core::{
-    Check, DAY, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
+    Check, DAY, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
+    store::Fingerprint,
 };
 use tollgate_test_servers::{
     blocking_server::RedisServer,

@@ -7,7 +7,7 @@ use crate::{
     script::{call::Call, encoder::Encoder, text},
 };
 use redis::Value;
-use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
+use tollgate_core::{Check, HOUR, Quota, Rule, RuleSet, store::Fingerprint};
 use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},

@@ -11,7 +11,7 @@ use crate::{
     script::{call::Call, encoder::Encoder},
 };
 use redis::Value;
-use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
+use tollgate_core::{Check, MINUTE, Quota, Rule, RuleSet, store::Fingerprint};
 use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},

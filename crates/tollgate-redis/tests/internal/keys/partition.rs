@@ -11,9 +11,9 @@ use crate::{
     script::{call::Call, encoder::Encoder},
 };
 use tollgate_core::{
-    Check, Fingerprint, Key, MINUTE, Quota, Rule, RuleSet,
+    Check, Key, MINUTE, Quota, Rule, RuleSet,
     algorithm::Taken,
-    store::{Receipt, Settlement},
+    store::{Fingerprint, Receipt, Settlement},
 };
 
 use crate::internal_tests::keys::secret;

@@ -16,9 +16,9 @@ use crate::{
 };
 use redis::Value;
 use tollgate_core::{
-    Check, Decision, Fingerprint, ManualClock, MemoryStore, Mode, Outcome, RuleSet, Store as _,
+    Check, Decision, ManualClock, MemoryStore, Mode, Outcome, RuleSet, Store as _,
     algorithm::Taken,
-    store::{Receipt, RuleStore, Settlement},
+    store::{Fingerprint, Receipt, RuleStore, Settlement},
 };
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 

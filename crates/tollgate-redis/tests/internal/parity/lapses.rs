@@ -8,9 +8,8 @@ use crate::{
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
 use tollgate_core::{
-    Check, Decision, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND,
-    Store as _,
-    store::{Receipt, RuleStore, Settlement},
+    Check, Decision, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
+    store::{Fingerprint, Receipt, RuleStore, Settlement},
 };
 use tollgate_test_servers::redis_client::Integers as _;
 

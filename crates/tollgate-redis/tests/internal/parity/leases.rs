@@ -7,8 +7,9 @@ use crate::{
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
 use tollgate_core::{
-    Check, Fingerprint, Quota, Rule, RuleSet, SECOND,
+    Check, Quota, Rule, RuleSet, SECOND,
     algorithm::{Algorithm, Assessment, FixedWindow, SlidingWindow},
+    store::Fingerprint,
 };
 use tollgate_prefilter::{
     BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease, WindowGrantor,

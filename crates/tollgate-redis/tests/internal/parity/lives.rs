@@ -8,7 +8,10 @@
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use crate::script::{call::Call, encoder::Encoder};
-use tollgate_core::{Check, Fingerprint, store::RuleStore};
+use tollgate_core::{
+    Check,
+    store::{Fingerprint, RuleStore},
+};
 
 use crate::internal_tests::parity::server::CarriedOut;
 

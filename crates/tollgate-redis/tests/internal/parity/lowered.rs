@@ -7,8 +7,8 @@ use crate::{
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
 use tollgate_core::{
-    Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
-    store::RuleStore,
+    Check, DAY, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
+    store::{Fingerprint, RuleStore},
 };
 use tollgate_test_servers::redis_client::Integers as _;
 

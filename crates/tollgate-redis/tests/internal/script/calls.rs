@@ -2,7 +2,7 @@
 
 use crate::script::{call::Call, reply::Reply, text};
 use redis::Value;
-use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule};
+use tollgate_core::{Check, MINUTE, Quota, Rule, store::Fingerprint};
 use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::Subject;

@@ -7,9 +7,9 @@ use crate::{
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
 use tollgate_core::{
-    Check, Fingerprint, Quota, Rule, RuleSet, SECOND,
+    Check, Quota, Rule, RuleSet, SECOND,
     algorithm::Taken,
-    store::{Receipt, Settlement},
+    store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 

@@ -19,7 +19,7 @@ use crate::{
     script::{call::Call, encoder::Encoder, reply::Reply, text},
 };
 use redis::Value;
-use tollgate_core::{Check, Decision, Fingerprint, Quota, Rule, RuleSet, SECOND};
+use tollgate_core::{Check, Decision, Quota, Rule, RuleSet, SECOND, store::Fingerprint};
 use tollgate_test_servers::{
     blocking_server::RedisServer,
     redis_client::{Integers as _, RedisClient},

@@ -2,7 +2,7 @@
 
 use crate::script::{call::Call, refusal::Refusal, reply::Reply};
 use redis::Value;
-use tollgate_core::{Check, Fingerprint, Outcome, Quota, Rule, SECOND};
+use tollgate_core::{Check, Outcome, Quota, Rule, SECOND, store::Fingerprint};
 use tollgate_prefilter::{LeaseQuery, LeaseTerms};
 use tollgate_test_servers::redis_client::Integers as _;
 

@@ -6,7 +6,7 @@ use crate::{
     keys::keyspace::{Keyspace, Partition},
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
-use tollgate_core::{Check, Fingerprint, Quota, Rule, RuleSet};
+use tollgate_core::{Check, Quota, Rule, RuleSet, store::Fingerprint};
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
 use crate::internal_tests::keys::server::Server;

@@ -2,7 +2,7 @@
 
 use crate::script::{call::Call, encoder::Encoder};
 use redis::Value;
-use tollgate_core::{Check, DAY, Fingerprint};
+use tollgate_core::{Check, DAY, store::Fingerprint};
 use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::{

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, Key, LiveLimiter, MINUTE, ManualClock, MemoryStore, OnChange,
-    Quota, Rule, RuleSet, SECOND,
+    Check, Decision, Key, LiveLimiter, MINUTE, ManualClock, MemoryStore, OnChange, Quota, Rule,
+    RuleSet, SECOND,
     algorithm::Retry,
-    store::{Receipt, Settlement},
+    store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 use tollgate_test_servers::numbers::Numbers;

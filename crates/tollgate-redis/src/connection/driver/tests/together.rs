@@ -1,6 +1,6 @@
 //! Calls of the script that decides, which travel together.
 
-use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
+use tollgate_core::{Check, MINUTE, Quota, Rule, RuleSet, store::Fingerprint};
 
 use super::*;
 use crate::{
