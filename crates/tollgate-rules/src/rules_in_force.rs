@@ -384,8 +384,13 @@ impl State {
         text: &RuleText,
         local: &DocumentTree,
     ) -> Result<(ReadText, DocumentTree), DocumentError> {
+        let has_local = !local.overrides.is_empty() || !local.switches.is_empty();
+        // Mostly it has their rules.
+        if has_local && let Ok(read) = together(bindings, text, local) {
+            return Ok((read, local.clone()));
+        }
         let alone = text.read(bindings)?;
-        if local.overrides.is_empty() && local.switches.is_empty() {
+        if !has_local {
             return Ok((alone, local.clone()));
         }
         let mut kept = local.clone();
