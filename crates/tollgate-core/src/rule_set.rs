@@ -183,16 +183,18 @@ impl RuleSet {
 
     /// Where another rule set has an equal rule to the one at this index, under its name. It is known without a look where
     /// both are copies of one, or this rule set was made to [succeed](Self::succeeded_by) the other.
+    #[inline]
     #[must_use]
     pub fn unchanged_in(&self, index: usize, other: &Self) -> Option<usize> {
         let rule = self.rules.get(index)?;
-        if other
-            .rules
-            .get(index)
-            .is_some_and(|there| there.is_copy(rule))
-        {
-            return Some(index);
+        match other.rules.get(index) {
+            Some(there) if there.is_copy(rule) => Some(index),
+            _ => self.equal_in(index, rule, other),
         }
+    }
+
+    /// The same for a rule that is no copy of the one at its index there.
+    fn equal_in(&self, index: usize, rule: &Rule, other: &Self) -> Option<usize> {
         if let Some((version, unchanged)) = &self.unchanged
             && *version == other.version
             && unchanged.get(index) == Some(&true)
