@@ -151,6 +151,7 @@ impl Rule {
     }
 
     /// Whether one is a copy of the other, seen without a look at either. Equal rules that were made apart are not.
+    #[inline]
     pub(crate) fn is_copy(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.settings, &other.settings)
     }

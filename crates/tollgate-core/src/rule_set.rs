@@ -22,6 +22,7 @@ pub struct RuleSet {
     all_enforced: bool,
     has_slots: bool,
     has_waits: bool,
+    has_top_keys: bool,
     /// Shared with the rule sets before that have the same names in the same order.
     names: Arc<Names>,
     /// The version of the rule set before, and which rules are as they were there at the same index.
@@ -78,9 +79,15 @@ impl RuleSet {
             let unchanged: Box<[bool]> = rules.iter().enumerate().map(same).collect();
             (before.version, unchanged)
         });
-        let is_unchanged = |index: usize| unchanged.as_ref().is_some_and(|(_, same)| same[index]);
+        let is_unchanged =
+            |index: usize| index < given && unchanged.as_ref().is_some_and(|(_, same)| same[index]);
+        // What no rule before had, those that have not changed do not have: they are not looked at.
+        let may_have =
+            |index: usize, had: fn(&Self) -> bool| !is_unchanged(index) || before.is_none_or(had);
         for index in 0..given {
-            if is_unchanged(index) && rules[index].thresholds().is_empty() {
+            if is_unchanged(index)
+                && (!may_have(index, Self::has_thresholds) || rules[index].thresholds().is_empty())
+            {
                 continue;
             }
             rules[index].validate()?;
@@ -105,22 +112,30 @@ impl RuleSet {
             let mut pairs = before.rules.iter().zip(&rules).enumerate();
             before.rules.len() == rules.len()
                 && pairs.all(|(index, (before, rule))| {
-                    (index < given && is_unchanged(index)) || before.name() == rule.name()
+                    is_unchanged(index) || before.name() == rule.name()
                 })
         };
         let names = match before.filter(has_names) {
             Some(before) => Arc::clone(&before.names),
             None => Arc::new(Names::new(&rules)?),
         };
-        let refers_to = rules
-            .iter()
-            .map(|rule| rule.reference(&rules, &names))
-            .collect::<Result<_, _>>()?;
+        let refers_to = rules.iter().enumerate().map(|(index, rule)| {
+            match may_have(index, |before| !before.all_enforced) {
+                true => rule.reference(&rules, &names),
+                false => Ok(None),
+            }
+        });
+        let refers_to = refers_to.collect::<Result<_, _>>()?;
+        let any = |had: fn(&Self) -> bool, has: fn(&Rule) -> bool| {
+            let mut all = rules.iter().enumerate();
+            all.any(|(index, rule)| may_have(index, had) && has(rule))
+        };
         Ok(Self {
             version: next_serial(),
-            all_enforced: rules.iter().all(Rule::is_enforced),
-            has_slots: rules.iter().any(Rule::has_slots),
-            has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
+            all_enforced: !any(|before| !before.all_enforced, |rule| !rule.is_enforced()),
+            has_slots: any(Self::has_slots, Rule::has_slots),
+            has_waits: any(Self::has_waits, |rule| rule.at_most_wait().is_some()),
+            has_top_keys: any(Self::has_top_keys, |rule| rule.top_keys_setting().is_some()),
             rules: rules.into(),
             given,
             refers_to,
@@ -168,16 +183,18 @@ impl RuleSet {
 
     /// Where another rule set has an equal rule to the one at this index, under its name. It is known without a look where
     /// both are copies of one, or this rule set was made to [succeed](Self::succeeded_by) the other.
+    #[inline]
     #[must_use]
     pub fn unchanged_in(&self, index: usize, other: &Self) -> Option<usize> {
         let rule = self.rules.get(index)?;
-        if other
-            .rules
-            .get(index)
-            .is_some_and(|there| there.is_copy(rule))
-        {
-            return Some(index);
+        match other.rules.get(index) {
+            Some(there) if there.is_copy(rule) => Some(index),
+            _ => self.equal_in(index, rule, other),
         }
+    }
+
+    /// The same for a rule that is no copy of the one at its index there.
+    fn equal_in(&self, index: usize, rule: &Rule, other: &Self) -> Option<usize> {
         if let Some((version, unchanged)) = &self.unchanged
             && *version == other.version
             && unchanged.get(index) == Some(&true)
@@ -229,6 +246,11 @@ impl RuleSet {
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.has_waits
+    }
+
+    /// Whether any rule keeps its top keys.
+    pub(crate) fn has_top_keys(&self) -> bool {
+        self.has_top_keys
     }
 
     /// Whether every rule is enforced: there is no shadow and no threshold.
@@ -442,6 +464,50 @@ mod tests {
             K::Mode,
             &["old", "not in the rule set"],
         );
+    }
+
+    #[test]
+    fn rules_in_the_place_of_others_are_what_they_are_by_themselves() {
+        let kept = Rule::new("kept", Quota::gcra(10, MINUTE));
+        let other = Rule::new("other", Quota::gcra(10, MINUTE));
+        let all = [
+            vec![kept.clone(), other.clone()],
+            vec![kept.clone(), other.clone().wait(SECOND)],
+            vec![kept.clone(), other.clone().top_keys()],
+            vec![kept.clone(), other.clone().shadow()],
+            vec![kept.clone(), other.clone().shadow_instead_of("kept")],
+            vec![kept.clone(), other.clone().off()],
+            vec![
+                kept.clone(),
+                other
+                    .clone()
+                    .threshold("warn", Quota::gcra(10, MINUTE).burst(8)),
+            ],
+            vec![kept.clone(), Rule::new("other", Quota::concurrent(2))],
+            vec![kept, other.clone(), Rule::new("third", *other.quota())],
+        ];
+        let facts = |set: &RuleSet| {
+            let referred: Vec<_> = (0..set.rules().len()).map(|n| set.refers_to(n)).collect();
+            let flags = [
+                set.all_enforced(),
+                set.has_thresholds(),
+                set.has_slots(),
+                set.has_waits(),
+                set.has_top_keys(),
+            ];
+            (set.rules().to_vec(), referred, flags)
+        };
+        // The second and third time, what has them has not changed.
+        for first in &all {
+            for second in &all {
+                let mut before = RuleSet::new(first.clone()).expect("valid");
+                for rules in [second, second, first] {
+                    before = before.succeeded_by(rules.clone()).expect("valid");
+                    let alone = RuleSet::new(rules.clone()).expect("valid");
+                    assert_eq!(facts(&before), facts(&alone));
+                }
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     clock::now,
     condition::Condition,
     denial_audit::DenialAudit,
-    made_rules::{MadeRule, MadeRules},
+    made_rules::{Made, MadeRule, MadeRules},
     node::hash_of,
     override_entry::{Client, Override},
     rule_entry::{Mode, RuleEntry},
@@ -168,9 +168,11 @@ impl Entries {
             match known {
                 Some(known) => known.clone(),
                 None => MadeRule {
-                    name: self.rules[index].name.value.as_str().into(),
                     recipe,
-                    rules: self.make(index, now).into(),
+                    made: Arc::new(Made {
+                        name: self.rules[index].name.value.as_str().into(),
+                        rules: self.make(index, now),
+                    }),
                 },
             }
         });
@@ -340,7 +342,7 @@ mod tests {
             let name = &rule.name.value;
             let now = again.get(index, name).expect("it was made");
             let before = made.get(index, name);
-            let is_kept = before.is_some_and(|before| Arc::ptr_eq(&before.rules, &now.rules));
+            let is_kept = before.is_some_and(|before| Arc::ptr_eq(&before.made, &now.made));
             (!is_kept).then(|| name.clone())
         });
         anew.collect()

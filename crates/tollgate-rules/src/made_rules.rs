@@ -17,10 +17,16 @@ pub(crate) struct MadeRules {
 /// What was made of one rule.
 #[derive(Clone)]
 pub(crate) struct MadeRule {
-    pub(crate) name: Arc<str>,
     /// A hash of all that it was made of.
     pub(crate) recipe: u64,
-    pub(crate) rules: Arc<[RequestRule]>,
+    /// Shared by copies: a document of thousands of rules makes many of them.
+    pub(crate) made: Arc<Made>,
+}
+
+/// A rule's name, and the rules that were made of it.
+pub(crate) struct Made {
+    pub(crate) name: Arc<str>,
+    pub(crate) rules: Vec<RequestRule>,
 }
 
 impl MadeRules {
@@ -34,17 +40,20 @@ impl MadeRules {
     /// What was made at this index by this recipe, which is of the rule's name as well.
     pub(crate) fn made_by(&self, index: usize, recipe: u64) -> Option<&MadeRule> {
         let there = self.list.get(index);
-        there.filter(|made| made.recipe == recipe)
+        there.filter(|there| there.recipe == recipe)
     }
 
     /// What was made of the rule with this name, which is probably at this index.
     pub(crate) fn get(&self, index: usize, name: &str) -> Option<&MadeRule> {
-        let there = self.list.get(index).filter(|made| *made.name == *name);
+        let there = self
+            .list
+            .get(index)
+            .filter(|there| *there.made.name == *name);
         there.or_else(|| {
             let by_name = self.by_name.get_or_init(|| {
                 let names = self.list.iter().enumerate();
                 names
-                    .map(|(index, made)| (Arc::clone(&made.name), index))
+                    .map(|(index, there)| (Arc::clone(&there.made.name), index))
                     .collect()
             });
             self.list.get(*by_name.get(name)?)
@@ -53,7 +62,10 @@ impl MadeRules {
 
     /// All of them, for a layer.
     pub(crate) fn rules(&self) -> Vec<RequestRule> {
-        let made = self.list.iter();
-        made.flat_map(|made| made.rules.iter().cloned()).collect()
+        let mut all = Vec::with_capacity(self.list.len());
+        for of_rule in &self.list {
+            all.extend_from_slice(&of_rule.made.rules);
+        }
+        all
     }
 }

@@ -47,6 +47,9 @@ pub struct RuleDocument {
     pub(crate) entries: Entries,
 }
 
+/// A document, and the tree of each of its texts.
+pub(crate) type ReadText = (RuleDocument, Vec<Node>);
+
 impl RuleDocument {
     /// Reads a document.
     ///
@@ -83,7 +86,7 @@ impl RuleDocument {
     pub(crate) fn of_parts(
         parts: &[TextPart<'_>],
         bindings: &Bindings,
-    ) -> Result<(Self, Vec<Node>), DocumentError> {
+    ) -> Result<ReadText, DocumentError> {
         let (entries, trees) = assemble(parts, bindings)?;
         Ok((Self { entries }, trees))
     }

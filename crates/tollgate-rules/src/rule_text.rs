@@ -14,9 +14,8 @@ use crate::{
     bindings::{Bindings, HashKey},
     document_error::DocumentError,
     format::Format,
-    node::Node,
     problems::Problem,
-    rule_document::RuleDocument,
+    rule_document::{ReadText, RuleDocument},
     text_changes::text_changes,
 };
 
@@ -151,10 +150,7 @@ impl RuleText {
     }
 
     /// Reads it: the document, and the tree of each text.
-    pub(crate) fn read(
-        &self,
-        bindings: &Bindings,
-    ) -> Result<(RuleDocument, Vec<Node>), DocumentError> {
+    pub(crate) fn read(&self, bindings: &Bindings) -> Result<ReadText, DocumentError> {
         let mut bindings = Cow::Borrowed(bindings);
         if bindings.hash_key.is_none() && self.hash_key.is_some() {
             bindings.to_mut().hash_key.clone_from(&self.hash_key);

@@ -25,7 +25,7 @@ use crate::{
     fleet::Fleet,
     made_rules::MadeRules,
     metrics,
-    rule_document::RuleDocument,
+    rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
     rules_status::RulesStatus,
 };
@@ -318,7 +318,8 @@ impl State {
         let now = now();
         let applied = text.and_then(|text| {
             self.refuse_older(of_source)?;
-            let (document, local) = self.with_local(bindings, &text, &self.local)?;
+            // The trees live until the rules are in force. What is freed before, the allocator sorts in the midst of the swap.
+            let ((document, _trees), local) = self.with_local(bindings, &text, &self.local)?;
             let changes = self.replace(&document, now)?;
             let lines = document_changes(&self.document.entries, &document.entries);
             Ok((text, document, local, changes, lines))
@@ -355,7 +356,7 @@ impl State {
     fn set_local(&mut self, bindings: &Bindings, local: DocumentTree, author: Author) -> Changed {
         let before = self.revision;
         let now = now();
-        let applied = together(bindings, &self.text, &local).and_then(|document| {
+        let applied = together(bindings, &self.text, &local).and_then(|(document, _trees)| {
             let changes = self.replace(&document, now)?;
             let lines = document_changes(&self.document.entries, &document.entries);
             Ok((document, changes, lines))
@@ -382,13 +383,18 @@ impl State {
         bindings: &Bindings,
         text: &RuleText,
         local: &DocumentTree,
-    ) -> Result<(RuleDocument, DocumentTree), DocumentError> {
-        let alone = text.parse(bindings)?;
-        if local.overrides.is_empty() && local.switches.is_empty() {
+    ) -> Result<(ReadText, DocumentTree), DocumentError> {
+        let has_local = !local.overrides.is_empty() || !local.switches.is_empty();
+        // Mostly it has their rules.
+        if has_local && let Ok(read) = together(bindings, text, local) {
+            return Ok((read, local.clone()));
+        }
+        let alone = text.read(bindings)?;
+        if !has_local {
             return Ok((alone, local.clone()));
         }
         let mut kept = local.clone();
-        kept.retain_rules(&alone.names().collect());
+        kept.retain_rules(&alone.0.names().collect());
         let together = together(bindings, text, &kept);
         Ok(together.map_or_else(
             |wrong| {
@@ -396,7 +402,7 @@ impl State {
                     have ended: {wrong}");
                 (alone, DocumentTree::default())
             },
-            |document| (document, kept),
+            |read| (read, kept),
         ))
     }
 
@@ -517,9 +523,9 @@ fn together(
     bindings: &Bindings,
     text: &RuleText,
     local: &DocumentTree,
-) -> Result<RuleDocument, DocumentError> {
+) -> Result<ReadText, DocumentError> {
     let local = local.rule_text("what was set in this process");
-    text.clone().and(local).parse(bindings)
+    text.clone().and(local).read(bindings)
 }
 
 impl fmt::Debug for RulesInForce {

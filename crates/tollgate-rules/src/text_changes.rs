@@ -6,7 +6,7 @@ use crate::{
     document_changes::all_changes,
     json_text::one_line,
     node::{Node, Value, field},
-    rule_document::RuleDocument,
+    rule_document::ReadText,
 };
 
 /// What is compared as it is written. The other fields are numbers, whose changes are computed.
@@ -29,9 +29,6 @@ const WRITTEN: &[&str] = &[
     "on_store_error",
     "on_change",
 ];
-
-/// A document, and the tree of each of its texts.
-type ReadText = (RuleDocument, Vec<Node>);
 
 /// What differs between two texts that were read, a line each: rules, groups, overrides and switches. No key of a client is part
 /// of it.

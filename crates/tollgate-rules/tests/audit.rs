@@ -150,6 +150,25 @@ async fn what_is_set_in_a_process_stays_when_the_document_changes() {
 }
 
 #[tokio::test]
+async fn what_is_set_for_a_rule_that_is_gone_ends_alone() {
+    let (_, rules) = rules();
+    let layer = rules.layer(MemoryStore::new()).expect("valid rules");
+    let alone = limits("fixed_window 9/h");
+    let other = "[[rules]]\nname = 'web'\nlimit = '9/h'\nby = 'header:x-api-key'\n";
+    rules
+        .set_text(&format!("{alone}{other}"), Format::Toml)
+        .expect("valid");
+    let alice = rules.handle(Author::new("alice"));
+    for (rule, limit) in [("api", "fixed_window 1/h"), ("web", "5/h")] {
+        let entry = LimitOverride::new(rule, KEY, limit);
+        alice.override_limit(entry).expect("valid");
+    }
+    rules.set_text(&alone, Format::Toml).expect("valid");
+    assert_eq!(status(&layer).await, StatusCode::OK);
+    assert_eq!(status(&layer).await, StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
 async fn the_end_of_a_switch_is_recorded_and_a_subscriber_hears_of_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("limits.toml");

@@ -80,7 +80,7 @@ impl Observer {
             }
         };
         let rules = set.rules();
-        let has_top_keys = rules.iter().any(|rule| rule.top_keys_setting().is_some());
+        let has_top_keys = set.has_top_keys();
         let is_on = cfg!(any(feature = "metrics", feature = "tracing")) || has_top_keys;
         let observed = rules.iter().enumerate().map(observer);
         Self {

@@ -86,12 +86,11 @@ impl RuleRegistry {
             names.is_live(old) && live.into_iter().flatten().all(|entry| is_replaced(&entry))
         };
         let alone: Vec<_> = replaced.iter().filter(is_alone).collect();
-        for index in counted(rules) {
+        for (index, rule) in rules.given().iter().enumerate() {
             let is_unchanged = |old: &&&Registration| has_equal(&old.rules, rules, index);
-            if alone.iter().copied().any(|old| is_unchanged(&old)) {
+            if alone.iter().copied().any(|old| is_unchanged(&old)) || !counts(rule) {
                 continue;
             }
-            let rule = &rules.rules()[index];
             let successions = names.by_name.get(rule.shared_name());
             let successions = successions.into_iter().flatten();
             let entries = successions
@@ -110,10 +109,10 @@ impl RuleRegistry {
         let before = replaced.first().filter(|old| names.is_live(old));
         let succession = before.map_or(id, |old| old.succession);
         let live = names.successions.entry(succession).or_default();
-        for index in counted(rules) {
+        for (index, rule) in rules.given().iter().enumerate() {
             let has_name = |entry: &Entry| has_name(&entry.rules, rules, index);
-            if !live.iter().any(has_name) {
-                let name = Arc::clone(rules.rules()[index].shared_name());
+            if !live.iter().any(has_name) && counts(rule) {
+                let name = Arc::clone(rule.shared_name());
                 names.by_name.entry(name).or_default().push(succession);
             }
         }
@@ -141,14 +140,12 @@ impl RuleRegistry {
             if let Some(index) = of {
                 live.remove(index);
                 let rules = &registration.rules;
-                for index in counted(rules) {
-                    if live
-                        .iter()
-                        .any(|entry| has_name(&entry.rules, rules, index))
-                    {
+                for (index, rule) in rules.given().iter().enumerate() {
+                    let has_name = |entry: &Entry| has_name(&entry.rules, rules, index);
+                    if live.iter().any(has_name) || !counts(rule) {
                         continue;
                     }
-                    let name = rules.rules()[index].shared_name();
+                    let name = rule.shared_name();
                     if let Some(successions) = names.by_name.get_mut(name) {
                         successions.retain(|id| *id != registration.succession);
                         if successions.is_empty() {
@@ -212,29 +209,28 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// The rules that count on a state of their own: a threshold reads that of another, and a rule that is off counts nothing.
-fn counted(rules: &RuleSet) -> impl Iterator<Item = usize> {
-    let counts = |rule: &Rule| *rule.mode() != Mode::Off;
-    let given = rules.given().iter().enumerate();
-    given.filter_map(move |(index, rule)| counts(rule).then_some(index))
+/// Whether a rule that was given counts on a state of its own: one that is off counts nothing. A threshold, which reads that of
+/// another, is not given.
+fn counts(rule: &Rule) -> bool {
+    *rule.mode() != Mode::Off
 }
 
 /// The rule of this name, if it counts on a state of its own.
 fn counted_as<'a>(rules: &'a RuleSet, name: &str) -> Option<&'a Rule> {
     let rule = rules.given().get(rules.position(name)?)?;
-    (*rule.mode() != Mode::Off).then_some(rule)
+    counts(rule).then_some(rule)
 }
 
-/// Whether `live` has the rule at an index of `rules`, which counts it, by its name, and counts it too.
+/// Whether `live` has the rule at an index of `rules` by its name, and counts it; or has an equal one, which both count or none.
 fn has_name(live: &RuleSet, rules: &RuleSet, index: usize) -> bool {
     let given = live.given();
-    // An equal rule is counted by both.
+    // Without a look at the rule, which is one of thousands.
     if let Some(there) = rules.unchanged_in(index, live) {
         return there < given.len();
     }
     let there = rules.position_in(index, live);
     let rule = there.and_then(|there| given.get(there));
-    rule.is_some_and(|rule| *rule.mode() != Mode::Off)
+    rule.is_some_and(counts)
 }
 
 /// Whether `live` has an equal rule to the one at an index of `rules`.

@@ -131,6 +131,9 @@ fn names_that_are_no_longer_used_are_free() {
     let old = Limiter::new(store.clone(), rule("old", 6));
     assert!(old.is_ok(), "{old:?}");
     assert!(Limiter::new(store.clone(), rule("new", 6)).is_err());
+    // The rules that follow have this one too.
+    limiter.replace(rule("new", 7)).expect("valid");
+    assert!(Limiter::new(store.clone(), rule("new", 6)).is_err());
     drop(limiter);
     assert!(Limiter::new(store, rule("new", 6)).is_ok());
 }

@@ -349,7 +349,7 @@ fn attach(
     checks: &Checks,
 ) -> Admission {
     let (decision, checks) = (decision.clone(), checks.clone());
-    let for_handler = config.is_checked_in_handler;
+    let for_handler = config.rules.is_checked_in_handler;
     let head_alone = for_handler.then(|| without_extensions(head));
     let admission = Admission::new(Arc::clone(config), decision, checks, head_alone);
     head.extensions.insert(admission.clone());

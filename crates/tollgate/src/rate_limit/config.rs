@@ -46,8 +46,6 @@ pub(crate) struct Config {
     /// Whether responses report the time that their request has waited.
     pub(crate) server_timing: bool,
     pub(crate) wait_room: Arc<WaitRoom>,
-    /// Whether handlers check rules of their own.
-    pub(crate) is_checked_in_handler: bool,
     pub(crate) duplicates: DuplicateDetector,
     place: Place,
 }
@@ -83,9 +81,8 @@ impl Config {
                 denied_status,
             )),
             headers: Headers::new(style, rules.set()),
-            is_checked_in_handler: rules.is_checked_in_handler(),
             // A handler needs an admission to check its rules.
-            attach_decision: rules.is_checked_in_handler(),
+            attach_decision: rules.is_checked_in_handler,
             always_attaches: false,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
@@ -105,13 +102,11 @@ impl Config {
     /// The same settings with other rules.
     pub(crate) fn with_rules(&self, mut rules: RequestRules) -> Self {
         rules.look_up_deadline = self.rules.look_up_deadline;
-        let is_checked_in_handler = rules.is_checked_in_handler();
         let (replaced, set) = (self.rules.set(), rules.set());
         Self {
             headers: self.headers.succeeded_by(replaced, set),
             responses: Arc::new(self.responses.succeeded_by(replaced, set)),
-            is_checked_in_handler,
-            attach_decision: self.always_attaches || is_checked_in_handler,
+            attach_decision: self.always_attaches || rules.is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
             ..self.clone()

@@ -42,6 +42,8 @@ pub(crate) struct RequestRules {
     pub(crate) settles_by_response: bool,
     /// Whether requests may hold slots.
     pub(crate) holds_slots: bool,
+    /// Whether there are rules for handlers.
+    pub(crate) is_checked_in_handler: bool,
 }
 
 /// The plans of single keys of a rule.
@@ -100,8 +102,7 @@ impl RequestRules {
     pub(crate) fn rule_set_after(&self, list: &[RequestRule]) -> Result<RuleSet, RuleError> {
         for (index, rule) in list.iter().enumerate() {
             // What was made once is often there again, and was looked at before.
-            let before = self.list.get(index);
-            if !before.is_some_and(|before| before.is_copy(rule)) {
+            if !is_copy(Some(self), index, rule) {
                 validate(rule.settings())?;
             }
         }
@@ -122,7 +123,13 @@ impl RequestRules {
         observer: Observer,
         before: Option<&Self>,
     ) -> Self {
-        let all = list.iter().map(RequestRule::settings);
+        // What no rule before does, those that are copies of them do not do: they are not looked at.
+        let any = |did: fn(&Self) -> bool, does: fn(&RequestSettings) -> bool| {
+            let mut all = list.iter().enumerate();
+            all.any(|(index, rule)| {
+                (before.is_none_or(did) || !is_copy(before, index, rule)) && does(rule.settings())
+            })
+        };
         Self {
             index: route_index(&list, before),
             plans_by_key: plans_by_key(&list, &limiter, before),
@@ -130,12 +137,18 @@ impl RequestRules {
             limiter,
             observer: Arc::new(observer),
             look_up_deadline: look_ups::DEADLINE,
-            refunds: all
-                .clone()
-                .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
-            settles_by_response: all
-                .clone()
-                .any(|rule| rule.call_about_responses().is_some()),
+            refunds: any(
+                |before| before.refunds,
+                |rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps,
+            ),
+            settles_by_response: any(
+                |before| before.settles_by_response,
+                |rule| rule.call_about_responses().is_some(),
+            ),
+            is_checked_in_handler: any(
+                |before| before.is_checked_in_handler,
+                |rule| rule.key.is_none(),
+            ),
             list: list.into(),
         }
     }
@@ -165,11 +178,6 @@ impl RequestRules {
     pub(crate) fn extractor(&self, name: &str) -> Option<&dyn KeyExtractor> {
         let rule = self.all().find(|rule| rule.rule.name() == name)?;
         rule.key.as_deref()
-    }
-
-    /// Whether there are rules for handlers.
-    pub(crate) fn is_checked_in_handler(&self) -> bool {
-        self.all().any(|rule| rule.key.is_none())
     }
 
     /// The rule for handlers with this name.
@@ -590,6 +598,12 @@ fn route_index(list: &[RequestRule], before: Option<&RequestRules>) -> Option<Ar
     }
 }
 
+/// Whether a rule is a copy of the one at the same index of the rules before.
+fn is_copy(before: Option<&RequestRules>, index: usize, rule: &RequestRule) -> bool {
+    let there = before.and_then(|before| before.list.get(index));
+    there.is_some_and(|there| there.is_copy(rule))
+}
+
 /// What stands for the keys with plans of their own; for a rule that has not changed, as it was. Their plans are there: the rules
 /// were validated.
 fn plans_by_key(
@@ -626,14 +640,10 @@ fn plans_by_key(
             of_key: rule.plan_of_key.clone(),
         }
     };
-    let is_copy = |index: usize| {
-        let there = before.and_then(|before| before.list.get(index));
-        there.is_some_and(|there| there.is_copy(&list[index]))
-    };
     Arc::new(PerRule::new(
         list.len(),
         before.map(|before| &*before.plans_by_key),
-        is_copy,
+        |index| is_copy(before, index, &list[index]),
         of_rule,
     ))
 }
@@ -743,4 +753,46 @@ pub(crate) fn refuse_success(status: StatusCode) -> Result<(), RuleError> {
             "{status} does not tell a client that it was denied; take a status of 400 to 599, 429 for a limit"
         ),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{MINUTE, MemoryStore, Quota};
+
+    use super::*;
+    use crate::{key::constant, rule::Rule};
+
+    #[test]
+    fn rules_in_the_place_of_others_do_what_they_do_by_themselves() {
+        let named = |name| Rule::new(name, Quota::gcra(10, MINUTE));
+        let kept = named("kept").by(constant("all")).keep_on_error();
+        let other = named("other").by(constant("all"));
+        let all = [
+            other.clone().keep_on_error(),
+            other.clone(),
+            other.clone().keep_on_error().count_if(|_| false),
+            named("other").by_handler(),
+        ];
+        let facts = |rules: &RequestRules| {
+            let handled = rules.is_checked_in_handler;
+            (rules.refunds, rules.settles_by_response, handled)
+        };
+        for first in &all {
+            for second in &all {
+                let store = MemoryStore::new();
+                let list = |other: &RequestRule| vec![kept.clone(), other.clone()];
+                let new = |list| RequestRules::new(&[], &MemoryStore::new(), list);
+                let mut rules = RequestRules::new(&[], &store, list(first)).expect("valid");
+                // The second and third time, what does them is a copy.
+                for other in [second, second, first] {
+                    let set = rules.rule_set_after(&list(other)).expect("valid");
+                    let replaced = [&rules.limiter];
+                    let limiter = Limiter::bind_replacing(&replaced, &store, set, NonZeroU32::MIN);
+                    rules = rules.succeeded_by(list(other), limiter.expect("valid"));
+                    let alone = new(list(other)).expect("valid");
+                    assert_eq!(facts(&rules), facts(&alone));
+                }
+            }
+        }
+    }
 }
