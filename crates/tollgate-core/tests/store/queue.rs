@@ -397,7 +397,13 @@ async fn a_rule_that_lets_more_wait_than_a_limiter_has_room_for_gets_its_room() 
     }
     let endless = 2 * LONG;
     let mut tasks = Vec::new();
-    for _ in 0..MORE {
+    // First of their queues, and the rest behind each other.
+    for n in 0..17_000 {
+        let own = [check(&limiter, "more", &n.to_string(), 1)];
+        assert!(limiter.acquire(&own).await.is_allowed());
+        tasks.push(waiter(&limiter, &own, endless).await);
+    }
+    for _ in 17_000..MORE {
         tasks.push(waiter(&limiter, &more, endless).await);
     }
     assert!(tasks.iter().all(|task| !task.is_finished()));
