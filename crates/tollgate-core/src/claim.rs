@@ -53,6 +53,11 @@ impl OwnClaim {
     pub(crate) fn get(&self) -> Option<&Claim> {
         self.0.as_deref()
     }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Claim> {
+        self.0.as_deref_mut()
+    }
 }
 
 /// A decision without a claim must cost no more to move and drop than one that could have none. So what is dropped is passed
@@ -134,11 +139,13 @@ impl Claim {
         }
     }
 
-    pub(crate) fn take_slots(&self) -> Option<HeldSlots> {
-        match &mut *lock(&self.slots) {
-            Slots::Own(slots) => slots.take(),
-            Slots::Shared(slots) => lock(slots).take(),
-        }
+    #[inline]
+    pub(crate) fn take_slots(&mut self) -> Option<HeldSlots> {
+        get_mut(&mut self.slots).take()
+    }
+
+    pub(crate) fn take_shared_slots(&self) -> Option<HeldSlots> {
+        lock(&self.slots).take()
     }
 
     /// Forgets all. The slots go back, if they were not taken out and no clone has them.
@@ -166,6 +173,14 @@ impl Clone for Claim {
 }
 
 impl Slots {
+    #[inline]
+    fn take(&mut self) -> Option<HeldSlots> {
+        match self {
+            Self::Own(slots) => slots.take(),
+            Self::Shared(slots) => lock(slots).take(),
+        }
+    }
+
     fn shared(&mut self) -> Arc<Mutex<HeldSlots>> {
         match self {
             Self::Own(slots) => {

@@ -641,7 +641,7 @@ impl Decision {
         } else {
             Places::new()
         };
-        let slots = then.take_slots().unwrap_or_default();
+        let slots = then.take_shared_slots().unwrap_or_default();
         self.claim = OwnClaim::new(Claim::of_started(waited, places, slots));
         self
     }
@@ -668,8 +668,24 @@ impl Decision {
     /// Takes the slots out that the request holds, if it does and they were not taken out before: from this decision, a clone of
     /// it, or by a [ticket](crate::Limiter::ticket). Otherwise they go back with the last clone of the decision.
     #[must_use = "slots go back when they are dropped"]
-    pub fn take_slots(&self) -> Option<HeldSlots> {
-        self.claim.get()?.take_slots()
+    pub fn take_slots(&mut self) -> Option<HeldSlots> {
+        self.claim.get_mut()?.take_slots()
+    }
+
+    /// The same of a decision that others may look at meanwhile.
+    pub(crate) fn take_shared_slots(&self) -> Option<HeldSlots> {
+        self.claim.get()?.take_shared_slots()
+    }
+
+    /// Moves the decision to where it stays, with the slots that the request holds. What is left says the same, and holds none.
+    #[inline]
+    #[must_use = "slots go back when it is dropped"]
+    pub fn move_out(&mut self) -> Self {
+        Self {
+            verdicts: Verdicts::from_slice(&self.verdicts),
+            claim: std::mem::replace(&mut self.claim, OwnClaim::NONE),
+            ..*self
+        }
     }
 
     #[inline]

@@ -952,7 +952,7 @@ impl Shared {
 
     /// Puts the slots that a request was given into its decision. A denied one, whose checks failed after a store had given
     /// slots, returns them at once.
-    #[inline]
+    #[inline(always)]
     fn hold_slots(&self, checks: &[Check], decision: &mut Decision) {
         let Some(owners) = &self.slot_owners else {
             return;

@@ -104,7 +104,7 @@ impl Ticket {
             store,
             receipts,
             on_drop: None,
-            slots: decision.take_slots(),
+            slots: decision.take_shared_slots(),
         }
     }
 

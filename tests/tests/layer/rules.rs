@@ -525,7 +525,7 @@ async fn a_key_has_a_plan_of_its_own_and_a_rule_applies_to_some_keys() {
     let acme = key_of("acme", false).await;
     let error = RateLimitLayer::new(still().0, [wrong.plan_for_key(acme, "gold")]);
     let text = error.expect_err("there is no such plan").to_string();
-    assert!(text.contains("no plan \"gold\""), "{text}");
+    assert!(text.contains("unknown plan \"gold\""), "{text}");
 }
 
 #[tokio::test]

@@ -88,6 +88,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     fn take(&self, state: &mut Self::State, now: Tick, cost: u64);
 
     /// Decides, and takes the units if they fit.
+    #[inline]
     fn acquire(&self, state: &mut Self::State, now: Tick, cost: u64) -> Assessment {
         let answer = self.assess(state, now, cost);
         if answer.fits {

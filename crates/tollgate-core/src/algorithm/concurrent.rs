@@ -87,18 +87,27 @@ impl ConcurrentState {
 }
 
 impl Concurrent {
-    /// When `slots` fit, if `free` are: as if slots came back evenly.
-    fn retry(&self, slots: u64, free: u64) -> Retry {
-        let lacks = slots.saturating_sub(free);
-        match (lacks, self.typical) {
-            (0, _) => Retry::Now,
-            (_, 0) => Retry::Unknown,
-            (lacks, typical) => {
-                let time = u128::from(lacks) * u128::from(typical);
-                let time = time.div_ceil(u128::from(self.limit.max(1)));
-                Retry::after_micros(u64::try_from(time).unwrap_or(u64::MAX))
-            }
+    /// When `cost` slots fit, or one, if `free` are: as if slots came back evenly.
+    #[inline]
+    fn retry(&self, cost: u64, free: u64) -> Retry {
+        match cost.max(1).saturating_sub(free) {
+            0 => Retry::Now,
+            lacks => self.retry_without(cost, lacks),
         }
+    }
+
+    /// The same where so many of them are not free.
+    #[cold]
+    fn retry_without(&self, cost: u64, lacks: u64) -> Retry {
+        if cost > self.limit {
+            return Retry::Never;
+        }
+        if self.typical == 0 {
+            return Retry::Unknown;
+        }
+        let time = u128::from(lacks) * u128::from(self.typical);
+        let time = time.div_ceil(u128::from(self.limit.max(1)));
+        Retry::after_micros(u64::try_from(time).unwrap_or(u64::MAX))
     }
 }
 
@@ -126,11 +135,7 @@ impl Algorithm for Concurrent {
             fits,
             remaining,
             reset_after: 0,
-            retry: if cost > self.limit {
-                Retry::Never
-            } else {
-                self.retry(cost.max(1), remaining)
-            },
+            retry: self.retry(cost, remaining),
         }
     }
 

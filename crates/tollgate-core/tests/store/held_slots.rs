@@ -39,8 +39,8 @@ fn slots_go_back_with_the_last_clone() {
 #[test]
 fn slots_that_were_taken_out_of_a_clone_go_back_once() {
     let limiter = one_at_a_time();
-    let first = acquire(&limiter);
-    let second = first.clone();
+    let mut first = acquire(&limiter);
+    let mut second = first.clone();
     let slots = second.take_slots().expect("it holds one");
     assert!(first.take_slots().is_none());
     drop((first, second));

@@ -62,7 +62,7 @@ pub(crate) trait Kept {
     fn decision(&self, rules: &RuleSet) -> Decision;
 
     /// The slots that the request holds, unless its ticket was taken; once.
-    fn take_slots(&self) -> Option<HeldSlots>;
+    fn take_slots(&mut self) -> Option<HeldSlots>;
 
     /// How long it has waited, if the response shows it.
     fn waited(&self) -> Option<Duration>;
@@ -77,7 +77,9 @@ pub(crate) fn admit(
 ) -> Result<Option<Admitted<Several>>, Box<Response<Bytes>>> {
     match decided {
         Decided::Pass => Ok(pass(config, head)),
-        Decided::Allow(decision) => Ok(Some(Admitted::several(config, head, &decision, checks))),
+        Decided::Allow(mut decision) => {
+            Ok(Some(Admitted::several(config, head, &mut decision, checks)))
+        }
         Decided::Deny(denied) => {
             let (decision, seed) = *denied;
             Err(Box::new(deny(&config, head, &decision, seed)))
@@ -90,7 +92,7 @@ pub(crate) fn admit(
 pub(crate) fn pass(config: Arc<Config>, head: &mut request::Parts) -> Option<Admitted<Several>> {
     config
         .attach_decision
-        .then(|| Admitted::several(config, head, &Decision::unlimited(0), &Checks::new()))
+        .then(|| Admitted::several(config, head, &mut Decision::unlimited(0), &Checks::new()))
 }
 
 /// The check of an allowed request and its verdict, if they are all that is kept of its decision: there is no other check, and
@@ -132,14 +134,15 @@ impl Admitted<Several> {
     pub(crate) fn several(
         config: Arc<Config>,
         head: &mut request::Parts,
-        decision: &Decision,
+        decision: &mut Decision,
         checks: &Checks,
     ) -> Self {
+        // The admission has a clone, which shares the slots.
         let attach = || attach(&config, head, decision, checks);
         let kept = Several {
             admission: config.attach_decision.then(attach),
             checks: checks.clone(),
-            decision: decision.clone(),
+            decision: decision.move_out(),
             waited: None,
         };
         Self {
@@ -162,7 +165,7 @@ impl<K: Kept> Admitted<K> {
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
     /// to be settled at the end of the body.
     #[inline]
-    pub(crate) fn on_response<B>(&self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
+    pub(crate) fn on_response<B>(&mut self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
         if self.marked {
             self.config.duplicates.on_response();
         }
@@ -290,7 +293,7 @@ impl Kept for One {
     }
 
     #[inline]
-    fn take_slots(&self) -> Option<HeldSlots> {
+    fn take_slots(&mut self) -> Option<HeldSlots> {
         None
     }
 
@@ -324,7 +327,7 @@ impl Kept for Several {
     }
 
     #[inline]
-    fn take_slots(&self) -> Option<HeldSlots> {
+    fn take_slots(&mut self) -> Option<HeldSlots> {
         self.decision.take_slots()
     }
 

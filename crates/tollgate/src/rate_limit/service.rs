@@ -94,10 +94,10 @@ where
             Asked::Nothing => pass(config, &mut head),
             Asked::Checks => match acquire_first(&config, &checks.checks) {
                 // By reference: a decision and its checks are large to move.
-                Some(Step::Ready(ref decision)) => {
+                Some(Step::Ready(ref mut decision)) => {
                     let checks = &checks.checks;
                     if waits(&config, checks, decision) {
-                        return self.delay(Some(decision), checks, head, body, config);
+                        return self.delay(Some(&*decision), checks, head, body, config);
                     }
                     report(&config, &head, checks, decision, timer);
                     if !decision.is_allowed() {
