@@ -4,6 +4,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
+#[cfg(not(any(feature = "metrics", feature = "tracing")))]
+use crate::memory::MemoryRuleStore;
 use crate::{
     check::Check,
     checks::Checks,
@@ -75,6 +77,9 @@ struct Shared {
     rules: u16,
     wait_queues: WaitQueues,
     observer: Arc<Observer>,
+    /// The store, if it is the memory store, all there is to a decision, and nothing but top keys is kept of one.
+    #[cfg(not(any(feature = "metrics", feature = "tracing")))]
+    memory: Option<Arc<MemoryRuleStore>>,
 }
 
 impl Limiter {
@@ -287,10 +292,18 @@ impl Limiter {
                 Arc::new(Stores { store, fallback })
             })
         };
+        let is_plain = !store.rules().has_thresholds() && !store.rules().has_slots();
         Self {
             shared: Arc::new(Shared {
+                #[cfg(not(any(feature = "metrics", feature = "tracing")))]
+                memory: match is_plain && fallback.is_none() {
+                    true => (Arc::clone(&store) as Arc<dyn std::any::Any + Send + Sync>)
+                        .downcast()
+                        .ok(),
+                    false => None,
+                },
                 slot_owners: store.rules().has_slots().then(slot_owners),
-                is_plain: !store.rules().has_thresholds() && !store.rules().has_slots(),
+                is_plain,
                 has_waits: store.rules().has_waits(),
                 rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
@@ -438,16 +451,34 @@ impl Limiter {
         if !self.shared.observer.is_on() {
             return self.acquire_unreported(checks);
         }
+        #[cfg(not(any(feature = "metrics", feature = "tracing")))]
+        if let Some(memory) = &self.shared.memory
+            && let [check] = checks
+            && self.shared.knows(check)
+        {
+            return self.acquire_noted(memory, check);
+        }
         self.acquire_reported(checks)
+    }
+
+    /// A decision of the memory store whose key is noted before it is there: then it does not have to move.
+    #[cfg(not(any(feature = "metrics", feature = "tracing")))]
+    #[inline(never)]
+    fn acquire_noted(&self, memory: &MemoryRuleStore, check: &Check) -> Step<Decision> {
+        memory.acquire_told(check, &self.shared.observer.noting_top_key(check))
     }
 
     // Apart, so that a decision is not moved where nothing is reported.
     #[inline(never)]
     fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
         let timer = Timer::start();
+        let (store, observer) = (&*self.shared.store, &self.shared.observer);
+        let found = observer.find_top_key(checks);
         let mut answer = self.acquire_unreported(checks);
         match &answer {
-            Step::Ready(decision) => self.report(checks, decision, timer, ""),
+            Step::Ready(decision) => {
+                observer.decided_found(store, checks, decision, timer, "", found);
+            }
             Step::Wait(_) => self.report_later(&mut answer, checks, timer),
         }
         answer
@@ -1104,6 +1135,46 @@ mod tests {
         let check = Check::new(7, Fingerprint::from_bits(0), 1);
         for answer in [limiter.peek(&[check]), limiter.acquire(&[check])] {
             assert!(!answer.ready().expect("at once").is_allowed());
+        }
+    }
+
+    #[test]
+    fn top_keys_have_the_requests_and_denials_of_each_decision() {
+        let two = Quota::fixed_window(2, MAX_PERIOD);
+        let enforced = || Rule::new("enforced", two).top_keys();
+        let shadow = || Rule::new("shadow", two).shadow().top_keys();
+        let unlimited = || Rule::new("unlimited", Quota::unlimited()).top_keys();
+        let acquired = |rules: Vec<Rule>, together: bool| {
+            let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+            let names: Vec<&str> = limiter.rules().given().iter().map(Rule::name).collect();
+            let checks: Vec<Check> = names
+                .iter()
+                .map(|name| limiter.check(name, &Key::of(["ada"])).expect("a rule"))
+                .collect();
+            for _ in 0..4 {
+                match together {
+                    true => drop(limiter.acquire(&checks)),
+                    false => checks.iter().for_each(|one| drop(limiter.acquire(&[*one]))),
+                }
+            }
+            let top = |name: &&str| {
+                let top = limiter.top_keys(name, 9).expect("a rule");
+                let of = |top: &TopKey| (top.at_least, top.at_most, top.denials, top.cost);
+                top.iter().map(of).collect::<Vec<_>>()
+            };
+            names.iter().map(top).collect::<Vec<_>>()
+        };
+        for together in [false, true] {
+            // The last of a rule that denies is answered by its deny cache.
+            let denied_twice = vec![(4, 4, 2, 4)];
+            let rules = vec![enforced(), shadow(), unlimited()];
+            let tops = acquired(rules, together);
+            assert_eq!(
+                tops[..2],
+                [denied_twice.clone(), denied_twice],
+                "{together}"
+            );
+            assert_eq!(tops[2], [], "{together}: it decides nothing");
         }
     }
 }

@@ -58,4 +58,6 @@ mod tables;
 mod unbound;
 mod writers;
 
+#[cfg(not(any(feature = "metrics", feature = "tracing")))]
+pub(crate) use self::rule_store::{MemoryRuleStore, Told};
 pub use self::store::{MemoryStore, MemoryStoreBuilder};

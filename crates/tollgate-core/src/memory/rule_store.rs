@@ -36,12 +36,23 @@ use crate::{
 const FEW: usize = 4;
 
 #[derive(Debug)]
-pub(super) struct MemoryRuleStore {
+pub(crate) struct MemoryRuleStore {
     rules: Arc<RuleSet>,
     bound: Box<[BoundRule]>,
     clock: Clock,
     hasher: Hasher,
     shared: Arc<Tables>,
+}
+
+/// Is told what becomes of a single check before the decision is there, which is large to move.
+pub(crate) trait Told {
+    fn tell(&self, outcome: Outcome, at: Tick);
+}
+
+/// Nobody is.
+impl Told for () {
+    #[inline(always)]
+    fn tell(&self, _: Outcome, _: Tick) {}
 }
 
 /// A check on its way through the atomic step.
@@ -128,15 +139,21 @@ impl MemoryRuleStore {
     ///
     /// Not inlined, so that each algorithm's step is compiled as a whole.
     #[inline(never)]
-    fn acquire_one<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Step<Decision> {
+    fn acquire_one<A: Algorithm, T: Told>(
+        &self,
+        rule: &RuleTable<A>,
+        check: &Check,
+        told: &T,
+    ) -> Step<Decision> {
         let Some(plan) = rule.plan(check) else {
-            return Step::Ready(self.decide(from_ref(check), true, Tick::MAX));
+            return self.decide_one(check, told);
         };
         let (key, cost) = (check.key(), check.cost());
         let shard = rule.table.shard_of(key);
         let now = self.clock.now();
         if let Some(answer) = rule.table.deny_from_cache(shard, key, plan, now, cost) {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
+            told.tell(verdict.outcome(), now);
             return Step::Ready(Decision::single(now, verdict, true));
         }
         let mut locked = Locked::new(&rule.table, shard);
@@ -146,18 +163,47 @@ impl MemoryRuleStore {
                 verdict = self.with_slots(&mut locked, verdict, cost);
             }
             drop(locked);
+            told.tell(verdict.outcome(), now);
             return Step::Ready(Decision::single(now, verdict, true));
         }
         if plan.at_most > 0 {
             drop(locked);
-            return Step::Ready(self.decide(from_ref(check), true, Tick::MAX));
+            return self.decide_one(check, told);
         }
         let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
         let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
         if A::HOLDS_SLOTS {
             verdict = self.with_slots(&mut locked, verdict, cost);
         }
+        drop(locked);
+        told.tell(verdict.outcome(), now);
         Step::Ready(Decision::single(now, verdict, true))
+    }
+
+    /// The same step by step.
+    fn decide_one<T: Told>(&self, check: &Check, told: &T) -> Step<Decision> {
+        let decision = self.decide(from_ref(check), true, Tick::MAX);
+        for verdict in decision.verdicts() {
+            told.tell(verdict.outcome(), decision.at());
+        }
+        Step::Ready(decision)
+    }
+
+    /// [`acquire`](RuleStore::acquire) of a single check.
+    #[cfg(not(any(feature = "metrics", feature = "tracing")))]
+    #[inline(always)]
+    pub(crate) fn acquire_told<T: Told>(&self, check: &Check, told: &T) -> Step<Decision> {
+        let index = usize::from(check.rule());
+        let Some(bound) = self.bound.get(index).filter(|bound| bound.is_enforced) else {
+            return self.decide_one(check, told);
+        };
+        let rule = match bound.table() {
+            Some(table) => table,
+            None => self.bind(index),
+        };
+        with_table!(rule, rule => self.acquire_one(rule, check, told), else {
+            self.decide_one(check, told)
+        })
     }
 
     /// A verdict about slots, with their number if it took some. The lock is held, so that numbers are in the order of the
@@ -623,7 +669,7 @@ impl RuleStore for MemoryRuleStore {
                 Some(table) => table,
                 None => self.bind(index),
             };
-            return with_table!(rule, rule => self.acquire_one(rule, check), else {
+            return with_table!(rule, rule => self.acquire_one(rule, check, &()), else {
                 Step::Ready(self.decide(checks, true, Tick::MAX))
             });
         }
