@@ -724,18 +724,26 @@ mod tests {
 
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules {
-    use shuttle::{Config, Runner, scheduler::RandomScheduler, thread::spawn};
+    use shuttle::{
+        Config, Runner,
+        scheduler::{PctScheduler, RandomScheduler},
+        thread::spawn,
+    };
 
     use super::*;
     use crate::{key::Fingerprint, observe::recent_keys::PERIOD};
 
-    const SCHEDULES: usize = 1_500;
+    const SCHEDULES: usize = 700;
 
     /// The sketches are copied on the stack, and each word of theirs is large here.
     fn explore(scenario: impl Fn() + Send + Sync + 'static) {
         let mut config = Config::new();
         config.stack_size = 1 << 20;
-        Runner::new(RandomScheduler::new(SCHEDULES), config).run(scenario);
+        let scenario = Arc::new(scenario);
+        let again = Arc::clone(&scenario);
+        Runner::new(RandomScheduler::new(SCHEDULES), config.clone()).run(move || again());
+        // A thread that stops in the middle of a write, while the others go on for long.
+        Runner::new(PctScheduler::new(3, SCHEDULES), config).run(move || scenario());
     }
 
     /// The highest bit of what is left after the multiplication of a sketch says which of its two sets a key belongs to: 0 for small
@@ -838,6 +846,24 @@ mod schedules {
                 );
                 let has = |key| shown.iter().any(|(shown, ..)| *shown == key);
                 assert!(!(has(first) && has(third)), "{shown:?}");
+            }
+            writer.join().expect("it ends");
+        });
+    }
+
+    #[test]
+    fn a_reader_never_misses_the_period_before_while_another_begins() {
+        explore(|| {
+            let top_keys = Arc::new(TopKeys::new(&TopKeysSetting::default()));
+            let [owner, other] = [0, 0].map(ThreadNumber::on_stripe);
+            let period = PERIOD.as_micros() as u64;
+            record(&top_keys, owner, 1, period);
+            record(&top_keys, other, 2, 2 * period);
+            let writer = Arc::clone(&top_keys);
+            let writer = spawn(move || record(&writer, owner, 3, 2 * period));
+            let shown = shown(&top_keys, &[1, 2, 3]);
+            for key in [1, 2] {
+                assert!(shown.contains(&(key, 1, 1)), "{shown:?}");
             }
             writer.join().expect("it ends");
         });
