@@ -44,12 +44,12 @@ pub(crate) struct MemoryRuleStore {
     shared: Arc<Tables>,
 }
 
-/// Is told what becomes of a single check before the decision is there, which is large to move.
+/// Learns what becomes of a single check before the decision is there, which is large to move.
 pub(crate) trait Told {
     fn tell(&self, outcome: Outcome, at: Tick);
 }
 
-/// Nobody is.
+/// No one has to learn it.
 impl Told for () {
     #[inline(always)]
     fn tell(&self, _: Outcome, _: Tick) {}

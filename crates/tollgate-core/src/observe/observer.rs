@@ -230,7 +230,7 @@ impl Observer {
         observer.top_keys_before()?.find(check)
     }
 
-    /// Notes the key of a single check when its decision is told.
+    /// Notes the key of a single check when its outcome is there.
     #[cfg(not(any(feature = "metrics", feature = "tracing")))]
     #[inline(always)]
     pub(crate) fn noting_top_key<'a>(&'a self, check: &'a Check) -> NotingTopKey<'a> {

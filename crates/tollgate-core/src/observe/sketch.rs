@@ -170,13 +170,13 @@ impl Sketch {
         }
     }
 
-    /// The keys that are there. Nobody writes.
+    /// The keys that are there, while no thread writes.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
         let places = |set| (0..WAYS).filter_map(move |way| Set::entry(set, way));
         self.sets.iter().flat_map(places)
     }
 
-    /// How often a key that is not there may have come. Nobody writes.
+    /// How often a key that is not there may have come, while no thread writes.
     pub(super) fn at_most_if_absent(&self, key: u64) -> u64 {
         u64::from(self.sets[set_of(key)].least())
     }

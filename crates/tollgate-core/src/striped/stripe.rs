@@ -30,7 +30,7 @@ pub struct ThreadNumber(u64);
 impl ThreadNumber {
     /// No thread has it.
     pub const NONE: Self = Self(0);
-    /// Of a thread that has not asked for one yet, and of all that have ended.
+    /// The number of a thread that has not asked for one yet, and of each that has ended.
     const UNKNOWN: Self = Self(u64::MAX);
 
     /// As it is stored in an atomic.
@@ -47,7 +47,7 @@ impl ThreadNumber {
         self.0 as usize & (MOST - 1)
     }
 
-    /// Of a thread that there might be: for tests.
+    /// The number of a thread that there might be: for tests.
     #[cfg(all(test, tollgate_shuttle))]
     pub(crate) fn on_stripe(stripe: usize) -> Self {
         Self::next(|_| stripe)
