@@ -465,7 +465,7 @@ impl Limiter {
     #[cfg(not(any(feature = "metrics", feature = "tracing")))]
     #[inline(never)]
     fn acquire_noted(&self, memory: &MemoryRuleStore, check: &Check) -> Step<Decision> {
-        memory.acquire_told(check, &self.shared.observer.noting_top_key(check))
+        memory.acquire_noting(check, &self.shared.observer.noting_top_key(check))
     }
 
     // Apart, so that a decision is not moved where nothing is reported.

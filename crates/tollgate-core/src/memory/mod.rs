@@ -59,5 +59,5 @@ mod unbound;
 mod writers;
 
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
-pub(crate) use self::rule_store::{MemoryRuleStore, Told};
+pub(crate) use self::rule_store::{MemoryRuleStore, Notes};
 pub use self::store::{MemoryStore, MemoryStoreBuilder};

@@ -45,14 +45,14 @@ pub(crate) struct MemoryRuleStore {
 }
 
 /// Learns what becomes of a single check before the decision is there, which is large to move.
-pub(crate) trait Told {
-    fn tell(&self, outcome: Outcome, at: Tick);
+pub(crate) trait Notes {
+    fn note(&self, outcome: Outcome, at: Tick);
 }
 
 /// No one has to learn it.
-impl Told for () {
+impl Notes for () {
     #[inline(always)]
-    fn tell(&self, _: Outcome, _: Tick) {}
+    fn note(&self, _: Outcome, _: Tick) {}
 }
 
 /// A check on its way through the atomic step.
@@ -139,21 +139,21 @@ impl MemoryRuleStore {
     ///
     /// Not inlined, so that each algorithm's step is compiled as a whole.
     #[inline(never)]
-    fn acquire_one<A: Algorithm, T: Told>(
+    fn acquire_one<A: Algorithm, T: Notes>(
         &self,
         rule: &RuleTable<A>,
         check: &Check,
-        told: &T,
+        notes: &T,
     ) -> Step<Decision> {
         let Some(plan) = rule.plan(check) else {
-            return self.decide_one(check, told);
+            return self.decide_one(check, notes);
         };
         let (key, cost) = (check.key(), check.cost());
         let shard = rule.table.shard_of(key);
         let now = self.clock.now();
         if let Some(answer) = rule.table.deny_from_cache(shard, key, plan, now, cost) {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
-            told.tell(verdict.outcome(), now);
+            notes.note(verdict.outcome(), now);
             return Step::Ready(Decision::single(now, verdict, true));
         }
         let mut locked = Locked::new(&rule.table, shard);
@@ -163,12 +163,12 @@ impl MemoryRuleStore {
                 verdict = self.with_slots(&mut locked, verdict, cost);
             }
             drop(locked);
-            told.tell(verdict.outcome(), now);
+            notes.note(verdict.outcome(), now);
             return Step::Ready(Decision::single(now, verdict, true));
         }
         if plan.at_most > 0 {
             drop(locked);
-            return self.decide_one(check, told);
+            return self.decide_one(check, notes);
         }
         let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
         let mut verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
@@ -176,15 +176,15 @@ impl MemoryRuleStore {
             verdict = self.with_slots(&mut locked, verdict, cost);
         }
         drop(locked);
-        told.tell(verdict.outcome(), now);
+        notes.note(verdict.outcome(), now);
         Step::Ready(Decision::single(now, verdict, true))
     }
 
     /// The same step by step.
-    fn decide_one<T: Told>(&self, check: &Check, told: &T) -> Step<Decision> {
+    fn decide_one<T: Notes>(&self, check: &Check, notes: &T) -> Step<Decision> {
         let decision = self.decide(from_ref(check), true, Tick::MAX);
         for verdict in decision.verdicts() {
-            told.tell(verdict.outcome(), decision.at());
+            notes.note(verdict.outcome(), decision.at());
         }
         Step::Ready(decision)
     }
@@ -192,17 +192,17 @@ impl MemoryRuleStore {
     /// [`acquire`](RuleStore::acquire) of a single check.
     #[cfg(not(any(feature = "metrics", feature = "tracing")))]
     #[inline(always)]
-    pub(crate) fn acquire_told<T: Told>(&self, check: &Check, told: &T) -> Step<Decision> {
+    pub(crate) fn acquire_noting<T: Notes>(&self, check: &Check, notes: &T) -> Step<Decision> {
         let index = usize::from(check.rule());
         let Some(bound) = self.bound.get(index).filter(|bound| bound.is_enforced) else {
-            return self.decide_one(check, told);
+            return self.decide_one(check, notes);
         };
         let rule = match bound.table() {
             Some(table) => table,
             None => self.bind(index),
         };
-        with_table!(rule, rule => self.acquire_one(rule, check, told), else {
-            self.decide_one(check, told)
+        with_table!(rule, rule => self.acquire_one(rule, check, notes), else {
+            self.decide_one(check, notes)
         })
     }
 

@@ -418,9 +418,9 @@ pub(crate) struct NotingTopKey<'a> {
 }
 
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
-impl crate::memory::Told for NotingTopKey<'_> {
+impl crate::memory::Notes for NotingTopKey<'_> {
     #[inline(always)]
-    fn tell(&self, outcome: Outcome, at: Tick) {
+    fn note(&self, outcome: Outcome, at: Tick) {
         let (observer, check) = (self.observer, self.check);
         observer.record_top_key(check, self.found, outcome, at);
     }
