@@ -447,9 +447,13 @@ impl Limiter {
     #[inline(never)]
     fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
         let timer = Timer::start();
+        let (store, observer) = (&*self.shared.store, &self.shared.observer);
+        let found = observer.find_top_key(checks);
         let mut answer = self.acquire_unreported(checks);
         match &answer {
-            Step::Ready(decision) => self.report(checks, decision, timer, ""),
+            Step::Ready(decision) => {
+                observer.decided_found(store, checks, decision, timer, "", found);
+            }
             Step::Wait(_) => self.report_later(&mut answer, checks, timer),
         }
         answer
@@ -995,7 +999,7 @@ impl SlotOwner for Stores {
 }
 
 impl Stores {
-    /// Returns slots of which the fallback gave some.
+    /// Returns slots, some to the fallback that gave them.
     #[cold]
     fn release_local(&self, fallback: &Fallback, slots: &[HeldSlot]) {
         let (local, stored): (SmallVec<[HeldSlot; 2]>, SmallVec<[HeldSlot; 2]>) =
@@ -1112,6 +1116,46 @@ mod tests {
         let check = Check::new(7, Fingerprint::from_bits(0), 1);
         for answer in [limiter.peek(&[check]), limiter.acquire(&[check])] {
             assert!(!answer.ready().expect("at once").is_allowed());
+        }
+    }
+
+    #[test]
+    fn top_keys_have_the_requests_and_denials_of_each_decision() {
+        let two = Quota::fixed_window(2, MAX_PERIOD);
+        let enforced = || Rule::new("enforced", two).top_keys();
+        let shadow = || Rule::new("shadow", two).shadow().top_keys();
+        let unlimited = || Rule::new("unlimited", Quota::unlimited()).top_keys();
+        let acquired = |rules: Vec<Rule>, together: bool| {
+            let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+            let names: Vec<&str> = limiter.rules().given().iter().map(Rule::name).collect();
+            let checks: Vec<Check> = names
+                .iter()
+                .map(|name| limiter.check(name, &Key::of(["ada"])).expect("a rule"))
+                .collect();
+            for _ in 0..4 {
+                match together {
+                    true => drop(limiter.acquire(&checks)),
+                    false => checks.iter().for_each(|one| drop(limiter.acquire(&[*one]))),
+                }
+            }
+            let top = |name: &&str| {
+                let top = limiter.top_keys(name, 9).expect("a rule");
+                let of = |top: &TopKey| (top.at_least, top.at_most, top.denials, top.cost);
+                top.iter().map(of).collect::<Vec<_>>()
+            };
+            names.iter().map(top).collect::<Vec<_>>()
+        };
+        for together in [false, true] {
+            // The last of a rule that denies is answered by its deny cache.
+            let denied_twice = vec![(4, 4, 2, 4)];
+            let rules = vec![enforced(), shadow(), unlimited()];
+            let tops = acquired(rules, together);
+            assert_eq!(
+                tops[..2],
+                [denied_twice.clone(), denied_twice],
+                "{together}"
+            );
+            assert_eq!(tops[2], [], "{together}: it decides nothing");
         }
     }
 }

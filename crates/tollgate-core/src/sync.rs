@@ -3,13 +3,13 @@
 #[cfg(not(tollgate_shuttle))]
 pub(crate) use {
     parking_lot::{Mutex, MutexGuard},
-    std::sync::atomic::{AtomicU64, Ordering},
+    std::sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 #[cfg(tollgate_shuttle)]
 pub(crate) use shuttle::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 /// Locks, also after a panic of another holder: every critical section of this crate leaves the data whole at each step.
@@ -24,6 +24,17 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[inline(always)]
 pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut()
+}
+
+/// Waits for another thread that is about to finish.
+#[cfg(not(tollgate_shuttle))]
+pub(crate) fn pause() {
+    std::thread::yield_now();
+}
+
+#[cfg(tollgate_shuttle)]
+pub(crate) fn pause() {
+    shuttle::thread::yield_now();
 }
 
 /// [`lock`] for what is held for some nanoseconds, and by one thread after the other.

@@ -96,7 +96,7 @@ impl Concurrent {
         }
     }
 
-    /// The same where so many of them are not free.
+    /// The same where `lacks` of them are not free.
     #[cold]
     fn retry_without(&self, cost: u64, lacks: u64) -> Retry {
         if cost > self.limit {

@@ -27,6 +27,7 @@ mod names;
 mod observer;
 #[cfg(feature = "tracing")]
 mod outage;
+mod recent_keys;
 mod record;
 mod rule_observer;
 #[cfg(feature = "metrics")]

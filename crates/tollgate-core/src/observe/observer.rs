@@ -5,15 +5,17 @@ use std::{fmt, sync::Arc};
 #[cfg(feature = "metrics")]
 use crate::decision::Reason;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
+use crate::decision::Verdict;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
 use crate::rule::Mode;
 use crate::{
     check::Check,
-    decision::{Decision, Outcome, Verdict},
+    decision::{Decision, Outcome},
     key::KeyBuf,
     observe::{
         rule_observer::RuleObserver,
         timer::Timer,
-        top_keys::{Hot, TopKey},
+        top_keys::{Found, Hot, TopKey},
         waiting::Waiting,
     },
     rule::Rule,
@@ -69,14 +71,14 @@ impl Observer {
         let observer = |(index, rule): (usize, &Rule)| {
             let before = before.filter(|before| !before.rules.is_empty());
             let Some(before) = before else {
-                return Arc::default();
+                return Arc::new(RuleObserver::new(rule));
             };
             if let Some(there) = set.unchanged_in(index, &before.set) {
                 return Arc::clone(&before.rules[there]);
             }
             match set.position_in(index, &before.set) {
                 Some(there) => Arc::new(RuleObserver::succeeding(rule, &before.rules[there])),
-                None => Arc::default(),
+                None => Arc::new(RuleObserver::new(rule)),
             }
         };
         let rules = set.rules();
@@ -129,7 +131,7 @@ impl Observer {
         let index = usize::from(check.rule());
         if let Some((rule, observer)) = self.rule(index)
             && rule.has_label()
-            && let Some(top_keys) = observer.top_keys(rule)
+            && let Some(top_keys) = observer.top_keys(|| Some(rule))
         {
             top_keys.on_check(check, key);
         }
@@ -156,15 +158,34 @@ impl Observer {
         timer: Timer,
         route: &str,
     ) {
+        let found = self.find_top_key(checks);
+        self.decided_found(store, checks, decision, timer, route, found);
+    }
+
+    /// The same, where the key was looked for before the decision.
+    #[inline]
+    pub(crate) fn decided_found(
+        &self,
+        store: &dyn RuleStore,
+        checks: &[Check],
+        decision: &Decision,
+        timer: Timer,
+        route: &str,
+        found: Option<Found<'_>>,
+    ) {
         #[cfg(feature = "metrics")]
         if self.count_plain(checks, decision) {
             self.time(timer);
             if self.has_top_keys
                 && let ([check], [verdict]) = (checks, decision.verdicts())
             {
-                self.record_top_key(check, verdict, decision.at());
+                self.record_top_key(check, found, verdict.outcome(), decision.at());
             }
             return self.flush_once_a_second(store, decision);
+        }
+        #[cfg(not(any(feature = "metrics", feature = "tracing")))]
+        if let ([check], [verdict]) = (checks, decision.verdicts()) {
+            return self.record_top_key(check, found, verdict.outcome(), decision.at());
         }
         self.decided_otherwise(store, checks, decision, timer, route);
     }
@@ -201,14 +222,23 @@ impl Observer {
         true
     }
 
+    /// Looks for the key of a single check that is about to be decided among the top keys of its rule.
+    #[inline(always)]
+    pub(crate) fn find_top_key(&self, checks: &[Check]) -> Option<Found<'_>> {
+        let [check] = checks else { return None };
+        let observer = self.rules.get(usize::from(check.rule()))?;
+        observer.top_keys_before()?.find(check)
+    }
+
     /// Notes the key of a check whose rule keeps its top keys.
     #[inline(always)]
-    fn record_top_key(&self, check: &Check, verdict: &Verdict, at: Tick) {
-        let is_denied = verdict.outcome() == Outcome::Deny;
-        if (is_denied || verdict.outcome() == Outcome::Allow)
-            && let Some((rule, observer)) = self.rule(verdict.rule())
-            && let Some(top_keys) = observer.top_keys(rule)
-            && let Some(hot) = top_keys.record(check, is_denied, at)
+    fn record_top_key(&self, check: &Check, found: Option<Found<'_>>, outcome: Outcome, at: Tick) {
+        let (index, is_denied) = (usize::from(check.rule()), outcome == Outcome::Deny);
+        if (is_denied || outcome == Outcome::Allow)
+            && let Some(observer) = self.rules.get(index)
+            && let Some(top_keys) = observer.top_keys(|| self.set.rules().get(index))
+            && let Some(hot) = top_keys.record(check, found, is_denied, at)
+            && let Some(rule) = self.set.rules().get(index)
         {
             hot_key(rule, observer, &hot);
         }
@@ -244,7 +274,8 @@ impl Observer {
             let _ = log;
         }
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
-            self.record_top_key(check, verdict, decision.at());
+            let found = self.find_top_key(std::slice::from_ref(check));
+            self.record_top_key(check, found, verdict.outcome(), decision.at());
         }
         #[cfg(feature = "tracing")]
         self.outage(decision);

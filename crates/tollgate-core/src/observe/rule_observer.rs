@@ -21,6 +21,7 @@ use crate::{
 use crate::{
     observe::top_keys::{TopKey, TopKeys},
     rule::Rule,
+    top_keys_setting::TopKeysSetting,
 };
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 use crate::{
@@ -37,7 +38,8 @@ const ONE_IN: u64 = 16;
 pub(super) struct RuleObserver {
     #[cfg(any(feature = "metrics", feature = "tracing"))]
     used: OnceLock<Box<Used>>,
-    top_keys: OnceLock<TopKeys>,
+    /// `None`: the rule does not keep them.
+    top_keys: Option<OnceLock<TopKeys>>,
 }
 
 /// Of a rule that was used. What threads write, each stripe writes for itself.
@@ -128,32 +130,47 @@ pub(super) struct Rest {
 }
 
 impl RuleObserver {
+    pub(super) fn new(rule: &Rule) -> Self {
+        let mut observer = Self::default();
+        observer.top_keys = rule.top_keys_setting().map(|_| OnceLock::new());
+        observer
+    }
+
     /// The observer of a rule that takes the place of the one that `before` observes.
     pub(super) fn succeeding(rule: &Rule, before: &Self) -> Self {
-        let observer = Self::default();
-        if let Some((setting, kept)) = rule.top_keys_setting().zip(before.top_keys.get()) {
-            let kept = TopKeys::succeeding(setting, kept);
-            let _: Result<(), _> = observer.top_keys.set(kept);
-        }
+        let succeeding = |setting| match before.top_keys_before() {
+            Some(kept) => OnceLock::from(TopKeys::succeeding(setting, kept)),
+            None => OnceLock::new(),
+        };
+        let mut observer = Self::default();
+        observer.top_keys = rule.top_keys_setting().map(succeeding);
         observer
     }
 
     /// The top keys of a rule that keeps them.
     #[inline]
-    pub(super) fn top_keys(&self, rule: &Rule) -> Option<&TopKeys> {
-        let setting = rule.top_keys_setting()?;
-        Some(self.top_keys.get_or_init(|| TopKeys::new(setting)))
+    pub(super) fn top_keys<'a>(&self, rule: impl FnOnce() -> Option<&'a Rule>) -> Option<&TopKeys> {
+        let top_keys = self.top_keys.as_ref()?;
+        match top_keys.get() {
+            Some(top_keys) => Some(top_keys),
+            None => Some(first_top_keys(top_keys, rule()?.top_keys_setting()?)),
+        }
+    }
+
+    /// The same, if there was a request.
+    #[inline]
+    pub(super) fn top_keys_before(&self) -> Option<&TopKeys> {
+        self.top_keys.as_ref()?.get()
     }
 
     /// The memory of its top keys.
     #[cfg(feature = "metrics")]
     pub(super) fn top_keys_bytes(&self) -> u64 {
-        self.top_keys.get().map_or(0, |keys| keys.bytes() as u64)
+        self.top_keys_before().map_or(0, |keys| keys.bytes() as u64)
     }
 
     pub(super) fn top(&self, most: usize) -> Vec<TopKey> {
-        self.top_keys
-            .get()
+        self.top_keys_before()
             .map_or_else(Vec::new, |keys| keys.top(most))
     }
 
@@ -196,6 +213,11 @@ impl RuleObserver {
     pub(super) fn used_before(&self) -> Option<&Used> {
         self.used.get().map(|used| &**used)
     }
+}
+
+#[cold]
+fn first_top_keys<'a>(place: &'a OnceLock<TopKeys>, setting: &TopKeysSetting) -> &'a TopKeys {
+    place.get_or_init(|| TopKeys::new(setting))
 }
 
 #[cfg(feature = "metrics")]

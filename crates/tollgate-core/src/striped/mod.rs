@@ -10,5 +10,8 @@ mod stripe;
 pub use self::{
     handle::Handle,
     per_stripe::PerStripe,
-    stripe::{current as current_stripe, on_each as on_each_stripe},
+    stripe::{
+        ThreadNumber, current as current_stripe, on_each as on_each_stripe, thread_end,
+        thread_number,
+    },
 };
