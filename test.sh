@@ -45,7 +45,7 @@ clippy() {
 docs() {
   step "documentation, as docs.rs builds it"
   # Not RUSTC_BOOTSTRAP for all of cargo: build scripts look at it, and dependencies would be compiled anew.
-  time RUSTDOC="$PWD/tests/rustdoc.sh" RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo doc --workspace --all-features --no-deps
+  time RUSTDOC="$PWD/tests/rustdoc.sh" RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo doc --workspace --all-features --no-deps || return
   # What the guide and the READMEs of crates link to on docs.rs was made here too.
   grep -oh 'https://docs\.rs/tollgate[^ )#/]*/latest/[^ )#]*' docs/guide/*.md crates/*/README.md | sort -u |
     sed "s|https://docs.rs/[^/]*/latest|${CARGO_TARGET_DIR:-target}/doc|" | xargs ls >/dev/null
@@ -151,7 +151,7 @@ start_documentation_tests() { start "documentation tests" cargo_test --doc; }
 examples() {
   step "examples"
   for example in worker tonic polite_client redis_outage; do
-    "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
+    "${CARGO_TARGET_DIR:-target}/debug/examples/$example" || return
   done
 }
 
@@ -228,10 +228,13 @@ everything() {
   start "the store on other servers" other_servers
   start "the memory store and the prefilter under random schedules" random_schedules
   start_documentation_tests
-  examples
-  clippy
-  docs
-  wait_for_all
+  # What fails hides nothing of the rest.
+  local failed=0
+  examples || failed=1
+  clippy || failed=1
+  docs || failed=1
+  wait_for_all || failed=1
+  return "$failed"
 }
 
 "$job"

@@ -58,7 +58,8 @@ impl CheckPolicy {
     ///
     /// # Errors
     ///
-    /// An answer that counts: a rule has one share or one cap in each process, and that is its own.
+    /// [`LocalShare`](OnStoreError::LocalShare) and [`Cap`](OnStoreError::Cap): a process counts one share or cap of a rule, for all of its
+    /// requests.
     pub fn on_store_error(self, answer: OnStoreError) -> Result<Self, RuleError> {
         let number = match answer {
             OnStoreError::Allow => ALLOW,

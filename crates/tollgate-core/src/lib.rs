@@ -31,7 +31,7 @@
 //! | --- | --- |
 //! | [`Quota`] | an algorithm with its numbers |
 //! | [`Rule`], [`RuleSet`] | a named quota with its mode and its answer to a store failure; an immutable set of them |
-//! | [`Key`], [`Fingerprint`] | whom it counts; the 128 bits that stand for it in a store |
+//! | [`Key`], [`Fingerprint`](store::Fingerprint) | whom it counts; the 128 bits that stand for it in a store |
 //! | [`Check`] | one rule with one key and one cost in units |
 //! | acquire, peek | decide all checks and take, all or nothing; decide and take nothing |
 //! | [`Decision`], [`Verdict`] | the answer to a request; the answer to one of its checks |

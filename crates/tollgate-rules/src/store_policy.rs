@@ -87,8 +87,7 @@ impl StoreErrorAnswers {
             match (fields.get("when"), answer) {
                 (Some(when), answer) => {
                     let condition = Condition::read(reader, when, bindings);
-                    let answer = answer
-                        .and_then(|node| reader.word(node, "answer with a condition", ANSWERS));
+                    let answer = answer.and_then(|node| by_condition(reader, node));
                     answers
                         .by_condition
                         .extend(answer.map(|answer| (condition.predicate(), answer)));
@@ -105,6 +104,16 @@ impl StoreErrorAnswers {
         }
         Some(answers)
     }
+}
+
+/// The answer for the requests of a condition.
+fn by_condition(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
+    if matches!(&node.value, Value::Text(text) if text == "local_share") {
+        let message = "a local share counts all requests of the rule, so it has no condition; take allow, deny or degraded";
+        reader.wrong(&node.span, message);
+        return None;
+    }
+    reader.word(node, "answer", ANSWERS)
 }
 
 fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {

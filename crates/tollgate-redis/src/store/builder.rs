@@ -364,8 +364,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Encrypts connections, as `rediss://` asks for: whom to trust, by which cryptography, with which certificate of one's
-    /// own. It encrypts nothing by itself: connections to an address with `redis://` stay as they are.
+    /// How connections to an address with `rediss://` are encrypted: whom to trust, by which cryptography, with which certificate
+    /// of one's own. Connections to an address with `redis://` stay unencrypted.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
         self.options.security = Security::rustls(config);
