@@ -86,6 +86,13 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         notes.push_str(&format!("\n{}: {}", rule.rule(), rule.outcome()));
         json.push(explained_json(rule));
     }
+    let mut seen = of_rules.iter().flat_map(|(_, seen)| seen).peekable();
+    if seen.peek().is_some() && !seen.any(|seen| seen.is_used) {
+        notes.push_str(
+            "\nthere is no state: is this the client's key, and are the path, the namespace and the secret the service's? \
+             tollgate doctor compares secrets",
+        );
+    }
     if let Some(why) = denied_by(&of_rules) {
         notes.push_str(&format!("\n{why}"));
     }

@@ -80,6 +80,10 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     program
         .run(&status)
         .assert(0, &["search-per-key", "nothing used", "allowed"])
+        .assert(
+            0,
+            &["there is no state: is this the client's key", "doctor"],
+        )
         .lacks(&["acme-key-1"]);
     let reset = ["key", "reset", "acme-key-1", "--rule", "search-per-key"];
     program.run(&reset).assert(1, &["there was no state"]);
@@ -91,7 +95,8 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     for _ in 0..2 {
         program
             .run(&status)
-            .assert(1, &["denied by search-per-key", "denied, retry after "]);
+            .assert(1, &["denied by search-per-key", "denied, retry after "])
+            .lacks(&["there is no state"]);
     }
     let (_, json) = program.json(&status);
     assert_eq!(
