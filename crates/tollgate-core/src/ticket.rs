@@ -42,10 +42,12 @@ use crate::{
 /// If requests reserve much, hold it for long, and give most of it back, use a window, or reserve close to the real cost.
 ///
 /// ```
-/// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+/// use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule};
 ///
-/// let rule = Rule::new("tokens-per-account", Quota::gcra(10_000, MINUTE));
-/// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+/// // It stands still: 10 000 a minute are one more each 6 ms.
+/// let clock = ManualClock::new(1_700_000_000_000_000);
+/// let store = MemoryStore::builder().clock(&clock).build();
+/// let limiter = Limiter::new(store, [Rule::new("tokens-per-account", Quota::gcra(10_000, MINUTE))])?;
 /// let check = limiter.check("tokens-per-account", &Key::of("account-7"))?.with_cost(4_000);
 /// let decision = limiter.acquire(&[check]).ready().expect("memory answers at once");
 /// let ticket = limiter.ticket(&[check], &decision);
