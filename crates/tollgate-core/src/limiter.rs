@@ -452,7 +452,7 @@ impl Limiter {
         let mut answer = self.acquire_unreported(checks);
         match &answer {
             Step::Ready(decision) => {
-                observer.decided_found(store, checks, decision, timer, "", found);
+                observer.decided(store, checks, decision, timer, "", found);
             }
             Step::Wait(_) => self.report_later(&mut answer, checks, timer),
         }
@@ -512,7 +512,8 @@ impl Limiter {
     pub fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         let observer = &self.shared.observer;
         if observer.is_on() {
-            observer.decided(&*self.shared.store, checks, decision, timer, route);
+            let found = observer.find_top_key(checks);
+            observer.decided(&*self.shared.store, checks, decision, timer, route, found);
         }
     }
 

@@ -148,23 +148,10 @@ impl Observer {
         observer.map_or_else(Vec::new, |observer| observer.top(most))
     }
 
-    /// A request was decided. `route` is the pattern of its route, never its path; empty where there is none.
+    /// A request was decided. `route` is the pattern of its route, never its path; empty where there is none. `found` is what
+    /// [`find_top_key`](Self::find_top_key) has found, best before the decision.
     #[inline]
     pub(crate) fn decided(
-        &self,
-        store: &dyn RuleStore,
-        checks: &[Check],
-        decision: &Decision,
-        timer: Timer,
-        route: &str,
-    ) {
-        let found = self.find_top_key(checks);
-        self.decided_found(store, checks, decision, timer, route, found);
-    }
-
-    /// The same, where the key was looked for before the decision.
-    #[inline]
-    pub(crate) fn decided_found(
         &self,
         store: &dyn RuleStore,
         checks: &[Check],

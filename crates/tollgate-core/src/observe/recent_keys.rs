@@ -46,6 +46,12 @@ impl RecentKeys {
         at.wrapping_sub(self.begins.load(Ordering::Relaxed)) < TICKS
     }
 
+    /// Whether this time is in the period before: of a decision that was made then, and is recorded after one of this period.
+    pub(super) fn is_just_over(&self, at: Tick) -> bool {
+        let before = self.begins.load(Ordering::Relaxed).checked_sub(at);
+        before.is_some_and(|before| (1..=TICKS).contains(&before))
+    }
+
     /// The sketch of this period, for its writer.
     #[inline]
     pub(super) fn current(&self) -> &Sketch {

@@ -205,7 +205,8 @@ impl TopKeys {
         let stripe = self.stripes.of(thread);
         let mut rest = lock_briefly(&stripe.rest);
         let keys = stripe.written_by(thread, &mut rest);
-        if !keys.is_now(at) {
+        // Replies of a store come in another order than its decisions.
+        if !keys.is_now(at) && !keys.is_just_over(at) {
             keys.begin(at);
             stripe.forget_labels(&mut rest);
         }
@@ -568,6 +569,18 @@ mod tests {
             );
             assert_eq!((found.denials, found.cost), (denials, 2 * key));
         }
+    }
+
+    #[test]
+    fn a_decision_that_is_recorded_after_one_of_the_next_period_forgets_nothing() {
+        let period = PERIOD.as_micros() as u64;
+        let top_keys = top_keys();
+        for (key, at) in [(1, 8 * period - 9), (2, 8 * period), (1, 8 * period - 1)] {
+            let _ = record(&top_keys, &check(key), false, at);
+        }
+        let _ = record(&top_keys, &check(2), false, 8 * period + 1);
+        let counts: Vec<_> = top_keys.top(9).iter().map(|top| top.at_most).collect();
+        assert_eq!(counts, [2, 2]);
     }
 
     #[test]
