@@ -3,8 +3,8 @@
 # `tests`, `servers`, `schedules` or `docs`. Continuous integration runs each part on a machine of its own. `./test.sh quick` is for
 # in between: the tests next to the code that need neither servers nor patience.
 #
-# The tests run in the background, several programs at a time, while lints and documentation are compiled: most of them wait
-# for servers. What they print is shown at the end.
+# The tests run in the background, several programs at a time, while documentation is compiled: most of them wait for servers. What
+# they print is shown at the end.
 #
 # Needs Rust. `tests` and `servers` also drive programs of other ecosystems: see tests/install.sh.
 set -euo pipefail
@@ -101,13 +101,19 @@ wait_for_all() {
 # Of the whole workspace each time: `-p` would choose other features, and compile all dependencies again.
 cargo_test() { cargo test --workspace --all-features "$@"; }
 
+# The same through Clippy, which is a whole compiler: what builds the tests finds the lints. `cargo clippy` would compile everything
+# once more.
+linted_test() { RUSTC_WORKSPACE_WRAPPER=clippy-driver cargo_test "$@"; }
+
 # What the tests drive is installed meanwhile.
 build() {
   in_background "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus" tests/install.sh
-  step "building the tests"
-  # A line for each test program: its name, the folder of its package, and where it is.
-  time built=$(cargo_test --no-run --message-format=json-render-diagnostics |
-    sed -n 's#.*"manifest_path":"\([^"]*\)/Cargo.toml".*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*#\2|\1|\3#p')
+  step "building the tests, with lints for all targets and features"
+  # A line for each test program: its name, the folder of its package, and where it is. Benches and their programs are only linted.
+  time built=$({
+    linted_test --all-targets --no-run --message-format=json-render-diagnostics 2>&1 >&3 | tee "$printed/messages" >&2
+  } 3>&1 |
+    sed -n 's#.*"manifest_path":"\([^"]*\)/Cargo.toml".*"name":"\([^"]*\)".*"test":true},"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*#\2|\1|\3#p')
   # A program that is not found would not fail.
   local programs
   programs=$(cargo metadata --no-deps --format-version 1 | grep -o '"test":true' | wc -l)
@@ -116,6 +122,12 @@ build() {
     return 1
   fi
   wait_for "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
+}
+
+# What the build has found. Not an error of the build, so that a warning hides no test.
+lints_of_build() {
+  step "lints"
+  ! grep -A 4 '^warning' "$printed/messages"
 }
 
 # test_program LINE ARGUMENT…: of what was built. Without cargo, which would wait for what is compiled meanwhile.
@@ -145,7 +157,7 @@ start_tests() {
   done
 }
 
-start_documentation_tests() { start "documentation tests" cargo_test --doc; }
+start_documentation_tests() { start "documentation tests" linted_test --doc; }
 
 # The tests have built them already.
 examples() {
@@ -231,7 +243,7 @@ everything() {
   # What fails hides nothing of the rest.
   local failed=0
   examples || failed=1
-  clippy || failed=1
+  lints_of_build || failed=1
   docs || failed=1
   wait_for_all || failed=1
   return "$failed"

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate_core::{Key, Limiter, MINUTE, Outcome, Quota, Rule, Source};
+use tollgate_core::{Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
 use tollgate_redis::{Credentials, CredentialsProvider, Keys, Partition, RedisStore};
 use tollgate_test_servers::{
     eventually::eventually,
@@ -37,7 +37,7 @@ impl Service {
         timeout(PATIENCE, store.connected())
             .await
             .expect("a connection");
-        let rule = Rule::new("api", Quota::fixed_window(LIMIT, 60 * MINUTE));
+        let rule = Rule::new("api", Quota::fixed_window(LIMIT, MAX_PERIOD));
         let service = Self {
             limiter: Limiter::new(store, [rule]).expect("a valid rule"),
             key: Key::of("client"),
@@ -245,7 +245,7 @@ async fn without_credentials_there_is_no_connection_and_the_start_goes_on() {
         .credentials(|| async { Err("the vault is sealed") })
         .connect()
         .expect("a valid address");
-    let rule = Rule::new("api", Quota::fixed_window(2, MINUTE));
+    let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
     let limiter = Limiter::new(store, [rule]).expect("a valid rule");
     let key = Key::of("client");
     eventually("a reset says why", || async {

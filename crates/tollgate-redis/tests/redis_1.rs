@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{sync::watch, time::timeout};
 use tokio_stream::{StreamExt, wrappers::WatchStream};
-use tollgate_core::{Check, Key, Limiter, MINUTE, Quota, Rule, Source};
+use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{
     Address, Keys, Partition, RedisStore, RedisStoreBuilder, SetupError,
     redis_1::{
@@ -48,7 +48,7 @@ async fn works(
     timeout(PATIENCE, store.connected())
         .await
         .expect("it connects");
-    let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
+    let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
     let limiter = Limiter::new(store, [rule]).expect("a valid rule");
     let key = Key::of("client");
     let check: Check = limiter.check("api", &key).expect("the rule is there");

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::{Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source};
+use tollgate::{
+    Check, Consistency, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD, Quota, Rule, Source,
+};
 use tollgate_redis::{Effective, RedisStore};
 use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};
 use tollgate_tests::{counted::Metrics, events::Events};
@@ -70,7 +72,7 @@ async fn new_keys_are_counted_for_every_rule() {
         .connect()
         .expect("valid settings");
     store.connected().await;
-    let quota = Quota::fixed_window(100, HOUR);
+    let quota = Quota::fixed_window(100, MAX_PERIOD);
     let rules = [
         Rule::new("exact", Quota::gcra(100, HOUR)),
         leased("leased", quota),
@@ -108,7 +110,7 @@ async fn a_report_that_creates_a_key_is_counted_as_a_new_key() {
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let store = store(&redis, "shop").await;
-    let rule = eventual("slow", Quota::fixed_window(1_000, HOUR), HOUR);
+    let rule = eventual("slow", Quota::fixed_window(1_000, MAX_PERIOD), HOUR);
     let (limiter, check) = limiter(&store, rule);
     // The first two call Redis.
     for _ in 0..12 {
@@ -128,7 +130,7 @@ async fn the_effective_bound_is_a_gauge_per_rule() {
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let (one, _other) = (store(&redis, "shop").await, store(&redis, "shop").await);
-    let quota = Quota::fixed_window(1_000, HOUR);
+    let quota = Quota::fixed_window(1_000, MAX_PERIOD);
     let rules = [
         Rule::new("exact", quota),
         leased("leased", quota),
@@ -207,7 +209,7 @@ async fn reports_are_counted_and_unreported_usage_is_a_gauge() {
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let store = store(&redis, "shop").await;
-    let rule = eventual("slow", Quota::fixed_window(1_000, HOUR), HOUR);
+    let rule = eventual("slow", Quota::fixed_window(1_000, MAX_PERIOD), HOUR);
     let (hourly, check) = limiter(&store, rule);
     // The first two call Redis.
     for _ in 0..12 {
@@ -227,7 +229,7 @@ async fn reports_are_counted_and_unreported_usage_is_a_gauge() {
     }
     let rule = eventual(
         "fast",
-        Quota::fixed_window(1_000, HOUR),
+        Quota::fixed_window(1_000, MAX_PERIOD),
         Duration::from_millis(10),
     );
     let (often, check) = limiter(&store, rule);

@@ -2,7 +2,7 @@
 
 use axum::{Router, routing::get};
 use tollgate::{
-    MINUTE, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
+    MAX_PERIOD, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
     key::{client_ip, constant},
 };
 use tollgate_redis::RedisStore;
@@ -22,7 +22,7 @@ async fn serve(store: RedisStore, rules: impl IntoIterator<Item = RequestRule>) 
 }
 
 fn per_ip() -> RequestRule {
-    Rule::new("per-ip", Quota::fixed_window(3, MINUTE)).by(client_ip())
+    Rule::new("per-ip", Quota::fixed_window(3, MAX_PERIOD)).by(client_ip())
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_service_starts_without_redis_and_answers_as_its_rules_say() {
     let mut redis = RedisServer::start(&[]).await;
     redis.kill();
     let rule = |name, answer| {
-        let rule = Rule::new(name, Quota::fixed_window(4, MINUTE));
+        let rule = Rule::new(name, Quota::fixed_window(4, MAX_PERIOD));
         rule.on_store_error(answer).by(constant("all"))
     };
     let unconnected = || {

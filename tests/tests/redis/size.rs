@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{HOUR, Key, Limiter, Quota, Rule};
+use tollgate::{Key, Limiter, MAX_PERIOD, Quota, Rule};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::{
@@ -29,7 +29,10 @@ fn measuring(redis: &RedisServer) -> RedisStore {
 /// A state for each of so many clients.
 async fn fill(redis: &RedisServer, namespace: &str, clients: u64) {
     let store = store(redis, namespace).await;
-    let limiter = Limiter::new(store, [Rule::new("api", Quota::fixed_window(9, HOUR))]);
+    let limiter = Limiter::new(
+        store,
+        [Rule::new("api", Quota::fixed_window(9, MAX_PERIOD))],
+    );
     let limiter = limiter.expect("a valid rule");
     for client in 0..clients {
         let check = limiter.check("api", &Key::of(client)).expect("it is there");

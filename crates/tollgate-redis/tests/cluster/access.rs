@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule, StoreError};
+use tollgate_core::{Key, Limiter, MAX_PERIOD, Quota, Rule, StoreError};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{
     eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster,
@@ -39,7 +39,7 @@ async fn limiter_without(cluster: &RedisCluster, command: &str) -> Limiter {
         .deadline(Duration::from_secs(10))
         .connect()
         .expect("a valid address");
-    let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
+    let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
     Limiter::new(store, [rule]).expect("a valid rule")
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate_core::{
-    Check, Consistency, Decision, LeaseShare, Limiter, MINUTE, Quota, Reason, Rule, Source, Ticket,
+    Check, Consistency, Decision, LeaseShare, Limiter, MAX_PERIOD, Quota, Reason, Rule, Source,
+    Ticket,
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
 use tollgate_test_servers::redis_cluster::RedisCluster;
@@ -27,7 +28,7 @@ async fn limiter(cluster: &RedisCluster, consistency: Consistency) -> Limiter {
     store.connected().await;
     let rules = [
         Rule::new("exports", Quota::concurrent(1)).consistency(consistency),
-        Rule::new("per-ip", Quota::fixed_window(2, 60 * MINUTE)),
+        Rule::new("per-ip", Quota::fixed_window(2, MAX_PERIOD)),
     ];
     Limiter::new(store, rules).expect("valid rules")
 }

@@ -12,7 +12,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 use tollgate_core::{
-    Consistency, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Source, Store,
+    Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Source,
+    Store,
 };
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 use tollgate_test_servers::redis_cluster::RedisCluster;
@@ -33,8 +34,8 @@ async fn store(cluster: &RedisCluster, namespace: &str, partition: Partition) ->
 
 fn rules() -> [Rule; 2] {
     [
-        Rule::new("per-ip", Quota::fixed_window(10, 60 * MINUTE)),
-        Rule::new("per-account", Quota::fixed_window(2, 60 * MINUTE)),
+        Rule::new("per-ip", Quota::fixed_window(10, MAX_PERIOD)),
+        Rule::new("per-account", Quota::fixed_window(2, MAX_PERIOD)),
     ]
 }
 
@@ -94,7 +95,7 @@ async fn a_namespace_is_measured_on_each_server(cluster: &RedisCluster) {
 
 async fn exactly_the_limit_passes(cluster: &RedisCluster) {
     for (namespace, partition) in [("one", Partition::One), ("keys", Partition::Key)] {
-        let rule = Rule::new("all", Quota::fixed_window(50, 60 * MINUTE));
+        let rule = Rule::new("all", Quota::fixed_window(50, MAX_PERIOD));
         let limiter = Limiter::new(store(cluster, namespace, partition).await, [rule]);
         let limiter = limiter.expect("a valid rule");
         let mut tasks = JoinSet::new();
@@ -163,8 +164,8 @@ async fn left_after_three(limiter: &Limiter, expected: u64) {
 async fn a_tenant_is_a_partition(cluster: &RedisCluster) {
     let partition = Partition::ByRule("per-tenant".into());
     let rules = [
-        Rule::new("per-user", Quota::fixed_window(2, 60 * MINUTE)),
-        Rule::new("per-tenant", Quota::fixed_window(10, 60 * MINUTE)),
+        Rule::new("per-user", Quota::fixed_window(2, MAX_PERIOD)),
+        Rule::new("per-tenant", Quota::fixed_window(10, MAX_PERIOD)),
     ];
     let limiter = Limiter::new(store(cluster, "tenants", partition).await, rules);
     let limiter = limiter.expect("valid rules");
@@ -207,8 +208,8 @@ async fn a_cap_on_new_keys_holds_in_each_partition(cluster: &RedisCluster) {
             .expect("a valid address");
         store.connected().await;
         let rules = [
-            Rule::new("per-ip", Quota::fixed_window(LIMIT, 60 * MINUTE)),
-            Rule::new("per-tenant", Quota::fixed_window(1_000_000, 60 * MINUTE)),
+            Rule::new("per-ip", Quota::fixed_window(LIMIT, MAX_PERIOD)),
+            Rule::new("per-tenant", Quota::fixed_window(1_000_000, MAX_PERIOD)),
         ];
         let limiter = Limiter::new(store, rules).expect("valid rules");
         let check = |rule, key: Key| limiter.check(rule, &key).expect("it is there");

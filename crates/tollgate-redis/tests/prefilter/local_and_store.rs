@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source, Ticket,
+    Check, Consistency, Key, LeaseShare, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, Source, Ticket,
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
 use tollgate_test_servers::{
@@ -33,8 +33,8 @@ async fn a_ticket_that_is_cancelled_gives_back_what_every_rule_took_where_one_ru
     let url = format!("redis://127.0.0.1:{}", server.port());
     let store = store(&url, Partition::ByRule("per-tenant".into())).await;
     let rules = [
-        Rule::new("per-user", Quota::fixed_window(10, 60 * MINUTE)),
-        Rule::new("per-tenant", Quota::fixed_window(100, 60 * MINUTE)),
+        Rule::new("per-user", Quota::fixed_window(10, MAX_PERIOD)),
+        Rule::new("per-tenant", Quota::fixed_window(100, MAX_PERIOD)),
     ];
     let limiter = Limiter::new(store, rules).expect("valid rules");
     let checks = [
@@ -65,9 +65,9 @@ async fn a_part_of_a_ticket_is_settled_where_another_rule_says_the_place() {
     let url = format!("redis://127.0.0.1:{}", server.port());
     let store = store(&url, Partition::ByRule("per-tenant".into())).await;
     let rules = [
-        Rule::new("per-user", Quota::fixed_window(10, 60 * MINUTE)),
-        Rule::new("per-tenant", Quota::fixed_window(100, 60 * MINUTE)),
-        Rule::new("bytes", Quota::fixed_window(1_000, 60 * MINUTE)),
+        Rule::new("per-user", Quota::fixed_window(10, MAX_PERIOD)),
+        Rule::new("per-tenant", Quota::fixed_window(100, MAX_PERIOD)),
+        Rule::new("bytes", Quota::fixed_window(1_000, MAX_PERIOD)),
     ];
     let limiter = Limiter::new(store, rules).expect("valid rules");
     let settlements: [Settlement; 5] = [
@@ -170,7 +170,7 @@ async fn what_a_limiter_holds_goes_back_when_it_is_dropped() {
     };
     for quota in [
         Quota::token_bucket(1_000).refill(1, 60 * MINUTE),
-        Quota::fixed_window(1_000, 60 * 24 * 365 * MINUTE),
+        Quota::fixed_window(1_000, MAX_PERIOD),
     ] {
         let rule = || Rule::new("rule", quota);
         let limiter = Limiter::new(store.clone(), [rule().consistency(leased)]);
@@ -207,7 +207,7 @@ async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let rules = [
-        Rule::new("per-user", Quota::fixed_window(1, 60 * 24 * 365 * MINUTE)),
+        Rule::new("per-user", Quota::fixed_window(1, MAX_PERIOD)),
         Rule::new("per-tenant", Quota::gcra(100, MINUTE)),
     ];
     let limiter = Limiter::new(store, rules).expect("valid rules");

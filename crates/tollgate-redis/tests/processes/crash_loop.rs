@@ -19,7 +19,9 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tollgate_core::{DAY, Decision, Key, Limiter, OnStoreError, Outcome, Quota, Rule, Source};
+use tollgate_core::{
+    Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Outcome, Quota, Rule, Source,
+};
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_test_servers::{
     eventually::eventually,
@@ -85,10 +87,12 @@ async fn acquire_until(address: &str, ends: &std::path::Path) -> Allowed {
         .connect()
         .expect("a valid address");
     let rules = [
-        Rule::new("strict", Quota::fixed_window(LIMIT, DAY)).on_store_error(OnStoreError::Deny),
-        Rule::new("shared", Quota::fixed_window(LIMIT, DAY))
+        Rule::new("strict", Quota::fixed_window(LIMIT, MAX_PERIOD))
+            .on_store_error(OnStoreError::Deny),
+        Rule::new("shared", Quota::fixed_window(LIMIT, MAX_PERIOD))
             .on_store_error(OnStoreError::LocalShare),
-        Rule::new("once", Quota::fixed_window(LIMIT, DAY)).on_store_error(OnStoreError::Deny),
+        Rule::new("once", Quota::fixed_window(LIMIT, MAX_PERIOD))
+            .on_store_error(OnStoreError::Deny),
     ];
     let processes = NonZeroU32::new(PROCESSES).expect("there are some");
     let limiter = Limiter::with_instances(store, rules, processes).expect("valid rules");

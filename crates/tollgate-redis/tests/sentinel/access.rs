@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule};
+use tollgate_core::{Key, Limiter, MAX_PERIOD, Quota, Rule};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer, sentinels::Group};
 use tollgate_test_services::{rules::INSTANCES, service::Service};
@@ -68,7 +68,7 @@ async fn an_error_names_the_command_that_the_users_of_the_guide_lack() {
             .deadline(Duration::from_secs(10))
             .connect()
             .expect("a valid address");
-        let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
+        let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
         let limiter = Limiter::new(store, [rule]).expect("a valid rule");
         let command = format!("{on_servers}{on_sentinels}").replace('+', "'") + "'";
         eventually(&format!("an error names {command}"), || async {

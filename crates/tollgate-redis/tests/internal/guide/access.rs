@@ -10,7 +10,7 @@ use crate::{
 use redis::Value;
 use tokio::time::timeout;
 use tollgate_core::{
-    Check, DAY, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
+    Check, DAY, Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
     store::Fingerprint,
 };
 use tollgate_test_servers::{
@@ -80,7 +80,7 @@ async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
     timeout(PATIENCE, store.connected())
         .await
         .expect("it may connect");
-    let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
+    let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
     let limiter = Limiter::new(store, [rule]).expect("a valid rule");
     let key = Key::of("client");
     let check = limiter.check("api", &key).expect("it is there");
@@ -298,7 +298,7 @@ async fn other_namespace(server: &RedisServer, namespace: &str, partition: Parti
         .meter(1)
         .connect()
         .expect("a runtime");
-    let rules = ["tenant", "api"].map(|name| Rule::new(name, Quota::fixed_window(2, 60 * MINUTE)));
+    let rules = ["tenant", "api"].map(|name| Rule::new(name, Quota::fixed_window(2, MAX_PERIOD)));
     let limiter = Limiter::new(store, rules).expect("valid rules");
     let key = Key::of("client");
     let checks = ["tenant", "api"].map(|name| limiter.check(name, &key).expect("it is there"));
