@@ -73,7 +73,7 @@ fn an_edited_file_is_in_force_and_keeps_what_was_used() {
     assert_eq!(service.items("acme"), left(2));
 
     // A mistake changes nothing, and is told.
-    let status = service.edit(&raised.replace("8/d", "8/dya"), "1 documents rejected");
+    let status = service.edit(&raised.replace("8/d", "8/dya"), "1 document rejected");
     for words in ["revision 2,", "limits.toml:7:25", "8/dya", "did you mean"] {
         assert!(status.contains(words), "{status}");
     }

@@ -27,7 +27,7 @@ use crate::{
     metrics,
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
-    rules_status::RulesStatus,
+    rules_status::{RulesStatus, number_of},
 };
 
 /// The document in force, and the layers and limiters that follow it.
@@ -121,8 +121,8 @@ impl RulesInForce {
             before: 0,
             after: revision,
             lines: vec![format!(
-                "{} rules to begin with",
-                state.document.names().count()
+                "{} to begin with",
+                number_of(state.document.names().count(), "rule")
             )],
         };
         drop(state);

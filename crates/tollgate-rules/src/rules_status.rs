@@ -81,11 +81,11 @@ impl fmt::Display for RulesStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "revision {}, {} rules, in force for {} s, {} documents rejected",
+            "revision {}, {}, in force for {} s, {} rejected",
             self.revision,
-            self.rules,
+            number_of(self.rules, "rule"),
             self.in_force_for.as_secs(),
-            self.rejected
+            number_of(self.rejected as usize, "document")
         )?;
         if let Some(fleet) = &self.fleet {
             write!(f, "; {fleet}")?;
@@ -98,4 +98,10 @@ impl fmt::Display for RulesStatus {
             None => Ok(()),
         }
     }
+}
+
+/// "1 rule", "2 rules".
+pub(crate) fn number_of(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }

@@ -68,7 +68,7 @@ async fn changes_of_one_process_are_recorded_with_their_author() {
     let (kept, rules) = rules();
     assert_eq!(
         kept.last(),
-        "accepted, revision 0 → 1, by <TOML>: 1 rules to begin with"
+        "accepted, revision 0 → 1, by <TOML>: 1 rule to begin with"
     );
     let alice = rules.handle(Author::new("alice").because("ticket 4711"));
     alice
