@@ -1,8 +1,11 @@
 //! The error of a document: every wrong part, with a marker under it.
 
-use std::{error::Error, fmt, ops::Range};
+use std::{cell::Cell, error::Error, fmt, ops::Range};
 
-use crate::{hidden_keys::HiddenKeys, problems::Problem};
+use crate::{
+    hidden_keys::HiddenKeys,
+    problems::{MOST, Problem},
+};
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
 ///
@@ -24,7 +27,7 @@ pub struct Mistake {
     shown: Option<(String, Range<usize>)>,
 }
 
-/// The most mistakes that are displayed. All are counted.
+/// The most mistakes that are displayed.
 const SHOWN: usize = 100;
 /// The most characters of a line that are displayed.
 const WIDTH: usize = 120;
@@ -58,7 +61,7 @@ impl DocumentError {
         self.mistakes.extend(other.mistakes);
     }
 
-    /// The mistakes, in the order of the document.
+    /// The mistakes, in the order of the document. Of more than 10 000, those that were found first.
     #[must_use]
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
@@ -120,6 +123,7 @@ impl fmt::Display for DocumentError {
         }
         match self.mistakes.len() {
             0 | 1 => Ok(()),
+            MOST => write!(f, "\n\n{SHOWN} of {MOST} mistakes or more are shown"),
             all if all > SHOWN => write!(f, "\n\n{SHOWN} of {all} mistakes are shown"),
             all => write!(f, "\n\n{all} mistakes"),
         }
@@ -141,6 +145,8 @@ struct Lines<'a> {
     /// Where each line begins.
     starts: Vec<usize>,
     keys: &'a HiddenKeys,
+    /// Where the last mistake began, and how many characters of its line are before it.
+    last: Cell<(usize, usize)>,
 }
 
 impl<'a> Lines<'a> {
@@ -151,6 +157,7 @@ impl<'a> Lines<'a> {
             text,
             starts: std::iter::once(0).chain(starts).collect(),
             keys,
+            last: Cell::new((0, 0)),
         }
     }
 
@@ -158,28 +165,72 @@ impl<'a> Lines<'a> {
         let start = self.floor(problem.span.start);
         let end = self.floor(problem.span.end.max(start));
         let index = self.starts.partition_point(|begin| *begin <= start) - 1;
-        let begin = self.starts[index];
-        let rest = &self.text[begin..];
-        let line = rest.split('\n').next().unwrap_or_default();
-        let line = line.trim_end_matches('\r');
-        let column_of = |at: usize| {
-            let bytes = (at - begin).min(line.len());
-            line[..bytes].chars().count()
-        };
-        let marked = column_of(start)..column_of(end).max(column_of(start));
+        let line = self.line(index);
+        let (start, end) = (start.min(line.end), end.min(line.end));
+        let column = self.column(line.start, start);
         Mistake {
             origin: origin.to_owned(),
             line: index + 1,
-            column: marked.start + 1,
+            column: column + 1,
             message: problem.message.clone(),
-            shown: Some(cropped(&self.without_keys(begin, line), marked)),
+            shown: Some(self.cropped(line, start..end, column)),
         }
     }
 
-    /// A line that begins at this byte, with as many characters.
-    fn without_keys(&self, begin: usize, line: &str) -> String {
-        let shown = |(at, c)| if self.keys.covers(begin + at) { '*' } else { c };
-        line.char_indices().map(shown).collect()
+    /// The bytes of a line, without what ends it.
+    fn line(&self, index: usize) -> Range<usize> {
+        let begin = self.starts[index];
+        let next = self.starts.get(index + 1);
+        let end = next.map_or(self.text.len(), |next| next - 1);
+        let line = self.text[begin..end].trim_end_matches('\r');
+        begin..begin + line.len()
+    }
+
+    /// How many characters of the line that begins at `begin` are before `at`. Counted from the last mistake on: a document may be
+    /// one line of megabytes, all of it wrong.
+    fn column(&self, begin: usize, at: usize) -> usize {
+        let (last, column) = self.last.get();
+        let (from, before) = if (begin..=at).contains(&last) {
+            (last, column)
+        } else {
+            (begin, 0)
+        };
+        let column = before + self.text[from..at].chars().count();
+        self.last.set((at, column));
+        column
+    }
+
+    /// At most [`WIDTH`] characters of a line around the marked bytes, without keys and without characters that a terminal would obey,
+    /// and where the mark is in them. `column` characters of the line are before the mark.
+    fn cropped(
+        &self,
+        line: Range<usize>,
+        marked: Range<usize>,
+        column: usize,
+    ) -> (String, Range<usize>) {
+        let is_long = self.text[line.clone()].chars().nth(WIDTH).is_some();
+        let before = if is_long {
+            column.min(WIDTH / 4)
+        } else {
+            column
+        };
+        let back = self.text[line.start..marked.start].char_indices().rev();
+        let from = match before.checked_sub(1) {
+            None => marked.start,
+            Some(index) => line.start + back.map(|(at, _)| at).nth(index).unwrap_or(0),
+        };
+        let shown = self.text[from..line.end].char_indices().take(WIDTH);
+        let shown = shown.map(|(at, c)| match c {
+            _ if self.keys.covers(from + at) => '*',
+            c if c.is_control() => ' ',
+            c => c,
+        });
+        let dots = if column > before { "…" } else { "" };
+        let text: String = dots.chars().chain(shown).collect();
+        let start = before + dots.chars().count();
+        // As many as could be displayed.
+        let marked = self.text[marked].chars().take(WIDTH + 1).count();
+        (text, start..(start + marked).min(WIDTH + 1))
     }
 
     /// The start of the character at or before this byte.
@@ -190,25 +241,6 @@ impl<'a> Lines<'a> {
         }
         at
     }
-}
-
-/// At most [`WIDTH`] characters around the marked ones, without characters that a terminal would obey.
-fn cropped(line: &str, marked: Range<usize>) -> (String, Range<usize>) {
-    let all = line.chars().count();
-    let first = if all <= WIDTH {
-        0
-    } else {
-        marked.start.saturating_sub(WIDTH / 4)
-    };
-    let shown = line.chars().skip(first).take(WIDTH);
-    let shown = shown.map(|c| if c.is_control() { ' ' } else { c });
-    let dots = if first > 0 { "…" } else { "" };
-    let text: String = dots.chars().chain(shown).collect();
-    let shift = |at: usize| (at - first + dots.chars().count()).min(WIDTH + 1);
-    (
-        text,
-        shift(marked.start)..shift(marked.end.max(marked.start)),
-    )
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::{cell::RefCell, ops::Range};
 /// The most bytes of a message: parsers repeat what they have read, and that may be megabytes.
 const LONGEST: usize = 1_000;
 
+/// The most that are kept. A document of ten megabytes may have millions, and nobody reads them.
+pub(crate) const MOST: usize = 10_000;
+
 /// A wrong part of a document, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Problem {
@@ -13,14 +16,17 @@ pub(crate) struct Problem {
     pub(crate) message: String,
 }
 
-/// All that is wrong with a document.
+/// What is wrong with a document: the first [`MOST`] problems.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
     pub(crate) fn add(&self, span: Range<usize>, message: impl Into<String>) {
-        let message = shortened(message.into());
-        self.0.borrow_mut().push(Problem { span, message });
+        let mut problems = self.0.borrow_mut();
+        if problems.len() < MOST {
+            let message = shortened(message.into());
+            problems.push(Problem { span, message });
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

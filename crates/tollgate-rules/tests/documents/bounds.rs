@@ -206,6 +206,21 @@ fn bombs_are_refused_in_every_syntax() {
 }
 
 #[test]
+fn of_hundreds_of_thousands_of_mistakes_on_one_line_some_are_shown() {
+    let rules = vec!["{}"; 100_000].join(",");
+    let text = format!("{{\"version\": 1, \"rules\": [{rules}]}}");
+    let error =
+        RuleDocument::parse(&text, Format::Json, &bindings()).expect_err("no rule has a name");
+    // Each lacks three fields.
+    assert_eq!(error.mistakes().len(), 10_000);
+    let last = &error.mistakes()[9_999];
+    assert_eq!((last.line(), last.column()), (1, 26 + 3 * 3_333));
+    let shown = error.to_string();
+    assert!(shown.ends_with("100 of 10000 mistakes or more are shown"));
+    assert!(shown.len() < 50_000, "{}", shown.len());
+}
+
+#[test]
 fn an_alias_stands_for_a_table_and_not_for_a_hundred_thousand() {
     let rules = |rules: usize| {
         let mut text = "version: 1\nrules:\n".to_owned();
