@@ -100,7 +100,7 @@ async fn what_outages_cost_a_busy_service_is_as_the_page_says() {
 async fn what_stalls_cost_a_quiet_service_is_as_the_page_says() {
     let mut wrong = Vec::new();
     for first in [0, 4, 8] {
-        wrong.extend(hold(first, 5, 900, 4).await);
+        wrong.extend(hold(first, 5, 600, 4).await);
     }
     assert_eq!(wrong, NOTHING);
 }
