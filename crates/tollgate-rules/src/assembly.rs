@@ -1,6 +1,10 @@
 //! Putting the tables of all texts of a document together.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use crate::{
     bindings::Bindings,
@@ -11,7 +15,7 @@ use crate::{
     json_tree,
     node::{Node, Value},
     override_entry::Override,
-    problems::{Problem, Problems},
+    problems::{Problem, Problems, SHOWN},
     reader::Reader,
     rule_entry::RuleEntry,
     switch_entry::Switch,
@@ -41,6 +45,9 @@ pub(crate) struct TextPart<'a> {
 
 /// The fields of a group.
 pub(crate) const GROUP_FIELDS: &[&str] = &["name", "rules", "description"];
+
+/// The most rules of a group: a rule is compared with all others, and a request may be with all of them.
+const MOST_IN_GROUP: usize = 1_000;
 
 /// The most bytes of a text.
 const MOST_BYTES: usize = 64 << 20;
@@ -150,7 +157,7 @@ struct Assembly<'a> {
     defined_in: Vec<usize>,
     by_name: HashMap<String, usize>,
     /// Rules that are wrong. Other parts of the document may still name them.
-    wrong_names: Vec<String>,
+    wrong_names: HashSet<String>,
     /// Whether a rule has no name that can be read: it could be any.
     has_nameless: bool,
 }
@@ -164,7 +171,7 @@ impl<'a> Assembly<'a> {
             rules: Vec::new(),
             defined_in: Vec::new(),
             by_name: HashMap::new(),
-            wrong_names: Vec::new(),
+            wrong_names: HashSet::new(),
             has_nameless: false,
         }
     }
@@ -261,7 +268,9 @@ impl<'a> Assembly<'a> {
         let reader = self.reader(part);
         let Some(rule) = RuleEntry::read(reader, node, self.bindings) else {
             match name_of(node) {
-                Some(name) => self.wrong_names.push(name.to_owned()),
+                Some(name) => {
+                    self.wrong_names.insert(name.to_owned());
+                }
                 None => self.has_nameless = true,
             }
             return;
@@ -270,14 +279,16 @@ impl<'a> Assembly<'a> {
             let origin = self.parts[self.defined_in[*other]].origin;
             let before = &self.rules[*other].name.span;
             let text = self.parts[self.defined_in[*other]].text;
-            let line = text[..before.start]
-                .bytes()
-                .filter(|byte| *byte == b'\n')
-                .count()
-                + 1;
+            // For those that are shown: it takes a look at the text before it.
+            let line = (reader.problems.len() < SHOWN).then(|| {
+                let ends = text[..before.start].bytes();
+                let ends = ends.filter(|byte| *byte == b'\n');
+                format!(":{}", ends.count() + 1)
+            });
             let message = format!(
-                "there is a rule {:?} already, in {origin}:{line}; give each a name of its own",
-                rule.name.value
+                "there is a rule {:?} already, in {origin}{}; give each a name of its own",
+                rule.name.value,
+                line.unwrap_or_default()
             );
             reader.wrong(&rule.name.span, message);
             return;
@@ -292,7 +303,7 @@ impl<'a> Assembly<'a> {
     fn named(&self, reader: Reader<'_>, node: &Node) -> Option<usize> {
         let name = reader.text(node, "the name of a rule")?;
         let found = self.by_name.get(name.value).copied();
-        let is_wrong = self.wrong_names.iter().any(|wrong| wrong == name.value);
+        let is_wrong = self.wrong_names.contains(name.value);
         if found.is_none() && !is_wrong && !self.has_nameless {
             let known = self.rules.iter().map(|rule| &*rule.name.value);
             reader.unknown(&name.span, "rule", name.value, known);
@@ -318,6 +329,14 @@ impl<'a> Assembly<'a> {
         let (Some(name), Some(nodes)) = (name, nodes) else {
             return;
         };
+        if nodes.len() > MOST_IN_GROUP {
+            let message = format!(
+                "a group has at most {MOST_IN_GROUP} rules, and this one has {}; make several, each of rules that match the same requests",
+                nodes.len()
+            );
+            reader.wrong(&node.span, message);
+            return;
+        }
         let mut members: Vec<(usize, Range<usize>)> = Vec::new();
         for node in nodes {
             let Some(rule) = self.named(reader, node) else {

@@ -4,7 +4,7 @@ use std::{cell::Cell, error::Error, fmt, ops::Range};
 
 use crate::{
     hidden_keys::HiddenKeys,
-    problems::{MOST, Problem},
+    problems::{MOST, Problem, SHOWN},
 };
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
@@ -27,8 +27,6 @@ pub struct Mistake {
     shown: Option<(String, Range<usize>)>,
 }
 
-/// The most mistakes that are displayed.
-const SHOWN: usize = 100;
 /// The most characters of a line that are displayed.
 const WIDTH: usize = 120;
 
@@ -61,7 +59,7 @@ impl DocumentError {
         self.mistakes.extend(other.mistakes);
     }
 
-    /// The mistakes, in the order of the document. Of more than 10 000, those that were found first.
+    /// The mistakes, in the order of the document: the first 10 000 that are found.
     #[must_use]
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes

@@ -5,8 +5,10 @@ use std::{cell::RefCell, ops::Range};
 /// The most bytes of a message: parsers repeat what they have read, and that may be megabytes.
 const LONGEST: usize = 1_000;
 
-/// The most that are kept. A document of ten megabytes may have millions, and nobody reads them.
+/// The most that are kept. A document of ten megabytes may have millions.
 pub(crate) const MOST: usize = 10_000;
+/// The most that are displayed.
+pub(crate) const SHOWN: usize = 100;
 
 /// A wrong part of a document, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +29,10 @@ impl Problems {
             let message = shortened(message.into());
             problems.push(Problem { span, message });
         }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,7 +8,7 @@ use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean};
 
 use crate::{
     node::{Name, Node, Value},
-    problems::Problems,
+    problems::{MOST, Problems, SHOWN},
 };
 
 /// A value, and its bytes.
@@ -84,6 +84,11 @@ impl<'a> Reader<'a> {
         place: &str,
         known: impl IntoIterator<Item = &'n str>,
     ) {
+        // A document of thousands of rules may have as many words to compare each with.
+        let found = self.problems.len();
+        if found >= MOST {
+            return;
+        }
         let known: Vec<&str> = known.into_iter().collect();
         let word: String = word.chars().take(64).collect();
         let mut message = format!("unknown {what} {word:?}{place}");
@@ -95,7 +100,9 @@ impl<'a> Reader<'a> {
             }
             _ => message.push_str(&format!("; it is none of {}", known.len())),
         }
-        if let Some(meant) = did_you_mean(&word, known) {
+        if found < SHOWN
+            && let Some(meant) = did_you_mean(&word, known)
+        {
             message.push_str(&format!("; did you mean {meant:?}?"));
         }
         self.wrong(span, message);

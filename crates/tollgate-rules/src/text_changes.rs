@@ -1,6 +1,6 @@
 //! What differs between two texts, in words: also what documents do not compare, such as keys and conditions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     document_changes::all_changes,
@@ -35,6 +35,8 @@ const WRITTEN: &[&str] = &[
 pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
     let mut lines = all_changes(&before.0.entries, &after.0.entries);
     let (old_rules, new_rules) = (named(&before.1, "rules"), named(&after.1, "rules"));
+    let mut said = HashSet::new();
+    let mut written_changes = Vec::new();
     for (name, new) in &new_rules {
         let Some(old) = old_rules.get(name) else {
             continue;
@@ -43,13 +45,15 @@ pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
             let (old, new) = (written(old, word), written(new, word));
             (old != new).then(|| format!("{name}: {word} {old} → {new}"))
         });
-        let changed: Vec<_> = changed.collect();
-        if !changed.is_empty() {
-            // What they are is said now.
-            lines.retain(|line| *line != format!("{name}: other settings"));
+        let all_before = written_changes.len();
+        written_changes.extend(changed);
+        if written_changes.len() > all_before {
+            said.insert(format!("{name}: other settings"));
         }
-        lines.extend(changed);
     }
+    // What they are is said now.
+    lines.retain(|line| !said.contains(line));
+    lines.extend(written_changes);
     let (old_groups, new_groups) = (named(&before.1, "groups"), named(&after.1, "groups"));
     for (name, new) in &new_groups {
         let rules = written(new, "rules");

@@ -221,6 +221,59 @@ fn of_hundreds_of_thousands_of_mistakes_on_one_line_some_are_shown() {
 }
 
 #[test]
+fn of_thousands_of_misspelt_names_some_are_compared_with_thousands_of_rules() {
+    use std::fmt::Write;
+    let mut text = "version = 1\n".to_owned();
+    for n in 0..3_000 {
+        let _ = write!(
+            text,
+            "[[rules]]\nname = \"rule-{n}\"\nlimit = \"1/s\"\nby = \"header:x-api-key\"\n"
+        );
+    }
+    for n in 0..12_000 {
+        let _ = write!(
+            text,
+            "[[overrides]]\nrule = \"rulle-{n}\"\nkey = \"client\"\nlimit = \"1/s\"\n"
+        );
+    }
+    let error = toml(&text).expect_err("there are no such rules");
+    assert_eq!(error.mistakes().len(), 10_000);
+    let message = |at: usize| error.mistakes()[at].message();
+    assert_eq!(
+        message(0),
+        "unknown rule \"rulle-0\"; it is none of 3000; did you mean \"rule-0\"?"
+    );
+    assert_eq!(
+        message(9_999),
+        "unknown rule \"rulle-9999\"; it is none of 3000"
+    );
+}
+
+#[test]
+fn a_group_has_at_most_a_thousand_rules() {
+    let text = |rules: usize| {
+        let mut text = "version: 1\nrules:\n".to_owned();
+        for n in 0..rules {
+            text.push_str(&format!(
+                "  - {{ name: r{n}, limit: 1/s, by: constant, when: {{ path: /r{n} }} }}\n"
+            ));
+        }
+        let names: Vec<String> = (0..rules).map(|n| format!("r{n}")).collect();
+        text.push_str(&format!(
+            "groups: [{{ name: all, rules: [{}] }}]\n",
+            names.join(", ")
+        ));
+        text
+    };
+    assert!(RuleDocument::parse(&text(1_000), Format::Yaml, &bindings()).is_ok());
+    let shown = wrong(&text(1_001), Format::Yaml);
+    assert!(
+        shown.contains("a group has at most 1000 rules, and this one has 1001; make several"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn an_alias_stands_for_a_table_and_not_for_a_hundred_thousand() {
     let rules = |rules: usize| {
         let mut text = "version: 1\nrules:\n".to_owned();
