@@ -30,6 +30,8 @@ pub(crate) struct Reader<'a> {
 pub(crate) struct Fields<'a> {
     pub(crate) span: Range<usize>,
     entries: Vec<(&'a Name, &'a Node)>,
+    /// The fields that unknown ones probably stand for.
+    misspelt: Vec<&'a str>,
 }
 
 /// Until when an entry is in force, and why.
@@ -72,10 +74,10 @@ impl<'a> Reader<'a> {
         word: &str,
         known: impl IntoIterator<Item = &'n str>,
     ) {
-        self.unknown_in(span, what, word, "", known);
+        let _ = self.unknown_in(span, what, word, "", known);
     }
 
-    /// The same, with where the word stands, such as " in a rule".
+    /// The same, with where the word stands, such as " in a rule". The answer is the word that it resembles.
     fn unknown_in<'n>(
         &self,
         span: &Range<usize>,
@@ -83,11 +85,11 @@ impl<'a> Reader<'a> {
         word: &str,
         place: &str,
         known: impl IntoIterator<Item = &'n str>,
-    ) {
+    ) -> Option<&'n str> {
         // A document of thousands of rules may have as many words to compare each with.
         let found = self.problems.len();
         if found >= MOST {
-            return;
+            return None;
         }
         let known: Vec<&str> = known.into_iter().collect();
         let word: String = word.chars().take(64).collect();
@@ -100,16 +102,24 @@ impl<'a> Reader<'a> {
             }
             _ => message.push_str(&format!("; it is none of {}", known.len())),
         }
-        if found < SHOWN
-            && let Some(meant) = did_you_mean(&word, known)
-        {
+        let meant = match found < SHOWN {
+            true => did_you_mean(&word, known),
+            false => None,
+        };
+        if let Some(meant) = meant {
             message.push_str(&format!("; did you mean {meant:?}?"));
         }
         self.wrong(span, message);
+        meant
     }
 
     /// The fields of a table. Those that are unknown, or there twice, are mistakes.
-    pub(crate) fn fields(&self, node: &'a Node, what: &str, known: &[&str]) -> Option<Fields<'a>> {
+    pub(crate) fn fields(
+        &self,
+        node: &'a Node,
+        what: &str,
+        known: &[&'a str],
+    ) -> Option<Fields<'a>> {
         let Value::Table(entries) = &node.value else {
             let example = known
                 .first()
@@ -118,16 +128,12 @@ impl<'a> Reader<'a> {
             return None;
         };
         let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
+        let mut misspelt = Vec::new();
         for (name, value) in entries {
             if !known.contains(&&*name.text) {
                 let place = format!(" in {what}");
-                self.unknown_in(
-                    &name.span,
-                    "field",
-                    &name.text,
-                    &place,
-                    known.iter().copied(),
-                );
+                let known = known.iter().copied();
+                misspelt.extend(self.unknown_in(&name.span, "field", &name.text, &place, known));
             } else if fields.iter().any(|(other, _)| other.text == name.text) {
                 let message = format!("{:?} is there twice; remove one", name.text);
                 self.wrong(&name.span, message);
@@ -139,6 +145,7 @@ impl<'a> Reader<'a> {
         Some(Fields {
             span,
             entries: fields,
+            misspelt,
         })
     }
 
@@ -147,7 +154,7 @@ impl<'a> Reader<'a> {
         &self,
         node: &'a Node,
         what: &str,
-        known: &[&str],
+        known: &[&'a str],
     ) -> Option<(&'a Name, &'a Node)> {
         let fields = self.fields(node, what, known)?;
         match &fields.entries[..] {
@@ -401,7 +408,7 @@ impl<'a> Fields<'a> {
         example: &str,
     ) -> Option<&'a Node> {
         let found = self.get(name);
-        if found.is_none() {
+        if found.is_none() && !self.misspelt.contains(&name) {
             reader.wrong(
                 &self.span,
                 format!("{what} has no {name}; add it, such as {example}"),
