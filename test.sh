@@ -113,7 +113,7 @@ build() {
   step "building the tests, with lints for all targets and features"
   # A line for each test program: its name, the folder of its package, and where it is.
   time built=$({
-    linted build --all-targets --message-format=json-render-diagnostics 2>&1 >&3 | tee "$printed/messages" >&2
+    linted build --color never --all-targets --message-format=json-render-diagnostics 2>&1 >&3 | tee "$printed/messages" >&2
   } 3>&1 |
     sed -n 's#.*"manifest_path":"\([^"]*\)/Cargo.toml".*"name":"\([^"]*\)".*"test":true},"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*#\2|\1|\3#p')
   # A program that is not found would not fail.
@@ -126,7 +126,7 @@ build() {
   wait_for "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus"
 }
 
-# What the build has found. Not an error of the build, so that a warning hides no test.
+# What the build has found, which is why it has no colours. Not an error of the build, so that a warning hides no test.
 lints_of_build() {
   step "lints"
   ! grep -A 4 '^warning' "$printed/messages"

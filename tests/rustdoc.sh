@@ -31,6 +31,6 @@ for argument in "$@"; do
   esac
 done
 failed=0
-document --out-dir "$TOLLGATE_DOCUMENTATION" "${arguments[@]}" || failed=1
+document --out-dir "${TOLLGATE_DOCUMENTATION:?set it to the folder for the documentation}" "${arguments[@]}" || failed=1
 rustdoc "$@" || failed=1
 exit "$failed"

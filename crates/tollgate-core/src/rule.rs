@@ -1,6 +1,6 @@
 //! Rules: named quotas, and how they are meant.
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
@@ -570,25 +570,23 @@ impl Rule {
                 .map_err(|error| self.error(RuleErrorKind::Quota, format!("{of}{error}")))
         };
         quota(&self.settings.quota, &"")?;
-        for (index, (name, plan)) in self.settings.plans.iter().enumerate() {
+        let is_limited = |quota: &&Quota| !quota.is_unlimited();
+        let mut limited = Some(&self.settings.quota).filter(is_limited);
+        let mut names = HashSet::new();
+        for (name, plan) in &self.settings.plans {
             quota(plan, &format_args!("plan {name:?}: "))?;
-            let limited = std::iter::once(&self.settings.quota)
-                .chain(self.settings.plans[..index].iter().map(|(_, plan)| plan))
-                .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
                 && let Some(wrong) = plan_conflict(plan, other)
             {
                 return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
-            if self.settings.plans[..index]
-                .iter()
-                .any(|(other, _)| other == name)
-            {
+            if !names.insert(name) {
                 return Err(self.error(
                     RuleErrorKind::Plan,
                     format!("there are two plans {name:?}; give each a name of its own"),
                 ));
             }
+            limited = limited.or(Some(plan).filter(is_limited));
         }
         if self.settings.plans.len() >= usize::from(u16::MAX) {
             return Err(self.error(RuleErrorKind::Plan, "more than 65 534 plans"));

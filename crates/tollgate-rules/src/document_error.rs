@@ -180,8 +180,9 @@ impl<'a> Lines<'a> {
         let begin = self.starts[index];
         let next = self.starts.get(index + 1);
         let end = next.map_or(self.text.len(), |next| next - 1);
-        let line = self.text[begin..end].trim_end_matches('\r');
-        begin..begin + line.len()
+        // One at most: a line may be megabytes of them.
+        let line = &self.text[begin..end];
+        begin..end - usize::from(line.ends_with('\r'))
     }
 
     /// How many characters of the line that begins at `begin` are before `at`. Counted from the last mistake on: a document may be
@@ -266,6 +267,8 @@ mod tests {
         assert!(displayed("ab\ncd", 1..5).ends_with("1 | ab\n  |  ^"));
         assert!(displayed("ab", 2..2).ends_with("1 | ab\n  |   ^"));
         assert!(displayed("", 0..0).ends_with("1 | \n  | ^"));
+        // What ends a line is no part of it, and what would move the cursor of a terminal is a space.
+        assert!(displayed("ab\r\r\ncd", 0..1).ends_with("1 | ab \n  | ^"));
         assert!(displayed("ab", 7..900).ends_with("1 | ab\n  |   ^"));
     }
 

@@ -8,7 +8,7 @@ use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean};
 
 use crate::{
     node::{Name, Node, Value},
-    problems::{MOST, Problems, SHOWN},
+    problems::{Problems, SHOWN},
 };
 
 /// A value, and its bytes.
@@ -86,14 +86,14 @@ impl<'a> Reader<'a> {
         place: &str,
         known: impl IntoIterator<Item = &'n str>,
     ) -> Option<&'n str> {
+        let word: String = word.chars().take(64).collect();
+        let mut message = format!("unknown {what} {word:?}{place}");
         // A document of thousands of rules may have as many words to compare each with.
-        let found = self.problems.len();
-        if found >= MOST {
+        if self.problems.len() >= SHOWN {
+            self.wrong(span, message);
             return None;
         }
         let known: Vec<&str> = known.into_iter().collect();
-        let word: String = word.chars().take(64).collect();
-        let mut message = format!("unknown {what} {word:?}{place}");
         match &known[..] {
             [] => message.push_str("; there is none"),
             [only] => message.push_str(&format!("; expected {only}")),
@@ -102,10 +102,7 @@ impl<'a> Reader<'a> {
             }
             _ => message.push_str(&format!("; it is none of {}", known.len())),
         }
-        let meant = match found < SHOWN {
-            true => did_you_mean(&word, known),
-            false => None,
-        };
+        let meant = did_you_mean(&word, known);
         if let Some(meant) = meant {
             message.push_str(&format!("; did you mean {meant:?}?"));
         }

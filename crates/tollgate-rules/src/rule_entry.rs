@@ -1,6 +1,6 @@
 //! A rule of a document.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{collections::HashSet, ops::Range, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use tollgate::{
@@ -274,12 +274,20 @@ impl RuleEntry {
 
     /// The first plan that does not go with the rule's own quota and the plans before it.
     fn wrong_plan(&self) -> Option<(Range<usize>, String)> {
-        let mut rule = tollgate_core::Rule::new("rule", self.limit.value);
-        self.plans.iter().find_map(|(name, quota)| {
-            rule = rule.clone().plan(&**name, quota.value);
-            let wrong = RuleSet::new([rule.clone()]).err()?;
-            (wrong.kind() == RuleErrorKind::Plan).then(|| (quota.span.clone(), wrong.to_string()))
-        })
+        let wrong = |plans: &[(String, At<Quota>)]| {
+            let mut rule = tollgate_core::Rule::new("rule", self.limit.value);
+            for (name, quota) in plans {
+                rule = rule.plan(&**name, quota.value);
+            }
+            let wrong = RuleSet::new([rule]).err();
+            wrong.filter(|wrong| wrong.kind() == RuleErrorKind::Plan)
+        };
+        // What does not go together does not with more plans either: so it is found in a few steps among thousands.
+        let counts: Vec<usize> = (1..=self.plans.len()).collect();
+        let right = counts.partition_point(|count| wrong(&self.plans[..*count]).is_none());
+        let (_, quota) = self.plans.get(right)?;
+        let wrong = wrong(&self.plans[..=right])?;
+        Some((quota.span.clone(), wrong.to_string()))
     }
 
     /// The rule with its numbers, as the core has it.
@@ -445,8 +453,9 @@ fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(Stri
         return Vec::new();
     };
     let mut plans: Vec<(String, At<Quota>)> = Vec::new();
+    let mut names = HashSet::new();
     for (name, node) in entries {
-        if plans.iter().any(|(other, _)| *other == name.text) {
+        if !names.insert(&name.text) {
             reader.wrong(
                 &name.span,
                 format!("{:?} is there twice; remove one", name.text),

@@ -45,11 +45,11 @@ pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
             let (old, new) = (written(old, word), written(new, word));
             (old != new).then(|| format!("{name}: {word} {old} → {new}"))
         });
-        let all_before = written_changes.len();
-        written_changes.extend(changed);
-        if written_changes.len() > all_before {
+        let mut changed = changed.peekable();
+        if changed.peek().is_some() {
             said.insert(format!("{name}: other settings"));
         }
+        written_changes.extend(changed);
     }
     // What they are is said now.
     lines.retain(|line| !said.contains(line));

@@ -243,10 +243,27 @@ fn of_thousands_of_misspelt_names_some_are_compared_with_thousands_of_rules() {
         message(0),
         "unknown rule \"rulle-0\"; it is none of 3000; did you mean \"rule-0\"?"
     );
-    assert_eq!(
-        message(9_999),
-        "unknown rule \"rulle-9999\"; it is none of 3000"
+    assert_eq!(message(9_999), "unknown rule \"rulle-9999\"");
+}
+
+#[test]
+fn the_wrong_one_of_thousands_of_plans_is_found() {
+    let plans: Vec<String> = (0..20_000).map(|n| format!("p{n}: 2/s")).collect();
+    let text = |more: &str| {
+        let plans = plans.join(", ");
+        format!(
+            "version: 1\nrules:\n  - {{ name: api, limit: 1/s, by: constant, plan: plan, plans: {{ {plans} }}{more} }}\n"
+        )
+    };
+    let other = text("").replace("p19000: 2/s", "p19000: sliding_log 2/s");
+    let shown = wrong(&other, Format::Yaml);
+    assert!(
+        shown.contains("plan \"p19000\" is a sliding_log"),
+        "{shown}"
     );
+    // No plan is wrong, but something else is.
+    let shown = wrong(&text(", cost: 2"), Format::Yaml);
+    assert!(shown.contains("a request costs 2 units"), "{shown}");
 }
 
 #[test]
