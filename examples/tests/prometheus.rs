@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use tollgate::{
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_rules::{Bindings, LiveRules};
-use tollgate_test_servers::redis_server::RedisServer;
+use tollgate_test_servers::redis_server::{RedisServer, free_port};
 use tollgate_tests::server::Server;
 use tower::ServiceExt;
 
@@ -213,10 +212,7 @@ impl Prometheus {
         );
         let file = folder.path().join("prometheus.yml");
         fs::write(&file, config).expect("written");
-        // Free now.
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("bound").port();
-        drop(listener);
+        let port = free_port();
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().display()))

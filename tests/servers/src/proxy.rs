@@ -20,6 +20,8 @@ use tokio::{
     time::sleep,
 };
 
+use crate::blocking_server::free_port;
+
 /// What the proxy does to what passes through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -58,8 +60,9 @@ struct Shared {
 impl Proxy {
     /// A proxy before the port `target` of the loopback. Its delays follow from `seed`.
     pub async fn start(target: u16, seed: u64) -> Self {
-        let listener = listen(0).await.expect("a port for the proxy");
-        let port = listener.local_addr().expect("its address").port();
+        // Reserved: without a listener, the port would be free for the server of another test.
+        let port = free_port();
+        let listener = listen(port).await.expect("it is reserved");
         let (fault, faults) = watch::channel(Fault::None);
         let shared = Arc::new(Shared {
             target,
