@@ -40,7 +40,7 @@ else
   printf 'making target/python, a virtual environment with what tests/python/requirements.txt lists\n'
   rm -rf target/python
   python3 -m venv target/python
-  target/python/bin/pip install --quiet --disable-pip-version-check --only-binary :all: \
+  target/python/bin/pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: \
     --requirement tests/python/requirements.txt
   # Last, so that an interrupted installation is made anew.
   cp tests/python/requirements.txt target/python/

@@ -93,7 +93,7 @@ async fn history(address: &str, seed: u64, limiters: u64, calm: bool) -> Seen {
         let limiter = &limiters[numbers.below(limiters.len() as u64) as usize];
         let check = limiter.check("rule", &key).expect("the rule is there");
         let decision = limiter.acquire(&[check.with_cost(units)]).await;
-        let at = format!("seed {seed}, step {step}, {quota:?}, {units} units, {decision:?}");
+        let at = format_args!("seed {seed}, step {step}, {quota:?}, {units} units, {decision:?}");
         let source = decision.verdicts()[0].source();
         assert_ne!(source, Source::Fallback, "{at}");
         seen.granted += u64::from(source == Source::Lease);

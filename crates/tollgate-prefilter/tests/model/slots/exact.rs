@@ -313,7 +313,8 @@ fn without_a_margin_a_request_starts_on_what_is_forgotten() {
 
 #[test]
 fn the_clock_of_a_process_has_slots_used_twice() {
-    breaks(ABOVE, with(Fault::LocalClock, one_slot()));
+    let in_order = world("one_slot/in_order");
+    breaks(ABOVE, with(Fault::LocalClock, in_order));
 }
 
 #[test]
@@ -338,6 +339,8 @@ fn an_end_that_counts_twice_is_above_the_limit() {
             Fault::DoubleRelease,
             SlotWorld {
                 requests: 3,
+                delay: 0,
+                strays: 0,
                 ..two_requests()
             },
         ),

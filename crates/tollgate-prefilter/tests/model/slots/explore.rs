@@ -14,7 +14,7 @@ pub(super) enum Extent {
 }
 
 /// Takes the test command a second or so. `TOLLGATE_SLOT_STEPS` is another number.
-pub(super) const NEAREST: Extent = Extent::Nearest(400_000);
+pub(super) const NEAREST: Extent = Extent::Nearest(150_000);
 
 /// The number of steps that the environment names.
 pub(super) fn steps() -> Option<usize> {

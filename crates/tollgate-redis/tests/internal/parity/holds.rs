@@ -1,7 +1,8 @@
 //! Many histories, one after the other.
 //!
-//! `TOLLGATE_PARITY_STEPS` is the number of steps of each test, `TOLLGATE_PARITY_SEED` the seed of the first history. The seeds
-//! in `regressions.txt` run first; one that fails is printed and added there.
+//! `TOLLGATE_PARITY_STEPS` is the number of steps of each test, and of tests with a fixed number of histories the same part of them;
+//! `TOLLGATE_PARITY_SEED` is the seed of the first history. The seeds in `regressions.txt` run first; one that fails is printed and
+//! added there.
 
 use crate::internal_tests::parity::{
     history::{History, Time},
@@ -13,7 +14,7 @@ use crate::internal_tests::parity::{
 /// Steps of each test, where nothing else was said.
 const STEPS: u64 = 20_000;
 
-/// Histories of each test by a clock that runs by itself.
+/// Histories of each test by a clock that runs by itself, where nothing else was said.
 const REAL: u64 = 6;
 
 pub(crate) fn holds(test: &str, families: &[Family]) {
@@ -29,20 +30,14 @@ pub(crate) fn holds_by_server(test: &str, families: &[Family]) {
 /// The same by a clock that runs by itself.
 pub(crate) fn holds_by_itself(families: &[Family]) {
     let mut server = Server::start();
-    for seed in 1..=REAL {
+    for seed in 1..=histories(REAL) {
         History::new(seed, families, Time::Real, &mut server).run();
     }
 }
 
 fn holds_by(time: Time, steps: u64, server: &mut Server, test: &str, families: &[Family]) {
-    let number = |name: &str, default: u64| match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={text:?} is not a number")),
-        Err(_) => default,
-    };
-    let steps = number("TOLLGATE_PARITY_STEPS", steps);
-    let first = number("TOLLGATE_PARITY_SEED", 1);
+    let steps = number("TOLLGATE_PARITY_STEPS").unwrap_or(steps);
+    let first = number("TOLLGATE_PARITY_SEED").unwrap_or(1);
     let regressions = Regressions::of(test);
     for seed in regressions.seeds() {
         History::new(seed, families, time, server).run();
@@ -54,5 +49,20 @@ fn holds_by(time: Time, steps: u64, server: &mut Server, test: &str, families: &
         }
         let _guard = regressions.guard(seed);
         done += History::new(seed, families, time, server).run();
+    }
+}
+
+/// As many of these histories as the steps that the environment names are of [`STEPS`], and one at least.
+pub(super) fn histories(all: u64) -> u64 {
+    let steps = number("TOLLGATE_PARITY_STEPS").unwrap_or(STEPS);
+    (all * steps / STEPS).clamp(1, all)
+}
+
+/// The number that the environment names.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(_) => panic!("{name}={text:?} is not a number"),
     }
 }

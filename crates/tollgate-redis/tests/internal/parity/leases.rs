@@ -18,7 +18,7 @@ use tollgate_prefilter::{
 use tollgate_test_servers::numbers::Numbers;
 use tollgate_test_servers::redis_client::Integers as _;
 
-use crate::internal_tests::parity::server::Server;
+use crate::internal_tests::parity::{holds::histories, server::Server};
 
 const STEPS: u64 = 400;
 const HISTORIES: u64 = 60;
@@ -159,7 +159,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
         let verdict = decision.verdicts()[0];
         let by_script = reply.grant(grant).expect("it is ours");
         let (answer, grant) = twin.acquire(now, cost, &query);
-        let at = format!(
+        let at = format_args!(
             "seed {seed}, step {step}, {quota:?}, {terms:?}, {query:?}, cost {cost}, {twin:?}"
         );
         assert_eq!(by_script, grant, "{at}");
@@ -205,7 +205,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
 fn holds(quotas: &[Quota]) -> [u64; 2] {
     let mut server = Server::start();
     let mut ahead = [0; 2];
-    for seed in 0..HISTORIES {
+    for seed in 0..histories(HISTORIES) {
         let quota = quotas[seed as usize % quotas.len()];
         let [all, denied] = history(&mut server, quota, seed);
         ahead = [ahead[0] + all, ahead[1] + denied];
@@ -223,7 +223,11 @@ fn leases_of_buckets_are_granted_by_the_script_as_by_the_state_machine() {
         Quota::leaky_bucket(50).leak(3, Duration::from_millis(10)),
         Quota::token_bucket(1_000_003).refill(1_000_000, Duration::from_secs(86_400)),
     ]);
-    assert!(ahead > 200 && denied > 100, "{ahead}, {denied}");
+    let histories = histories(HISTORIES);
+    assert!(
+        ahead > 3 * histories && denied > histories,
+        "{ahead}, {denied}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use redis::Value;
 use tollgate_prefilter::{SlotGrantor, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotState};
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
-use crate::internal_tests::parity::server::Server;
+use crate::internal_tests::parity::{holds::histories, server::Server};
 
 const STEPS: u64 = 400;
 
@@ -25,7 +25,7 @@ enum With {
 #[test]
 fn slots_are_granted_by_the_script_as_by_the_grantor() {
     let mut server = Server::start();
-    for seed in 0..40 {
+    for seed in 0..histories(40) {
         server.forget_everything();
         history(&mut server, seed, false);
     }
@@ -91,7 +91,7 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
             true => grantor.deny(&mut state, now, &message),
             false => grantor.decide(&mut state, now, &message),
         };
-        let here = format!("seed {seed}, step {step}, {message:?}, {with:?}");
+        let here = format_args!("seed {seed}, step {step}, {message:?}, {with:?}");
         let check = check(&message, limit, term, is_leased, with);
         let other = other(with);
         let is_first = matches!(with, With::Another { is_first: true, .. });
