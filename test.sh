@@ -23,7 +23,8 @@ export PROPTEST_RNG_SEED=20260722
 export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
 
 # In an empty folder there is nothing to build upon, and what the next build could build upon costs a fifth of the time. A test that
-# fails says where without debug information, too. The assertions of the standard library and of dependencies cost the tests a tenth.
+# fails says where without debug information, too. The assertions of the standard library and
+# of dependencies cost the tests a tenth; Cargo.toml keeps those of crates that have some of their own.
 if [ ! -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ]; then
   export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
   export CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false CARGO_PROFILE_DEV_OVERFLOW_CHECKS=true

@@ -6,14 +6,18 @@
 //!
 //! where `t` is how long the cut lasts: those that are cut off have their shares, and the others have all of the quota.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{io::ErrorKind, net::SocketAddr, num::NonZeroU32, time::Duration};
 
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::yield_now,
+};
 use tollgate_core::{Check, Key, Limiter, MINUTE, ManualClock, Quota, Rule, SECOND, Source};
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 use tollgate_test_servers::{
     eventually::eventually,
     proxy::{Fault, Proxy},
-    redis_server::RedisServer,
+    redis_server::{RedisServer, free_port},
 };
 
 const INSTANCES: u32 = 4;
@@ -123,6 +127,21 @@ impl Service {
         let rate = RATE + RATE * cut_off / all;
         rate * seconds + BURST + (BURST * cut_off / all).max(cut_off)
     }
+}
+
+/// Whose server it would be otherwise, of another test, nobody knows: it would answer those that are cut off.
+#[tokio::test]
+async fn the_port_of_a_proxy_that_refuses_stays_its_own() {
+    let proxy = Proxy::start(free_port(), 1).await;
+    let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
+    proxy.set(Fault::Refuse);
+    // It has no connections, which would keep the port for a while too, and it closes its listener when this one yields.
+    yield_now().await;
+    let refused = TcpStream::connect(address).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let other = TcpSocket::new_v4().expect("a socket");
+    let taken = other.bind(address).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
 }
 
 #[tokio::test]

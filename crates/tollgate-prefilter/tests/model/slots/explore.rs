@@ -13,7 +13,7 @@ pub(super) enum Extent {
     Nearest(usize),
 }
 
-/// Takes the test command a second or so. `TOLLGATE_SLOT_STEPS` is another number.
+/// Takes the test command less than a second. `TOLLGATE_SLOT_STEPS` is another number.
 pub(super) const NEAREST: Extent = Extent::Nearest(150_000);
 
 /// The number of steps that the environment names.
