@@ -3,42 +3,94 @@
 //! ```text
 //! cargo run --release -p tollgate-benches --bin profile -- --only hot-allowed --count 200000
 //! ```
+//!
+//! Or two scenarios, in turns, and what one takes next to the other:
+//!
+//! ```text
+//! cargo run --release -p tollgate-benches --bin profile -- --only rate-and-slot --next-to two-rules --count 5000000
+//! ```
 
-use std::process::ExitCode;
+use std::{error::Error, process::ExitCode, time::Instant};
 
-use tollgate_benches::scenario::{ALL, Step};
+use tollgate_benches::scenario::{ALL, Scenario, Step};
+
+/// How many operations of one scenario come before the other has its turn.
+const ROUND: u64 = 1_000;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (mut only, mut count) = (None, Some(100_000));
+    let (mut only, mut next_to, mut count) = (None, None, Some(100_000));
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--only" => only = arguments.next(),
+            "--next-to" => next_to = arguments.next(),
             "--count" => count = arguments.next().and_then(|count| count.parse().ok()),
             _ => only = None,
         }
     }
-    let scenario = ALL
-        .iter()
-        .find(|scenario| Some(scenario.name) == only.as_deref());
-    let (Some(scenario), Some(count)) = (scenario, count) else {
+    let named = |name: &String| ALL.iter().find(|scenario| scenario.name == name);
+    let scenario = only.as_ref().and_then(named);
+    let other = next_to.as_ref().map(named);
+    let (Some(scenario), None | Some(Some(_)), Some(count)) = (scenario, other, count) else {
         let names: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
-        eprintln!("usage: profile --only <scenario> [--count <operations>]");
+        eprintln!("usage: profile --only <scenario> [--next-to <scenario>] [--count <operations>]");
         eprintln!("scenarios: {}", names.join(", "));
         return ExitCode::FAILURE;
     };
-    match scenario.set_up() {
-        Ok(mut step) => {
-            // What is done once (a first key, a lazy value) is not counted.
-            repeat(&mut step, 1);
-            measured(&mut step, count);
-            ExitCode::SUCCESS
-        }
+    let done = match other.flatten() {
+        None => alone(scenario, count),
+        Some(other) => in_turns(scenario, other, count),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => {
             eprintln!("{wrong}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn alone(scenario: &Scenario, count: u64) -> Result<(), Box<dyn Error>> {
+    let mut step = scenario.set_up()?;
+    // What is done once (a first key, a lazy value) is not counted.
+    repeat(&mut step, 1);
+    measured(&mut step, count);
+    Ok(())
+}
+
+/// Prints the least and the median of all rounds, in nanoseconds for each operation. What else the machine does disturbs both
+/// scenarios alike.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "it measures, and prints what it has measured"
+)]
+fn in_turns(one: &Scenario, other: &Scenario, count: u64) -> Result<(), Box<dyn Error>> {
+    let mut steps = [one.set_up()?, other.set_up()?];
+    let mut times = [Vec::new(), Vec::new()];
+    for step in &mut steps {
+        repeat(step, ROUND);
+    }
+    for _ in 0..count.div_ceil(ROUND).max(1) {
+        for (step, times) in steps.iter_mut().zip(&mut times) {
+            let start = Instant::now();
+            measured(step, ROUND);
+            times.push(start.elapsed().as_nanos() as f64 / ROUND as f64);
+        }
+    }
+    let [one_times, other_times] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times
+    });
+    for (of, at) in [("least", 0), ("median", one_times.len() / 2)] {
+        let (this, that) = (one_times[at], other_times[at]);
+        let (name, next_to) = (one.name, other.name);
+        println!(
+            "{of}: {name} {this:.0} ns, {next_to} {that:.0} ns: {:.2} x",
+            this / that
+        );
+    }
+    Ok(())
 }
 
 /// What a profiler counts: `valgrind --tool=callgrind --toggle-collect='*profile::measured*'`.
