@@ -1,0 +1,24 @@
+//! Quotas as text: `gcra 100/min burst 20`.
+//!
+//! ```text
+//! quota     = "unlimited" | "concurrent" slots ["typically" period] | [algorithm] units "/" period ["burst" units] ["buckets" number]
+//! algorithm = "gcra" | "token_bucket" | "leaky_bucket" | "fixed_window" | "sliding_window" | "sliding_buckets" | "sliding_log"
+//! period    = unit | (number unit)+                        10s, 1h30min, day
+//! unit      = "us" | "ms" | "s" | "min" | "h" | "d" | "w", and their names
+//! ```
+
+mod error;
+mod parse;
+mod period;
+mod print;
+mod settings;
+mod units;
+mod word;
+
+#[cfg(feature = "serde")]
+mod with_serde;
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests;
+
+pub use self::error::ParseQuotaError;

@@ -1,0 +1,191 @@
+//! From a text to a quota.
+
+use std::{str::FromStr, time::Duration};
+
+use crate::{
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
+    quota_text::{
+        error::{ParseQuotaError, Wrong},
+        period::period,
+        settings::{make, read_settings},
+        units::units,
+        word::{Word, words},
+    },
+};
+
+/// Every algorithm that a quota of text can have with a rate.
+pub(super) const ALGORITHMS: [AlgorithmKind; 7] = [
+    AlgorithmKind::Gcra,
+    AlgorithmKind::TokenBucket,
+    AlgorithmKind::LeakyBucket,
+    AlgorithmKind::FixedWindow,
+    AlgorithmKind::SlidingWindow,
+    AlgorithmKind::SlidingBuckets,
+    AlgorithmKind::SlidingLog,
+];
+
+/// What is right, for errors about the whole.
+const EXAMPLE: &str = "write it as \"100/min\", \"gcra 100/min burst 20\" or \"unlimited\"";
+
+/// `[algorithm] n/period [burst n]`, `concurrent n [typically period]`, or `unlimited`. Default: `gcra`, with a burst of `n`.
+///
+/// - The algorithm is named as by [`AlgorithmKind::name`].
+/// - The period is a unit of time (`us`, `ms`, `s`, `min`, `h`, `d`, `w`, or its name) or several of them: `30s`, `1h30min`.
+/// - `burst` is that of `gcra`, and the capacity of `token_bucket` and `leaky_bucket`.
+/// - `sliding_buckets` takes `buckets n` as well. Default: 60.
+/// - `typically` is how long a slot of `concurrent` is usually held.
+/// - Digits of a number may be grouped: `1_000_000/day`.
+///
+/// The quota is [validated](Quota::validate).
+///
+/// ```
+/// use tollgate_core::{MINUTE, Quota, SECOND};
+///
+/// assert_eq!("100/min".parse(), Ok(Quota::gcra(100, MINUTE)));
+/// assert_eq!("gcra 100/min burst 20".parse(), Ok(Quota::gcra(100, MINUTE).burst(20)));
+/// assert_eq!("token_bucket 10/30s burst 50".parse(), Ok(Quota::token_bucket(50).refill(10, 30 * SECOND)));
+///
+/// let error = "slidng_window 100/min".parse::<Quota>().unwrap_err();
+/// assert_eq!(error.span(), 0..13);
+/// assert!(error.to_string().ends_with("did you mean \"sliding_window\"?"), "{error}");
+/// ```
+///
+/// # Errors
+///
+/// [`ParseQuotaError`] has the wrong part and says what would be right.
+impl FromStr for Quota {
+    type Err = ParseQuotaError;
+
+    fn from_str(text: &str) -> Result<Self, ParseQuotaError> {
+        parse(text).map_err(|wrong| wrong.in_text(text))
+    }
+}
+
+fn parse(text: &str) -> Result<Quota, Wrong> {
+    let words = words(text);
+    let (algorithm, rest) = match words.split_first() {
+        None => return Err(Wrong::new(0..text.len(), format!("it is empty; {EXAMPLE}"))),
+        Some((first, rest))
+            if first
+                .text
+                .starts_with(|c: char| c.is_alphabetic() || c == '_') =>
+        {
+            (algorithm(first)?, rest)
+        }
+        Some(_) => (AlgorithmKind::Gcra, &words[..]),
+    };
+    if algorithm == AlgorithmKind::Unlimited {
+        return match rest.first() {
+            None => Ok(Quota::unlimited()),
+            Some(more) => Err(Wrong::new(
+                more.start..text.trim_end().len(),
+                "unlimited has no numbers; remove them, or take another algorithm",
+            )),
+        };
+    }
+    if algorithm == AlgorithmKind::Concurrent {
+        return concurrent(rest, text);
+    }
+    let Some((rate, settings)) = rest.split_first() else {
+        let message =
+            format!("the units and the period are missing; write \"{algorithm} 100/min\"");
+        return Err(Wrong::new(text.len()..text.len(), message));
+    };
+    let (limit, period) = units_per_period(rate, settings)?;
+    let settings = read_settings(settings, algorithm, text.len())?;
+    let quota = make(algorithm, limit, period, &settings);
+    quota.validate().map_err(|error| {
+        // Which of the numbers it is about is known for those that are wrong alone.
+        let span = match settings.burst {
+            _ if limit == 0 || period.is_zero() => rate.span(),
+            Some((0, word)) => word.span(),
+            _ => rate.start..text.trim_end().len(),
+        };
+        Wrong::new(span, error.to_string())
+    })?;
+    Ok(quota)
+}
+
+/// `3`, or `3 typically 30s`: the words after `concurrent`.
+fn concurrent(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
+    let end = text.trim_end().len();
+    let Some((slots, settings)) = words.split_first() else {
+        let message = "the number of slots is missing; write \"concurrent 3\"";
+        return Err(Wrong::new(text.len()..text.len(), message));
+    };
+    if let Some(slash) = slots.text.find('/') {
+        let (number, period) = slots.split_at(slash);
+        let message = format!(
+            "slots are held and have no period; write \"concurrent {}\", or take gcra",
+            number.text.trim()
+        );
+        return Err(Wrong::new(period.span(), message));
+    }
+    let mut quota = Quota::concurrent(units(slots)?);
+    match settings {
+        [] => {}
+        [name, time] if name.text == "typically" => quota = quota.typically(period(time)?),
+        [name] if name.text == "typically" => {
+            let message = "the time after \"typically\" is missing; write it as 30s";
+            return Err(Wrong::new(text.len()..text.len(), message));
+        }
+        [_, _, more, ..] if settings[0].text == "typically" => {
+            let message = "is too much; concurrent takes \"typically 30s\" and nothing else";
+            return Err(Wrong::unknown(more, message, []));
+        }
+        [name, ..] => {
+            let message = "is not a setting; concurrent takes \"typically 30s\"";
+            return Err(Wrong::unknown(name, message, ["typically"]));
+        }
+    }
+    quota
+        .validate()
+        .map_err(|error| Wrong::new(slots.start..end, error.to_string()))?;
+    Ok(quota)
+}
+
+fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, Wrong> {
+    let without_rate = [AlgorithmKind::Concurrent, AlgorithmKind::Unlimited];
+    let all = || ALGORITHMS.into_iter().chain(without_rate);
+    if let Some(algorithm) = all().find(|algorithm| algorithm.name() == word.text) {
+        return Ok(algorithm);
+    }
+    let names: Vec<&str> = all().map(AlgorithmKind::name).collect();
+    let message = format!("is not an algorithm; there are {}", names.join(", "));
+    Err(Wrong::unknown(word, &message, names))
+}
+
+/// The units and the period of `100/min`.
+fn units_per_period(word: &Word<'_>, next: &[Word<'_>]) -> Result<(u64, Duration), Wrong> {
+    let Some(slash) = word.text.find('/') else {
+        let period = match next {
+            // 100 per minute, 1 000/h
+            [per, period, ..] if matches!(per.text, "per" | "a" | "each" | "every") => {
+                Some(format!("{}/{}", word.text, period.text))
+            }
+            [more, ..] if more.text.starts_with(|c: char| c.is_ascii_digit()) => {
+                Some(format!("{}{}", word.text, more.text))
+            }
+            _ => None,
+        };
+        let end = next.first().map_or(word.span().end, |next| next.span().end);
+        return Err(match period {
+            Some(meant) if units(word).is_ok() => Wrong::new(
+                word.start..end,
+                format!("units and period are one word; did you mean {meant:?}?"),
+            ),
+            _ => Wrong::new(
+                word.span(),
+                format!(
+                    "{} has no period; write units and period as \"100/min\"",
+                    word.quoted()
+                ),
+            ),
+        });
+    };
+    let (number, period) = word.split_at(slash);
+    let number = number.trimmed();
+    let period = period.split_at(1).1.trimmed();
+    Ok((units(&number)?, self::period(&period)?))
+}

@@ -1,0 +1,52 @@
+//! From a quota to its text.
+
+use std::fmt;
+
+use crate::{
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
+    quota_text::{
+        period::PeriodText,
+        settings::{DEFAULT_BUCKETS, is_bucket},
+    },
+};
+
+/// The text that [parses](#impl-FromStr-for-Quota) back to the quota: `gcra 100/min burst 20`.
+///
+/// ```
+/// use tollgate_core::{HOUR, MINUTE, Quota, SECOND};
+///
+/// assert_eq!(Quota::per_second(10).to_string(), "gcra 10/s");
+/// assert_eq!(Quota::gcra(100, MINUTE).burst(20).to_string(), "gcra 100/min burst 20");
+/// assert_eq!(Quota::token_bucket(50).refill(10, 30 * SECOND).to_string(), "token_bucket 10/30s burst 50");
+/// assert_eq!(Quota::sliding_buckets(1_000, HOUR).buckets(12).to_string(), "sliding_buckets 1000/h buckets 12");
+/// assert_eq!(Quota::concurrent(3).to_string(), "concurrent 3");
+/// assert_eq!(Quota::concurrent(3).typically(30 * SECOND).to_string(), "concurrent 3 typically 30s");
+/// assert_eq!(Quota::unlimited().to_string(), "unlimited");
+/// ```
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.algorithm().name())?;
+        match self.algorithm() {
+            AlgorithmKind::Unlimited => return Ok(()),
+            AlgorithmKind::Concurrent => {
+                write!(f, " {}", self.limit())?;
+                return match self.typical_hold_time() {
+                    Some(typical) => write!(f, " typically {}", PeriodText(typical)),
+                    None => Ok(()),
+                };
+            }
+            _ => {}
+        }
+        write!(f, " {}/{}", self.rate(), PeriodText(self.period()))?;
+        if is_bucket(self.algorithm()) && self.limit() != self.rate() {
+            write!(f, " burst {}", self.limit())?;
+        }
+        match self.algorithm() {
+            AlgorithmKind::SlidingBuckets if self.bucket_count() != DEFAULT_BUCKETS => {
+                write!(f, " buckets {}", self.bucket_count())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Quotas as text, there and back.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::{
+    quota::{MAX_PERIOD, MAX_UNITS, Quota},
+    quota_text::{
+        parse::ALGORITHMS,
+        period::UNITS,
+        settings::{Settings, is_bucket, make},
+        word::Word,
+    },
+    time::{DAY, HOUR, MINUTE, SECOND},
+};
+
+#[test]
+fn a_quota_is_read_in_its_usual_spellings() {
+    let sliding = Quota::sliding_window(1_000, MINUTE);
+    for (text, quota) in [
+        ("100/min", Quota::gcra(100, MINUTE)),
+        ("100/m", Quota::gcra(100, MINUTE)),
+        ("  100 / minute  ", Quota::gcra(100, MINUTE)),
+        ("100/ 1min", Quota::gcra(100, MINUTE)),
+        ("20/s burst 50", Quota::gcra(20, SECOND).burst(50)),
+        ("gcra 1_000_000/day", Quota::gcra(1_000_000, DAY)),
+        ("gcra 1/w", Quota::gcra(1, 7 * DAY)),
+        ("sliding_window 1000/1m", sliding),
+        ("sliding_window 1000/60s", sliding),
+        ("sliding_log 5/1h30min", Quota::sliding_log(5, 90 * MINUTE)),
+        (
+            "fixed_window 5/250ms",
+            Quota::fixed_window(5, Duration::from_millis(250)),
+        ),
+        ("7/µs", Quota::gcra(7, Duration::from_micros(1))),
+        (
+            "sliding_buckets 9/h buckets 12",
+            Quota::sliding_buckets(9, HOUR).buckets(12),
+        ),
+        (
+            "leaky_bucket 10/s burst 4",
+            Quota::leaky_bucket(4).leak(10, SECOND),
+        ),
+        (
+            "token_bucket 10/s",
+            Quota::token_bucket(10).refill(10, SECOND),
+        ),
+        ("unlimited", Quota::unlimited()),
+    ] {
+        assert_eq!(text.parse(), Ok(quota), "{text}");
+    }
+}
+
+#[test]
+fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
+    // The text, the part that is marked, and words of the message.
+    for (text, wrong, words) in [
+        ("", "", &["empty", "100/min"] as &[&str]),
+        ("gcra", "", &["missing", "gcra 100/min"]),
+        (
+            "gcar 100/min",
+            "gcar",
+            &["not an algorithm", "did you mean \"gcra\"?"],
+        ),
+        ("leaky 5/s", "leaky", &["not an algorithm", "leaky_bucket"]),
+        ("100", "100", &["no period", "100/min"]),
+        (
+            "100 per minute",
+            "100 per",
+            &["did you mean \"100/minute\"?"],
+        ),
+        ("1 000/h", "1 000/h", &["did you mean \"1000/h\"?"]),
+        ("100/", "", &["period is missing"]),
+        ("/min", "", &["number of units is missing"]),
+        ("1.5/s", "1.5", &["not a number of units", "whole number"]),
+        ("-1/s", "-1", &["not a number of units"]),
+        (
+            "100/mni",
+            "mni",
+            &["not a unit of time", "did you mean \"min\"?"],
+        ),
+        (
+            "100/60",
+            "60",
+            &["no unit of time", "did you mean \"60s\"?"],
+        ),
+        ("100/month", "month", &["its length differs", "30d"]),
+        ("100/1h30", "1h30", &["no unit of time"]),
+        ("100/h30min", "h30min", &["not a unit of time"]),
+        ("100/20y", "20y", &["length differs"]),
+        ("100/4000d", "4000d", &["above ten years"]),
+        (
+            "100/99999999999999999999s",
+            "99999999999999999999",
+            &["above"],
+        ),
+        ("0/s", "0/s", &["limit of 0", "at least 1"]),
+        ("5/0s", "5/0s", &["holds no time"]),
+        ("5/s burst 0", "0", &["burst of 0", "at least 1"]),
+        (
+            "5/s brust 9",
+            "brust",
+            &["not a setting", "did you mean \"burst\"?"],
+        ),
+        ("5/s burst", "", &["after \"burst\" is missing"]),
+        ("5/s burst nine", "nine", &["not a number of units"]),
+        ("5/s burst 6 burst 7", "burst 7", &["twice"]),
+        ("5/s 10", "10", &["not a setting", "burst 20"]),
+        (
+            "token_bucket 5/s capacity 9",
+            "capacity",
+            &["did you mean \"burst\"?"],
+        ),
+        (
+            "fixed_window 5/s burst 9",
+            "burst 9",
+            &["does not apply to fixed_window", "gcra"],
+        ),
+        (
+            "gcra 5/s buckets 9",
+            "buckets 9",
+            &["do not apply to gcra", "sliding_buckets"],
+        ),
+        ("sliding_log 5/s hard", "hard", &["too much", "no setting"]),
+        (
+            "sliding_log 70000/h",
+            "70000/h",
+            &["70000", "sliding_buckets"],
+        ),
+        (
+            "sliding_buckets 5/h buckets 601",
+            "5/h buckets 601",
+            &["601", "2 and 600"],
+        ),
+        ("unlimited 5/s", "5/s", &["no numbers"]),
+    ] {
+        let error = text.parse::<Quota>().expect_err(text);
+        assert_eq!(&text[error.span()], wrong, "{text}: {error}");
+        assert!(error.to_string().starts_with(&format!("quota {text:?}: ")));
+        for word in words {
+            assert!(error.message().contains(word), "{error} lacks {word}");
+        }
+    }
+}
+
+#[test]
+fn an_error_about_a_long_text_is_short() {
+    let error = "é".repeat(100_000).parse::<Quota>().expect_err("no quota");
+    assert!(error.to_string().len() < 600, "{}", error.to_string().len());
+    assert!(error.span().len() > 100_000);
+}
+
+fn periods() -> impl Strategy<Value = Duration> {
+    let lengths = UNITS.map(|(_, micros)| micros);
+    prop_oneof![
+        (1_u64..100, proptest::sample::select(lengths.to_vec()))
+            .prop_map(|(count, length)| Duration::from_micros(count * length)),
+        (1_u64..u64::try_from(MAX_PERIOD.as_micros()).expect("ten years"))
+            .prop_map(Duration::from_micros),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_parses_back(
+        algorithm in proptest::sample::select(ALGORITHMS.to_vec()),
+        limit in prop_oneof![1_u64..1_000, 1..=MAX_UNITS],
+        period in periods(),
+        burst in proptest::option::of(prop_oneof![1_u64..1_000, 1..=MAX_UNITS]),
+        buckets in proptest::option::of(2_u32..=600),
+    ) {
+        let word = Word { text: "", start: 0 };
+        let burst = burst.filter(|_| is_bucket(algorithm)).map(|burst| (burst, word));
+        let quota = make(algorithm, limit, period, &Settings { burst, buckets });
+        if quota.validate().is_ok() {
+            prop_assert_eq!(quota.to_string().parse(), Ok(quota), "{}", quota);
+        } else {
+            prop_assert!(quota.to_string().parse::<Quota>().is_err(), "{}", quota);
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_quota_or_an_error_about_a_part_of_it(text in "\\PC{0,40}|[gcra_bukets0-9/minhd \\t]{0,30}") {
+        match text.parse::<Quota>() {
+            Ok(quota) => prop_assert_eq!(quota.to_string().parse(), Ok(quota)),
+            Err(error) => {
+                prop_assert!(text.get(error.span()).is_some(), "{}", error);
+                prop_assert!(!error.message().is_empty());
+            }
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn a_quota_is_its_text_in_documents() {
+    let quota = Quota::gcra(100, MINUTE).burst(20);
+    let text = serde_json::to_string(&quota).expect("text");
+    assert_eq!(text, "\"gcra 100/min burst 20\"");
+    assert_eq!(
+        serde_json::from_str::<Quota>(&text).expect("a quota"),
+        quota
+    );
+    let error = serde_json::from_str::<Quota>("\"100/mni\"").expect_err("no quota");
+    assert!(
+        error.to_string().contains("did you mean \"min\"?"),
+        "{error}"
+    );
+    let error = serde_json::from_str::<Quota>("100").expect_err("no quota");
+    assert!(
+        error.to_string().contains("gcra 100/min burst 20"),
+        "{error}"
+    );
+}
