@@ -139,6 +139,7 @@ mod on_store_error;
 #[cfg(feature = "stream")]
 mod pace;
 mod quota;
+mod quota_conflict;
 mod quota_error;
 mod quota_text;
 mod remote;
@@ -146,6 +147,7 @@ mod replacement;
 mod rule;
 mod rule_change;
 mod rule_set;
+mod rule_validation;
 mod serial;
 mod source;
 mod step;

@@ -5,7 +5,8 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use crate::{
     error::{RuleError, RuleErrorKind},
     quota::Quota,
-    rule::{Mode, Rule, validate_name},
+    rule::{Mode, Rule},
+    rule_validation::{validate, validate_name},
     serial::next_serial,
 };
 
@@ -90,7 +91,7 @@ impl RuleSet {
             {
                 continue;
             }
-            rules[index].validate()?;
+            validate(&rules[index])?;
             if rules[index].is_threshold() {
                 return Err(rules[index].error(
                     RuleErrorKind::Mode,

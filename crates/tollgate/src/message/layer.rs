@@ -11,7 +11,7 @@ use crate::{
     protocol::Protocol,
     rate_limit::{
         config::Config, layer_defaults::LayerDefaults, live_config::LiveConfig,
-        request_rules::refuse_all_off, rules_handle::RulesHandle,
+        rules_handle::RulesHandle, validation::refuse_all_off,
     },
     rule::{KeyedRule, RequestRule},
 };

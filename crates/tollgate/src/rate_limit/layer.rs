@@ -13,9 +13,9 @@ use crate::{
     rate_limit::{
         config::Config,
         live_config::LiveConfig,
-        request_rules::{refuse_all_off, refuse_success},
         rules_handle::RulesHandle,
         service::RateLimit,
+        validation::{refuse_all_off, refuse_success},
         wait_room::WaitRoom,
     },
     rejection::Rejection,

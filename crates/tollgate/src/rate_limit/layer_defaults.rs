@@ -12,7 +12,7 @@ use crate::{
         config::Config,
         layer::RateLimitLayer,
         live_config::LiveConfig,
-        request_rules::{refuse_much_jitter, refuse_style, refuse_success},
+        validation::{refuse_much_jitter, refuse_style, refuse_success},
     },
     rejection::Rejection,
     rule::KeyedRule,

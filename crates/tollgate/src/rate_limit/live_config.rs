@@ -14,7 +14,8 @@ use crate::{
     rate_limit::{
         config::Config,
         layer_rules::{Accepts, FollowRules, LayerRules, State},
-        request_rules::{RequestRules, refuse_much_jitter, refuse_style},
+        request_rules::RequestRules,
+        validation::{refuse_much_jitter, refuse_style},
     },
     rule::RequestRule,
 };

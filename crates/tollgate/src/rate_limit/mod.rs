@@ -23,6 +23,7 @@ mod service;
 pub(crate) mod service_config;
 mod settlement;
 mod top_keys_endpoint;
+pub(crate) mod validation;
 mod wait_room;
 
 pub use self::{

@@ -1,0 +1,69 @@
+//! Which quotas do not go together, and why.
+
+use std::time::Duration;
+
+use crate::{algorithm_kind::AlgorithmKind, quota::Quota};
+
+/// Why a plan cannot share a state with another quota of its rule.
+pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
+    use AlgorithmKind as A;
+    if plan.is_unlimited() {
+        return None;
+    }
+    if plan.algorithm() != other.algorithm() {
+        return Some(format!(
+            "is a {} and the rule a {}; plans share one state, so take one algorithm",
+            plan.algorithm(),
+            other.algorithm()
+        ));
+    }
+    if matches!(plan.algorithm(), A::TokenBucket | A::Gcra | A::LeakyBucket)
+        || plan.reads_state_of(other)
+    {
+        return None;
+    }
+    let remedy = "plans share one state, so take the same for both, or a rule of its own for these requests: \
+                  Rule::new with another name";
+    Some(if plan.period() == other.period() {
+        format!(
+            "is counted in {} sub-buckets, and the rule in {}; {remedy}",
+            plan.bucket_count(),
+            other.bucket_count()
+        )
+    } else {
+        format!(
+            "counts in {:?}, and the rule in {:?}: what is charged to the longer would be forgotten by the shorter; {remedy}",
+            plan.period(),
+            other.period()
+        )
+    })
+}
+
+/// Why requests cannot wait for a quota.
+pub(crate) fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> {
+    use AlgorithmKind as A;
+    match quota.algorithm() {
+        A::Unlimited | A::Concurrent => return None,
+        A::TokenBucket | A::Gcra | A::LeakyBucket => {}
+        algorithm => {
+            return Some(format!(
+                "{algorithm} has no order in which requests could wait: its units come back many at a time; take \
+                 Quota::leaky_bucket, Quota::gcra or Quota::token_bucket to delay requests, or leave wait() out to deny them"
+            ));
+        }
+    }
+    if u128::from(quota.rate()) > quota.period().as_micros() {
+        return Some(format!(
+            "{quota:?} is faster than a unit each microsecond, in which time is counted, so there is nothing to wait for; leave \
+             wait() out, or count in larger units"
+        ));
+    }
+    let longest = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+    (quota.window().saturating_add(at_most) > longest).then(|| {
+        format!(
+            "filling {quota:?} up takes {:?}, and a wait of {at_most:?} beyond that is more than a state can represent \
+             ({longest:?}); take a smaller burst or a shorter wait",
+            quota.window()
+        )
+    })
+}

@@ -1,0 +1,201 @@
+//! Whether the settings of a rule go together, and what would be right.
+
+use std::{collections::HashSet, fmt};
+
+use crate::{
+    consistency::Consistency,
+    error::{RuleError, RuleErrorKind},
+    on_change::OnChange,
+    on_store_error::OnStoreError,
+    quota::{MAX_PERIOD, MAX_UNITS, Quota},
+    quota_conflict::{plan_conflict, wait_conflict},
+    rule::Rule,
+};
+
+/// Whether the settings of a rule go together.
+pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
+    validate_name(rule.name())?;
+    let quota = |quota: &Quota, of: &dyn fmt::Display| {
+        quota
+            .validate()
+            .map_err(|error| rule.error(RuleErrorKind::Quota, format!("{of}{error}")))
+    };
+    quota(rule.quota(), &"")?;
+    let is_limited = |quota: &&Quota| !quota.is_unlimited();
+    let mut limited = Some(rule.quota()).filter(is_limited);
+    let mut names = HashSet::new();
+    for (index, name) in rule.plan_names().enumerate() {
+        let plan = rule.quota_of(index + 1);
+        quota(plan, &format_args!("plan {name:?}: "))?;
+        if let Some(other) = limited
+            && let Some(wrong) = plan_conflict(plan, other)
+        {
+            return Err(rule.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
+        }
+        if !names.insert(name) {
+            return Err(rule.error(
+                RuleErrorKind::Plan,
+                format!("there are two plans {name:?}; give each a name of its own"),
+            ));
+        }
+        limited = limited.or(Some(plan).filter(is_limited));
+    }
+    if rule.quotas() > usize::from(u16::MAX) {
+        return Err(rule.error(RuleErrorKind::Plan, "more than 65 534 plans"));
+    }
+    if let OnStoreError::Cap(cap) = rule.store_error_answer() {
+        quota(&cap, &"cap for store failures: ")?;
+    }
+    validate_cost(rule)?;
+    validate_slots(rule)?;
+    validate_wait(rule)?;
+    validate_consistency(rule)
+}
+
+fn validate_wait(rule: &Rule) -> Result<(), RuleError> {
+    let max_waiting = rule.max_waiting_of();
+    if max_waiting.per_key == 0 || max_waiting.in_all == 0 {
+        return Err(rule.error(
+            RuleErrorKind::Wait,
+            "with room for 0 requests none could wait; take at least 1, or leave wait() out to deny at once",
+        ));
+    }
+    let Some(at_most) = rule.at_most_wait() else {
+        return Ok(());
+    };
+    let wrong = |message| Err(rule.error(RuleErrorKind::Wait, message));
+    if at_most.is_zero() || at_most > MAX_PERIOD {
+        return wrong(format!(
+            "a wait of at most {at_most:?} is not between 1 µs and {MAX_PERIOD:?}; take less than the timeout of your clients, \
+             such as 5 * SECOND, or leave wait() out to deny at once"
+        ));
+    }
+    if !at_most.subsec_nanos().is_multiple_of(1_000) {
+        return wrong(format!(
+            "a wait of at most {at_most:?} is not a whole number of microseconds, in which time is counted"
+        ));
+    }
+    for plan in 0..rule.quotas() {
+        if let Some(conflict) = wait_conflict(rule.quota_of(plan), at_most) {
+            return wrong(conflict);
+        }
+    }
+    if matches!(rule.consistency_of(), Consistency::Eventual { .. }) {
+        return wrong(
+            "requests wait in the order of the store, and under Consistency::Eventual each process decides by itself; take \
+             Consistency::Exact"
+                .into(),
+        );
+    }
+    if rule.change_answer() == OnChange::Scale && !rule.has_slots() {
+        return wrong(
+            "requests that wait were told when to start, so a change cannot scale their queue with the limit; take \
+             OnChange::Keep, or leave wait() out"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+fn validate_slots(rule: &Rule) -> Result<(), RuleError> {
+    if !rule.has_slots() {
+        return Ok(());
+    }
+    if rule.change_answer() != OnChange::Keep {
+        return Err(rule.error(
+            RuleErrorKind::Mode,
+            format!(
+                "slots in use belong to requests that run, so a change cannot {} them; take OnChange::Keep",
+                rule.change_answer().name()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn validate_consistency(rule: &Rule) -> Result<(), RuleError> {
+    let wrong = |message| Err(rule.error(RuleErrorKind::Mode, message));
+    match rule.consistency_of() {
+        Consistency::Leased { share } if !(1..=500).contains(&share.as_permille()) => {
+            wrong(format!(
+                "a share of {share} on lease is not between 0.1 % and 50 %; LeaseShare::percent(10) is usual"
+            ))
+        }
+        Consistency::Eventual { interval, .. } if interval.is_zero() => wrong(
+            "an interval of 0 leaves no time to report in; take 50 to 500 ms, or \
+             Consistency::Exact to call the store for each request"
+                .into(),
+        ),
+        Consistency::Eventual { max_unreported, .. } => match largest_limit(rule) {
+            Some(limit) if max_unreported > limit => wrong(format!(
+                "{max_unreported} unreported units are above the limit of {limit}: a process alone would let more \
+                 than all of it through; take a small part of the limit, {} say",
+                (limit / 10).max(1)
+            )),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// The largest limit of its quotas; `None` if all are unlimited.
+fn largest_limit(rule: &Rule) -> Option<u64> {
+    (0..rule.quotas())
+        .map(|plan| rule.quota_of(plan))
+        .filter(|quota| !quota.is_unlimited())
+        .map(Quota::limit)
+        .max()
+}
+
+fn validate_cost(rule: &Rule) -> Result<(), RuleError> {
+    if rule.fixed_cost() == 0 {
+        return Err(rule.error(
+            RuleErrorKind::Cost,
+            "a cost of 0 units would never take anything, and so limit nothing; take at least 1. To query without \
+             taking, call `Limiter::peek` or give one check a cost of 0; to limit nothing, take Quota::unlimited() or off()",
+        ));
+    }
+    if rule.fixed_cost() > MAX_UNITS {
+        return Err(rule.error(
+            RuleErrorKind::Cost,
+            format!("a cost of {} units is above {MAX_UNITS}", rule.fixed_cost()),
+        ));
+    }
+    let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
+    for quota in quotas {
+        if !quota.is_unlimited() && rule.fixed_cost() > quota.limit() {
+            return Err(rule.error(
+                RuleErrorKind::Cost,
+                format!(
+                    "a request costs {} units, and {quota:?} never lets more than {} pass at once; \
+                     take a limit or burst of at least {}",
+                    rule.fixed_cost(),
+                    quota.limit(),
+                    rule.fixed_cost()
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the name of a rule or a threshold: what is valid both as a quoted string and as a token of a structured field.
+pub(crate) fn validate_name(name: &str) -> Result<(), RuleError> {
+    let error = |message: String| Err(RuleError::new(RuleErrorKind::Name, name, message));
+    let first = name.bytes().next();
+    if !first.is_some_and(|first| first.is_ascii_alphabetic() || first == b'*') {
+        return error("a name begins with a letter or '*'".into());
+    }
+    if let Some(wrong) = name
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || "_.:/*-".contains(*c)))
+    {
+        return error(format!(
+            "{wrong:?} cannot be in a name, which goes into header fields; take letters, digits and _ . : / * -"
+        ));
+    }
+    if name.len() > 64 {
+        return error(format!("a name of {} characters is above 64", name.len()));
+    }
+    Ok(())
+}
