@@ -149,6 +149,7 @@ mod rule_change;
 mod rule_set;
 mod rule_validation;
 mod serial;
+mod slot_return;
 mod source;
 mod step;
 pub mod store;

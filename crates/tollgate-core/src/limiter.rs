@@ -13,17 +13,17 @@ use crate::{
     held_slots::{HeldSlot, SlotOwner},
     key::{Key, KeyBuf},
     observe::{Observer, Timer, TopKey},
-    on_change::OnChange,
     quota::Quota,
     remote::fallback::Fallback,
-    rule::{Mode, Rule},
+    rule::Rule,
     rule_set::RuleSet,
-    source::Source,
+    slot_return::SlotReturn,
     step::{Pending, Step},
     store::{
         receipt::Settlement,
         registry::Registration,
         rule_store::{RuleStore, Store},
+        support::refuse_unsupported,
     },
     striped::PerStripe,
     ticket::{Ticket, receipts},
@@ -142,9 +142,7 @@ impl Limiter {
             Some(before) => store.bind_replacing(rules, &**before.rule_store())?,
             None => store.bind(rules)?,
         };
-        refuse_unsupported_changes(&*store)?;
-        refuse_unsupported_slots(&*store)?;
-        refuse_unsupported_wait(&*store)?;
+        refuse_unsupported(&*store)?;
         let mut limiter = match before {
             Some(before) => {
                 let observer = Observer::succeeding(store.rules(), before.observer());
@@ -285,7 +283,7 @@ impl Limiter {
         let slot_owners = || {
             PerStripe::new(|_| -> Arc<dyn SlotOwner> {
                 let (store, fallback) = (Arc::clone(&store), fallback.clone());
-                Arc::new(Stores { store, fallback })
+                Arc::new(SlotReturn { store, fallback })
             })
         };
         Self {
@@ -981,84 +979,6 @@ impl Shared {
         let rule = self.store.rules().rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.has_given_out(check.quota()))
     }
-}
-
-/// Where slots go back to.
-#[derive(Debug)]
-struct Stores {
-    store: Arc<dyn RuleStore>,
-    fallback: Option<Arc<Fallback>>,
-}
-
-impl SlotOwner for Stores {
-    fn release(&self, slots: &[HeldSlot]) {
-        match &self.fallback {
-            Some(fallback) if slots.iter().any(is_local) => self.release_local(fallback, slots),
-            _ => self.store.release(slots),
-        }
-    }
-}
-
-impl Stores {
-    /// Returns slots, some to the fallback that gave them.
-    #[cold]
-    fn release_local(&self, fallback: &Fallback, slots: &[HeldSlot]) {
-        let (local, stored): (SmallVec<[HeldSlot; 2]>, SmallVec<[HeldSlot; 2]>) =
-            slots.iter().copied().partition(is_local);
-        fallback.local().release(&local);
-        if !stored.is_empty() {
-            self.store.release(&stored);
-        }
-    }
-}
-
-fn is_local(slot: &HeldSlot) -> bool {
-    slot.source == Source::Fallback
-}
-
-/// A rule whose requests wait on a store that has no queue.
-fn refuse_unsupported_wait(store: &dyn RuleStore) -> Result<(), RuleError> {
-    let waits = |rule: &&Rule| {
-        rule.at_most_wait().is_some() && !rule.has_slots() && *rule.mode() != Mode::Off
-    };
-    match store.rules().given().iter().find(waits) {
-        Some(rule) if !store.supports_wait() => Err(rule.error(
-            RuleErrorKind::Store,
-            "requests cannot wait for units of this store; leave wait() out to deny them, and have callers wait in their process \
-             with Limiter::acquire_within, or put the rule into a limiter or layer of its own on a MemoryStore",
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// A rule of slots on a store that counts none.
-fn refuse_unsupported_slots(store: &dyn RuleStore) -> Result<(), RuleError> {
-    let has_slots = |rule: &&Rule| rule.has_slots() && *rule.mode() != Mode::Off;
-    match store.rules().given().iter().find(has_slots) {
-        Some(rule) if !store.supports_slots() => Err(rule.error(
-            RuleErrorKind::Store,
-            "this store does not count how many requests run at once; put the rule into a limiter or layer of its own on a \
-             MemoryStore, where each process counts its own requests, or take a rate, such as Quota::gcra",
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// A rule that wants more of the store on a change than it does.
-fn refuse_unsupported_changes(store: &dyn RuleStore) -> Result<(), RuleError> {
-    let wanted = |rule: &&Rule| !store.supports_on_change(rule.change_answer());
-    let Some(rule) = store.rules().given().iter().find(wanted) else {
-        return Ok(());
-    };
-    let can_reset = store.supports_on_change(OnChange::Reset);
-    let others = if can_reset { ", OnChange::Reset" } else { "" };
-    Err(rule.error(
-        RuleErrorKind::Store,
-        format!(
-            "this store cannot {} used units when the quota changes; take OnChange::Keep{others}, or the memory store",
-            rule.change_answer().name()
-        ),
-    ))
 }
 
 /// The checks, then those of their thresholds.

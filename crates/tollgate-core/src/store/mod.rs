@@ -112,6 +112,7 @@ pub(crate) mod registry;
 pub(crate) mod rule_store;
 pub(crate) mod seq_cells;
 pub(crate) mod slot_waiters;
+pub(crate) mod support;
 
 pub use self::{
     instance_count::InstanceCount,
