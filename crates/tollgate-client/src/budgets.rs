@@ -208,6 +208,22 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn of_more_than_eight_budgets_those_with_room_for_the_shortest_time_are_forgotten() {
+        let (mut budgets, now) = (Budgets::default(), Instant::now());
+        let request = budgets.take(now).expect("it is open");
+        // Two are empty, for the shortest time of all.
+        let advised = (0..12).map(|name| AdvisedBudget {
+            name,
+            left: if name < 2 { 0 } else { 100 },
+            reset: Duration::from_secs(10 + name),
+        });
+        budgets.on_response(&request, &advised.collect::<Vec<_>>(), None, now);
+        let known = [0, 1, 6, 7, 8, 9, 10, 11].map(Name::AdvisedBudget);
+        assert_eq!(budgets.budgets.len(), known.len());
+        assert!(known.iter().all(|name| budgets.find(*name).is_some()));
+    }
+
     proptest! {
         #[test]
         fn the_number_of_uncounted_requests_is_exact(
@@ -226,7 +242,7 @@ mod tests {
                 } else {
                     sent.push((budgets.take(now).expect("it is open"), now));
                 }
-                let fresh = sent.iter().filter(|(_, sent)| now - *sent < COUNTED_AFTER);
+                let fresh = sent.iter().filter(|(_, sent)| now - *sent < Duration::from_secs(5));
                 prop_assert_eq!(budgets.uncounted(now), fresh.count() as u64);
             }
         }

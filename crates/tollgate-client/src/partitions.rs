@@ -70,7 +70,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_scopes_that_hold_the_longest_are_kept() {
         let partitions = Partitions::default();
-        for number in 0..MOST as u64 {
+        for number in 0..1_024 {
             let partition = partitions.find_or_insert(number.to_string());
             let cooldown = (number != 7).then(|| Cooldown {
                 asked: Duration::from_secs(1 + (number + 5) % 500),
@@ -85,11 +85,25 @@ mod tests {
                 .is_some()
         };
         partitions.find_or_insert("new".to_owned());
-        assert_eq!(partitions.len(), MOST);
+        assert_eq!(partitions.len(), 1_024);
         // 7 was open, so it was evicted.
         for kept in ["0", "6", "8", "499", "1023"] {
             assert!(held(kept), "{kept}");
         }
         assert!(!partitions.0.lock().unwrap().contains_key("7"));
+    }
+
+    #[test]
+    fn of_open_scopes_one_without_requests_goes_first() {
+        let partitions = Partitions::default();
+        let used: Vec<_> = (0..1_024)
+            .map(|number| partitions.find_or_insert(number.to_string()))
+            .enumerate()
+            .filter(|(number, _)| *number != 500)
+            .collect();
+        partitions.find_or_insert("new".to_owned());
+        let known = partitions.0.lock().unwrap();
+        assert_eq!((known.len(), used.len()), (1_024, 1_023));
+        assert!(!known.contains_key("500"));
     }
 }
