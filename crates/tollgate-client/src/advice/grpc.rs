@@ -233,6 +233,37 @@ mod tests {
     }
 
     #[test]
+    fn the_content_type_may_be_in_capitals_and_of_grpc_web() {
+        let content_type = ("content-type", "Application/gRPC-Web+proto");
+        assert_eq!(budget(&[content_type, FOURTEEN]), (true, None));
+    }
+
+    #[test]
+    fn the_last_bits_of_base64_do_not_matter() {
+        let details = SEVEN_SECONDS.strip_suffix('w').expect("it ends so");
+        let details = format!("{details}x");
+        let details = ("grpc-status-details-bin", &*details);
+        assert_eq!(budget(&[EIGHT, details]), (true, Some(7_000)));
+    }
+
+    #[test]
+    fn details_of_more_than_16_kib_are_ignored() {
+        for (bytes, expected) in [
+            (12 << 10, (true, Some(7_000))),
+            (12 << 10 | 1, (false, None)),
+        ] {
+            let mut status = status_of(&[8, 7]);
+            // A field that is not known fills it.
+            let rest = bytes - status.len() - 3;
+            status.extend([0x7a, rest as u8 | 0x80, (rest >> 7) as u8]);
+            status.resize(bytes, 0);
+            let details = BASE64.encode(status);
+            let details = ("grpc-status-details-bin", &*details);
+            assert_eq!(budget(&[EIGHT, details]), expected, "{bytes}");
+        }
+    }
+
+    #[test]
     fn what_is_unavailable_is_tried_again_unless_the_server_forbids_it() {
         assert_eq!(budget(&[FOURTEEN]), (true, None));
         for forbids in ["-1", "x", "", "1.5", "2147483648", "99999999999999999999"] {
@@ -268,10 +299,15 @@ mod tests {
     }
 
     fn status_of(seconds: &[u8]) -> Vec<u8> {
-        let url = b"type.googleapis.com/google.rpc.RetryInfo";
+        detail("google.rpc.RetryInfo", seconds)
+    }
+
+    /// A status with a detail of this type, with a message as its first field.
+    fn detail(name: &str, seconds: &[u8]) -> Vec<u8> {
+        let url = format!("type.googleapis.com/{name}").into_bytes();
         let field = |tag, bytes: &[u8]| [&[tag, bytes.len() as u8][..], bytes].concat();
         let info = field(0x0a, seconds);
-        let any = [field(0x0a, url), field(0x12, &info)].concat();
+        let any = [field(0x0a, &url), field(0x12, &info)].concat();
         field(0x1a, &any)
     }
 
@@ -293,6 +329,26 @@ mod tests {
             retry_delay(&status_of(&[16, 0x80, 0x94, 0xeb, 0xdc, 3])),
             None
         );
+    }
+
+    #[test]
+    fn the_delay_is_found_behind_other_details_and_fields() {
+        let seven = status_of(&[8, 7]);
+        for before in [
+            detail("google.rpc.DebugInfo", &[8, 99]),
+            detail("other.RetryInfo", &[8, 99]),
+            vec![0x78, 0x80, 1],
+            vec![0x79, 1, 2, 3, 4, 5, 6, 7, 8],
+            vec![0x7a, 2, 1, 2],
+            vec![0x7d, 1, 2, 3, 4],
+        ] {
+            let status = [&before[..], &seven].concat();
+            assert_eq!(
+                retry_delay(&status),
+                Some(Duration::from_secs(7)),
+                "{before:?}"
+            );
+        }
     }
 
     proptest! {

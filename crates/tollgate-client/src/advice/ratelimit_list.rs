@@ -115,8 +115,41 @@ mod tests {
         );
         assert_eq!(of(&[("ratelimit", r#""a";r=5;t=8"#), bytes]), []);
         assert_eq!(of(&[("ratelimit", r#""a";r=0;t=8"#), bytes]), [(0, 8)]);
-        let requests = ("ratelimit-policy", r#""a";q=5;qu="requests""#);
-        assert_eq!(of(&[("ratelimit", r#""a";r=5;t=8"#), requests]), [(5, 8)]);
+        for unit in ["\"requests\"", "\"request\"", "requests"] {
+            let policy = format!(r#""a";q=5;qu={unit}"#);
+            let fields = [
+                ("ratelimit", r#""a";r=5;t=8"#),
+                ("ratelimit-policy", &*policy),
+            ];
+            assert_eq!(of(&fields), [(5, 8)], "{unit}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_known_by_its_name_and_its_partition() {
+        let field = r#""a";r=1;t=1, "b";r=1;t=1, "a";r=1;t=1;pk=:AAAA:, "a";r=1;t=1;pk=:AAAB:, "a";r=9;t=1"#;
+        let headers = HeaderMap::from_iter([(
+            HeaderName::from_static("ratelimit"),
+            HeaderValue::from_static(field),
+        )]);
+        let names: Vec<_> = read(&headers, 0).iter().map(|budget| budget.name).collect();
+        let different: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!((names.len(), different.len()), (5, 4));
+        assert_eq!(names[0], names[4]);
+    }
+
+    #[test]
+    fn sixty_four_policies_are_looked_at() {
+        for (before, expected) in [(63, vec![(3, 60)]), (64, vec![])] {
+            let others = (0..before).map(|n| format!(r#""p{n}";w=9"#));
+            let policies: Vec<_> = others.chain([r#""a";w=60"#.to_owned()]).collect();
+            let policies = policies.join(", ");
+            let fields = [
+                ("ratelimit", r#""a";r=3"#),
+                ("ratelimit-policy", &*policies),
+            ];
+            assert_eq!(of(&fields), expected, "{before}");
+        }
     }
 
     #[test]

@@ -153,10 +153,10 @@ mod tests {
 
     #[test]
     fn retry_after_takes_precedence_over_an_empty_budget() {
-        let fields = [("retry-after", "2"), ("ratelimit", r#""a";r=0;t=60"#)];
-        let advice = advice(429, &fields);
+        let both = r#""a";r=0;t=60, "b";r=1;t=60"#;
+        let advice = advice(429, &[("retry-after", "2"), ("ratelimit", both)]);
         assert_eq!(advice.wait(), Some(Duration::from_secs(2)));
-        assert_eq!(lefts(&advice), [(0, 2)]);
+        assert_eq!(lefts(&advice), [(0, 2), (1, 60)]);
     }
 
     #[test]
@@ -214,7 +214,10 @@ mod tests {
 
     #[test]
     fn at_most_eight_budgets_are_kept_and_they_are_the_tightest() {
-        let all: Vec<_> = (0..20).map(|n| format!(r#""p{n}";r={n};t=5"#)).collect();
+        let all: Vec<_> = (0..20)
+            .rev()
+            .map(|n| format!(r#""p{n}";r={n};t=5"#))
+            .collect();
         let advice = advice(200, &[("ratelimit", &all.join(", "))]);
         let left: Vec<_> = advice.budgets.iter().map(|budget| budget.left).collect();
         assert_eq!(left, (0..8).collect::<Vec<_>>());

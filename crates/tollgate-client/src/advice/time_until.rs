@@ -93,6 +93,9 @@ mod tests {
             ("1620644460.25", 60_250),
             ("1620644460250", 60_250),
             ("1620644399", 0),
+            ("999999999999", 998_379_355_599_000),
+            ("1000000000000", 0),
+            ("123456789012345", 121_836_144_612_345),
             ("Mon, 10 May 2021 11:01:00 GMT", 60_000),
             ("Monday, 10-May-21 11:01:00 GMT", 60_000),
             ("2021-05-10T11:01:00Z", 60_000),
@@ -106,6 +109,13 @@ mod tests {
             let expected = (millis != u64::MAX).then(|| Duration::from_millis(millis));
             assert_eq!(until(text, NOW), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_of_more_than_64_characters_is_ignored() {
+        let text = format!("1.{:0<62}", 5);
+        assert_eq!(until(&text, NOW), Some(Duration::from_millis(1_500)));
+        assert_eq!(until(&format!("{text}0"), NOW), None);
     }
 
     #[test]

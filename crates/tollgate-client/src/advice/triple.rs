@@ -108,6 +108,24 @@ mod tests {
     fn the_first_member_of_a_list_is_the_one_closest_to_its_end() {
         assert_eq!(x("3, 40;w=60", "1"), Some((3, 1)));
         assert_eq!(x("598.0", "1"), Some((598, 1)));
+        let most = 999_999_999_999_999;
+        assert_eq!(x("999999999999999", "1"), Some((most, 1)));
+    }
+
+    #[test]
+    fn of_two_families_the_first_that_can_be_read_counts() {
+        let second = [("x-ratelimit-remaining", "2"), ("x-ratelimit-reset", "20")];
+        for (remaining, reset, expected) in [
+            ("1", "10", (1, 10)),
+            ("x", "10", (2, 20)),
+            ("1", "soon", (2, 20)),
+        ] {
+            let first = [
+                ("ratelimit-remaining", remaining),
+                ("ratelimit-reset", reset),
+            ];
+            assert_eq!(of(&[first, second].concat()), Some(expected));
+        }
     }
 
     #[test]
