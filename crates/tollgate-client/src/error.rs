@@ -93,3 +93,39 @@ impl Error for ClientRateLimitError {
         self.source.as_deref().map(|source| source as _)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_why_and_when_to_try_again() {
+        let wait = Some(Duration::from_millis(1_500));
+        for (kind, wait, text) in [
+            (
+                ClientRateLimitErrorKind::ServerLimit,
+                wait,
+                "the server asks for a longer wait than max_wait; try again in 1.5 s",
+            ),
+            (
+                ClientRateLimitErrorKind::ClientLimit,
+                None,
+                "the client's own limit has no room within max_wait",
+            ),
+        ] {
+            let error = ClientRateLimitError::new(kind, wait);
+            assert_eq!((error.kind(), error.retry_after()), (kind, wait));
+            assert_eq!(error.to_string(), text);
+            assert_eq!(format!("{error:?}"), text);
+            assert!(error.source().is_none());
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_closure_is_printed_with_its_source() {
+        let error = ClientRateLimitError::no_checks("no account".into());
+        let text = "the request has no checks for the client's own limit";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(format!("{error:?}"), format!("{text}: no account"));
+    }
+}

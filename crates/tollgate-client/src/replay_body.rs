@@ -413,6 +413,43 @@ mod tests {
     }
 
     #[test]
+    fn a_body_is_at_its_end_with_its_last_frame() {
+        let (mut first, _) = ReplayBody::buffered(body(&["a", "b"]), 100);
+        for is_end in [false, true] {
+            let frame = pin!(&mut first).poll_frame(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(frame, Poll::Ready(Some(Ok(_)))));
+            assert_eq!(first.is_end_stream(), is_end);
+        }
+    }
+
+    #[test]
+    fn a_body_that_failed_has_ended_and_is_not_replayed() {
+        struct Failing;
+        impl Body for Failing {
+            type Data = Bytes;
+            type Error = std::io::Error;
+
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+                Poll::Ready(Some(Err(std::io::Error::other("it broke"))))
+            }
+        }
+        let (first, replay) = ReplayBody::buffered(Failing, 100);
+        let (mut first, replay) = (pin!(first), replay.unwrap());
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Err(error))) = first.as_mut().poll_frame(&mut cx) else {
+            panic!("it does not fail");
+        };
+        assert_eq!(error.to_string(), "it broke");
+        assert!(first.is_end_stream());
+        assert!(matches!(first.poll_frame(&mut cx), Poll::Ready(None)));
+        assert!(!replay.is_complete());
+        assert!(replay.replay().is_none());
+    }
+
+    #[test]
     fn a_half_sent_body_is_replayed_from_its_beginning() {
         let (mut first, replay) = ReplayBody::buffered(body(&["a", "wait", "b"]), 100);
         assert_eq!(read(&mut first), ["a", "wait"]);
@@ -471,10 +508,12 @@ mod tests {
 
     #[test]
     fn the_number_of_frames_is_limited() {
-        let parts: Vec<_> = (0..=MOST_FRAMES).map(|_| "a").collect();
-        let (mut first, replay) = ReplayBody::buffered(body(&parts), u64::MAX);
-        read(&mut first);
-        assert!(!replay.unwrap().is_complete());
+        for (frames, is_kept) in [(1_024, true), (1_025, false)] {
+            let parts = vec!["a"; frames];
+            let (mut first, replay) = ReplayBody::buffered(body(&parts), u64::MAX);
+            read(&mut first);
+            assert_eq!(replay.unwrap().is_complete(), is_kept, "{frames}");
+        }
     }
 
     #[test]
@@ -492,6 +531,19 @@ mod tests {
         let again = replay.unwrap().replay().unwrap();
         assert_eq!(again.size_hint().exact(), Some(3));
         assert!(!again.is_end_stream());
+    }
+
+    #[test]
+    fn the_size_hint_of_a_half_sent_body_is_what_is_kept_and_the_rest() {
+        let half = Frames {
+            hint: Some(2),
+            ..body(&["abc", "trailers", "wait", "de"])
+        };
+        let (mut first, replay) = ReplayBody::buffered(half, 100);
+        read(&mut first);
+        assert_eq!(first.size_hint().exact(), Some(2));
+        let again = replay.unwrap().replay().unwrap();
+        assert_eq!(again.size_hint().exact(), Some(5));
     }
 
     #[test]

@@ -133,12 +133,16 @@ mod tests {
     async fn a_retry_is_never_early_and_at_most_a_tenth_late() {
         let (now, ten) = (Instant::now(), Duration::from_secs(10));
         let deadline = now + 3 * ten;
+        let mut latest = now;
         for _ in 0..100 {
             let retry =
                 Retries::new(1).next(&config(), &advice(&[("retry-after", "10")]), deadline);
             let at = retry.expect("there is time");
             assert!((now + ten..=now + ten + ten / 10).contains(&at));
+            latest = latest.max(at);
         }
+        // Of a hundred at random one is in the later half.
+        assert!(latest > now + ten + ten / 20);
     }
 
     #[tokio::test(start_paused = true)]
@@ -157,14 +161,25 @@ mod tests {
     async fn without_a_time_from_the_server_the_backoff_grows() {
         for nothing in [advice(&[]), advice(&[("retry-after", "0")])] {
             let mut retries = Retries::new(20);
-            let mut least = FIRST_BACKOFF;
+            let longest = Duration::from_secs(10);
+            let mut least = Duration::from_millis(100);
             for _ in 0..20 {
                 let now = Instant::now();
                 let deadline = now + Duration::from_secs(100);
                 let at = retries.next(&config(), &nothing, deadline).expect("time");
-                assert!(at >= now + least && at <= now + (2 * least).min(LONGEST_BACKOFF));
-                least = (2 * least).min(LONGEST_BACKOFF);
+                assert!(at >= now + least && at <= now + (2 * least).min(longest));
+                least = (2 * least).min(longest);
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_backoff_is_up_to_twice_as_long_at_random() {
+        let now = Instant::now();
+        let deadline = now + Duration::from_secs(100);
+        let first = || Retries::new(1).next(&config(), &advice(&[]), deadline);
+        let latest = (0..100).filter_map(|_| first()).max();
+        // Of a hundred at random one is in the later half.
+        assert!(latest > Some(now + Duration::from_millis(150)));
     }
 }
