@@ -14,6 +14,7 @@ use tollgate::{
 use tollgate_client::{
     ClientLimiter, ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer,
 };
+use tollgate_tests::counted::Metrics;
 use tower::{BoxError, Service, ServiceExt};
 
 use crate::provider::{Bytes, Provider, answer, client, get, send};
@@ -189,6 +190,62 @@ async fn each_decision_is_reported() {
     send(&client, get()).await.unwrap();
     send(&client, get()).await.unwrap_err();
     assert_eq!(*seen.lock().unwrap(), [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_decision_of_a_request_that_waited_for_the_server_is_reported_and_counted_once() {
+    let metrics = Metrics::record();
+    let provider = Provider::new([answer(503, &[("retry-after", "5")])]);
+    let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let layer = limit(Quota::gcra(9, MINUTE)).on_decision({
+        let seen = Arc::clone(&seen);
+        move |_, decision| seen.lock().unwrap().push(decision.is_allowed())
+    });
+    let client = client(layer.without_retries(), &provider);
+    assert_eq!(send(&client, get()).await.unwrap(), 503);
+    assert_eq!(send(&client, get()).await.unwrap(), 200);
+    assert_eq!(*seen.lock().unwrap(), [true, true]);
+    let requests = |labels: &[_]| metrics.counted().sum("tollgate_requests_total", labels);
+    assert_eq!(requests(&[("decision", "allowed")]), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_comes_while_the_server_is_closed_is_given_back() {
+    let busy = answer(503, &[("retry-after", "20")]);
+    let provider = Provider::new([busy]).taking(SECOND * 30);
+    let layer = limit(Quota::gcra(1, SECOND * 40)).max_wait(MINUTE * 2);
+    let layer = layer.retry_jitter(0).expect("a share");
+    let client = client(layer.without_retries(), &provider);
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client, get()).await.unwrap() }
+    });
+    tokio::task::yield_now().await;
+    // Its unit comes at 40 s, and from 30 s to 50 s the server is closed.
+    assert_eq!(send(&client, get()).await.unwrap(), 200);
+    assert_eq!(first.await.unwrap(), 503);
+    assert_eq!(provider.seconds(), [0, 50]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_full_is_the_clients_own_limit() {
+    let provider = Provider::new([]);
+    let rule = Rule::new("provider", Quota::gcra(1, SECOND)).max_waiting(1, 1);
+    let client = client(
+        by_provider(Limiter::new(store(), [rule]).unwrap()).unwrap(),
+        &provider,
+    );
+    send(&client, get()).await.unwrap();
+    let waits = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client, get()).await.unwrap() }
+    });
+    tokio::task::yield_now().await;
+    let error = send(&client, get()).await.unwrap_err();
+    let error = error.downcast_ref::<ClientRateLimitError>().unwrap();
+    assert_eq!(error.kind(), ClientRateLimitErrorKind::ClientLimit);
+    assert_eq!(waits.await.unwrap(), 200);
+    assert_eq!(provider.calls(), 2);
 }
 
 /// A layer by rules that can be replaced, with its handle.

@@ -44,6 +44,28 @@ async fn a_request_beyond_max_wait_fails_at_once_with_the_time_to_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_of_exactly_max_wait_is_waited_for() {
+    // A retry, and a request that comes at the same time as the rejection.
+    for (layer, answers) in [
+        (ClientRateLimitLayer::new(), &[200, 200][..]),
+        (
+            ClientRateLimitLayer::new()
+                .without_retries()
+                .retry_jitter(0)
+                .expect("a share"),
+            &[503, 200],
+        ),
+    ] {
+        let provider = Provider::new([answer(503, &[("retry-after", "30")])]);
+        let client = client(layer, &provider);
+        for expected in answers {
+            assert_eq!(send(&client, get()).await.unwrap(), *expected);
+        }
+        assert_eq!(provider.seconds()[..2], [0, 30]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn clients_rejected_together_do_not_return_together() {
     for refused in [
         answer(503, &[("retry-after", "100")]),
@@ -141,15 +163,20 @@ async fn requests_behind_the_head_of_the_queue_time_out_too() {
     assert!(before.elapsed() <= Duration::from_secs(13));
     assert!(answers.iter().any(Result::is_ok));
     for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-        server_limit(error);
+        // Where the server is open again, the time to wait is not known.
+        assert_ne!(server_limit(error), Some(Duration::ZERO));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn extreme_durations_do_not_overflow() {
-    let provider = Provider::new([answer(503, &[("retry-after", "1")])]);
-    let layer = ClientRateLimitLayer::new()
-        .max_wait(Duration::MAX)
-        .max_retry_after(Duration::MAX);
-    assert_eq!(send(&client(layer, &provider), get()).await.unwrap(), 200);
+    for (wait, year) in [("1", 0), ("31536000", 1)] {
+        let provider = Provider::new([answer(503, &[("retry-after", wait)])]);
+        let layer = ClientRateLimitLayer::new()
+            .max_wait(Duration::MAX)
+            .max_retry_after(Duration::MAX);
+        let before = Instant::now();
+        assert_eq!(send(&client(layer, &provider), get()).await.unwrap(), 200);
+        assert_eq!(before.elapsed().as_secs() / (365 * 86_400), year);
+    }
 }

@@ -1,11 +1,27 @@
 //! Retries.
 
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use bytes::Bytes;
 use http::Response;
-use tokio::time::Instant;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::time::{Instant, timeout};
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
-use tower::{Layer, ServiceExt, retry::budget::TpsBudget, service_fn};
+use tower::{
+    BoxError, Layer, Service, ServiceExt,
+    retry::budget::{Budget, TpsBudget},
+    service_fn,
+};
 
 use crate::provider::{Provider, answer, client, get, request, send};
 
@@ -93,6 +109,148 @@ async fn the_retry_budget_limits_retries_of_all_requests() {
     assert_eq!(tasks.join_all().await, [503; 100]);
     // 100, a fifth of them, and ten.
     assert!(provider.calls() <= 130, "{}", provider.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_fifth_of_the_requests_and_ten_a_second_may_be_retried() {
+    let provider = Provider::new((0..9_000).map(|_| answer(503, &[])));
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let client = client.clone();
+        tasks.spawn(async move { send(&client, get()).await.unwrap() });
+    }
+    assert_eq!(tasks.join_all().await, [503; 1_000]);
+    // Two hundred, and ten for each of the ten seconds that count.
+    assert_eq!(provider.calls(), 1_300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_pays_into_the_retry_budget_once_and_each_retry_is_paid_from_it() {
+    #[derive(Clone, Default)]
+    struct Paid {
+        deposits: Arc<AtomicUsize>,
+        withdrawals: Arc<AtomicUsize>,
+    }
+    impl Budget for Paid {
+        fn deposit(&self) {
+            self.deposits.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn withdraw(&self) -> bool {
+            self.withdrawals.fetch_add(1, Ordering::SeqCst);
+            true
+        }
+    }
+
+    let provider = Provider::new([rejected(), rejected()]);
+    let paid = Paid::default();
+    let layer = ClientRateLimitLayer::new().retry_budget(paid.clone());
+    let client = client(layer, &provider);
+    for _ in 0..3 {
+        assert_eq!(send(&client, get()).await.unwrap(), 200);
+    }
+    assert_eq!(paid.deposits.load(Ordering::SeqCst), 3);
+    assert_eq!(paid.withdrawals.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_jitter_of_more_than_the_wait_is_refused() {
+    assert!(ClientRateLimitLayer::new().retry_jitter(100).is_ok());
+    let error = ClientRateLimitLayer::new().retry_jitter(101);
+    let error = error.expect_err("it is too much").to_string();
+    assert!(error.contains("101 %"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn up_to_64_kib_of_a_body_are_kept_by_default() {
+    for (bytes, expected) in [(64 << 10, 200), (64 << 10 | 1, 429)] {
+        let provider = Provider::new([rejected()]);
+        let client = client(ClientRateLimitLayer::new(), &provider);
+        let upload = request("PUT", "/", &"x".repeat(bytes));
+        assert_eq!(send(&client, upload).await.unwrap(), expected, "{bytes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_became_too_long_is_answered_without_a_wait() {
+    let provider = Provider::new([rejected()]);
+    let client = client(ClientRateLimitLayer::new().max_replay_bytes(4), &provider);
+    let parts = ["five", "s"].map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from(part))));
+    let body = StreamBody::new(tokio_stream::iter(parts));
+    let upload = http::Request::put("http://api.example/").body(body);
+    let before = Instant::now();
+    let response = client.oneshot(upload.unwrap()).await.unwrap();
+    assert_eq!(response.status(), 429);
+    assert_eq!((before.elapsed(), provider.calls()), (Duration::ZERO, 1));
+}
+
+/// An inner client that is ready once, rejects its request, and then is what `then` says.
+#[derive(Clone)]
+struct ReadyOnce {
+    calls: Arc<AtomicUsize>,
+    then: fn() -> Poll<Result<(), BoxError>>,
+}
+
+impl<B> Service<http::Request<B>> for ReadyOnce {
+    type Response = Response<()>;
+    type Error = BoxError;
+    type Future = Ready<Result<Response<()>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match self.calls.load(Ordering::SeqCst) {
+            0 => Poll::Ready(Ok(())),
+            _ => (self.then)(),
+        }
+    }
+
+    fn call(&mut self, _: http::Request<B>) -> Self::Future {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        ready(Ok(rejected()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_the_inner_client_is_not_ready_for_a_retry_the_caller_gets_the_rejection() {
+    for (then, seconds) in [
+        ((|| Poll::Pending) as fn() -> _, 5..=5),
+        (|| Poll::Ready(Err("it is gone".into())), 1..=1),
+    ] {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let inner = ReadyOnce {
+            calls: Arc::clone(&calls),
+            then,
+        };
+        let layer = ClientRateLimitLayer::new().max_wait(Duration::from_secs(5));
+        let before = Instant::now();
+        let sent = layer.layer(inner).oneshot(get());
+        let response = timeout(Duration::from_secs(60), sent).await;
+        assert_eq!(response.expect("an answer").unwrap().status(), 429);
+        assert!(seconds.contains(&before.elapsed().as_secs()));
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_is_dropped_before_its_request_is_sent_again() {
+    let body = Arc::new(());
+    let held = Arc::downgrade(&body);
+    let first = Arc::new(Mutex::new(Some(body)));
+    let inner = service_fn(move |_: http::Request<ReplayBody<String>>| {
+        let rejects = first.lock().unwrap().take();
+        let (status, body) = match rejects {
+            Some(body) => (503, body),
+            None => {
+                assert_eq!(held.strong_count(), 0);
+                (200, Arc::new(()))
+            }
+        };
+        let response = Response::builder().status(status).body(body);
+        async move { response }
+    });
+    let request = http::Request::get("/").body(String::new()).unwrap();
+    let client = ClientRateLimitLayer::new().layer(inner);
+    assert_eq!(client.oneshot(request).await.unwrap().status(), 200);
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,6 +42,21 @@ async fn an_empty_budget_delays_the_next_request_until_its_reset() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_date_of_a_server_that_does_not_send_its_own_is_compared_with_the_clock() {
+    let fields = [
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "2021-05-10T11:00:05Z"),
+    ];
+    let provider = Provider::new([answer(200, &fields)]);
+    let layer = ClientRateLimitLayer::new().clock(ManualClock::new(ELEVEN));
+    let client = client(layer, &provider);
+    for _ in 0..2 {
+        assert_eq!(send(&client, get()).await.unwrap(), 200);
+    }
+    assert_eq!(provider.seconds(), [0, 5]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_something_is_left_no_request_waits() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=3;t=60"#)])]);
     let client = client(ClientRateLimitLayer::new(), &provider);
