@@ -90,6 +90,25 @@ fn a_rule_in_two_stacked_limiters_is_listed_once_as_it_leaves_less() {
 }
 
 #[test]
+fn a_name_with_a_comma_stays_as_it_is_where_a_member_next_to_it_goes() {
+    let mut map = HeaderMap::new();
+    map.append(
+        "ratelimit",
+        HeaderValue::from_static(r#""a,b\"";r=3;t=1, "both";r=9;t=60"#),
+    );
+    let rules = rules([Rule::new("both", Quota::fixed_window(10, MINUTE))]);
+    write_to(&mut map, S::DRAFT_11, &rules, &[allow(0, 8, MINUTE)]);
+    assert_eq!(
+        lines(&map),
+        [
+            r#"ratelimit: "a,b\"";r=3;t=1"#,
+            r#"ratelimit: "both";r=8;t=60"#,
+            r#"ratelimit-policy: "both";q=10;w=60"#,
+        ]
+    );
+}
+
+#[test]
 fn of_stacked_single_fields_those_that_leave_less_stay_together() {
     let style = S::DRAFT_6 | S::DRAFT_7 | S::X_RATELIMIT_DELTA;
     let inner = rules([Rule::new("inner", Quota::fixed_window(10, MINUTE))]);

@@ -5,7 +5,8 @@ use std::{collections::HashMap, time::Duration};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use proptest::prelude::*;
 use tollgate_core::{
-    Decision, MINUTE, Outcome, Quota, Retry, Rule, RuleSet, Source, Verdict, algorithm::Assessment,
+    Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, RuleSet, Source, Verdict,
+    algorithm::Assessment,
 };
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, ErrorInfo, QuotaFailure, QuotaViolation, StatusExt as _};
@@ -161,6 +162,48 @@ fn a_cost_that_never_fits_is_not_to_be_tried_again() {
 }
 
 #[test]
+fn a_status_says_why_there_is_no_slot_and_no_wait() {
+    let mut scene = scene();
+    let rule = Rule::new("exports", Quota::concurrent(3));
+    scene.rules = RuleSet::new([rule]).expect("a valid rule");
+    let at_once = || {
+        violation(
+            "exports",
+            "Policy \"exports\" allows 3 requests at once.",
+            3,
+        )
+    };
+    for (reason, message, word) in [
+        (
+            Reason::Slots,
+            "too many requests at once",
+            "CONCURRENCY_LIMIT_EXCEEDED",
+        ),
+        (
+            Reason::QueueFull,
+            "too many requests wait",
+            "WAIT_QUEUE_FULL",
+        ),
+        (
+            Reason::WaitExpired,
+            "the time to wait is over",
+            "WAIT_EXPIRED",
+        ),
+    ] {
+        let decision = scene.decide([denied(0, 0, Retry::Unknown).of_slots()]);
+        let decision = decision.denied_for(reason);
+        let response = respond(&scene, &scene.denial(&decision));
+        let expected = details(None, vec![at_once()], word);
+        assert_as_tonic(
+            &response,
+            &by_tonic(Code::ResourceExhausted, message, expected),
+        );
+        let quiet = respond(&scene, &scene.denial(&decision).hide_quota(true));
+        assert_eq!(quiet.headers()["grpc-message"], "rate limit exceeded");
+    }
+}
+
+#[test]
 fn a_failed_store_is_unavailable_without_numbers() {
     let scene = scene();
     let decision = scene.decide([Verdict::unanswered(0, 0, Outcome::Deny)]);
@@ -308,6 +351,20 @@ fn the_details_stay_below_4_kib() {
         let response = respond(&scene, &scene.denial(&decision));
         let size = response.headers()[DETAILS].len();
         assert!(size < 4_096, "{size} with names of {length}");
+    }
+}
+
+#[test]
+fn the_service_is_told_unless_its_name_is_very_long() {
+    for (length, is_told) in [(128, true), (129, false)] {
+        let mut scene = scene();
+        let service = "s".repeat(length);
+        scene.head.uri = format!("/{service}/x").parse().expect("a path");
+        let decision = scene.decide([denied(0, 0, SOON)]);
+        let response = respond(&scene, &scene.denial(&decision));
+        let status = Status::from_header_map(response.headers()).expect("a status");
+        let info = status.get_details_error_info().expect("it has details");
+        assert_eq!(info.domain, if is_told { &*service } else { "" });
     }
 }
 

@@ -7,7 +7,7 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use serde_json::{Value, json};
-use tollgate_core::{Decision, Outcome, Reason, Retry, Verdict};
+use tollgate_core::{Decision, Outcome, Quota, Reason, Retry, Rule, RuleSet, Verdict};
 
 use super::scene::{SOON, Scene, TOO_MANY, denied};
 use crate::{
@@ -136,6 +136,70 @@ fn a_missing_key_has_the_status_of_its_rule() {
         scene.body(Rejection::problem(), &quiet),
         r#"{"type":"about:blank","title":"Unauthorized","status":401}"#
     );
+}
+
+#[test]
+fn a_client_learns_nothing_about_the_set_up() {
+    let scene = Scene::new();
+    let nothing = Decision::unlimited(0);
+    let misconfigured = NoKey::Misconfigured("call into_make_service_with_connect_info".into());
+    for (why, detail) in [
+        (&misconfigured, "the service cannot tell who is asking"),
+        (
+            &NoKey::LookUpFailed,
+            "the service cannot tell who is asking at present",
+        ),
+    ] {
+        let status = StatusCode::from_u16(599).expect("a status");
+        let denial = Denial::without_key(&scene.head, &nothing, &scene.rules, status, why);
+        // A status without a name of its own.
+        assert_eq!(
+            scene.value(Rejection::problem(), &denial),
+            json!({ "type": "about:blank", "title": "Refused", "status": 599, "detail": detail })
+        );
+        assert_eq!(scene.value(Rejection::json(), &denial)["message"], detail);
+    }
+}
+
+#[test]
+fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
+    let mut scene = Scene::new();
+    let rule = Rule::new("exports", Quota::concurrent(1));
+    scene.rules = RuleSet::new([rule]).expect("a valid rule");
+    let at_once = "Policy \"exports\" allows 1 request at once.";
+    for (reason, error, sentence) in [
+        (Reason::Slots, "too_many_at_once", ""),
+        (Reason::QueueFull, "too_many_waiting", " The queue is full."),
+        (
+            Reason::WaitExpired,
+            "waited_too_long",
+            " The time to wait is over.",
+        ),
+    ] {
+        let decision = scene.decide([denied(0, 0, Retry::Unknown).of_slots()]);
+        let decision = decision.denied_for(reason);
+        let denial = scene.denial(&decision);
+        let detail = format!("{at_once}{sentence}");
+        assert_eq!(
+            scene.value(Rejection::json(), &denial),
+            json!({ "error": error, "message": detail, "rule": "exports" })
+        );
+        assert_eq!(
+            scene.body(Rejection::text(), &denial),
+            format!("Quota exceeded. {detail}\n")
+        );
+        let mut problem = json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Quota exceeded",
+            "status": 429,
+        });
+        let quiet = scene.denial(&decision).hide_quota(true);
+        assert_eq!(scene.value(Rejection::problem(), &quiet), problem);
+        problem["detail"] = detail.into();
+        problem["violated-policies"] = json!(["exports"]);
+        problem["reason"] = reason.as_str().into();
+        assert_eq!(scene.value(Rejection::problem(), &denial), problem);
+    }
 }
 
 #[test]
