@@ -1,12 +1,13 @@
 //! Keys that are one value of the request, or of code.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use tollgate::{
     Key, KeyBuf, KeyPart, Network, PartKind,
     key::{
-        KeyExtractor, NoKey, authority, client_ip, computed, constant, extension, extension_with,
-        header, key_fn, method, path,
+        KeyExtractor, KeyExtractorExt, NoKey, authority, client_ip, computed, constant, cookie,
+        extension, extension_with, grpc_method, grpc_service, header, key_fn, look_up, metadata,
+        method, path, query,
     },
 };
 
@@ -176,6 +177,89 @@ fn nothing_of_a_key_is_printed() {
         !printed.contains("secret") && !printed.contains("192.0.2"),
         "{printed}"
     );
+}
+
+#[test]
+fn a_call_counts_by_its_service_or_its_method() {
+    let call = with_uri("/weather.v1.Weather/Current");
+    let service = parts([(PartKind::GRPC_SERVICE, "weather.v1.Weather")]);
+    assert_eq!(key(&grpc_service(), &call), Ok(service));
+    let method = parts([(PartKind::GRPC_METHOD, "weather.v1.Weather/Current")]);
+    assert_eq!(key(&grpc_method(), &call), Ok(method));
+    for no_call in ["/", "/weather", "/a/b/c"] {
+        let no_call = with_uri(no_call);
+        assert_eq!(key(&grpc_service(), &no_call), Err(NoKey::Absent));
+        assert_eq!(key(&grpc_method(), &no_call), Err(NoKey::Absent));
+    }
+}
+
+#[test]
+fn a_binary_entry_of_the_metadata_has_one_key_however_it_is_spelled() {
+    let by = metadata("Device-Bin");
+    let of = |lines: &[&str]| key(&by, &with_lines("device-bin", lines));
+    let mut expected = KeyBuf::new();
+    expected.push(PartKind::METADATA, "device-bin");
+    expected.push(PartKind::METADATA, [0xff]);
+    for spelled in ["/w==", "/w", "/x", " /w\t"] {
+        assert_eq!(of(&[spelled]), Ok(expected.clone()), "{spelled}");
+    }
+    for (lines, why) in [
+        (&["/w,/w"][..], NoKey::Ambiguous),
+        (&["/w", "/w"], NoKey::Ambiguous),
+        (&["?"], NoKey::Absent),
+        (&[""], NoKey::Absent),
+        (&[], NoKey::Absent),
+    ] {
+        assert_eq!(of(lines), Err(why), "{lines:?}");
+    }
+    // One of text is taken as it is.
+    let text = key(&metadata("tenant"), &with_lines("tenant", &["/w,/w"]));
+    let expected = [
+        (PartKind::METADATA, "tenant"),
+        (PartKind::METADATA, "/w,/w"),
+    ];
+    assert_eq!(text, Ok(parts(expected)));
+}
+
+#[test]
+fn an_extractor_says_what_it_counts_by() {
+    let mut all: Vec<(Box<dyn KeyExtractor>, &str)> = vec![
+        (Box::new(authority()), "authority"),
+        (Box::new(client_ip()), "ip"),
+        (Box::new(constant("all")), "constant"),
+        (Box::new(cookie("session")), "cookie"),
+        (Box::new(extension::<Tenant>()), "extension"),
+        (
+            Box::new(extension_with(|tenant: &Tenant| Some(tenant.0))),
+            "extension",
+        ),
+        (Box::new(grpc_method()), "grpc_method"),
+        (Box::new(grpc_service()), "grpc_service"),
+        (Box::new(header("x-api-key")), "header"),
+        (Box::new(look_up(|_| async { Some("k-1") })), "look_up"),
+        (Box::new(metadata("x-api-key")), "metadata"),
+        (Box::new(method()), "method"),
+        (Box::new(path()), "path"),
+        (Box::new(query("token")), "query"),
+        (Box::new(Arc::new((method(), path()))), "method+path"),
+        (Box::new(method().or(path())), "method|path"),
+        (Box::new(key_fn(|head| Some(head.uri.path()))), "custom"),
+        (Box::new(computed(|_| None)), "custom"),
+    ];
+    #[cfg(feature = "axum")]
+    all.extend([
+        (
+            Box::new(tollgate::key::matched_path()) as Box<dyn KeyExtractor>,
+            "route",
+        ),
+        (
+            Box::new(tollgate::key::path_parameter("tenant")),
+            "path_parameter",
+        ),
+    ]);
+    for (extractor, subject) in all {
+        assert_eq!(extractor.subject_type(), subject);
+    }
 }
 
 #[test]
