@@ -309,3 +309,23 @@ pub(crate) fn is_preflight(head: &request::Parts, has_body: bool) -> bool {
             .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
         && !head.headers.contains_key(header::CONTENT_TYPE)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tollgate_core::store::Fingerprint;
+
+    use super::*;
+
+    #[test]
+    fn two_rules_by_one_key_have_a_jitter_of_that_key() {
+        let seeds: BTreeSet<_> = (1..=100)
+            .map(|key| {
+                let check = |rule| Check::new(rule, Fingerprint::from_bits(key), 1);
+                jitter_seed(&[check(0), check(1)])
+            })
+            .collect();
+        assert_eq!(seeds.len(), 100);
+    }
+}
