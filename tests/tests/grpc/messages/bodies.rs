@@ -4,15 +4,18 @@ use std::convert::Infallible;
 
 use axum::{Router, body::Body, routing};
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
-    MINUTE, MessageBody, MessageLimitLayer, Missing, Protocol,
+    MINUTE, MessageBody, MessageLimitLayer, Missing, OnStoreError, Protocol,
+    key::constant,
     message::{MessageLimitError, MessageLimitErrorKind},
 };
+use tollgate_conformance::SwitchedStore;
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::messages::{
@@ -102,6 +105,77 @@ async fn a_handler_reads_an_error_in_place_of_the_denied_message() {
     assert_eq!(limit.retry_after(), Some(MINUTE));
     // tonic hands this to its handlers.
     assert_eq!(Status::from_error(error).code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn a_handler_reads_that_the_store_failed() {
+    let store = SwitchedStore::at_once(still());
+    let rule = rule(9)
+        .on_store_error(OnStoreError::Deny)
+        .by(constant("all"));
+    let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
+    store.switch(false);
+    let reads = |request: Request<MessageBody<Body>>| async move {
+        let error = request.into_body().collect().await.expect_err("it failed");
+        let limit: &MessageLimitError = error.downcast_ref().expect("it says why");
+        assert_eq!(limit.kind(), MessageLimitErrorKind::StoreFailed);
+        assert_eq!(limit.retry_after(), None);
+        let text = limit.to_string();
+        assert_eq!(text, "the store of the limit on messages failed");
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    };
+    let Ok(response) = limits.layer(service_fn(reads)).oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("14"));
+}
+
+#[tokio::test]
+async fn the_wait_in_trailers_has_the_jitter_of_the_client() {
+    let limits = limits(still(), 1);
+    let limits = limits.retry_after_jitter(100).expect("a share");
+    let silent = |request: Request<MessageBody<Body>>| async move {
+        tokio::spawn(read(request));
+        let never = StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        Ok::<_, Infallible>(Response::new(Body::new(never)))
+    };
+    let Ok(begun) = limits.layer(service_fn(silent)).oneshot(messages(2)).await;
+    let end = timeout(HANGS, begun.into_body().collect()).await;
+    let end = end.expect("it ends").expect("no error");
+    let Ok(denied) = limits.layer(service_fn(read)).oneshot(messages(1)).await;
+    let wait = |fields: &HeaderMap| {
+        let status = Status::from_header_map(fields).expect("a status");
+        let info = status.get_details_retry_info().expect("it has a wait");
+        info.retry_delay.expect("it has a wait")
+    };
+    let in_trailers = wait(end.trailers().expect("trailers"));
+    assert_eq!(in_trailers, wait(denied.headers()));
+    assert!(in_trailers > MINUTE);
+}
+
+#[tokio::test]
+async fn a_response_that_may_be_cut_off_does_not_tell_its_length() {
+    let sized = |_: Request<MessageBody<Body>>| async {
+        let response = Response::builder().header("content-length", 4);
+        Ok::<_, Infallible>(response.body(Body::from("size")).expect("a response"))
+    };
+    let limits = limits(still(), 9).protocol(Protocol::Auto);
+    let service = limits.layer(service_fn(sized));
+    let Ok(limited) = service.clone().oneshot(messages(1)).await;
+    assert_eq!(limited.headers().get("content-length"), None);
+    assert_eq!(http_body::Body::size_hint(limited.body()).exact(), None);
+    let rest = Request::get("/items").body(Body::empty());
+    let Ok(response) = service.oneshot(rest.expect("a request")).await;
+    assert_eq!(response.headers()["content-length"], "4");
+    assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(4));
+}
+
+#[tokio::test]
+async fn with_auto_a_call_of_grpc_is_denied_in_grpc() {
+    let limits = limits(still(), 1).protocol(Protocol::Auto);
+    let Ok(response) = limits.layer(service_fn(read)).oneshot(messages(2)).await;
+    assert_eq!(
+        (response.status().as_u16(), status(&response)),
+        (200, Some("8"))
+    );
 }
 
 #[tokio::test]

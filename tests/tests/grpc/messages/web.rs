@@ -119,6 +119,7 @@ async fn a_call_within_the_limit_passes_unchanged() {
 async fn grpc_web_that_is_not_translated_is_rejected_and_reported_once() {
     let events = Events::listen();
     for layer in [limits(9), limits(9).protocol(Protocol::Auto)] {
+        let handle = layer.handle();
         let mut service = ServiceBuilder::new().layer(layer).service(service_fn(
             |_: Request<MessageBody<Body>>| async {
                 panic!("it is not called") as Result<Response<Body>, Infallible>
@@ -128,6 +129,9 @@ async fn grpc_web_that_is_not_translated_is_rejected_and_reported_once() {
             let Ok(rejected) = service.call(request(content_type, 1)).await;
             assert_eq!(rejected.headers()["grpc-status"], "12");
             assert_eq!(rejected.headers()[header::CONTENT_TYPE], content_type);
+            // Other rules are no reason to report it again.
+            let rule = Rule::new("messages", Quota::fixed_window(8, MINUTE)).by(constant("all"));
+            handle.replace([rule]).expect("a valid rule");
         }
     }
     let reported = events.recorded();
