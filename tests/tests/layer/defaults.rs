@@ -6,7 +6,7 @@ use axum::{Router, body::Body, routing::any};
 use http::{Method, Request, Response, StatusCode, request};
 use tokio::time::Instant;
 use tollgate::{
-    Decision, HeaderStyle, LayerDefaults, MINUTE, MessageBody, MessageLimitLayer, Protocol,
+    Decision, HeaderStyle, LayerDefaults, MINUTE, MessageBody, MessageLimitLayer, Protocol, Quota,
     RateLimitLayer, Rejection, RequestRule, RuleErrorKind,
     key::{PeerAddr, header, look_up},
 };
@@ -188,7 +188,14 @@ fn a_default_that_cannot_be_is_refused_where_it_is_set() {
 
 #[tokio::test]
 async fn one_call_limits_each_address() {
-    let app = behind(RateLimitLayer::per_ip(2, MINUTE).unwrap());
+    let layer = RateLimitLayer::per_ip(2, MINUTE).unwrap();
+    let limiter = layer.limiter();
+    let rule = &limiter.rules().rules()[0];
+    assert_eq!(
+        (rule.name(), *rule.quota()),
+        ("per-ip", Quota::gcra(2, MINUTE))
+    );
+    let app = behind(layer);
     let other = || {
         let peer = PeerAddr(([198, 51, 100, 7], 40_000).into());
         Request::get("/").extension(peer)

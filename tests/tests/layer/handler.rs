@@ -73,6 +73,24 @@ async fn a_handler_reads_the_decision_as_an_extractor_or_as_an_extension() {
 }
 
 #[tokio::test]
+async fn a_handler_reads_the_numbers_of_the_plan() {
+    let rule = per_minute("planned", 3).plan("gold", Quota::fixed_window(90, MINUTE));
+    let layer = layer([all(rule).plan_by(|_| Some("gold"))]).attach_decision();
+    let handler = async |admission: Admission| {
+        let verdict = admission.verdict("planned").expect("it is checked");
+        let (plan, algorithm) = (verdict.plan(), verdict.algorithm());
+        format!(
+            "{plan:?} {algorithm:?} {} of {}",
+            verdict.remaining(),
+            verdict.limit()
+        )
+    };
+    let app = Router::new().route("/", routing::get(handler).layer(layer));
+    let read = text(send(&app, "/").await).await;
+    assert_eq!(read, r#"Some("gold") FixedWindow 89 of 90"#);
+}
+
+#[tokio::test]
 async fn a_rule_that_is_left_to_handlers_attaches_by_itself() {
     let handler = |admission: Option<Admission>| async move {
         let admission = admission.expect("there is somebody to ask");

@@ -9,7 +9,7 @@ use tollgate::{
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{behind, field, get, per_minute, send, still, text},
+    app::{NOON, behind, field, get, per_minute, send, still, text},
     counted::Metrics,
 };
 
@@ -49,7 +49,10 @@ async fn each_rule_of_the_caller_is_shown_and_nothing_is_counted() {
             .when(|head| head.uri.path() == "/"),
         gold.by(by_key()).plan_by(|_| Some("gold")),
         per_minute("per-ip", 7).by(client_ip()),
-        per_minute("tenant", 9).by(look_up(|_| async { Some("t") })),
+        per_minute("tenant", 9)
+            .plan("silver", Quota::fixed_window(40, MINUTE))
+            .by(look_up(|_| async { Some("t") }))
+            .plan_by(|_| Some("silver")),
         per_minute("trial", 1).off().by(by_key()),
         per_minute("shadow", 1).shadow().by(by_key()),
         per_minute("exempt", 1).by(by_key()).exempt(|_| true),
@@ -75,7 +78,7 @@ async fn each_rule_of_the_caller_is_shown_and_nothing_is_counted() {
             "per-key": [5, 1, 4, null],
             "planned": [90, 1, 89, "gold"],
             "per-ip": [7, 1, 6, null],
-            "tenant": [9, 1, 8, null],
+            "tenant": [40, 1, 39, "silver"],
         });
         assert_eq!(Value::Object(numbers), expected);
     }
@@ -106,7 +109,24 @@ async fn a_caller_may_ask_once_a_second_and_another_is_not_held_up() {
     assert_eq!(field(&response, "content-type"), "application/json");
     let (status, response) = ask("ada").await;
     assert_eq!((status, field(&response, "retry-after")), (429, "1"));
+    // It is no rule of the service.
+    assert_eq!(field(&response, "ratelimit"), "");
+    assert!(!text(response).await.contains("limits-endpoint"));
     assert_eq!(ask("bob").await.0, 200);
+}
+
+#[tokio::test]
+async fn the_reset_is_the_second_in_which_all_is_there_again() {
+    let rule = Rule::new("per-key", Quota::gcra(9, MINUTE)).by(header("x-api-key"));
+    let layer = RateLimitLayer::new(still().0, [rule]).unwrap();
+    let app = with_endpoint(&layer);
+    send(&app, of_key("/")).await;
+    // A ninth of a minute, and the rest of that second.
+    let reset = NOON / 1_000_000 + 7;
+    assert_eq!(
+        resources(&app, of_key("/limits")).await["per-key"],
+        json!({ "limit": 9, "used": 1, "remaining": 8, "reset": reset })
+    );
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use http_body_util::BodyExt;
 use tokio::sync::{Notify, oneshot};
 use tollgate::{
     Admission, HeaderStyle, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, OnChange, Quota,
-    RateLimit, RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle,
-    key::constant,
+    RateLimit, RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle, SECOND,
+    key::{constant, look_up},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -246,6 +246,20 @@ async fn rules_for_handlers_come_and_go() {
     assert_eq!(send(&service).await.0, StatusCode::OK);
 }
 
+#[tokio::test(start_paused = true)]
+async fn look_ups_of_replaced_rules_have_the_deadline_of_the_layer() {
+    let lost = |limit| {
+        let lost = look_up(|_| std::future::pending::<Option<String>>());
+        Rule::new("lost", window(limit)).by(lost)
+    };
+    let layer = RateLimitLayer::new(still().0, [lost(80)]).expect("valid");
+    let layer = layer.look_up_deadline(3 * SECOND);
+    layer.handle().replace([lost(90)]).expect("valid");
+    let before = tokio::time::Instant::now();
+    send(&layer.layer(service_fn(ok))).await;
+    assert_eq!(before.elapsed(), 3 * SECOND);
+}
+
 #[tokio::test]
 async fn what_is_refused_changes_nothing() {
     let store = still().0;
@@ -387,6 +401,27 @@ async fn what_was_reported_of_an_unchanged_rule_is_not_reported_again() {
     layer.handle().replace([planned(81)]).expect("valid");
     send(&service).await;
     assert_eq!(reports(), 2);
+}
+
+#[tokio::test]
+async fn what_was_reported_of_a_layer_is_not_reported_again_of_its_next_rules() {
+    let layer = RateLimitLayer::new(still().0, [rule("api", 80)]).expect("valid");
+    let asks = async |request: Request<Body>| {
+        let admission = request.extensions().get::<Admission>().cloned();
+        let admission = admission.expect("it is attached");
+        assert!(admission.acquire("misspelt", &Key::shared()).await.is_err());
+        ok(request).await
+    };
+    let layer = layer.attach_decision();
+    let twice = layer.layer(layer.clone().layer(service_fn(asks)));
+    let events = Events::listen();
+    let reports = || [Level::WARN, Level::ERROR].map(|level| events.at(level).len());
+    for limit in 70..73 {
+        send(&twice).await;
+        // A name that is wrong, and a layer that is applied twice.
+        assert_eq!(reports(), [1, 1], "{limit}");
+        layer.handle().replace([rule("api", limit)]).expect("valid");
+    }
 }
 
 /// The layer with its variants while others ask: the two rules always have the same limit.

@@ -20,5 +20,6 @@ mod settled;
 mod shed;
 mod slots;
 mod stacks;
+mod top_keys_endpoint;
 mod waits;
 mod wire;

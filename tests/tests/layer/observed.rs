@@ -231,6 +231,27 @@ async fn failed_look_ups_are_counted_by_outcome() {
     assert_eq!(counted.sum("tollgate_requests_total", &failed), 2);
 }
 
+#[tokio::test]
+async fn the_counters_of_a_rule_begin_at_zero_with_its_first_request() {
+    let metrics = Metrics::record();
+    let unused = all(per_minute("unused", 9)).when(|_| false);
+    let app = app([all(per_minute("used", 9)), unused]);
+    send(&app, "/").await;
+    let counted = metrics.counted();
+    for name in [
+        "keyless_requests",
+        "look_up_failures",
+        "refunded_requests",
+        "misconfigured",
+    ] {
+        for (rule, begins) in [("used", true), ("unused", false)] {
+            let series = format!("tollgate_{name}_total{{rule={rule}}}");
+            let begun = counted.names().any(|name| *name == series);
+            assert_eq!(begun, begins, "{series}");
+        }
+    }
+}
+
 /// The warnings after these requests, in words of each.
 async fn warned(app: &Router, requests: usize, words: &[&str]) {
     let events = Events::listen();
@@ -255,6 +276,16 @@ async fn an_unknown_plan_is_reported_once() {
     let events = Events::listen();
     send(&app, get("/silver")).await;
     events.one(Level::WARN, &["planned", "silver", "\"gold\""]);
+    // A client may have chosen it: no more than the longest name is told.
+    let rule = all(per_minute("long", 9).plan("gold", Quota::fixed_window(99, MINUTE)));
+    let app = self::app([rule.plan_by(|head| head.uri.query())]);
+    let events = Events::listen();
+    send(&app, get(&format!("/?{}z", "x".repeat(64)))).await;
+    let told = events.at(Level::WARN).concat();
+    assert!(
+        told.contains(&"x".repeat(64)) && !told.contains("xz"),
+        "{told}"
+    );
 }
 
 #[tokio::test]

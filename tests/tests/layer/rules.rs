@@ -1,11 +1,13 @@
 //! Which rules apply to a request, and what it costs.
 
+use std::sync::{Arc, Mutex};
+
 use axum::{Router, routing};
-use http::{Method, Request};
+use http::{Method, Request, request::Parts};
 use tollgate::{
     Admission, HeaderStyle, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason,
     RequestRule, Retry, Rule,
-    condition::{any_of, method_in, path, path_under, route_is},
+    condition::{any_of, grpc_method_is, grpc_service_is, method_in, path, path_under, route_is},
     key,
     key::header,
 };
@@ -62,6 +64,8 @@ async fn of_many_rules_on_routes_and_paths_those_of_a_request_apply_in_their_ord
     rules.push(rule("stripped".into()).when(path_under("/inner")));
     let either = any_of(path_under("/r7"), path_under("/inner/deep"));
     rules.push(rule("either".into()).when(either));
+    rules.push(rule("service".into()).when(grpc_service_is("inner")));
+    rules.push(rule("call".into()).when(grpc_method_is("inner", "Call")));
     let off = all(per_minute("off", 9).off());
     rules.push(off.when(path_under("/r3")));
     rules.push(rule("all".into()));
@@ -84,12 +88,23 @@ async fn of_many_rules_on_routes_and_paths_those_of_a_request_apply_in_their_ord
         ["path-7", "route-7", "either", "all"]
     );
     // The inner layer sees the path without its prefix, and the path that the client has sent.
-    let nested = counted(&app, "/outer/inner/deep/x").await;
-    for name in ["nested", "stripped", "either", "all"] {
-        assert!(
-            nested.iter().any(|counted| counted == name),
-            "{name}: {nested:?}"
-        );
+    for (path, names) in [
+        (
+            "/outer/inner/deep/x",
+            &["nested", "stripped", "either", "all"][..],
+        ),
+        (
+            "/outer/inner/Call",
+            &["nested", "stripped", "service", "call", "all"],
+        ),
+    ] {
+        let nested = counted(&app, path).await;
+        for name in names {
+            assert!(
+                nested.iter().any(|counted| counted == name),
+                "{name}: {nested:?}"
+            );
+        }
     }
 }
 
@@ -437,6 +452,30 @@ fn plan_by_without_plans_is_rejected() {
     }
     let planned = per_minute("api", 1).plan("gold", Quota::fixed_window(9, MINUTE));
     assert!(RateLimitLayer::new(MemoryStore::new(), [chosen(planned)]).is_ok());
+}
+
+#[tokio::test]
+async fn a_rule_is_told_of_its_own_denials_alone() {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let telling = |name: &'static str, limit| {
+        let told = Arc::clone(&told);
+        (per_minute(name, limit), move |head: &Parts| {
+            let mut told = told.lock().unwrap();
+            told.push(format!("{name} {}", head.uri.path()));
+        })
+    };
+    let (one, on_one) = telling("one", 1);
+    let (nine, on_nine) = telling("nine", 9);
+    let (shadow, on_shadow) = telling("shadow", 1);
+    let app = app([
+        all(nine).on_denied(on_nine),
+        all(shadow.shadow()).on_denied(on_shadow),
+        all(one).on_denied(on_one),
+    ]);
+    for (path, expected) in [("/a", 200), ("/b", 429), ("/c", 429)] {
+        assert_eq!(status(&app, path).await, expected);
+    }
+    assert_eq!(*told.lock().unwrap(), ["one /b", "one /c"]);
 }
 
 #[test]

@@ -351,6 +351,14 @@ async fn waits_are_counted_by_what_becomes_of_them() {
     assert_eq!(lapsed, 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_rate_has_taken_of_a_wait_is_not_there_for_a_slot() {
+    let app = app(&limits([paced(SECOND), at_once(1, SECOND)]));
+    let (_runs, _) = spawn(&app, "ann").await.await.unwrap();
+    let (response, after) = spawn(&app, "ann").await.await.unwrap();
+    assert_eq!((response.status().as_u16(), after), (429, SECOND));
+}
+
 /// The problem of a denial, and the reason in the details of a gRPC status.
 async fn reasons(denied: [Response<Body>; 2]) -> (serde_json::Value, String) {
     let [http, grpc] = denied;

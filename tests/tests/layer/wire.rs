@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::{Router, routing};
 use bytes::Bytes;
-use http::Response;
+use http::{Request, Response};
 use tollgate::{
     HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule, SECOND,
     key::{client_ip, header},
@@ -239,6 +239,47 @@ async fn a_redirect_that_stands_for_a_denial_carries_no_fields_either() {
     let denied = server.get("/").await;
     assert_eq!((denied.status, denied.tells_budget()), (303, false));
     assert_eq!(denied.header("retry-after"), Some("60"));
+}
+
+#[tokio::test]
+async fn a_grpc_denial_by_many_rules_stays_below_what_clients_accept() {
+    let size = |name: &str, value: &str| name.len() + value.len() + 32;
+    let mut with_fields = 0;
+    for count in 1..60 {
+        let rules = (0..count).map(|number| {
+            let quota = Quota::fixed_window(1, MINUTE);
+            all(Rule::new(format!("rule-{number:0>40}"), quota))
+        });
+        let service = app::app(rules);
+        let call = async |content_type| {
+            let call = Request::post("/a.B/C").header("content-type", content_type);
+            app::send(&service, call).await
+        };
+        call("text/plain").await;
+        let over_http = call("text/plain").await;
+        let over_grpc = call("application/grpc").await;
+        assert_eq!(over_http.status(), 429);
+        assert_eq!(app::field(&over_grpc, "grpc-status"), "8");
+        // Over HTTP there is no bound.
+        let fields = ["ratelimit", "ratelimit-policy"];
+        let ours = fields.map(|name| size(name, app::field(&over_http, name)));
+        assert!(ours.iter().all(|size| *size > 45 * count));
+        let others = over_grpc
+            .headers()
+            .iter()
+            .filter(|(name, _)| !fields.contains(&name.as_str()));
+        let others: usize = others
+            .map(|(name, value)| size(name.as_str(), value.to_str().unwrap()))
+            .sum();
+        let fits = others + ours.iter().sum::<usize>() <= 7 << 10;
+        for name in fields {
+            let over_http = app::field(&over_http, name);
+            let expected = if fits { over_http } else { "" };
+            assert_eq!(app::field(&over_grpc, name), expected, "{count} rules");
+        }
+        with_fields += usize::from(fits);
+    }
+    assert!((9..50).contains(&with_fields), "{with_fields}");
 }
 
 #[tokio::test]
