@@ -176,3 +176,56 @@ fn remedy(namespace: &str, is_cluster: bool, user: Option<&str>) -> String {
          +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire{cluster}"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Level;
+
+    #[test]
+    fn each_reason_for_refused_writes_has_its_own_remedy() {
+        for (said, says, remedy) in [
+            ("OOM command not allowed", "(OOM)", "raise maxmemory"),
+            ("-OOM command not allowed", "(OOM)", "raise maxmemory"),
+            ("ERR used memory > 'maxmemory'", "(OOM)", "raise maxmemory"),
+            (
+                "MISCONF Redis is configured to save snapshots",
+                "(MISCONF)",
+                "stop-writes-on-bgsave-error",
+            ),
+            (
+                "NOREPLICAS Not enough good replicas",
+                "(NOREPLICAS)",
+                "min-replicas-to-write",
+            ),
+            (
+                "CLUSTERDOWN The cluster is down",
+                "(CLUSTERDOWN)",
+                "CLUSTER INFO",
+            ),
+            ("LOADING Redis is loading", "(LOADING)", "run this again"),
+            ("ERR of another kind", "ERR of another kind", "log"),
+        ] {
+            let finding = refused_write(said).expect("it is refused");
+            assert_eq!((finding.level, finding.check), (Level::Error, WRITE));
+            assert!(finding.says.contains(says), "{said}: {finding:?}");
+            assert!(finding.remedy.contains(remedy), "{said}: {finding:?}");
+        }
+        // What is found about its role says it.
+        assert!(refused_write("READONLY You can't write against a replica").is_none());
+    }
+
+    #[test]
+    fn a_remedy_names_the_user_and_what_a_cluster_takes_as_well() {
+        let alone = remedy("shop", false, None);
+        assert!(alone.starts_with("ACL SETUSER tollgate on "), "{alone}");
+        assert!(!alone.contains("+cluster"), "{alone}");
+        assert_eq!(alone, remedy("shop", false, Some("")));
+        let cluster = remedy("shop", true, Some("limits"));
+        assert!(cluster.starts_with("ACL SETUSER limits on "), "{cluster}");
+        assert!(
+            cluster.ends_with("+cluster|slots +cluster|info +asking"),
+            "{cluster}"
+        );
+    }
+}

@@ -120,5 +120,34 @@ mod tests {
             assert_eq!(finding.level, Level::Error);
             assert!(finding.remedy.contains("noeviction") && finding.says.contains(policy));
         }
+        let unknown = eviction("");
+        assert_eq!(unknown.level, Level::Note);
+        assert!(unknown.says.contains("does not say"), "{unknown:?}");
+    }
+
+    #[test]
+    fn a_policy_says_whose_limits_are_forgotten() {
+        for (policy, whose) in [
+            ("volatile-ttl", "short limits"),
+            ("allkeys-lru", "long quotas"),
+            ("volatile-lru", "long quotas"),
+            ("allkeys-lfu", "clients that come seldom"),
+            ("volatile-lfu", "clients that come seldom"),
+            ("volatile-random", "any limits"),
+        ] {
+            let says = eviction(policy).says;
+            assert!(says.contains(whose), "{policy}: {says}");
+        }
+    }
+
+    #[test]
+    fn one_key_that_was_evicted_is_a_warning() {
+        assert_eq!(evicted(0).level, Level::Fine);
+        let finding = evicted(1);
+        assert_eq!(finding.level, Level::Warning);
+        assert!(
+            finding.says.starts_with("1 keys were evicted"),
+            "{finding:?}"
+        );
     }
 }

@@ -240,6 +240,8 @@ mod tests {
         assert_eq!(worst(&["one aa"], Some("bb")), Some(Level::Error));
         assert_eq!(worst(&["one aa", "one bb"], None), Some(Level::Error));
         assert_eq!(worst(&["one aa", "key aa"], None), Some(Level::Error));
+        // Keys that are not hashed have no secret.
+        assert_eq!(worst(&["one"], None), Some(Level::Fine));
         // A step of a change and the next one.
         assert_eq!(
             worst(&["one aa bb", "one bb aa"], Some("aa")),

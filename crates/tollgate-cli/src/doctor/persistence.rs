@@ -93,6 +93,8 @@ mod tests {
             );
         }
         let failed = BTreeMap::from([("rdb_last_bgsave_status".to_owned(), "err".to_owned())]);
-        assert_eq!(persistence(&failed, Some(""), minute).level, Level::Error);
+        let finding = persistence(&failed, Some(""), minute);
+        assert_eq!(finding.level, Level::Error);
+        assert!(finding.remedy.contains("make room"), "{finding:?}");
     }
 }

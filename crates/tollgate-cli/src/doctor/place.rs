@@ -227,7 +227,11 @@ mod tests {
     #[test]
     fn a_server_that_another_one_names_is_found() {
         let access = Access::default();
-        for (named, name) in [("cache:7000", "cache:7000"), ("[::1]:7000", "[::1]:7000")] {
+        for (named, name) in [
+            ("cache:7000", "cache:7000"),
+            ("[::1]:7000", "[::1]:7000"),
+            ("cache", "cache:6379"),
+        ] {
             assert_eq!(Place::tcp(&access, named).name(), name);
         }
     }

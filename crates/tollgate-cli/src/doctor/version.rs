@@ -97,16 +97,25 @@ mod tests {
             ("6.2.19", Level::Warning),
             ("6.2.20", Level::Fine),
             ("7.0.15", Level::Warning),
+            ("7.2.10", Level::Warning),
             ("7.2.11", Level::Fine),
             ("7.4.5", Level::Warning),
-            ("8.2.3", Level::Fine),
+            ("7.4.6", Level::Fine),
+            ("8.0.3", Level::Warning),
+            ("8.0.4", Level::Fine),
+            ("8.2.1", Level::Warning),
+            ("8.2.2", Level::Fine),
             ("8.4.0", Level::Fine),
         ] {
             assert_eq!(level(&[("redis_version", number)]), expected, "{number}");
         }
         // Valkey says what Redis it is like as well.
         for (number, expected) in [
+            ("7.2.10", Level::Warning),
+            ("7.2.11", Level::Fine),
             ("8.0.5", Level::Warning),
+            ("8.0.6", Level::Fine),
+            ("8.1.3", Level::Warning),
             ("8.1.4", Level::Fine),
             ("9.1.0", Level::Fine),
         ] {
@@ -118,6 +127,12 @@ mod tests {
             assert_eq!(level(&info), expected, "{number}");
         }
         assert_eq!(level(&[]), Level::Note);
+        // It says the version of the Redis that it is like.
+        let dragonfly = [
+            ("dragonfly_version", "df-v1.30.0"),
+            ("redis_version", "7.4.6"),
+        ];
+        assert_eq!(level(&dragonfly), Level::Note);
         assert_eq!(
             level(&[("role", "active-replica"), ("redis_version", "6.3.4")]),
             Level::Error

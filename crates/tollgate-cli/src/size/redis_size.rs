@@ -124,6 +124,33 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_fills_its_step_takes_the_next_one() {
+        let size = |letters| {
+            let rule = Rule::new("r".repeat(letters), Quota::gcra(60, MINUTE));
+            bytes_per_client("shop", &rule, 1)
+        };
+        // Entries and places of tables, a name of 60 bytes in 64, and a value in 64.
+        assert_eq!(size(27), 64 + 24 + 64 + 64);
+        assert_eq!(size(28), size(27) + 16);
+    }
+
+    #[test]
+    fn a_longer_string_has_a_longer_header() {
+        for (bytes, given) in [
+            (14, 16),
+            (15, 32),
+            (44, 48),
+            (45, 64),
+            (314, 320),
+            (315, 384),
+            (81_910, 81_920),
+            (81_911, 98_304),
+        ] {
+            assert_eq!(string(bytes), given, "{bytes}");
+        }
+    }
+
+    #[test]
     fn memory_is_given_out_in_steps() {
         for (bytes, given) in [
             (1, 16),

@@ -168,4 +168,35 @@ mod tests {
         let (text, _) = view(&[], &[], second, 1);
         assert!(text.contains("feature `metrics`"), "{text}");
     }
+
+    #[test]
+    fn why_a_rule_denies_is_said_with_the_commonest_reason_first() {
+        let page = |often: u32| {
+            samples(&format!(
+                "tollgate_requests_total{{rule=\"a\",decision=\"denied\",reason=\"never\"}} {often}\n\
+                 tollgate_requests_total{{rule=\"a\",decision=\"denied\",reason=\"quota\"}} {}\n\
+                 tollgate_requests_total{{rule=\"a\",decision=\"denied\",reason=\"slots\"}} 7\n\
+                 tollgate_requests_total{{rule=\"a\",decision=\"allowed\",reason=\"other\"}} {often}\n\
+                 tollgate_requests_total{{rule=\"a\",decision=\"denied\"}} {often}\n",
+                often * 2
+            ))
+        };
+        let (text, _) = view(&page(1), &page(2), Duration::from_secs(1), 1);
+        let line = text.lines().nth(1).expect("a rule");
+        assert!(line.ends_with(" quota, never"), "{text}");
+    }
+
+    #[test]
+    fn of_rules_that_deny_alike_the_busier_is_first() {
+        let page = |quiet: u32| {
+            samples(&format!(
+                "tollgate_requests_total{{rule=\"a\",decision=\"allowed\"}} {quiet}\n\
+                 tollgate_requests_total{{rule=\"b\",decision=\"allowed\"}} {}\n",
+                quiet * 2
+            ))
+        };
+        let (_, json) = view(&page(1), &page(2), Duration::from_secs(1), 2);
+        assert_eq!(json["rules"][0]["rule"], "b");
+        assert_eq!(json["rules"][1]["rule"], "a");
+    }
 }

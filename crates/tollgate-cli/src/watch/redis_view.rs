@@ -156,6 +156,7 @@ mod tests {
             ("shop:{AAAA}+BBBB:api:l1", Some("api")),
             ("{shop}:instances", None),
             ("{shop}:rules:audit", None),
+            ("{shop}:AAAA:api:counts", None),
             ("{other}:AAAA:api:a1", None),
             ("session:1", None),
         ] {

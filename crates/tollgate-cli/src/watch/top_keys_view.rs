@@ -96,6 +96,13 @@ mod tests {
         ] {
             assert!(shown(text, 9).is_none(), "{text}");
         }
+        // A count that is not known for sure has two ends.
+        for (at_most, requests) in [(4, " 4 "), (6, " 4 to 6 ")] {
+            let key = json!({ "key": "AAAA", "at_least": 4, "at_most": at_most, "denials": 1, "cost": 9 });
+            let page = json!({ "rules": [{ "rule": "api", "keys": [key] }] });
+            let (text, _) = shown(&page.to_string(), 9).expect("it is one");
+            assert!(text.contains(requests), "{text}");
+        }
         let (text, json) = shown("{\"rules\": []}", 9).expect("it is one");
         assert!(text.contains("top_keys = true"), "{text}");
         assert_eq!(json, json!({ "rules": [] }));

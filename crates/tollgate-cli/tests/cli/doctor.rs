@@ -34,10 +34,15 @@ fn finding<'a>(findings: &'a [Value], check: &str, level: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {level} about {check} in {findings:#?}"))
 }
 
+/// These words, in this order: first what is wrong, and then what helps.
 fn says(finding: &Value, words: &[&str]) {
     let text = format!("{} {}", finding["says"], finding["remedy"]);
+    let mut rest = &*text;
     for word in words {
-        assert!(text.contains(word), "{word:?} is not in {text}");
+        let Some((_, behind)) = rest.split_once(word) else {
+            panic!("{word:?} is not in {rest}, the rest of {text}");
+        };
+        rest = behind;
     }
 }
 
@@ -241,7 +246,7 @@ fn the_processes_of_a_namespace_are_counted_and_compared() {
     says(finding(&findings, "instances", "ok"), &["2 processes"]);
     says(
         finding(&findings, "quotas", "warning"),
-        &["2 quotas for the rule api", "90 per 60s"],
+        &["2 quotas for the rule api", "90 per 60s", "if it lasts"],
     );
     let keys: Vec<_> = findings
         .iter()
@@ -296,6 +301,11 @@ fn a_cluster_is_examined_server_by_server() {
     let program = Program::on(cluster.server(0), RULES).set("REDIS_URL", &cluster.url());
     // `forum` lies with the second of them.
     let _: String = cluster.server(1).ask(&["SET", "{forum}:session", "x"]);
+    let slot: u16 = cluster.server(0).ask(&["CLUSTER", "KEYSLOT", "{shop}:"]);
+    let owner = format!(
+        "slot {slot}, on 127.0.0.1:{}",
+        cluster.server_of(slot).port()
+    );
     let (code, findings) = examined(&program, &["--partition", "one"]);
     assert_eq!(code, 1);
     says(
@@ -312,7 +322,12 @@ fn a_cluster_is_examined_server_by_server() {
     );
     says(
         finding(&findings, "partition", "warning"),
-        &["Partition::One", "one of 3 shards", "Partition::Key"],
+        &[
+            "Partition::One",
+            &owner,
+            "one of 3 shards",
+            "Partition::Key",
+        ],
     );
     let versions = findings
         .iter()
@@ -325,6 +340,11 @@ fn a_cluster_is_examined_server_by_server() {
         .iter()
         .filter(|finding| finding["check"] == "access");
     assert!(access.clone().all(|finding| finding["level"] == "ok") && access.count() == 3);
+    // A key that lies elsewhere is no refused write, and a server of the cluster not the wrong address.
+    for check in ["write", "cluster"] {
+        let is_error = |it: &&Value| it["check"] == check && it["level"] == "error";
+        assert_eq!(findings.iter().find(is_error), None);
+    }
     // Of each of them.
     let neighbours = |level: &str| {
         let all = findings.iter();
@@ -336,6 +356,12 @@ fn a_cluster_is_examined_server_by_server() {
     says(
         finding(&findings, "partition", "ok"),
         &["3 shards share the work"],
+    );
+    // Whoever does not say how states are spread hears what holds for one partition.
+    let (_, findings) = examined(&program, &[]);
+    says(
+        finding(&findings, "partition", "note"),
+        &["one of 3 shards", "Say --partition"],
     );
     // One of its servers, by an address of one server.
     let (_, findings) = examined(&program.set("REDIS_URL", &cluster.server(1).url()), &[]);
@@ -390,4 +416,30 @@ fn a_server_that_is_not_there_is_no_finding() {
     program
         .run(&["doctor", "--redis", "redis-cluster://127.0.0.1:1"])
         .assert(3, &["cannot be asked"]);
+}
+
+#[test]
+fn a_cluster_that_lacks_a_slot_is_an_error() {
+    let cluster = RedisCluster::start();
+    let program = Program::on(cluster.server(0), RULES).set("REDIS_URL", &cluster.url());
+    let _: String = cluster.server(0).ask(&["CLUSTER", "DELSLOTS", "0"]);
+    let (code, findings) = examined(&program, &[]);
+    assert_eq!(code, 1);
+    says(
+        finding(&findings, "cluster", "error"),
+        &[
+            "16383 of 16384 slots served",
+            "are not decided",
+            "redis-cli --cluster fix",
+        ],
+    );
+    let _: String = cluster
+        .server(0)
+        .ask(&["ACL", "SETUSER", "default", "-cluster|slots"]);
+    let (code, findings) = examined(&program, &[]);
+    assert_eq!((code, findings.len()), (1, 1));
+    says(
+        finding(&findings, "cluster", "error"),
+        &["may not be read", "+cluster|slots"],
+    );
 }

@@ -59,6 +59,10 @@ fn a_check_takes_units_until_it_denies_and_names_the_rule() {
         .lacks(&["acme-key-1", "192.0.2.7"]);
     let (code, json) = program.json(&check);
     assert_eq!((code, &json["reason"]), (1, &json!("quota")));
+    for wait in ["retry_after_seconds", "reset_after_seconds"] {
+        let seconds = json["rules"][0][wait].as_f64().expect("a wait");
+        assert!((1.0..=86_400.0).contains(&seconds), "{json}");
+    }
 
     // The denial has taken nothing of the other rule; the client's own limit is another's.
     let (_, json) = program.json(&["key", "status", "192.0.2.7", "--rule", "per-address"]);
@@ -85,6 +89,9 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
             &["there is no state: is this the client's key", "doctor"],
         )
         .lacks(&["acme-key-1"]);
+    // Nothing is used by either partition: one line says so.
+    let (_, json) = program.json(&status);
+    assert_eq!(json["rules"].as_array().map(Vec::len), Some(1), "{json}");
     let reset = ["key", "reset", "acme-key-1", "--rule", "search-per-key"];
     program.run(&reset).assert(1, &["there was no state"]);
     for _ in 0..3 {
@@ -279,4 +286,85 @@ fn what_cannot_be_done_says_what_would_help() {
         .run(&["key", "status", "a"])
         .assert(3, &["127.0.0.1:1", "tollgate doctor"])
         .lacks(&["sesame"]);
+}
+
+#[test]
+fn a_request_without_a_key_is_rejected_or_shares_a_bucket_and_both_are_said() {
+    let server = RedisServer::start(&[]);
+    let rules = "\
+version = 1
+rules = [
+  { name = \"rejecting\", limit = \"5/d\", by = \"header:x-api-key\", missing = 401 },
+  { name = \"sharing\", limit = \"5/d\", by = \"header:x-tenant\", mode = \"shadow\" },
+]
+";
+    let program = Program::on(&server, rules);
+    let request = ["--path", "/"];
+    let status = [&["key", "status"], &request[..]].concat();
+    program.run(&status).assert(
+        1,
+        &[
+            "rejecting: no key, so it rejects with 401",
+            "sharing: the request has no key; this is the bucket that all such requests share",
+            "sharing: a shadow, which denies nothing",
+        ],
+    );
+    let (_, json) = program.json(&status);
+    assert_eq!(json["denied"], json!(true));
+    let rules: Vec<_> = json["rules"].as_array().expect("a list").iter().collect();
+    assert_eq!(
+        (rules.len(), &rules[1]["rule"]),
+        (2, &json!("rejecting")),
+        "{json}"
+    );
+    // It rejects without counting: there is nothing else to say of it.
+    let only = [&status[..], &["--rule", "rejecting"]].concat();
+    program
+        .run(&only)
+        .assert(1, &["rejecting: no key, so it rejects with 401"]);
+}
+
+#[test]
+fn what_never_fits_is_told_apart_from_what_fits_later() {
+    let server = RedisServer::start(&[]);
+    let rules = "\
+version = 1
+rules = [
+  { name = \"exports\", limit = \"fixed_window 3/d\", by = \"header:x-api-key\", cost = \"rows\" },
+  { name = \"reads\", limit = \"fixed_window 3/d\", by = \"header:x-tenant\" },
+]
+";
+    let program = Program::on(&server, rules);
+    let request = ["--path", "/", "-H", "x-api-key: a", "-H", "x-tenant: b"];
+    let request = [&request[..], &["--bind-cost", "rows=4"]].concat();
+    let check = [&["key", "check"], &request[..]].concat();
+    program.run(&check).assert(
+        1,
+        &[
+            "denied: it costs more than ever fits",
+            "denied by exports\n",
+        ],
+    );
+    let (_, json) = program.json(&check);
+    assert_eq!(json["retry_after_seconds"], json!(null));
+    // A status is about a request of this cost, too.
+    let status = [&["key", "status"], &request[..]].concat();
+    program.run(&status).assert(1, &["denied by exports"]);
+}
+
+#[test]
+fn a_check_says_what_a_shadow_would_have_denied() {
+    let server = RedisServer::start(&[]);
+    let rules = RULES.replace(
+        "when = { path = \"/search\" }",
+        "mode = \"shadow\"\nwhen = { path = \"/search\" }",
+    );
+    let program = Program::on(&server, &rules);
+    let check = [&["key", "check"], SEARCH].concat();
+    for _ in 0..3 {
+        program.run(&check).assert(0, &["shadow: allowed"]);
+    }
+    program
+        .run(&check)
+        .assert(0, &["shadow: denied, retry after "]);
 }

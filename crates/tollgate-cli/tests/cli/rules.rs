@@ -416,4 +416,75 @@ fn a_push_is_in_the_history_and_a_dry_run_changes_nothing() {
         .assert(1, &["is not signed with the secret"]);
     let program = program.set("REDIS_URL", "redis://127.0.0.1:1");
     program.run(&["rules", "history"]).assert(3, &["Redis"]);
+    // A namespace that is none is a mistake of the command line.
+    let program = program.set("TOLLGATE_NAMESPACE", "{shop");
+    program.run(&["rules", "history"]).assert(2, &[]);
+}
+
+#[test]
+fn a_push_without_a_reason_has_none_in_the_history() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RIGHT);
+    for limit in ["4/h", "5/h"] {
+        let program = Program::on(&server, &RIGHT.replace("3/h", limit));
+        program
+            .run(&["rules", "push", "limits.toml"])
+            .assert(0, &["is stored"]);
+    }
+    let ran = program.run(&["rules", "history"]);
+    ran.assert(0, &["accepted by alice  1 → 2\n"])
+        .lacks(&["()"]);
+}
+
+#[test]
+fn names_that_code_binds_have_the_values_of_the_command_line() {
+    let text = "version = 1\n[[rules]]\nname = \"api\"\nlimit = \"5/min\"\nby = \"constant\"\nquota_by = \"contract\"\n\
+                when = \"is-beta\"\n";
+    let program = Program::new().file("limits.toml", text);
+    let explain = |condition: &str, quota: &str| {
+        let args = ["rules", "explain", "--rules", "limits.toml"];
+        let bound = ["--bind-condition", condition, "--bind-quota", quota];
+        let (code, json) = program.json(&[args, bound].concat());
+        assert_eq!(code, 0, "{json}");
+        (
+            json["rules"][0]["counts"] == json!(true),
+            json["rules"][0]["limit"].to_string(),
+        )
+    };
+    assert_eq!(
+        explain("is-beta=true", "contract=70/min"),
+        (true, "\"gcra 70/min\"".to_owned())
+    );
+    assert_eq!(
+        explain("is-beta=true", "contract"),
+        (true, "\"gcra 5/min\"".to_owned())
+    );
+    assert!(!explain("is-beta=false", "contract").0);
+    assert!(!explain("is-beta", "contract").0);
+    for (bound, says) in [
+        (["--bind-condition", "is-beta=maybe"], "it is true or false"),
+        (
+            ["--bind-quota", "contract=70/mni"],
+            "--bind-quota contract=70/mni",
+        ),
+        (["--bind-cost", "words=many"], "a whole number"),
+    ] {
+        let args = ["rules", "check", "limits.toml"];
+        program
+            .run(&[&args[..], &bound].concat())
+            .assert(2, &[says]);
+    }
+}
+
+#[test]
+fn whoever_stops_reading_is_no_failure_and_a_full_disk_is_one() {
+    let program = Program::new().file("limits.toml", RIGHT);
+    let check = ["rules", "check", "limits.toml"];
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    program.run_into(&check, writer).assert(0, &[]);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    program
+        .run_into(&check, full.expect("the system has it"))
+        .assert(3, &[]);
 }

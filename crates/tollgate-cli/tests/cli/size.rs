@@ -1,5 +1,6 @@
 //! `tollgate size`, compared with a server that is filled for real.
 
+use serde_json::json;
 use tollgate::{DAY, Key, Limiter, Quota, Rule};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
@@ -143,4 +144,61 @@ fn a_process_and_calls_are_sized_as_well() {
     program
         .run(&["size", "--rules", "limits.toml"])
         .assert(2, &["--subjects"]);
+}
+
+#[test]
+fn a_rule_for_everybody_has_one_client_and_leases_are_fewer_calls() {
+    let text = "\
+version = 1
+rules = [
+  { name = \"internal\", limit = \"unlimited\", by = \"client_ip\" },
+  { name = \"everybody\", limit = \"60/min\", by = \"constant\" },
+  { name = \"leased\", limit = \"60/min\", by = \"client_ip\", consistency = { leased = \"10%\" } },
+  { name = \"reported\", limit = \"60/min\", by = \"client_ip\", consistency = { eventual = { interval = \"50ms\", max_unreported = 1 } } },
+]
+";
+    let program = Program::new().file("limits.toml", text);
+    let size = ["size", "--rules", "limits.toml", "--subjects", "7"];
+    let (_, json) = program.json(&size);
+    let clients: Vec<_> = (0..3).map(|rule| &json["rules"][rule]["clients"]).collect();
+    assert_eq!(clients, [&json!(1), &json!(7), &json!(7)]);
+    assert_eq!(json["rules"].as_array().map(Vec::len), Some(3), "{json}");
+    program
+        .run(&size)
+        .assert(
+            0,
+            &[
+                "leased: fewer calls, a client's units are leased",
+                "reported: fewer calls, each process reports a client at most every 50 ms",
+            ],
+        )
+        .lacks(&["everybody: fewer calls", "internal", "slots, of"]);
+    let requests = [&size[..], &["--requests", "10"]].concat();
+    program
+        .run(&requests)
+        .assert(0, &["10 requests a second are"])
+        .lacks(&["too many for one server"]);
+}
+
+#[test]
+fn maxmemory_has_room_for_all_rules_at_their_most() {
+    let text = "\
+version = 1
+rules = [
+  { name = \"one\", limit = \"sliding_log 9/d\", by = \"client_ip\" },
+  { name = \"two\", limit = \"60/min\", by = \"client_ip\" },
+]
+";
+    let program = Program::new().file("limits.toml", text);
+    let (_, json) = program.json(&["size", "--rules", "limits.toml", "--subjects", "1000"]);
+    let number = |json: &serde_json::Value| json.as_u64().expect("bytes");
+    for bytes in ["redis_bytes", "redis_bytes_at_most", "process_bytes"] {
+        let sum: u64 = (0..2).map(|rule| number(&json["rules"][rule][bytes])).sum();
+        assert_eq!(number(&json[bytes]), sum, "{json}");
+    }
+    let most = number(&json["redis_bytes_at_most"]);
+    assert_eq!(
+        number(&json["redis_maxmemory"]),
+        most + most / 2 + (64 << 20)
+    );
 }

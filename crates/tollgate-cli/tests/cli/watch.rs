@@ -167,6 +167,24 @@ fn a_namespace_is_watched_by_a_sample_of_its_keys() {
 }
 
 #[test]
+fn the_keys_of_a_large_server_are_estimated_from_a_sample() {
+    const KEYS: u64 = 9_000;
+    let server = RedisServer::start(&[]);
+    let fill =
+        "for n = 1, ARGV[1] do redis.call('SET', string.format('{shop}:%022d:api:a1', n), 'x') end";
+    let _: Option<String> = server.ask(&["EVAL", fill, "0", &KEYS.to_string()]);
+    let program = Program::on(&server, "version = 1\n");
+    let (_, json) = program.json(&["top"]);
+    assert_eq!(
+        (&json["keys"], &json["rules"][0]["keys"]),
+        (&json!(KEYS), &json!(KEYS))
+    );
+    let sample = json["sample"].as_u64().expect("a number");
+    assert!((2_000..4_000).contains(&sample), "{json}");
+    program.run(&["top"]).assert(0, &["about 9000"]);
+}
+
+#[test]
 fn the_command_line_says_what_is_watched_whatever_the_environment_has() {
     let server = RedisServer::start(&[]);
     let _: String = server.ask(&["SET", "{shop}:AAAAAAAAAAAAAAAAAAAAAA:of-redis:a1", "x"]);

@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -79,6 +79,13 @@ impl Program {
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.args(args);
+        self.output(command)
+    }
+
+    /// Runs it; what it prints goes there.
+    pub(crate) fn run_into(&self, args: &[&str], out: impl Into<Stdio>) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.args(args).stdout(out);
         self.output(command)
     }
 
