@@ -162,3 +162,29 @@ fn switches(entries: &Entries) -> HashSet<(String, Effect, Term)> {
     all.map(|switch| (named(switch), switch.effect, switch.term.clone()))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{bindings::Bindings, format::Format, rule_text::RuleText};
+
+    #[test]
+    fn of_many_changes_fifty_are_said_and_the_others_counted() {
+        let entries = |rules: usize| {
+            let rule = |n: usize| {
+                format!("[[rules]]\nname = \"r{n}\"\nlimit = \"1/s\"\nby = \"constant\"\n")
+            };
+            let rules: String = (0..rules).map(rule).collect();
+            let text = RuleText::new(format!("version = 1\n{rules}"), Format::Toml);
+            let document = text.parse(&Bindings::new());
+            document.expect("a right document").entries
+        };
+        let before = entries(1);
+        let fifty = document_changes(&before, &entries(51));
+        assert_eq!(fifty.len(), 50);
+        assert_eq!(fifty[49], "r50: added, gcra 1/s");
+        let more = document_changes(&before, &entries(63));
+        assert_eq!((more.len(), &*more[50]), (51, "and 12 more"));
+        assert_eq!(more[..50], fifty);
+    }
+}

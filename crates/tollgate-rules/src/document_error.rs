@@ -270,6 +270,8 @@ mod tests {
         // What ends a line is no part of it, and what would move the cursor of a terminal is a space.
         assert!(displayed("ab\r\r\ncd", 0..1).ends_with("1 | ab \n  | ^"));
         assert!(displayed("ab", 7..900).ends_with("1 | ab\n  |   ^"));
+        // A part that begins within a character begins with it.
+        assert!(displayed("a→b", 3..4).ends_with("1 | a→b\n  |  ^"));
     }
 
     #[test]

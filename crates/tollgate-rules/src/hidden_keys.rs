@@ -240,6 +240,12 @@ mod tests {
             (Format::Toml, "key = \"acme", "key = \"****"),
             (Format::Toml, "key = acme=", "key = *****"),
             (Format::Toml, "key \"acme\"", "*** \"****\""),
+            // A key that is called like a field which may be shown.
+            (
+                Format::Toml,
+                "key \"reason\" \"acme\"",
+                "*** \"******\" \"****\"",
+            ),
             (Format::Toml, "key = ['acme', \"b\"", "key = ['****', \"*\""),
             (
                 Format::Toml,

@@ -308,6 +308,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn each_escape_is_its_character() {
+        for (text, value) in [
+            (r#""\"\\\/\b\f\n\r\t""#, "\"\\/\u{8}\u{c}\n\r\t"),
+            (r#""\u00e4\uD83D\uDE00""#, "\u{e4}\u{1f600}"),
+            // The last character before the halves, and the first one behind them.
+            (r#""\ud7ff\u0041\ue000""#, "\u{d7ff}A\u{e000}"),
+            // Windows begins texts with a mark of three bytes.
+            ("\u{feff}\"a\"", "a"),
+        ] {
+            assert_eq!(read(text), Ok(Value::Text(value.to_owned())), "{text}");
+        }
+        for text in [r#""\x""#, r#""\ud83d""#, r#""\udc00""#, r#""\ud83d\u0041""#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
     fn any_json() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),

@@ -164,3 +164,19 @@ fn term(
     let reason = reason.map(|reason| ("reason", Value::Text(reason.clone())));
     until.into_iter().chain(reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::field;
+
+    #[test]
+    fn each_part_of_a_key_is_written() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let one = LimitOverride::new("api", "acme", "9/s");
+        assert_eq!(field(&one.node(), "key"), Some(&text("acme")));
+        let two = one.and_key("eu").node();
+        let parts = Value::List(vec![node(text("acme")), node(text("eu"))]);
+        assert_eq!(field(&two, "key"), Some(&parts));
+    }
+}

@@ -112,3 +112,34 @@ fn hash_of(node: &Node) -> Option<&Value> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+
+    #[test]
+    fn every_list_of_a_document_is_pushed() {
+        let text = "\
+version = 1
+rules = [
+  { name = \"a\", limit = \"1/s\", by = \"header:x-api-key\", when = { path = \"/a\" } },
+  { name = \"b\", limit = \"1/s\", by = \"header:x-api-key\" },
+]
+groups = [{ name = \"both\", rules = [\"a\", \"b\"] }]
+overrides = [{ rule = \"a\", key = \"acme\", limit = \"2/s\" }]
+switches = [{ rules = \"*\", limit = \"50%\" }]
+";
+        let text = RuleText::new(text, Format::Toml);
+        let pushed = PushedDocument::read(&text, &Bindings::new()).expect("a right document");
+        let lists = &pushed.lists;
+        let lengths = [
+            &lists.rules,
+            &lists.groups,
+            &lists.overrides,
+            &lists.switches,
+        ]
+        .map(Vec::len);
+        assert_eq!(lengths, [2, 1, 1, 1]);
+    }
+}

@@ -128,6 +128,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn half_of_a_limit_is_of_its_algorithm_and_period() {
+        let hour = Duration::from_secs(3_600);
+        let quotas = |units: u64| {
+            [
+                Quota::gcra(units, hour).burst(units),
+                Quota::token_bucket(units).refill(units, hour),
+                Quota::leaky_bucket(units).leak(units, hour),
+                Quota::fixed_window(units, hour),
+                Quota::sliding_window(units, hour),
+                Quota::sliding_buckets(units, hour).buckets(7),
+                Quota::sliding_log(units, hour),
+            ]
+        };
+        for (whole, half) in quotas(10).into_iter().zip(quotas(5)) {
+            assert_eq!(scaled(whole, 500), half);
+            assert_eq!(scaled(whole, 1_000), whole);
+            // Rounded up.
+            assert_eq!(scaled(whole, 401), half);
+        }
+        assert_eq!(scaled(Quota::unlimited(), 500), Quota::unlimited());
+    }
+
+    #[test]
+    fn a_share_is_said_with_its_tenths() {
+        for (part, said) in [(500, "50"), (125, "12.5"), (1, "0.1")] {
+            let said = format!("{said} % of each limit");
+            assert_eq!(Effect::Permille(part).to_string(), said);
+        }
+    }
+
+    #[test]
     fn slots_are_scaled_as_units_are() {
         let slots = |slots| Quota::concurrent(slots).typically(Duration::from_secs(5));
         assert_eq!(scaled(slots(5), 500), slots(3));

@@ -2,8 +2,9 @@
 
 use http::Method;
 use tollgate::{Clock, ManualClock, MemoryStore, RateLimitLayer};
+use tollgate_rules::{Format, RuleDocument, RuleText};
 
-use crate::{START, client, get, one, passing, passing_through, request, toml};
+use crate::{START, bindings, client, get, one, passing, passing_through, request, toml};
 
 #[tokio::test]
 async fn of_a_group_only_the_most_specific_rule_counts() {
@@ -105,4 +106,107 @@ async fn a_rollout_counts_a_part_of_the_clients_and_its_shadow_the_others() {
         }
         assert!((40..80).contains(&limited), "{others}: {limited}");
     }
+}
+
+#[test]
+fn an_override_of_sub_buckets_has_as_many_as_the_rule() {
+    let text = "\
+version = 1
+rules = [{ name = \"rule\", limit = \"sliding_buckets 6/d buckets 24\", by = \"header:x-api-key\" }]
+overrides = [{ rule = \"rule\", key = \"acme\", limit = \"sliding_buckets 9/d\" }]
+";
+    let document = toml(text).expect("valid");
+    let quota = |key| *document.explain_key("rule", &[key]).expect("a key").quota();
+    assert_eq!(
+        (quota("acme").limit(), quota("acme").bucket_count()),
+        (9, 24)
+    );
+    assert_eq!(
+        (quota("other").limit(), quota("other").bucket_count()),
+        (6, 24)
+    );
+}
+
+#[test]
+fn a_time_is_written_as_a_time() {
+    let entry = |until: &str| {
+        one(
+            "\"header:x-api-key\"",
+            &format!(
+                "[[overrides]]\nrule = \"rule\"\nkey = \"a\"\nlimit = \"9/min\"\nuntil = {until}"
+            ),
+        )
+        .replace("fixed_window 2", "2")
+    };
+    let error = toml(&entry("1798761600"))
+        .expect_err("a number")
+        .to_string();
+    assert!(error.contains("a time as 2026-12-01T00:00:00Z"), "{error}");
+    assert!(toml(&entry("2026-12-01T00:00:00Z")).is_ok());
+    assert!(toml(&entry("\"2026-12-01T00:00:00Z\"")).is_ok());
+}
+
+#[test]
+fn a_shadow_for_the_others_may_have_a_name_of_64_characters() {
+    let rule = |letters: usize| {
+        let name = "n".repeat(letters);
+        let rollout = "rollout = { percent = 5, others = \"shadow\" }";
+        toml(&one("\"header:x-api-key\"", rollout).replace("\"rule\"", &format!("\"{name}\"")))
+    };
+    assert!(rule(57).is_ok());
+    assert!(rule(58).is_err());
+}
+
+#[test]
+fn what_is_written_twice_or_left_empty_is_a_mistake() {
+    let text = |plans: &str, lease: &str| {
+        format!(
+            "{{\"version\": 1, \"rules\": [{{\"name\": \"a\", \"limit\": \"1/s\", \"by\": \"constant\", \"plan\": \"plan\", \
+             \"plans\": {plans}, \"consistency\": {lease}}}]}}"
+        )
+    };
+    let parse = |plans, lease| RuleDocument::parse(&text(plans, lease), Format::Json, &bindings());
+    assert!(parse("{\"gold\": \"2/s\"}", "{\"leased\": \"10%\"}").is_ok());
+    for (plans, lease, says) in [
+        (
+            "{\"gold\": \"2/s\", \"gold\": \"3/s\"}",
+            "{\"leased\": \"10%\"}",
+            "is there twice; remove one",
+        ),
+        ("{\"gold\": \"2/s\"}", "{}", "is empty; write one of"),
+    ] {
+        let error = parse(plans, lease).expect_err("a mistake").to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn what_changes_is_said_of_groups_and_of_the_rule_that_is_switched() {
+    let rules = |limit: &str| {
+        let rule = |n: usize| {
+            format!(
+                "{{ name = \"r{n}\", limit = \"{limit}\", by = \"constant\", when = {{ path = \"/{n}\" }} }},\n"
+            )
+        };
+        let rules: String = (0..60).map(rule).collect();
+        format!("version = 1\nrules = [{rules}]\n")
+    };
+    let group = |rules: &str| format!("groups = [{{ name = \"all\", rules = [{rules}] }}]\n");
+    let text = |text: String| RuleText::new(text, Format::Toml);
+    let before = text(rules("1/s") + &group("\"r1\", \"r2\""));
+    let changes = |after: String| {
+        let changes = text(after).changes_from(&before, &bindings());
+        changes.expect("right documents")
+    };
+    assert_eq!(
+        changes(rules("1/s") + &group("\"r1\", \"r3\"")),
+        [r#"group all: ["r1", "r2"] → ["r1", "r3"]"#]
+    );
+    assert_eq!(changes(rules("1/s")), ["group all: removed"]);
+    let same = || rules("1/s") + &group("\"r1\", \"r2\"");
+    assert!(changes(same()).is_empty());
+    let switch = "switches = [{ rules = [\"r7\"], limit = \"50%\" }]\n";
+    let lines = changes(same() + switch);
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].starts_with("r7: "), "{lines:?}");
 }

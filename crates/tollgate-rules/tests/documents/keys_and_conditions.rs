@@ -203,3 +203,89 @@ async fn a_rule_by_route_counts_each_route_of_a_router_apart() {
     let error = toml(&one("\"route\"", more)).expect_err("there is no such key");
     assert!(error.to_string().contains("have no text form"), "{error}");
 }
+
+#[tokio::test]
+async fn a_key_has_each_of_its_parts_up_to_six() {
+    const HEADERS: [&str; 6] = ["x-a", "x-b", "x-c", "x-d", "x-e", "x-f"];
+    for parts in 2..=HEADERS.len() {
+        let names: Vec<_> = HEADERS[..parts]
+            .iter()
+            .map(|name| format!("\"header:{name}\""))
+            .collect();
+        let document = toml(&one(&format!("[{}]", names.join(", ")), ""));
+        let document = document.unwrap_or_else(|error| panic!("{error}"));
+        let with = |other: Option<usize>| {
+            let mut request = get("/");
+            for (index, name) in HEADERS.iter().enumerate() {
+                let value = if other == Some(index) {
+                    "other"
+                } else {
+                    "same"
+                };
+                let value = http::HeaderValue::from_static(value);
+                request.headers_mut().insert(*name, value);
+            }
+            request
+        };
+        // Ten requests of clients that differ in one part only, in turns with ten of one client.
+        for part in 0..parts {
+            let mut turn = 0..10;
+            let next = std::sync::Mutex::new(&mut turn);
+            let passed = passing(document.rules(), || {
+                let turn = next.lock().expect("one at a time").next();
+                with(Some(part).filter(|_| turn.is_some_and(|turn| turn % 2 == 1)))
+            });
+            assert_eq!(passed.await, 4, "part {part} of {parts}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_text_of_a_key_is_that_of_its_part() {
+    for (by, key, right, example) in [
+        ("method", "P OST", "POST", "write a method, as POST"),
+        ("path", "search", "/search", "write a path, as /search"),
+        (
+            "grpc_service",
+            "weather v1",
+            "weather.v1.Weather",
+            "write a service, as weather.v1.Weather",
+        ),
+        (
+            "grpc_method",
+            "weather.v1.Weather/Current",
+            "/weather.v1.Weather/Current",
+            "write a method with its service, as /weather.v1.Weather/Current",
+        ),
+        (
+            "client_ip",
+            "192.0.2",
+            "192.0.2.1",
+            "write an address, as 192.0.2.7 or 2001:db8::1",
+        ),
+        (
+            "header:x-api-key",
+            "a\\nb",
+            "acme",
+            "write the value that clients send",
+        ),
+    ] {
+        let of_key = |key: &str| {
+            let entry = "[[overrides]]\nrule = \"rule\"\nlimit = \"fixed_window 5/min\"\n";
+            toml(&one(
+                &format!("\"{by}\""),
+                &format!("{entry}key = \"{key}\"\n"),
+            ))
+        };
+        let error = of_key(key).expect_err("it is no key").to_string();
+        assert!(error.contains(example), "{by}: {error}");
+        assert!(of_key(right).is_ok(), "{by}");
+    }
+    let entry = "[[overrides]]\nrule = \"rule\"\nkey = \"POST\"\nlimit = \"fixed_window 5/min\"";
+    let document = toml(&one("\"method\"", entry)).expect("valid");
+    let passed = async |method: http::Method| {
+        passing(document.rules(), || crate::request(method.clone(), "/")).await
+    };
+    assert_eq!(passed(http::Method::POST).await, 5);
+    assert_eq!(passed(http::Method::GET).await, 2);
+}
