@@ -120,3 +120,38 @@ impl fmt::Display for LeaseShare {
         }
     }
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{MINUTE, Quota, Rule, RuleSet};
+
+    #[test]
+    fn a_share_is_said_with_its_tenths() {
+        for (permille, text) in [(100, "10 %"), (125, "12.5 %"), (1, "0.1 %")] {
+            assert_eq!(LeaseShare::permille(permille).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_a_process_may_not_report_is_part_of_the_largest_limit() {
+        let is_right = |rule: Rule, interval, max_unreported| {
+            let consistency = Consistency::Eventual {
+                interval,
+                max_unreported,
+            };
+            RuleSet::new([rule.consistency(consistency)]).is_ok()
+        };
+        let rule = || Rule::new("api", Quota::gcra(100, MINUTE));
+        let often = Duration::from_millis(50);
+        assert!(is_right(rule(), often, 100));
+        assert!(!is_right(rule(), often, 101));
+        assert!(!is_right(rule(), Duration::ZERO, 1));
+        let with_plan = || rule().plan("gold", Quota::gcra(200, MINUTE));
+        assert!(is_right(with_plan(), often, 200));
+        assert!(!is_right(with_plan(), often, 201));
+        // A plan without a limit is none of them.
+        let internal = || rule().plan("internal", Quota::unlimited());
+        assert!(!is_right(internal(), often, 101));
+    }
+}

@@ -47,6 +47,11 @@ fn a_quota_is_read_in_its_usual_spellings() {
             Quota::token_bucket(10).refill(10, SECOND),
         ),
         ("unlimited", Quota::unlimited()),
+        ("concurrent 3", Quota::concurrent(3)),
+        (
+            " concurrent  1_000 typically 30s ",
+            Quota::concurrent(1_000).typically(30 * SECOND),
+        ),
     ] {
         assert_eq!(text.parse(), Ok(quota), "{text}");
     }
@@ -134,6 +139,28 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             &["601", "2 and 600"],
         ),
         ("unlimited 5/s", "5/s", &["no numbers"]),
+        ("100 burst 20", "100", &["no period", "100/min"]),
+        ("concurrent", "", &["number of slots is missing"]),
+        (
+            "concurrent 3/min",
+            "/min",
+            &["have no period", "\"concurrent 3\""],
+        ),
+        ("concurrent 0", "0", &["at least 1"]),
+        (
+            "concurrent 3 typicaly 5s",
+            "typicaly",
+            &["not a setting", "did you mean \"typically\"?"],
+        ),
+        ("concurrent 3 typically", "", &["is missing", "30s"]),
+        (
+            "concurrent 3 typically 5s more",
+            "more",
+            &["too much", "nothing else"],
+        ),
+        ("concurrent 3 for 5s", "for", &["not a setting"]),
+        ("concurrent 3 for 5 s", "for", &["not a setting"]),
+        ("concurrent 3 hard", "hard", &["not a setting"]),
     ] {
         let error = text.parse::<Quota>().expect_err(text);
         assert_eq!(&text[error.span()], wrong, "{text}: {error}");

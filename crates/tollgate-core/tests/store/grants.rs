@@ -94,3 +94,21 @@ async fn a_grant_calls_a_failing_store_once() {
         .await;
     assert_eq!((grant.units, store.calls()), (0, 1));
 }
+
+#[tokio::test]
+async fn a_shadow_counts_a_grant_once() {
+    for quota in every_algorithm(100) {
+        let clock = ManualClock::default();
+        let store = MemoryStore::builder().clock(&clock).build();
+        let rules = [
+            Rule::new("rule", Quota::fixed_window(3, LONG)),
+            Rule::new("shadow", quota).shadow(),
+        ];
+        let limiter = Limiter::new(store, rules).expect("valid");
+        let checks = ["rule", "shadow"].map(|rule| check(&limiter, rule, "ann", 1));
+        let grant = limiter.acquire_up_to(&checks, 10).await;
+        assert_eq!(grant.units, 3, "{quota:?}");
+        let looked = limiter.peek(&[checks[1].with_cost(0)]).await;
+        assert_eq!(looked.verdicts()[0].remaining(), 97, "{quota:?}");
+    }
+}

@@ -364,3 +364,44 @@ fn a_store_in_memory_never_falls_back() {
     assert!(acquire(&limiter, "a", 1).is_allowed());
     assert_eq!(limiter.admitted_in_fallback("rule"), Ok(0));
 }
+
+#[test]
+fn a_client_has_a_share_of_its_own_plan() {
+    for (quota, gold) in every_algorithm(60).into_iter().zip(every_algorithm(120)) {
+        let world = World::new();
+        let limiter = world.limiter(Rule::new("rule", quota).plan("gold", gold));
+        world.store.know(4);
+        world.store.switch(false);
+        let check = limiter.check_with_plan("rule", "gold", &Key::of("a"));
+        let check = check.expect("a plan").with_cost(1);
+        let passed = (0..1_000).take_while(|_| at_once(limiter.acquire(&[check])).is_allowed());
+        assert_eq!(passed.count(), 30, "{quota:?}");
+        assert_eq!(passes(&limiter, "b"), 15, "{quota:?}");
+    }
+}
+
+#[test]
+fn slots_of_a_share_go_back_to_it() {
+    let world = World::new();
+    let limiter = world.quota(Quota::concurrent(4));
+    world.store.know(2);
+    world.store.switch(false);
+    for _ in 0..3 {
+        let (first, second) = (acquire(&limiter, "a", 1), acquire(&limiter, "a", 1));
+        assert!(first.is_allowed() && second.is_allowed());
+        assert_eq!(first.verdicts()[0].source(), Source::Fallback);
+        assert!(!acquire(&limiter, "a", 1).is_allowed());
+        drop(first);
+        assert!(acquire(&limiter, "a", 1).is_allowed());
+        drop(second);
+    }
+    // What the share has given is none of the store's, which has all of its slots.
+    let of_share = acquire(&limiter, "a", 1);
+    world.store.switch(true);
+    let running: Vec<_> = (0..4).map(|_| acquire(&limiter, "a", 1)).collect();
+    assert!(running.iter().all(Decision::is_allowed));
+    drop(of_share);
+    assert!(!acquire(&limiter, "a", 1).is_allowed());
+    drop(running);
+    assert!(acquire(&limiter, "a", 4).is_allowed());
+}

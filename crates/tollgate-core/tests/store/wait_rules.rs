@@ -28,6 +28,39 @@ fn provider() -> Rule {
     Rule::new("provider", Quota::per_second(5).burst(1)).wait(MINUTE)
 }
 
+#[test]
+fn a_request_waits_as_long_as_the_most_impatient_rule_that_it_takes_units_of() {
+    let rule = |name| Rule::new(name, Quota::per_second(5).burst(1));
+    let rules = [
+        rule("patient").wait(MINUTE),
+        rule("impatient").wait(SECOND),
+        rule("shadow").wait(SECOND / 2).shadow(),
+        rule("other"),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid rules");
+    let at_most = |rules: &[(&str, u64)]| {
+        let checks = rules
+            .iter()
+            .map(|(rule, cost)| check(&limiter, rule, "a", *cost));
+        limiter.at_most_wait(&checks.collect::<Vec<_>>())
+    };
+    for (rules, wait) in [
+        (&[("patient", 1)][..], Some(MINUTE)),
+        (
+            &[("patient", 1), ("impatient", 1), ("other", 1)],
+            Some(SECOND),
+        ),
+        // Who takes nothing has nothing to wait for, and a shadow lets nobody wait.
+        (&[("patient", 1), ("impatient", 0)], Some(MINUTE)),
+        (&[("patient", 1), ("shadow", 1)], Some(MINUTE)),
+        (&[("shadow", 1)], None),
+        (&[("other", 1)], None),
+        (&[], None),
+    ] {
+        assert_eq!(at_most(rules), wait, "{rules:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn workers_of_several_limiters_start_in_the_order_of_the_store() {
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
@@ -500,4 +533,25 @@ async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting
     drop(second);
     let third = waiting.await.expect("a task").expect("room");
     assert!(third.is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_waited_for_beside_a_rule_that_does_not_wait() {
+    let rate = Rule::new("rate", Quota::gcra(100, MINUTE));
+    let limiter = limiter([exports(MINUTE), rate]);
+    let both = ["exports", "rate"].map(|rule| check(&limiter, rule, "a", 1));
+    for checks in [both, [both[1], both[0]]] {
+        // Nobody is in line.
+        let first = limiter.acquire_unless_queued(&checks).map(at_once);
+        let first = first.filter(Decision::is_allowed).expect("a free slot");
+        let waiting = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.acquire_within(&checks, MINUTE).await }
+        });
+        sleep(SECOND).await;
+        assert!(!waiting.is_finished());
+        drop(first);
+        let second = waiting.await.expect("a task").expect("room");
+        assert!(second.is_allowed());
+    }
 }
