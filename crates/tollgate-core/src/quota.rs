@@ -599,6 +599,27 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_limit_has_no_share_and_no_state() {
+        let unlimited = Quota::unlimited();
+        assert_eq!(unlimited.share(3), unlimited);
+        assert!(!unlimited.reads_state_of(&unlimited));
+    }
+
+    #[test]
+    fn units_of_centuries_come_back_to_the_microsecond() {
+        let quota = Quota::gcra(7, MAX_PERIOD);
+        let period = MAX_PERIOD.as_micros();
+        // Below, at and above what 64 bits hold.
+        for units in [1, 8, 50_000, 58_332, 58_333, 400_000] {
+            let exact = (u128::from(units) * period).div_ceil(7);
+            let expected = u64::try_from(exact).unwrap_or(u64::MAX);
+            assert_eq!(quota.refill_micros(units), Some(expected), "{units}");
+        }
+        assert_eq!(quota.refill_micros(MAX_UNITS), Some(u64::MAX));
+        assert_eq!(Quota::fixed_window(7, DAY).refill_micros(1), None);
+    }
+
+    #[test]
     fn a_quota_that_cannot_work_says_what_would() {
         refused(
             Quota::fixed_window(0, SECOND),

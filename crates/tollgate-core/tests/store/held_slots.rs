@@ -74,3 +74,36 @@ fn a_decision_holds_nothing_of_one_before_it() {
     assert_eq!(decision.delay(), Duration::ZERO);
     assert!(decision.queue_places().is_empty());
 }
+
+#[test]
+fn a_shadow_of_slots_counts_what_runs() {
+    let rules = [
+        Rule::new("rate", Quota::fixed_window(1, crate::LONG)),
+        Rule::new("at-once", Quota::concurrent(2)).shadow(),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid rules");
+    let request = |who| {
+        let slots = check(&limiter, "at-once", "all", 1);
+        at_once(limiter.acquire(&[check(&limiter, "rate", who, 1), slots]))
+    };
+    let free = || {
+        let looked = at_once(limiter.peek(&[check(&limiter, "at-once", "all", 0)]));
+        looked.verdicts()[0].remaining()
+    };
+    let first = request("ann");
+    assert!(first.is_allowed());
+    assert_eq!(free(), 1);
+    // A request that another rule denies does not run.
+    assert!(!request("ann").is_allowed());
+    assert_eq!(free(), 1);
+    // Two that run have both slots, and the third has none that it could return.
+    let (second, third) = (request("bob"), request("eve"));
+    assert!(second.is_allowed() && third.is_allowed());
+    assert_eq!(free(), 0);
+    drop(first);
+    assert_eq!(free(), 1);
+    drop(third);
+    assert_eq!(free(), 1);
+    drop(second);
+    assert_eq!(free(), 2);
+}
