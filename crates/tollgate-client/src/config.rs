@@ -97,3 +97,21 @@ impl fmt::Debug for Config {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_jitter_of_a_cooldown_ends_with_the_time_of_its_request() {
+        let (config, asked) = (Config::new(), Duration::from_secs(100));
+        let longest = |room| {
+            let deadline = Instant::now() + room;
+            let jitter = (0..100).map(|_| config.cooldown(asked, deadline).jitter);
+            jitter.max()
+        };
+        assert_eq!(longest(asked), Some(Duration::ZERO));
+        // Of a hundred at random one is in the later half of the ten percent.
+        assert!(longest(2 * asked) > Some(asked / 20));
+    }
+}

@@ -146,6 +146,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_retry_has_the_jitter_that_is_set() {
+        let (now, ten) = (Instant::now(), Duration::from_secs(10));
+        let latest = |percent| {
+            let mut config = config();
+            config.jitter_percent = percent;
+            let in_ten = advice(&[("retry-after", "10")]);
+            let retries = (0..100).map(|_| Retries::new(1).next(&config, &in_ten, now + 3 * ten));
+            retries.max().flatten()
+        };
+        assert_eq!(latest(0), Some(now + ten));
+        // Of a hundred at random one is in the later half.
+        assert!(latest(100) > Some(now + ten + ten / 2));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn jitter_does_not_exceed_the_deadline() {
         let deadline = Instant::now() + Duration::from_secs(10);
         let in_ten = advice(&[("retry-after", "10")]);

@@ -160,6 +160,23 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_grpc_rejected_over_http_waits_by_retry_after_unless_retries_are_forbidden() {
+        let call = |pushback| {
+            let fields = [
+                ("content-type", "application/grpc"),
+                ("grpc-status", "14"),
+                ("retry-after", "7"),
+                ("grpc-retry-pushback-ms", pushback),
+            ];
+            advice(503, &fields)
+        };
+        let later = call("1000");
+        assert!(later.may_retry());
+        assert_eq!(later.wait(), Some(Duration::from_secs(7)));
+        assert!(!call("-1").may_retry());
+    }
+
+    #[test]
     fn without_retry_after_the_longest_empty_budget_counts() {
         let advice = advice(
             429,

@@ -125,6 +125,11 @@ mod tests {
                 ("ratelimit-reset", reset),
             ];
             assert_eq!(of(&[first, second].concat()), Some(expected));
+            let third = [
+                ("x-rate-limit-remaining", "3"),
+                ("x-rate-limit-reset", "30"),
+            ];
+            assert_eq!(of(&[third, second, first].concat()), Some(expected));
         }
     }
 
