@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use http::StatusCode;
 use tollgate::{
-    HeaderStyle, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule, RuleError,
-    RuleErrorKind, SECOND,
+    HeaderStyle, Key, MemoryStore, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
+    RuleError, RuleErrorKind, SECOND,
     key::{KeyExtractor, client_ip, constant, header, path_parameter},
 };
 
@@ -148,8 +148,21 @@ fn a_success_status_for_denials_is_rejected() {
 #[test]
 fn settings_without_effect_on_a_rule_for_handlers_are_rejected() {
     let rule = || Rule::new("named", Quota::gcra(5, SECOND)).by_handler();
-    let cases: [(RequestRule, &str); 6] = [
+    let unauthorized = Missing::Reject(StatusCode::UNAUTHORIZED);
+    let cases: [(RequestRule, &str); 15] = [
         (rule().cost_by(|_| 2), "cost_by"),
+        (rule().quota_by(|_| None), "quota_by"),
+        (rule().when_key(|_| true), "when_key"),
+        (rule().plan_for_key(Key::of("ann"), "gold"), "plan_for_key"),
+        (rule().plan_by_key(|_| None), "plan_by_key"),
+        (rule().when_missing(unauthorized), "when_missing"),
+        (
+            rule().on_store_error_when(|_| true, OnStoreError::Deny),
+            "on_store_error_when",
+        ),
+        (rule().exact_when(|_| true), "exact_when"),
+        (rule().count_if(|_| true), "count_if"),
+        (rule().cost_by_response(|_| None), "cost_by_response"),
         (rule().plan_by(|_| Some("gold")), "plan_by"),
         (rule().when(|_| true), "when"),
         (rule().exempt(|_| true), "exempt"),

@@ -11,7 +11,8 @@ use tokio::{
 };
 use tollgate::{
     Admission, Clock, Denied, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
-    RateLimitLayer, RequestRule, Rule, SECOND, key::header,
+    RateLimitLayer, RequestRule, Rule, SECOND,
+    key::{constant, header},
 };
 use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
@@ -353,9 +354,13 @@ async fn waits_are_counted_by_what_becomes_of_them() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_rate_has_taken_of_a_wait_is_not_there_for_a_slot() {
-    let app = app(&limits([paced(SECOND), at_once(1, SECOND)]));
-    let (_runs, _) = spawn(&app, "ann").await.await.unwrap();
-    let (response, after) = spawn(&app, "ann").await.await.unwrap();
+    let at_once = Rule::new("at-once", Quota::concurrent(1)).wait(SECOND);
+    let app = app(&limits([paced(SECOND), at_once.by(constant("all"))]));
+    drop(spawn(&app, "ann").await.await.unwrap());
+    let delayed = spawn(&app, "ann").await;
+    // The slot is taken meanwhile.
+    let (_runs, _) = spawn(&app, "bob").await.await.unwrap();
+    let (response, after) = delayed.await.unwrap();
     assert_eq!((response.status().as_u16(), after), (429, SECOND));
 }
 

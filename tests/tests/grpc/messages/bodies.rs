@@ -176,6 +176,9 @@ async fn with_auto_a_call_of_grpc_is_denied_in_grpc() {
         (response.status().as_u16(), status(&response)),
         (200, Some("8"))
     );
+    let denied = Status::from_header_map(response.headers()).expect("a status");
+    let info = denied.get_details_error_info().expect("it has details");
+    assert_eq!(info.domain, "weather.v1.Weather");
 }
 
 #[tokio::test]
