@@ -276,15 +276,15 @@ async fn an_unknown_plan_is_reported_once() {
     let events = Events::listen();
     send(&app, get("/silver")).await;
     events.one(Level::WARN, &["planned", "silver", "\"gold\""]);
-    // A client may have chosen it: no more than the longest name is told.
+    // A client may have chosen it: no more than the longest name is reported.
     let rule = all(per_minute("long", 9).plan("gold", Quota::fixed_window(99, MINUTE)));
     let app = self::app([rule.plan_by(|head| head.uri.query())]);
     let events = Events::listen();
     send(&app, get(&format!("/?{}z", "x".repeat(64)))).await;
-    let told = events.at(Level::WARN).concat();
+    let reported = events.at(Level::WARN).concat();
     assert!(
-        told.contains(&"x".repeat(64)) && !told.contains("xz"),
-        "{told}"
+        reported.contains(&"x".repeat(64)) && !reported.contains("xz"),
+        "{reported}"
     );
 }
 

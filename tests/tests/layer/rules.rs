@@ -455,18 +455,18 @@ fn plan_by_without_plans_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_rule_is_told_of_its_own_denials_alone() {
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let telling = |name: &'static str, limit| {
-        let told = Arc::clone(&told);
+async fn a_rule_gets_its_own_denials_alone() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let recording = |name: &'static str, limit| {
+        let seen = Arc::clone(&seen);
         (per_minute(name, limit), move |head: &Parts| {
-            let mut told = told.lock().unwrap();
-            told.push(format!("{name} {}", head.uri.path()));
+            let mut seen = seen.lock().unwrap();
+            seen.push(format!("{name} {}", head.uri.path()));
         })
     };
-    let (one, on_one) = telling("one", 1);
-    let (nine, on_nine) = telling("nine", 9);
-    let (shadow, on_shadow) = telling("shadow", 1);
+    let (one, on_one) = recording("one", 1);
+    let (nine, on_nine) = recording("nine", 9);
+    let (shadow, on_shadow) = recording("shadow", 1);
     let app = app([
         all(nine).on_denied(on_nine),
         all(shadow.shadow()).on_denied(on_shadow),
@@ -475,7 +475,7 @@ async fn a_rule_is_told_of_its_own_denials_alone() {
     for (path, expected) in [("/a", 200), ("/b", 429), ("/c", 429)] {
         assert_eq!(status(&app, path).await, expected);
     }
-    assert_eq!(*told.lock().unwrap(), ["one /b", "one /c"]);
+    assert_eq!(*seen.lock().unwrap(), ["one /b", "one /c"]);
 }
 
 #[test]

@@ -355,8 +355,8 @@ fn the_details_stay_below_4_kib() {
 }
 
 #[test]
-fn the_service_is_told_unless_its_name_is_very_long() {
-    for (length, is_told) in [(128, true), (129, false)] {
+fn the_service_is_shown_unless_its_name_is_very_long() {
+    for (length, is_shown) in [(128, true), (129, false)] {
         let mut scene = scene();
         let service = "s".repeat(length);
         scene.head.uri = format!("/{service}/x").parse().expect("a path");
@@ -364,7 +364,7 @@ fn the_service_is_told_unless_its_name_is_very_long() {
         let response = respond(&scene, &scene.denial(&decision));
         let status = Status::from_header_map(response.headers()).expect("a status");
         let info = status.get_details_error_info().expect("it has details");
-        assert_eq!(info.domain, if is_told { &*service } else { "" });
+        assert_eq!(info.domain, if is_shown { &*service } else { "" });
     }
 }
 
