@@ -182,3 +182,10 @@ async fn a_router_with_connect_info_has_peers() {
     );
     assert!(matches!(send(app, "/").await, Err(NoKey::Misconfigured(_))));
 }
+
+#[test]
+fn a_route_and_a_parameter_say_what_they_count_by() {
+    assert_eq!(matched_path().subject_type(), "route");
+    let parameter = path_parameter("tenant");
+    assert_eq!(parameter.subject_type(), "path_parameter");
+}

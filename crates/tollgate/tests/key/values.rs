@@ -223,7 +223,7 @@ fn a_binary_entry_of_the_metadata_has_one_key_however_it_is_spelled() {
 
 #[test]
 fn an_extractor_says_what_it_counts_by() {
-    let mut all: Vec<(Box<dyn KeyExtractor>, &str)> = vec![
+    let all: Vec<(Box<dyn KeyExtractor>, &str)> = vec![
         (Box::new(authority()), "authority"),
         (Box::new(client_ip()), "ip"),
         (Box::new(constant("all")), "constant"),
@@ -246,17 +246,6 @@ fn an_extractor_says_what_it_counts_by() {
         (Box::new(key_fn(|head| Some(head.uri.path()))), "custom"),
         (Box::new(computed(|_| None)), "custom"),
     ];
-    #[cfg(feature = "axum")]
-    all.extend([
-        (
-            Box::new(tollgate::key::matched_path()) as Box<dyn KeyExtractor>,
-            "route",
-        ),
-        (
-            Box::new(tollgate::key::path_parameter("tenant")),
-            "path_parameter",
-        ),
-    ]);
     for (extractor, subject) in all {
         assert_eq!(extractor.subject_type(), subject);
     }
