@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, Quota, Tick,
-    algorithm::{Algorithm, Taken},
+    AlgorithmKind, MINUTE, Quota, Tick,
+    algorithm::{Algorithm, SlidingBuckets, Taken},
 };
 
 use crate::{
@@ -285,4 +285,23 @@ fn a_bucket_that_nothing_is_taken_from_loses_no_more_than_the_rates_and_the_burs
 #[test]
 fn a_bucket_loses_no_more_than_was_refilled_and_the_bursts_differ() {
     lost_by_a_bucket(story(), u128::max);
+}
+
+#[test]
+fn units_of_other_sub_buckets_go_back_once() {
+    let quota = Quota::sliding_buckets(10, MINUTE);
+    let [before, after] = [6, 12].map(|buckets| {
+        let algorithm = SlidingBuckets::new(&quota.buckets(buckets));
+        algorithm.expect("a valid quota")
+    });
+    let start = 1_700_000_040_000_000;
+    let mut state = Default::default();
+    before.take(&mut state, start, 4);
+    let taken = Taken::new(start, before.fresh_at(&state));
+    let mut state = after.convert(&before, &state, start);
+    let later = start + 10_000_000;
+    after.take(&mut state, later, 5);
+    after.refund_converted(&before, &mut state, later, taken, 4);
+    // What was taken in a later sub-bucket stays taken.
+    assert_eq!(after.assess(&state, later, 0).remaining, 5);
 }
