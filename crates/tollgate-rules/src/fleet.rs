@@ -141,3 +141,19 @@ impl fmt::Display for FleetStatus {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_lags_is_named_with_its_revision_and_for_how_long() {
+        let mut lagging = LaggingProcess::new("web-1", 6, Duration::from_secs(90));
+        let shown =
+            |lagging: &LaggingProcess| FleetStatus::new(7, 3, vec![lagging.clone()]).to_string();
+        let text = "1 of 3 processes lag; web-1 has revision 6, behind for 90 s";
+        assert_eq!(shown(&lagging), text);
+        lagging.rejection = Some("limits.toml:5:9: no".to_owned());
+        assert_eq!(shown(&lagging), format!("{text}: limits.toml:5:9: no"));
+    }
+}

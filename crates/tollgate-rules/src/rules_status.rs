@@ -105,3 +105,38 @@ pub(crate) fn number_of(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_is_in_force_and_for_how_long() {
+        let mut status = RulesStatus {
+            revision: 4,
+            hash: 5,
+            rules: 1,
+            in_force_for: Duration::from_secs(61),
+            took: Duration::from_millis(3),
+            rejected: 2,
+            last_rejection: None,
+            source_error: None,
+            fleet: None,
+        };
+        assert_eq!(
+            (status.revision(), status.hash(), status.rules()),
+            (4, 5, 1)
+        );
+        assert_eq!(status.in_force_for(), Duration::from_secs(61));
+        assert_eq!(status.took(), Duration::from_millis(3));
+        assert_eq!(status.rejected(), 2);
+        let text = "revision 4, 1 rule, in force for 61 s, 2 documents rejected";
+        assert_eq!(status.to_string(), text);
+        status.source_error = Some("Redis is away".to_owned());
+        status.last_rejection = Some("a mistake".to_owned());
+        assert_eq!(
+            status.to_string(),
+            format!("{text}; Redis is away; the latest one is rejected:\na mistake")
+        );
+    }
+}

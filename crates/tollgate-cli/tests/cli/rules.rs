@@ -434,6 +434,9 @@ fn a_push_without_a_reason_has_none_in_the_history() {
     let ran = program.run(&["rules", "history"]);
     ran.assert(0, &["accepted by alice  1 → 2\n"])
         .lacks(&["()"]);
+    let (_, json) = program.json(&["rules", "history"]);
+    let at = json["history"][0]["at"].as_str().expect("a time");
+    assert!(at.starts_with("20") && at.len() == 20, "{at}");
 }
 
 #[test]

@@ -210,3 +210,31 @@ fn what_changes_is_said_of_groups_and_of_the_rule_that_is_switched() {
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("r7: "), "{lines:?}");
 }
+
+#[tokio::test]
+async fn a_rule_with_methods_goes_before_one_without_wherever_they_stand() {
+    let reads = "{ name = \"reads\", limit = \"fixed_window 3/min\", by = \"constant\", when = { path = \"/api\" } }";
+    let writes = "{ name = \"writes\", limit = \"fixed_window 2/min\", by = \"constant\", when = { path = \"/api\", methods = [\"POST\"] } }";
+    for (one, other) in [(reads, writes), (writes, reads)] {
+        for group in ["\"reads\", \"writes\"", "\"writes\", \"reads\""] {
+            let text = format!(
+                "version = 1\nrules = [{one}, {other}]\ngroups = [{{ name = \"api\", rules = [{group}] }}]\n"
+            );
+            let document = toml(&text).unwrap_or_else(|error| panic!("{error}"));
+            for (method, limit) in [(Method::GET, 3), (Method::POST, 2)] {
+                let request = || request(method.clone(), "/api");
+                assert_eq!(passing(document.rules(), request).await, limit, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cost_by_a_header_may_be_one_at_most() {
+    let cost = |max: u32| {
+        let cost = format!("cost = {{ header = \"x-cost\", max = {max} }}");
+        toml(&one("\"constant\"", &cost))
+    };
+    assert!(cost(0).is_err());
+    assert!(cost(1).is_ok());
+}
