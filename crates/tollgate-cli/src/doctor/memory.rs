@@ -98,6 +98,7 @@ mod tests {
         for (used, most, level) in [
             (1, 0, Level::Warning),
             (69, 100, Level::Fine),
+            (699, 1_000, Level::Fine),
             (70, 100, Level::Warning),
             (99, 100, Level::Warning),
             (100, 100, Level::Error),

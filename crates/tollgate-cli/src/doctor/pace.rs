@@ -135,6 +135,8 @@ mod tests {
         assert_eq!(level(1, 24), Level::Fine);
         assert_eq!(level(1, 25), Level::Warning);
         assert_eq!(level(25, 25), Level::Error);
+        let finding = latency(MS * 25, MS * 25, MS * 50);
+        assert!(finding.says.contains("without Redis"), "{finding:?}");
     }
 
     #[test]

@@ -63,6 +63,9 @@ mod tests {
         let finding = replication(&replica, None);
         assert_eq!(finding.level, Level::Error);
         assert!(finding.remedy.contains("one:7"), "{finding:?}");
+        let none = info(&[("role", "master")]);
+        let finding = replication(&none, Some("1"));
+        assert!(finding.remedy.contains("start the replicas"), "{finding:?}");
         let master = |replicas| info(&[("role", "master"), ("connected_slaves", replicas)]);
         for (replicas, least, level) in [
             ("0", None, Level::Fine),
@@ -78,5 +81,10 @@ mod tests {
                 "{replicas} {least:?}"
             );
         }
+        let finding = replication(&master("2"), Some("0"));
+        assert!(
+            finding.remedy.contains("min-replicas-max-lag"),
+            "{finding:?}"
+        );
     }
 }

@@ -389,7 +389,7 @@ fn sentinels_are_asked_for_the_master_and_counted() {
     assert_eq!(code, 1);
     says(
         finding(&findings, "sentinels", "error"),
-        &["only 1 of 2", "majority"],
+        &["only 1 of 2", "majority", "name all sentinels"],
     );
     says(
         finding(&findings, "sentinels", "warning"),
@@ -441,5 +441,18 @@ fn a_cluster_that_lacks_a_slot_is_an_error() {
     says(
         finding(&findings, "cluster", "error"),
         &["may not be read", "+cluster|slots"],
+    );
+}
+
+#[test]
+fn every_key_is_counted_once() {
+    let server = RedisServer::start(WELL);
+    let fill =
+        "for n = 1, ARGV[1] do redis.call('SET', string.format('{shop}:%022d:api:a1', n), 'x') end";
+    let _: Option<String> = server.ask(&["EVAL", fill, "0", "700"]);
+    let (_, findings) = examined(&Program::on(&server, RULES), &[]);
+    says(
+        finding(&findings, "neighbours", "ok"),
+        &["all of 700 keys are of the namespace"],
     );
 }

@@ -52,6 +52,7 @@ fn a_check_takes_units_until_it_denies_and_names_the_rule() {
         let (code, json) = program.json(&check);
         assert_eq!((code, &json["allowed"]), (0, &json!(true)), "{json}");
         assert_eq!(json["rules"][0]["remaining"].to_string(), left);
+        assert_eq!(json["rules"][0]["allowed"], json!(true));
     }
     program
         .run(&check)
@@ -59,6 +60,7 @@ fn a_check_takes_units_until_it_denies_and_names_the_rule() {
         .lacks(&["acme-key-1", "192.0.2.7"]);
     let (code, json) = program.json(&check);
     assert_eq!((code, &json["reason"]), (1, &json!("quota")));
+    assert_eq!(json["rules"][0]["allowed"], json!(false), "{json}");
     for wait in ["retry_after_seconds", "reset_after_seconds"] {
         let seconds = json["rules"][0][wait].as_f64().expect("a wait");
         assert!((1.0..=86_400.0).contains(&seconds), "{json}");

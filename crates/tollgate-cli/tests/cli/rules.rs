@@ -491,3 +491,23 @@ fn whoever_stops_reading_is_no_failure_and_a_full_disk_is_one() {
         .run_into(&check, full.expect("the system has it"))
         .assert(3, &[]);
 }
+
+#[test]
+fn what_does_not_count_a_request_neither_waits_nor_gives_back() {
+    let text = "\
+version = 1
+rules = [
+  { name = \"exports\", limit = \"concurrent 3\", by = \"constant\", wait = \"5s\", when = { path = \"/exports\" } },
+  { name = \"log-ins\", limit = \"sliding_log 3/h\", by = \"constant\", count_if = { status = 401 }, when = { path = \"/log-in\" } },
+]
+";
+    let program = Program::new().file("limits.toml", text);
+    let explain = ["rules", "explain", "--rules", "limits.toml", "--path"];
+    let notes = ["waits for up to", "gives the units back"];
+    let at = |path: &str| program.run(&[&explain[..], &[path]].concat());
+    at("/exports").assert(0, &notes[..1]).lacks(&notes[1..]);
+    at("/log-in").assert(0, &notes[1..]).lacks(&notes[..1]);
+    at("/")
+        .assert(0, &["no rule counts this request"])
+        .lacks(&notes);
+}
