@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_told_apart_from_what_somebody_has_to_mend() {
+    fn what_may_pass_differs_from_what_has_to_be_mended() {
         for (kind, is_transient) in [
             (StoreErrorKind::Timeout, true),
             (StoreErrorKind::Unavailable, true),

@@ -296,7 +296,9 @@ mod tests {
             Value::Null => serde_json::Value::Null,
             Value::Bool(boolean) => (*boolean).into(),
             Value::Integer(number) => Number::from_i128(*number).expect("a number").into(),
-            Value::Float(text) | Value::Time(text) => serde_json::from_str(text).expect("a number"),
+            // Exactly: serde_json is one bit off where its feature `float_roundtrip` is not on.
+            Value::Float(text) => text.parse::<f64>().expect("a number").into(),
+            Value::Time(_) => unreachable!("JSON has no times"),
             Value::Text(text) => text.clone().into(),
             Value::List(nodes) => nodes.iter().map(|node| plain(&node.value)).collect(),
             Value::Table(fields) => {

@@ -327,7 +327,7 @@ rules = [
 }
 
 #[test]
-fn what_never_fits_is_told_apart_from_what_fits_later() {
+fn what_never_fits_is_shown_as_such() {
     let server = RedisServer::start(&[]);
     let rules = "\
 version = 1

@@ -480,7 +480,7 @@ fn names_that_code_binds_have_the_values_of_the_command_line() {
 }
 
 #[test]
-fn whoever_stops_reading_is_no_failure_and_a_full_disk_is_one() {
+fn a_reader_that_stops_is_no_failure_and_a_full_disk_is_one() {
     let program = Program::new().file("limits.toml", RIGHT);
     let check = ["rules", "check", "limits.toml"];
     let (reader, writer) = std::io::pipe().expect("a pipe");

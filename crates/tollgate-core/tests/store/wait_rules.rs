@@ -536,7 +536,7 @@ async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_is_waited_for_beside_a_rule_that_does_not_wait() {
+async fn a_slot_is_waited_for_with_a_rule_that_does_not_wait() {
     let rate = Rule::new("rate", Quota::gcra(100, MINUTE));
     let limiter = limiter([exports(MINUTE), rate]);
     let both = ["exports", "rate"].map(|rule| check(&limiter, rule, "a", 1));

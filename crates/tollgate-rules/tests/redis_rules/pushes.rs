@@ -47,7 +47,11 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
         .expect_err("there is no secret");
     assert!(error.to_string().contains("Bindings::secret"), "{error}");
     let bindings = Bindings::new().secret(&crate::secret(7));
-    assert!(text.parse(&bindings).is_ok());
+    let document = text.parse(&bindings).expect("there is a secret");
+    for (key, limit) in [(KEY, 8), ("other", 3)] {
+        let explained = document.explain_key("api", &[key]).expect("one part");
+        assert_eq!(explained.quota().limit(), limit, "{key}");
+    }
 }
 
 #[tokio::test]
