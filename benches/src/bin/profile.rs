@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--only" => only = arguments.next(),
-            "--next-to" => next_to = arguments.next(),
+            "--next-to" => next_to = Some(arguments.next().unwrap_or_default()),
             "--count" => count = arguments.next().and_then(|count| count.parse().ok()),
             _ => only = None,
         }

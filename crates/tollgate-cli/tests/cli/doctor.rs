@@ -357,7 +357,7 @@ fn a_cluster_is_examined_server_by_server() {
         finding(&findings, "partition", "ok"),
         &["3 shards share the work"],
     );
-    // Whoever does not say how states are spread hears what holds for one partition.
+    // Without --partition, doctor assumes one partition for all states.
     let (_, findings) = examined(&program, &[]);
     says(
         finding(&findings, "partition", "note"),

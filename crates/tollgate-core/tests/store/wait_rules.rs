@@ -50,7 +50,7 @@ fn a_request_waits_as_long_as_the_most_impatient_rule_that_it_takes_units_of() {
             &[("patient", 1), ("impatient", 1), ("other", 1)],
             Some(SECOND),
         ),
-        // Who takes nothing has nothing to wait for, and a shadow lets nobody wait.
+        // A check of no units waits for nothing, and a request does not wait for a shadow.
         (&[("patient", 1), ("impatient", 0)], Some(MINUTE)),
         (&[("patient", 1), ("shadow", 1)], Some(MINUTE)),
         (&[("shadow", 1)], None),
@@ -541,7 +541,7 @@ async fn a_slot_is_waited_for_with_a_rule_that_does_not_wait() {
     let limiter = limiter([exports(MINUTE), rate]);
     let both = ["exports", "rate"].map(|rule| check(&limiter, rule, "a", 1));
     for checks in [both, [both[1], both[0]]] {
-        // Nobody is in line.
+        // The queue is empty.
         let first = limiter.acquire_unless_queued(&checks).map(at_once);
         let first = first.filter(Decision::is_allowed).expect("a free slot");
         let waiting = tokio::spawn({

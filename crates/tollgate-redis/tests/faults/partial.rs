@@ -129,7 +129,7 @@ impl Service {
     }
 }
 
-/// Whose server it would be otherwise, of another test, nobody knows: it would answer those that are cut off.
+/// Otherwise a server of another test could take the port, and answer processes that are cut off.
 #[tokio::test]
 async fn the_port_of_a_proxy_that_refuses_stays_its_own() {
     let proxy = Proxy::start(free_port(), 1).await;
