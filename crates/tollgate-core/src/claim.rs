@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{GcraState, Taken},
-    held_slots::{HeldSlot, HeldSlots, SlotOwner},
+    held_slots::{HeldSlot, SlotList, SlotOwner},
     sync::{Mutex, get_mut, lock},
 };
 
@@ -23,9 +23,9 @@ pub(crate) struct Claim {
 
 #[derive(Debug)]
 enum Slots {
-    Own(HeldSlots),
+    Own(SlotList),
     /// By a decision and its clones.
-    Shared(Arc<Mutex<HeldSlots>>),
+    Shared(Arc<Mutex<SlotList>>),
 }
 
 /// A decision's claim. Clones of the decision share its slots.
@@ -54,9 +54,40 @@ impl OwnClaim {
         self.0.as_deref()
     }
 
-    #[inline(always)]
-    pub(crate) fn get_mut(&mut self) -> Option<&mut Claim> {
-        self.0.as_deref_mut()
+    /// Takes the slots out, if there are any: with the whole claim, where they are all that it has.
+    #[inline]
+    pub(crate) fn take_slots(&mut self) -> Option<HeldSlots> {
+        let claim = self.0.as_deref_mut()?;
+        let has_slots_alone = claim.has_slots_alone();
+        match get_mut(&mut claim.slots) {
+            Slots::Own(slots) if slots.is_empty() => None,
+            Slots::Own(_) if has_slots_alone => Some(HeldSlots::of(self.0.take()?)),
+            slots => slots.take().map(HeldSlots::alone),
+        }
+    }
+}
+
+/// The slots of a request that was admitted. They go back when this is dropped: it cannot be cloned, so they go back once.
+#[derive(Debug)]
+#[must_use = "slots go back when this is dropped"]
+pub struct HeldSlots {
+    #[expect(dead_code, reason = "it is dropped")]
+    claim: OwnClaim,
+}
+
+impl HeldSlots {
+    #[inline]
+    fn of(claim: Box<Claim>) -> Self {
+        Self {
+            claim: OwnClaim(Some(claim)),
+        }
+    }
+
+    /// These slots, in a claim of their own.
+    fn alone(slots: SlotList) -> Self {
+        let mut claim = spare();
+        *get_mut(&mut claim.slots) = Slots::Own(slots);
+        Self::of(claim)
     }
 }
 
@@ -130,7 +161,7 @@ impl Claim {
     }
 
     /// The claim of a request that has waited for `waited` µs at these places, and holds `slots`.
-    pub(crate) fn of_started(waited: u64, places: Places, slots: HeldSlots) -> Self {
+    pub(crate) fn of_started(waited: u64, places: Places, slots: SlotList) -> Self {
         Self {
             waited,
             places,
@@ -139,13 +170,14 @@ impl Claim {
         }
     }
 
-    #[inline]
-    pub(crate) fn take_slots(&mut self) -> Option<HeldSlots> {
-        get_mut(&mut self.slots).take()
+    pub(crate) fn take_shared_slots(&self) -> Option<SlotList> {
+        lock(&self.slots).take()
     }
 
-    pub(crate) fn take_shared_slots(&self) -> Option<HeldSlots> {
-        lock(&self.slots).take()
+    /// Whether the request has not waited, nor waits.
+    #[inline]
+    fn has_slots_alone(&self) -> bool {
+        self.delay == 0 && self.waited == 0 && self.places.is_empty()
     }
 
     /// Forgets all. The slots go back, if they were not taken out and no clone has them.
@@ -173,15 +205,14 @@ impl Clone for Claim {
 }
 
 impl Slots {
-    #[inline]
-    fn take(&mut self) -> Option<HeldSlots> {
+    fn take(&mut self) -> Option<SlotList> {
         match self {
             Self::Own(slots) => slots.take(),
             Self::Shared(slots) => lock(slots).take(),
         }
     }
 
-    fn shared(&mut self) -> Arc<Mutex<HeldSlots>> {
+    fn shared(&mut self) -> Arc<Mutex<SlotList>> {
         match self {
             Self::Own(slots) => {
                 let shared = Arc::new(Mutex::new(std::mem::take(slots)));
@@ -195,7 +226,7 @@ impl Slots {
 
 impl Default for Slots {
     fn default() -> Self {
-        Self::Own(HeldSlots::default())
+        Self::Own(SlotList::default())
     }
 }
 

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Assessment, Retry},
-    claim::{Claim, OwnClaim, Places, QueuePlace},
-    held_slots::HeldSlots,
+    claim::{Claim, HeldSlots, OwnClaim, Places, QueuePlace},
+    held_slots::SlotList,
     source::Source,
     time::{Tick, micros},
 };
@@ -669,11 +669,11 @@ impl Decision {
     /// it, or by a [ticket](crate::Limiter::ticket). Otherwise they go back with the last clone of the decision.
     #[must_use = "slots go back when they are dropped"]
     pub fn take_slots(&mut self) -> Option<HeldSlots> {
-        self.claim.get_mut()?.take_slots()
+        self.claim.take_slots()
     }
 
     /// The same of a decision that others may look at meanwhile.
-    pub(crate) fn take_shared_slots(&self) -> Option<HeldSlots> {
+    pub(crate) fn take_shared_slots(&self) -> Option<SlotList> {
         self.claim.get()?.take_shared_slots()
     }
 

@@ -49,16 +49,15 @@ pub(crate) trait SlotOwner: fmt::Debug + Send + Sync {
     fn release(&self, slots: &[HeldSlot]);
 }
 
-/// The slots of a request that was admitted. They go back when this is dropped: it cannot be cloned, so they go back once.
-#[must_use = "slots go back when this is dropped"]
+/// Slots of one request, with where they go back to when this is dropped.
 #[derive(Default)]
-pub struct HeldSlots {
+pub(crate) struct SlotList {
     slots: SmallVec<[HeldSlot; 2]>,
     /// `None` where there are no slots.
     owner: Option<Arc<dyn SlotOwner>>,
 }
 
-impl HeldSlots {
+impl SlotList {
     /// Adds a slot of `owner`, of whom the others are too.
     #[inline]
     pub(crate) fn push(&mut self, owner: &Arc<dyn SlotOwner>, slot: HeldSlot) {
@@ -68,9 +67,14 @@ impl HeldSlots {
         self.slots.push(slot);
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.owner.is_none()
+    }
+
     /// Takes the slots out, if there are any.
     pub(crate) fn take(&mut self) -> Option<Self> {
-        self.owner.is_some().then(|| std::mem::take(self))
+        (!self.is_empty()).then(|| std::mem::take(self))
     }
 
     /// Returns the slots. None are left.
@@ -83,19 +87,18 @@ impl HeldSlots {
     }
 
     /// The slots, in the order of the checks.
-    #[must_use]
-    pub fn slots(&self) -> &[HeldSlot] {
+    pub(crate) fn slots(&self) -> &[HeldSlot] {
         &self.slots
     }
 }
 
-impl Drop for HeldSlots {
+impl Drop for SlotList {
     fn drop(&mut self) {
         self.release();
     }
 }
 
-impl fmt::Debug for HeldSlots {
+impl fmt::Debug for SlotList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.slots).finish()
     }

@@ -8,7 +8,7 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome},
     error::UnknownName,
-    held_slots::HeldSlots,
+    held_slots::SlotList,
     rule::Rule,
     rule_set::RuleSet,
     source::Source,
@@ -62,7 +62,7 @@ pub struct Ticket {
     store: Arc<dyn RuleStore>,
     receipts: SmallVec<[Receipt; 4]>,
     on_drop: Option<OnDrop>,
-    slots: Option<HeldSlots>,
+    slots: Option<SlotList>,
 }
 
 /// What becomes of the units.
@@ -119,7 +119,7 @@ impl Ticket {
     /// memory.
     #[must_use]
     pub fn is_outlived(&self) -> bool {
-        let slots = self.slots.iter().flat_map(HeldSlots::slots);
+        let slots = self.slots.iter().flat_map(SlotList::slots);
         let mut of_store = slots.filter(|slot| slot.source != Source::Fallback);
         of_store.any(|slot| self.store.is_outlived(slot))
     }

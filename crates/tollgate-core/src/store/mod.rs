@@ -124,9 +124,9 @@ pub use self::{
 };
 pub use crate::{
     checks::Checks,
-    claim::QueuePlace,
+    claim::{HeldSlots, QueuePlace},
     did_you_mean::did_you_mean,
-    held_slots::{HeldSlot, HeldSlots},
+    held_slots::HeldSlot,
     key::Fingerprint,
     replacement::Replacement,
     step::Stepping,

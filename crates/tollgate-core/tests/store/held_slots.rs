@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Decision, Limiter, MemoryStore, Quota, Rule, SECOND,
+    Decision, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND,
     algorithm::{GcraState, Taken},
     store::QueuePlace,
 };
@@ -73,6 +73,35 @@ fn a_decision_holds_nothing_of_one_before_it() {
     assert!(decision.is_allowed());
     assert_eq!(decision.delay(), Duration::ZERO);
     assert!(decision.queue_places().is_empty());
+}
+
+#[test]
+fn a_request_that_has_waited_says_so_after_its_slots_are_taken_out() {
+    let store = MemoryStore::builder()
+        .clock(ManualClock::new(1_700_000_000_000_000))
+        .build();
+    let rules = [
+        Rule::new("provider", Quota::per_second(10).burst(1)).wait(SECOND),
+        Rule::new("at-once", Quota::concurrent(1)),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let checks = ["provider", "at-once"].map(|rule| check(&limiter, rule, "a", 1));
+    drop(at_once(limiter.acquire(&checks)));
+    let queued = at_once(limiter.acquire(&checks));
+    let mut started = at_once(limiter.start(&checks, queued));
+    let says = |decision: &Decision| (decision.waited(), decision.queue_places().to_vec());
+    let before = says(&started);
+    assert_eq!((before.0, before.1.len()), (SECOND / 10, 1));
+
+    let at_once = &checks[1..];
+    let runs = || !limiter.peek(at_once).ready().expect("at once").is_allowed();
+    let slots = started.take_slots().expect("it holds one");
+    assert_eq!(says(&started), before);
+    assert!(started.take_slots().is_none());
+    drop(started);
+    assert!(runs());
+    drop(slots);
+    assert!(!runs());
 }
 
 #[test]

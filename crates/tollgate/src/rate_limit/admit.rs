@@ -165,7 +165,7 @@ impl<K: Kept> Admitted<K> {
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
     /// to be settled at the end of the body.
     #[inline]
-    pub(crate) fn on_response<B>(&mut self, response: &mut Response<B>) -> Option<Box<AtEnd>> {
+    pub(crate) fn on_response<B>(&mut self, response: &mut Response<B>) -> Option<AtEnd> {
         if self.marked {
             self.config.duplicates.on_response();
         }
@@ -173,17 +173,18 @@ impl<K: Kept> Admitted<K> {
             server_timing::write(response.headers_mut(), waited);
         }
         // First: a settlement would return them with its ticket.
-        let slots = self.kept.take_slots().map(AtEnd::with_slots);
+        let slots = self.kept.take_slots();
         if response.extensions().get::<Refund>().is_some() {
             self.refund();
         } else if self.config.rules.settles_by_response {
-            if let Some(settlement) = self.settle_by_response(response) {
-                return Some(AtEnd::with_settlement(settlement, slots));
+            if let Some(mut settlement) = self.settle_by_response(response) {
+                settlement.hold(slots);
+                return Some(AtEnd::Settle(settlement));
             }
         } else {
             self.write_headers(response, &[]);
         }
-        slots
+        slots.map(AtEnd::Release)
     }
 
     /// The inner service has failed.

@@ -26,14 +26,14 @@ pin_project! {
     enum Kind<B> {
         Inner { #[pin] body: B },
         /// The inner service's body, at whose end the request is settled and returns its slots.
-        Settled { #[pin] body: B, at_end: Option<Box<AtEnd>> },
+        Settled { #[pin] body: B, at_end: Option<AtEnd> },
         Full { bytes: Bytes },
     }
 }
 
 impl<B> ResponseBody<B> {
     #[inline]
-    pub(crate) fn inner(body: B, at_end: Option<Box<AtEnd>>) -> Self {
+    pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self {
         let kind = match at_end {
             None => Kind::Inner { body },
             at_end => Kind::Settled { body, at_end },

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use smallvec::SmallVec;
-use tollgate_core::{Decision, store::Checks};
+use tollgate_core::{
+    Decision,
+    store::{Checks, HeldSlots},
+};
 
 use crate::{
     inner_response::{InnerResponse, Known},
@@ -28,6 +31,8 @@ pub(crate) struct TrailersSettlement {
     settlement: Settlement,
     status: StatusCode,
     headers: HeaderMap,
+    /// What the request holds until it is settled.
+    slots: Option<HeldSlots>,
 }
 
 /// What becomes of a settlement when the head of the response is there.
@@ -61,6 +66,7 @@ impl Settlement {
                 status: response.status(),
                 headers: response.headers().clone(),
                 settlement: self,
+                slots: None,
             })
         });
         AtHead { changed, at_end }
@@ -96,6 +102,11 @@ impl Settlement {
 }
 
 impl TrailersSettlement {
+    /// Slots that go back after the settlement.
+    pub(crate) fn hold(&mut self, slots: Option<HeldSlots>) {
+        self.slots = slots;
+    }
+
     /// The body has ended, with an error or with this frame, if it has trailers.
     pub(crate) fn settle<E>(self, end: Option<&Result<Frame<impl Sized>, E>>) {
         let protocol = self.settlement.config.protocol;
