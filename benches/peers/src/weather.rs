@@ -1,9 +1,6 @@
-//! The gRPC service that is called: its unary method. None of the others is.
+//! The gRPC service that is called.
 
-use std::pin::Pin;
-
-use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
 
 /// What the build made of the service's description.
 pub(crate) mod v1 {
@@ -11,7 +8,7 @@ pub(crate) mod v1 {
     tonic::include_proto!("weather.v1");
 }
 
-use v1::{City, Report, Summary, weather_server::Weather};
+use v1::{City, Report, weather_server::Weather};
 
 /// It is 20 degrees everywhere.
 #[derive(Clone, Copy, Debug)]
@@ -22,28 +19,10 @@ pub(crate) fn city(name: &str) -> City {
     City { name: name.into() }
 }
 
-type Reports = Pin<Box<dyn Stream<Item = Result<Report, Status>> + Send>>;
-
 #[tonic::async_trait]
 impl Weather for Mild {
     async fn current(&self, city: Request<City>) -> Result<Response<Report>, Status> {
         let city = city.into_inner().name;
         Ok(Response::new(Report { city, celsius: 20 }))
-    }
-
-    type WatchStream = Reports;
-
-    async fn watch(&self, _: Request<City>) -> Result<Response<Reports>, Status> {
-        Err(Status::unimplemented("not measured"))
-    }
-
-    async fn record(&self, _: Request<Streaming<Report>>) -> Result<Response<Summary>, Status> {
-        Err(Status::unimplemented("not measured"))
-    }
-
-    type ExchangeStream = Reports;
-
-    async fn exchange(&self, _: Request<Streaming<City>>) -> Result<Response<Reports>, Status> {
-        Err(Status::unimplemented("not measured"))
     }
 }
