@@ -40,7 +40,8 @@ impl OwnClaim {
         Self(Some(Box::new(claim)))
     }
 
-    /// Adds a slot to a new claim that no decision has yet. It is filled where it lies, because it is large to move.
+    /// Adds a slot of `owner`, of whom the others are too. The claim is in its decision before: the decision is moved next, and
+    /// the processor would wait for what was written last.
     #[inline]
     pub(crate) fn push_slot(&mut self, owner: &Arc<dyn SlotOwner>, slot: HeldSlot) {
         let claim = self.0.get_or_insert_with(spare);

@@ -688,9 +688,10 @@ impl Decision {
         }
     }
 
+    /// For the limiter, which lets the request hold what the verdicts say that it was given.
     #[inline]
-    pub(crate) fn hold(&mut self, claim: OwnClaim) {
-        self.claim = claim;
+    pub(crate) fn verdicts_and_claim(&mut self) -> (&[Verdict], &mut OwnClaim) {
+        (&self.verdicts, &mut self.claim)
     }
 
     /// Whether a rule passes only because the store failed.

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use crate::{
     check::Check,
     checks::Checks,
-    claim::OwnClaim,
     decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     held_slots::{HeldSlot, SlotOwner},
@@ -960,16 +959,16 @@ impl Shared {
         let Some(owners) = &self.slot_owners else {
             return;
         };
-        let mut claim = OwnClaim::NONE;
-        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+        let is_allowed = decision.is_allowed();
+        let (verdicts, claim) = decision.verdicts_and_claim();
+        for (check, verdict) in checks.iter().zip(verdicts) {
             if let Some(number) = verdict.slot_number().filter(|_| check.cost() > 0) {
                 let slot = HeldSlot::new(check.rule(), check.key(), check.cost(), number);
                 claim.push_slot(owners.here(), slot.from_source(verdict.source()));
             }
         }
-        // One that waits has places in queues, and no slot before it starts.
-        if decision.is_allowed() && claim.get().is_some() {
-            decision.hold(claim);
+        if !is_allowed {
+            drop(claim.take_slots());
         }
     }
 
