@@ -87,7 +87,7 @@ impl Rule {
         Self(self.0.threshold(name, quota))
     }
 
-    /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. 0 checks without taking.
+    /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. Default: 1. A cost of 0 is refused.
     pub fn cost(self, units: u64) -> Self {
         Self(self.0.cost(units))
     }
@@ -411,6 +411,7 @@ impl RequestRule {
     /// A request takes its [cost](Rule::cost) before the inner service is called. If the response costs less, the difference goes
     /// back, by the rules of [`count_if`](Self::count_if), which goes first where both are set. If it costs more, the difference is
     /// taken as far as it is there; the rest lapses. So take what an expensive request costs, and give back.
+    /// A request whose cost is 0 only checks: its response is not charged.
     ///
     /// ```
     /// use tollgate::{MINUTE, Quota, Rule, key::header};
