@@ -320,7 +320,8 @@ impl RequestRule {
         Arc::make_mut(&mut self.settings)
     }
 
-    /// What to do with requests that have no key. Default: they share one bucket.
+    /// What to do with requests that have no key. Default: they share one bucket. A request under a plan that is
+    /// [unlimited](Quota::unlimited) needs none.
     pub fn when_missing(mut self, missing: Missing) -> Self {
         let settings = self.set();
         settings.missing = missing;
@@ -376,7 +377,7 @@ impl RequestRule {
     /// - A request whose handler takes the [ticket](crate::Admission::ticket) is settled by the handler alone.
     /// - A [shadow](Rule::shadow) counts in the same way. A request that another rule denies has no response, and counts in it.
     ///
-    /// A response that may not count, or whose status comes in the trailers, has no quota fields of the rule: what they say is left
+    /// A response that does not count, or whose status comes in the trailers, has no quota fields of the rule: what they say is left
     /// would be wrong.
     ///
     /// # Accuracy
