@@ -8,7 +8,7 @@ Exit codes:
   0  done, and the answer is yes: no mistake, no difference, allowed, nothing found
   1  done, and the answer is no: mistakes, differences, denied, something found
   2  the command line is wrong
-  3  it could not be done: a server that does not answer, a right that is missing";
+  3  it could not be done: rules that cannot be read, a server that does not answer, a right that is missing";
 
 /// What the program's exit code says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

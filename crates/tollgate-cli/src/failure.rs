@@ -32,15 +32,20 @@ impl Failure {
             message: message.to_string(),
         }
     }
-}
 
-/// Wrong rules are an answer.
-impl From<DocumentError> for Failure {
-    fn from(wrong: DocumentError) -> Self {
+    /// Wrong rules are an answer, where the question is whether they are right.
+    pub(crate) fn mistakes(wrong: DocumentError) -> Self {
         Self {
             exit: Exit::No,
-            message: format!("{wrong}\n{}", hints(&wrong)).trim_end().to_owned(),
+            ..Self::from(wrong)
         }
+    }
+}
+
+/// Rules that a command needs, and that cannot be read.
+impl From<DocumentError> for Failure {
+    fn from(wrong: DocumentError) -> Self {
+        Self::failed(format!("{wrong}\n{}", hints(&wrong)).trim_end())
     }
 }
 

@@ -3,13 +3,14 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::Args;
-use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
+use tollgate_redis::{Address, ConnectionOptions, Keys, Partition, RedisStore, Secret, SetupError};
 use tollgate_rules::redis::RedisRules;
 
 use crate::{bound_names::SecretArgs, failure::Failure, trust::TrustArgs};
 
 /// How long Redis may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Which Redis, and how the service writes to it.
 #[derive(Args, Clone, Debug)]
@@ -111,7 +112,9 @@ impl RedisArgs {
         let builder = builder
             .without_heartbeats()
             .partition(partition)
-            .deadline(PATIENCE);
+            .deadline(PATIENCE)
+            // Its end has to be seen before ours: it says what was waited for.
+            .connection(ConnectionOptions::default().connect_timeout(CONNECT_PATIENCE));
         builder.connect_within(PATIENCE).await.map_err(|wrong| {
             Failure::failed(format!(
                 "{wrong}\n`tollgate doctor` says what is wrong with a Redis"

@@ -34,8 +34,17 @@ pub(crate) const STORE_ERRORS: &[(&str, OnStoreError)] = &[
 ];
 
 pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency> {
-    if matches!(node.value, Value::Text(_)) {
-        return reader.word(node, "consistency", &[("exact", Consistency::Exact)]);
+    if let Value::Text(text) = &node.value {
+        let table = match text.as_str() {
+            "leased" => "{ leased = \"10%\" }",
+            "eventual" => "{ eventual = { interval = \"100ms\", max_unreported = 50 } }",
+            _ => return reader.word(node, "consistency", &[("exact", Consistency::Exact)]),
+        };
+        reader.wrong(
+            &node.span,
+            format!("{text} needs its numbers; write {table}"),
+        );
+        return None;
     }
     let (name, value) = reader.only_field(node, "a consistency", CONSISTENCY_FIELDS)?;
     if name.text == "leased" {

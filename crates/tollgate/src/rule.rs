@@ -87,7 +87,7 @@ impl Rule {
         Self(self.0.threshold(name, quota))
     }
 
-    /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. 0 checks without taking.
+    /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. Default: 1. A cost of 0 is refused.
     pub fn cost(self, units: u64) -> Self {
         Self(self.0.cost(units))
     }
@@ -320,7 +320,8 @@ impl RequestRule {
         Arc::make_mut(&mut self.settings)
     }
 
-    /// What to do with requests that have no key. Default: they share one bucket.
+    /// What to do with requests that have no key. Default: they share one bucket. A request under a plan that is
+    /// [unlimited](Quota::unlimited) needs none.
     pub fn when_missing(mut self, missing: Missing) -> Self {
         let settings = self.set();
         settings.missing = missing;
@@ -376,7 +377,7 @@ impl RequestRule {
     /// - A request whose handler takes the [ticket](crate::Admission::ticket) is settled by the handler alone.
     /// - A [shadow](Rule::shadow) counts in the same way. A request that another rule denies has no response, and counts in it.
     ///
-    /// A response that may not count, or whose status comes in the trailers, has no quota fields of the rule: what they say is left
+    /// A response that does not count, or whose status comes in the trailers, has no quota fields of the rule: what they say is left
     /// would be wrong.
     ///
     /// # Accuracy
@@ -411,6 +412,7 @@ impl RequestRule {
     /// A request takes its [cost](Rule::cost) before the inner service is called. If the response costs less, the difference goes
     /// back, by the rules of [`count_if`](Self::count_if), which goes first where both are set. If it costs more, the difference is
     /// taken as far as it is there; the rest lapses. So take what an expensive request costs, and give back.
+    /// A request whose cost is 0 only checks: its response is not charged.
     ///
     /// ```
     /// use tollgate::{MINUTE, Quota, Rule, key::header};

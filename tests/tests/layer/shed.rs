@@ -246,6 +246,23 @@ async fn every_outer_layer_refunds() {
 }
 
 #[tokio::test]
+async fn a_shadow_gets_its_units_back_too() {
+    let trial = per_minute("trial", 1).shadow().by(header("x-client"));
+    for marked in [false, true] {
+        let store = SwitchedStore::at_once(still().0);
+        let limits = RateLimitLayer::new(store, [each(9), trial.clone()]).expect("valid rules");
+        let service = limits.layer(service_fn(failing(marked)));
+        let _ = service.oneshot(from("ann")).await;
+        let (head, _) = from("ann").into_parts();
+        let key = limits.key_of("trial", &head).expect("it has a key");
+        let limiter = limits.limiter();
+        let check = limiter.check("trial", &key).expect("the rule is there");
+        let seen = limiter.peek(&[check.with_cost(0)]).await;
+        assert_eq!(seen.verdicts()[0].remaining(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_taken_ticket_prevents_the_refund() {
     let limits = limits(SwitchedStore::at_once(still().0), each(5)).attach_decision();
     let inner = service_fn(|request: Request<Body>| async move {

@@ -283,6 +283,28 @@ async fn a_grpc_denial_by_many_rules_stays_below_what_clients_accept() {
 }
 
 #[tokio::test]
+async fn so_does_a_grpc_response_to_a_request_that_many_rules_allow() {
+    for (count, over_grpc) in [(9, true), (50, true), (100, false)] {
+        let rules = (0..count).map(|number| {
+            let quota = Quota::fixed_window(9, MINUTE);
+            all(Rule::new(format!("rule-{number:0>40}"), quota))
+        });
+        let limits = layer(rules);
+        for (content_type, has_fields) in [("application/grpc", over_grpc), ("text/plain", true)] {
+            let answer = [("content-type", content_type)];
+            let app = Router::new().route("/a.B/C", routing::post(async move || answer));
+            let app = app.layer(limits.clone());
+            let call = Request::post("/a.B/C").header("content-type", content_type);
+            let response = app::send(&app, call).await;
+            assert_eq!(response.status(), 200);
+            let fields = ["ratelimit", "ratelimit-policy"];
+            let are_there = fields.map(|name| response.headers().contains_key(name));
+            assert_eq!(are_there, [has_fields; 2], "{count} rules, {content_type}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_error_response_of_the_handler_is_counted_like_any_other() {
     let failing = || async { http::StatusCode::INTERNAL_SERVER_ERROR };
     let routes = routing::get(failing).layer(layer([per_minute("nine", 9)]));

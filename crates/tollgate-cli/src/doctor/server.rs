@@ -37,7 +37,7 @@ impl Server {
                 "{} cannot be asked: {}; {}",
                 place.name(),
                 words(&wrong),
-                connect_remedy(&wrong)
+                connect_remedy(place, &wrong)
             ))
         };
         let connection = timeout(PATIENCE, connect(place)).await;
@@ -167,7 +167,7 @@ pub(crate) fn is_refusal(words: &str) -> bool {
     .any(|sign| words.contains(sign))
 }
 
-fn connect_remedy(wrong: &RedisError) -> &'static str {
+fn connect_remedy(place: &Place, wrong: &RedisError) -> &'static str {
     let words = words(wrong).to_lowercase();
     if words.contains("wrongpass") || words.contains("password authentication") {
         "give the user and the password in the address, as redis://user:password@host"
@@ -175,7 +175,11 @@ fn connect_remedy(wrong: &RedisError) -> &'static str {
         "it wants a password; give it in the address, as redis://:password@host"
     } else if words.contains("certificate") {
         "name the authority that its certificate is from with --ca, and the server as the certificate does"
-    } else if words.contains("tls") || words.contains("corrupt message") {
+    } else if words.contains("tls")
+        || words.contains("corrupt message")
+        // Redis waits for the end of a line, which the first bytes of an encrypted connection do not have.
+        || wrong.is_timeout() && place.access.trust.is_some()
+    {
         "does it encrypt at this port? Without encryption an address begins with redis://"
     } else if wrong.is_timeout() {
         "is a firewall between here and there?"

@@ -1,5 +1,7 @@
 //! `tollgate key check`: one request, decided from a shell.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tollgate::Outcome;
 use tollgate_redis::Partition;
@@ -18,6 +20,9 @@ use crate::{
     table::Table,
     time_text,
 };
+
+/// How long slots may take to go back.
+const RETURN_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     let explained = args.explained().await?;
@@ -40,7 +45,14 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         }
     };
     let states = States::find(args, &explained, partition).await?;
-    let decision = states.limiter.acquire(&states.checks).await;
+    // Where a request of the service waits, what comes after this command has to start as late.
+    let decision = match states.limiter.at_most_wait(&states.checks) {
+        None => states.limiter.acquire(&states.checks).await,
+        Some(patience) => {
+            let waits = states.limiter.acquire_within(&states.checks, patience);
+            waits.await.map_err(Failure::failed)?
+        }
+    };
     if decision.is_degraded() {
         return Err(Failure::failed(
             "Redis has not decided; `tollgate doctor` says why. A service would answer by the rules' on_store_error",
@@ -89,6 +101,9 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         "retry_after_seconds": retry.map(|after| after.as_secs_f64()),
         "rules": rules,
     });
+    // The request has ended, and gives its slots back.
+    drop(decision);
+    states.store.flush(RETURN_PATIENCE).await;
     Ok(Report::new(
         table.text() + "\n" + &said,
         json,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate::{Check, Consistency, Decision, KeyPrefix, Limiter, Outcome, Retry, Verdict};
-use tollgate_redis::Partition;
+use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::Explanation;
 
 use crate::{
@@ -16,6 +16,7 @@ pub(crate) struct States<'a> {
     pub(crate) partition: Partition,
     /// Those that count.
     pub(crate) rules: Vec<&'a Explanation>,
+    pub(crate) store: RedisStore,
     pub(crate) limiter: Limiter,
     /// One for each of the rules.
     pub(crate) checks: Vec<Check>,
@@ -42,7 +43,8 @@ impl<'a> States<'a> {
         // Whatever processes decide by themselves, this one asks Redis.
         let exact =
             |rule: &&Explanation| rule.limiter_rule().clone().consistency(Consistency::Exact);
-        let limiter = Limiter::new(store, counting.iter().map(exact)).map_err(Failure::failed)?;
+        let limiter =
+            Limiter::new(store.clone(), counting.iter().map(exact)).map_err(Failure::failed)?;
         let mut checks = Vec::new();
         for rule in &counting {
             let name = rule.limiter_rule().name();
@@ -63,6 +65,7 @@ impl<'a> States<'a> {
         Ok(Self {
             partition,
             rules: counting,
+            store,
             limiter,
             checks,
         })

@@ -45,10 +45,11 @@ pub(crate) struct PushArgs {
 }
 
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
-    let text = rule_args::read(&args.path).await?;
+    let text = rule_args::read(&args.path).await;
+    let text = text.map_err(Failure::mistakes)?;
     let secret = args.redis.secret()?;
     let bindings = args.bound.bindings(Some(&secret))?;
-    text.parse(&bindings)?;
+    text.parse(&bindings).map_err(Failure::mistakes)?;
     let redis = args.redis.rules(&secret)?;
     let stored = args.redis.in_time(redis.document()).await??;
     let before = stored.as_ref().map_or(0, |(revision, _)| *revision);

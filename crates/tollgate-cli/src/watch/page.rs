@@ -48,7 +48,17 @@ impl Page {
             ));
         }
         let host = uri.host().ok_or_else(|| wrong("it has no host"))?;
-        let port = uri.port_u16().unwrap_or(80);
+        let port = match uri.port_u16() {
+            Some(port) => port,
+            // Only what is no number of a port follows the host then.
+            None if uri
+                .authority()
+                .is_some_and(|all| !all.as_str().ends_with(host)) =>
+            {
+                return Err(wrong("its port is not a number from 1 to 65535"));
+            }
+            None => 80,
+        };
         let failed = |why: &dyn std::fmt::Display| {
             Failure::failed(format!(
                 "{url} cannot be fetched: {why}; does the service run, and serve {} there?",

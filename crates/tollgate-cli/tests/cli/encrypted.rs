@@ -118,8 +118,16 @@ fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_nam
     }
     // At the port that does not encrypt.
     let clear = redis.server.url().replace("redis://", "rediss://");
-    let ran = program
-        .set("REDIS_URL", &clear)
-        .run(&["doctor", "--ca", "other.pem"]);
-    ran.assert(3, &["cannot be asked"]);
+    let program = program.set("REDIS_URL", &clear);
+    let ran = program.run(&["doctor", "--ca", "other.pem"]);
+    ran.assert(3, &["cannot be asked", "does it encrypt at this port?"]);
+    let ran = program.run(&[
+        "key",
+        "status",
+        "-H",
+        "x-api-key: acme",
+        "--ca",
+        "other.pem",
+    ]);
+    ran.assert(3, &["not ready within"]);
 }

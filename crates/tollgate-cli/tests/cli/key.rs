@@ -1,6 +1,9 @@
 //! `tollgate key`.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    time::{Duration, Instant},
+};
 
 use http::{Request, Response};
 use serde_json::json;
@@ -352,6 +355,43 @@ rules = [
     // A status is about a request of this cost, too.
     let status = [&["key", "status"], &request[..]].concat();
     program.run(&status).assert(1, &["denied by exports"]);
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a program has taken, which waits by the time of its server"
+)]
+fn a_check_waits_for_as_long_as_a_request_of_the_service() {
+    let server = RedisServer::start(&[]);
+    let rules = "\
+version = 1
+rules = [{ name = \"imports\", limit = \"1/s\", by = \"header:x-api-key\", wait = \"30s\" }]
+";
+    let program = Program::on(&server, rules);
+    let start = Instant::now();
+    for _ in 0..3 {
+        program
+            .run(&["key", "check", "acme"])
+            .assert(0, &["allowed"]);
+    }
+    // The first starts at once, and the third a second after the second.
+    assert!(start.elapsed() >= Duration::from_secs(2));
+}
+
+#[test]
+fn a_check_gives_its_slots_back() {
+    let server = RedisServer::start(&[]);
+    let rules = "\
+version = 1
+rules = [{ name = \"exports\", limit = \"concurrent 1\", by = \"header:x-api-key\" }]
+";
+    let program = Program::on(&server, rules);
+    for _ in 0..3 {
+        program
+            .run(&["key", "check", "acme"])
+            .assert(0, &["allowed"]);
+    }
 }
 
 #[test]

@@ -120,6 +120,10 @@ fn diff_says_what_changes_and_names_no_client() {
     program
         .run(&["rules", "diff", "a.toml", "a.toml"])
         .assert(0, &["no difference"]);
+    // Not the 1 of a difference.
+    program
+        .run(&["rules", "diff", "a.toml", "nowhere.toml"])
+        .assert(3, &["nowhere.toml", "No such file"]);
     let (code, json) = program.json(&["rules", "diff", "b.toml", "a.toml"]);
     assert_eq!(code, 1);
     assert!(
@@ -277,7 +281,7 @@ cost_by_response = \"tries\"
     let program = Program::new().file("limits.toml", text);
     let explain = ["rules", "explain", "--rules", "limits.toml"];
     program.run(&explain).assert(
-        1,
+        3,
         &[
             "--bind-response-condition NAME",
             "--bind-response-cost NAME",
@@ -347,7 +351,7 @@ fn explain_prints_a_table_with_the_clients_hash_and_not_its_key() {
             "--path",
             "search",
         ])
-        .assert(1, &["--bind-plan"]);
+        .assert(3, &["--bind-plan"]);
     program
         .run(&[&["rules", "explain"], BOUND, &["--path", "search"]].concat())
         .assert(2, &["begins with a slash"]);

@@ -215,6 +215,9 @@ fn what_cannot_be_watched_says_what_would_help() {
         .run(&["top", "--metrics", "https://127.0.0.1/metrics"])
         .assert(2, &["only http"]);
     program
+        .run(&["top", "--metrics", "http://127.0.0.1:99999/metrics"])
+        .assert(2, &["its port is not a number from 1 to 65535"]);
+    program
         .run(&["watch", "--metrics", "http://127.0.0.1:1", "--every", "0"])
         .assert(2, &["0.1 to 3600"]);
 }

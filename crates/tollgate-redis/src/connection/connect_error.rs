@@ -68,9 +68,12 @@ impl ConnectError {
         )
     }
 
-    /// The same, with where it happened.
+    /// The same, with where it happened, unless it says so: a host that is named by its address.
     pub(super) fn at(mut self, place: fmt::Arguments<'_>) -> Self {
-        self.message = format!("{place}: {}", self.message).into();
+        let place = format!("{place}: ");
+        if !self.message.starts_with(&place) {
+            self.message = format!("{place}{}", self.message).into();
+        }
         self
     }
 
@@ -131,6 +134,15 @@ mod tests {
         assert_eq!(full.to_call_error().kind(), CallErrorKind::Unavailable);
         let wrong = ConnectError::of_server("HELLO", "WRONGPASS invalid username-password pair");
         assert_eq!(wrong.to_call_error().kind(), CallErrorKind::Misconfigured);
+    }
+
+    #[test]
+    fn a_place_is_named_once() {
+        let refused = || ConnectError::new(ConnectErrorKind::Tcp, "127.0.0.1:1: refused");
+        let by_address = refused().at(format_args!("127.0.0.1:1"));
+        assert_eq!(&**by_address.message(), "127.0.0.1:1: refused");
+        let by_name = refused().at(format_args!("localhost:1"));
+        assert_eq!(&**by_name.message(), "localhost:1: 127.0.0.1:1: refused");
     }
 
     #[test]

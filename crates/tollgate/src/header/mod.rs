@@ -63,7 +63,7 @@
 //! - responses that are [refunded](crate::Refund);
 //! - as to one rule, responses that [do not count](crate::RequestRule::count_if) or have
 //!   [another cost](crate::RequestRule::cost_by_response);
-//! - gRPC denials by too many rules: their fields would exceed the 8 KiB that clients accept.
+//! - gRPC responses to requests with too many rules: their fields would exceed the 8 KiB that clients accept.
 //!
 //! # Support by clients
 //!

@@ -18,7 +18,7 @@ use crate::{
         at_end::AtEnd,
         config::Config,
         decide::Decided,
-        deny::{QuotaHidden, deny, reject},
+        deny::{FEW_RULES, QuotaHidden, deny, limit_size, reject},
         refund::Refund,
         settlement::{AtHead, Settlement, TrailersSettlement},
     },
@@ -253,15 +253,22 @@ impl<K: Kept> Admitted<K> {
             unchanged = verdicts.filter(is_unchanged).copied().collect();
             &unchanged
         };
-        match in_handler {
+        let written = match in_handler {
             Some(in_handler) if !in_handler.is_empty() => {
                 let verdicts = in_handler.iter().flat_map(Decision::verdicts);
                 let all = one_per_rule(verdicts.chain(kept));
                 let at = in_handler.iter().map(Decision::at).max();
                 let at = at.unwrap_or_default();
                 config.headers.write(map, &all, rules, at);
+                all.len()
             }
-            _ => config.headers.write(map, kept, rules, self.kept.at()),
+            _ => {
+                config.headers.write(map, kept, rules, self.kept.at());
+                kept.len()
+            }
+        };
+        if written > FEW_RULES {
+            limit_size(config.protocol, map);
         }
     }
 }

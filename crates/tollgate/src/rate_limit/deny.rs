@@ -9,10 +9,11 @@ use tollgate_core::{Decision, Reason};
 use crate::{
     header::{
         applies,
-        name::{GRPC_STATUS, RATELIMIT, RATELIMIT_POLICY},
+        name::{RATELIMIT, RATELIMIT_POLICY},
         retry_after,
     },
     key::NoKey,
+    protocol::{Protocol, WireProtocol},
     rate_limit::{config::Config, request_rules::Refusal},
     rejection::Denial,
 };
@@ -22,7 +23,7 @@ use crate::{
 const MAX_GRPC_FIELDS: usize = 7 * 1_024;
 
 /// The fields of this many rules always fit, whatever their names.
-const FEW_RULES: usize = 8;
+pub(crate) const FEW_RULES: usize = 8;
 
 /// An extension of a response: a denial by a layer that hides its quota. Outer layers write no quota fields on it either: what
 /// they have left would reveal which layer denied.
@@ -63,7 +64,7 @@ pub(crate) fn deny(
             decision.at(),
         );
         if decision.verdicts().len() > FEW_RULES {
-            limit_size(response.headers_mut());
+            limit_size(config.protocol, response.headers_mut());
         }
     }
     response
@@ -130,12 +131,16 @@ fn with_extensions(
 }
 
 /// Removes the quota's fields from a gRPC response that would be too long with them: its client would drop all of it, with the
-/// status and the retry time.
-fn limit_size(fields: &mut HeaderMap) {
+/// message, or the status and the retry time.
+#[cold]
+pub(crate) fn limit_size(protocol: Protocol, fields: &mut HeaderMap) {
+    if protocol.of_response(fields) == WireProtocol::Http {
+        return;
+    }
     let sizes = fields
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 32);
-    if fields.contains_key(GRPC_STATUS) && sizes.sum::<usize>() > MAX_GRPC_FIELDS {
+    if sizes.sum::<usize>() > MAX_GRPC_FIELDS {
         fields.remove(RATELIMIT);
         fields.remove(RATELIMIT_POLICY);
     }

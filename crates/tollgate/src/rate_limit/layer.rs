@@ -344,6 +344,9 @@ impl RateLimitLayer {
 
     /// The limiter in force, for code outside of requests: the same budgets. Take it anew for each piece of work where the
     /// rules may be [replaced](Self::handle).
+    ///
+    /// Take the key of a request's client from [`key_of`](Self::key_of). It holds its kind as well, so `Key::of("acme")` is not the
+    /// client whose header says `acme`.
     #[must_use]
     pub fn limiter(&self) -> Limiter {
         self.config.limiter()

@@ -14,7 +14,8 @@
 /// }
 /// ```
 ///
-/// The response then carries no quota fields: the remaining units in them would be wrong. Not refunded are the units that a
+/// The response then carries no quota fields: the remaining units in them would be wrong. A [shadow](crate::Rule::shadow) gets its
+/// units back too, as if it were enforced. Not refunded are the units that a
 /// handler acquired itself ([`Admission::acquire`](crate::Admission::acquire)) or holds as a
 /// [`Ticket`](crate::Admission::ticket), and those of a rule with [`keep_on_error`](crate::RequestRule::keep_on_error).
 ///

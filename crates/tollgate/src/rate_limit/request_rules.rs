@@ -471,10 +471,10 @@ impl RequestRules {
         });
     }
 
-    /// Refunds the checks of an allowed request, except those of rules that keep the units on errors.
+    /// Refunds the checks of an allowed request, shadows included, except those of rules that keep the units on errors.
     #[cold]
     pub(crate) fn refund(&self, checks: &[Check], decision: &Decision) {
-        let ticket = self.limiter.ticket(checks, decision);
+        let ticket = self.limiter.ticket_with_shadows(checks, decision);
         ticket.settle_each(|check| {
             let keeps = self.keeps_units(check.rule());
             (!keeps).then(|| {
@@ -502,8 +502,7 @@ impl RequestRules {
     /// Whether a rule keeps the units on errors. A threshold has taken none.
     fn keeps_units(&self, rule: u16) -> bool {
         let rule = self.list.get(usize::from(rule));
-        rule.map(RequestRule::settings)
-            .is_none_or(|rule| rule.keeps || !rule.rule.is_enforced())
+        rule.is_none_or(|rule| rule.settings().keeps)
     }
 
     /// Waits for all look-ups at the same time.
