@@ -34,7 +34,7 @@ use crate::{
 const ONE_IN: u64 = 16;
 
 /// It costs little before the rule is used.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RuleObserver {
     #[cfg(any(feature = "metrics", feature = "tracing"))]
     used: OnceLock<Box<Used>>,
@@ -131,9 +131,7 @@ pub(super) struct Rest {
 
 impl RuleObserver {
     pub(super) fn new(rule: &Rule) -> Self {
-        let mut observer = Self::default();
-        observer.top_keys = rule.top_keys_setting().map(|_| OnceLock::new());
-        observer
+        Self::keeping(rule.top_keys_setting().map(|_| OnceLock::new()))
     }
 
     /// The observer of a rule that takes the place of the one that `before` observes.
@@ -142,9 +140,15 @@ impl RuleObserver {
             Some(kept) => OnceLock::from(TopKeys::succeeding(setting, kept)),
             None => OnceLock::new(),
         };
-        let mut observer = Self::default();
-        observer.top_keys = rule.top_keys_setting().map(succeeding);
-        observer
+        Self::keeping(rule.top_keys_setting().map(succeeding))
+    }
+
+    fn keeping(top_keys: Option<OnceLock<TopKeys>>) -> Self {
+        Self {
+            #[cfg(any(feature = "metrics", feature = "tracing"))]
+            used: OnceLock::new(),
+            top_keys,
+        }
     }
 
     /// The top keys of a rule that keeps them.
