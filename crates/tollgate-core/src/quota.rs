@@ -387,10 +387,8 @@ impl Quota {
             )));
         }
         if self.period.is_zero() {
-            return Err(QuotaError(format!(
-                "a window of {:?} holds no time; take at least 1 µs, for example SECOND",
-                self.period
-            )));
+            let message = "a time of 0 holds nothing; take at least 1 µs, for example one second";
+            return Err(QuotaError(message.to_owned()));
         }
         if self.period > MAX_PERIOD {
             return Err(QuotaError(format!(

@@ -141,7 +141,12 @@ impl Condition {
 
     fn add_methods(&mut self, reader: Reader<'_>, node: &Node) {
         let mut methods = Vec::new();
-        for node in reader.list_or_one(node) {
+        let named = reader.list_or_one(node);
+        if named.is_empty() {
+            let message = "without a method the rule would apply to no request; name one, or leave methods out";
+            reader.wrong(&node.span, message);
+        }
+        for node in named {
             let Some(text) = reader.text(node, "a method as \"GET\"") else {
                 continue;
             };

@@ -88,7 +88,9 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
             continue;
         }
         let process = memory_size::bytes(rule, clients)?;
+        let mut lasts = time_text::duration(quota.window());
         if quota.algorithm() == AlgorithmKind::Concurrent {
+            lasts = "its requests".to_owned();
             notes.push_str(&format!(
                 "\n{}: slots, of one process; \"at most\" is with as many processes as slots",
                 rule.name()
@@ -103,7 +105,7 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
             rule.name().to_owned(),
             quota.to_string(),
             clients.to_string(),
-            time_text::duration(quota.window()),
+            lasts,
             bytes_text(process),
             bytes_text(one),
             bytes_text(most),

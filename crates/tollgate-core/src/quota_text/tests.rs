@@ -101,7 +101,7 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             &["above"],
         ),
         ("0/s", "0/s", &["limit of 0", "at least 1"]),
-        ("5/0s", "5/0s", &["holds no time"]),
+        ("5/0s", "5/0s", &["time of 0", "at least 1 µs"]),
         ("5/s burst 0", "0", &["burst of 0", "at least 1"]),
         (
             "5/s brust 9",
