@@ -560,3 +560,40 @@ fn a_limiter_that_was_replaced_vouches_for_no_rule() {
     assert_eq!(error.kind(), RuleErrorKind::Conflict);
     assert!(Limiter::replacing(&[&new], store, rule(5)).is_ok());
 }
+
+#[test]
+fn a_check_is_not_found_again_as_a_threshold_that_has_the_name_of_its_rule() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let one = Rule::new("one", quota(10));
+    let limiter = LiveLimiter::new(still(), [one.clone(), Rule::new("two", quota(20))]);
+    let limiter = limiter.expect("valid");
+    let check = limiter.check("two", &Key::of(["ann"])).expect("a rule");
+    let warned = one.threshold("two", quota(5));
+    limiter.replace([warned]).expect("valid");
+    let error = limiter.acquire(&[check]).expect_err("its rule is gone");
+    let error = error.to_string();
+    assert!(
+        error.contains("unknown rule \"two\"; expected \"one\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn checks_of_the_rules_in_force_and_of_those_before_are_decided_together() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let rules = [Rule::new("one", quota(10)), Rule::new("two", quota(20))];
+    let limiter = LiveLimiter::new(still(), rules.clone()).expect("valid");
+    let check = |rule| limiter.check(rule, &Key::of(["ann"])).expect("a rule");
+    let before = check("two");
+    let [one, two] = rules;
+    limiter.replace([two, one]).expect("valid");
+    let now = check("one");
+    for (checks, left) in [([now, before], [9, 19]), ([before, now], [18, 8])] {
+        let decision = limiter.acquire(&checks).expect("both rules are there");
+        let decision = decision.ready().expect("memory answers at once");
+        assert!(decision.is_allowed());
+        let verdicts = decision.verdicts().iter();
+        let remaining: Vec<_> = verdicts.map(|verdict| verdict.remaining()).collect();
+        assert_eq!(remaining, left);
+    }
+}
