@@ -262,6 +262,20 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_of_a_name_whose_states_all_equal_fresh_ones() {
+        for quota in every(5, SECOND) {
+            let (store, clock) = store();
+            let limiter = limiter(&store, "rule", quota);
+            for n in 0..50_u64 {
+                assert!(limiter.try_acquire("rule", &Key::of([n])).is_ok());
+            }
+            clock.advance(3 * SECOND);
+            drop(limiter);
+            assert_eq!(store.unbound_usage(), Usage::default(), "{quota:?}");
+        }
+    }
+
+    #[test]
     fn over_the_bound_of_all_unused_names_the_one_nearest_to_fresh_goes() {
         let clock = ManualClock::new(1_700_000_123_456_789);
         let store = MemoryStore::builder().clock(&clock).bytes_per_rule(0);

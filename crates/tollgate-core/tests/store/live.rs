@@ -597,3 +597,54 @@ fn checks_of_the_rules_in_force_and_of_those_before_are_decided_together() {
         assert_eq!(remaining, left);
     }
 }
+
+#[test]
+fn units_of_a_quota_that_a_check_brought_along_stay_when_the_rule_s_own_is_scaled_or_reset() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    for (on_change, left) in [(OnChange::Scale, 2), (OnChange::Reset, 5)] {
+        let fixed = |limit| Rule::new("rule", quota(limit)).on_change(on_change);
+        let rule = |limit| [fixed(limit).variable_quota()];
+        let limiter = LiveLimiter::new(still(), rule(10)).expect("valid");
+        let brought = |cost| {
+            let limiter = limiter.limiter();
+            let brought = limiter.quota_for("rule", quota(30)).expect("valid");
+            let check = limiter.check("rule", &Key::of(["ann"])).expect("a rule");
+            let decision = limiter.acquire(&[check.with_quota(brought).with_cost(cost)]);
+            let decision = decision.ready().expect("memory answers at once");
+            assert!(decision.is_allowed());
+            decision.verdicts()[0].remaining()
+        };
+        assert_eq!(brought(12), 18);
+        limiter.replace(rule(20)).expect("valid");
+        assert_eq!(brought(0), 18, "{on_change:?}");
+        // A rule that takes none any more: they count as under its own.
+        limiter.replace([fixed(5)]).expect("valid");
+        assert_eq!(remaining(&limiter, "rule", "ann"), left, "{on_change:?}");
+    }
+}
+
+#[test]
+fn units_that_were_not_read_since_an_earlier_quota_count_as_under_the_rule_s_own() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let rule = |limit, gold, on_change| {
+        let rule = Rule::new("rule", quota(limit)).plan("gold", quota(gold));
+        [rule.on_change(on_change)]
+    };
+    for (on_change, limit, gold, left) in [
+        (OnChange::Scale, 30, 40, 19),
+        (OnChange::Reset, 30, 40, 30),
+        // Its own has not changed.
+        (OnChange::Reset, 20, 50, 13),
+    ] {
+        let limiter = LiveLimiter::new(still(), rule(10, 40, OnChange::Keep)).expect("valid");
+        assert!(take(&limiter, "rule", "ann", 7));
+        limiter
+            .replace(rule(20, 40, OnChange::Keep))
+            .expect("valid");
+        limiter
+            .replace(rule(limit, gold, on_change))
+            .expect("valid");
+        let story = format!("{on_change:?} to {limit} and {gold}");
+        assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
+    }
+}
