@@ -626,6 +626,22 @@ mod tests {
         refused(Quota::token_bucket(5).refill(0, SECOND), &["refill of 0"]);
         refused(Quota::token_bucket(0).refill(5, SECOND), &["capacity of 0"]);
         refused(Quota::gcra(5, SECOND).burst(0), &["burst of 0"]);
+        refused(
+            Quota::gcra(5, SECOND).burst(MAX_UNITS + 1),
+            &["burst of 1000000000000000", "larger units"],
+        );
+        refused(
+            Quota::concurrent(MAX_UNITS + 1),
+            &["1000000000000000", "Quota::unlimited"],
+        );
+        refused(
+            Quota::concurrent(5).typically(2 * MAX_PERIOD),
+            &["typical hold time", "ten years"],
+        );
+        refused(
+            Quota::concurrent(5).typically(Duration::from_nanos(1_500)),
+            &["1.5µs", "whole"],
+        );
         refused(Quota::gcra(5, Duration::ZERO), &["window of 0ns", "SECOND"]);
         refused(
             Quota::gcra(5, Duration::from_nanos(1_500)),

@@ -366,6 +366,7 @@ mod tests {
     use crate::{
         algorithm_kind::AlgorithmKind,
         consistency::{Consistency, LeaseShare},
+        quota::MAX_UNITS,
         time::{MINUTE, SECOND},
     };
 
@@ -403,10 +404,30 @@ mod tests {
             &["11 units", "at least 11"],
         );
         refused(
+            [Rule::new("free", quota).cost(0)],
+            K::Cost,
+            &["cost of 0", "Limiter::peek"],
+        );
+        refused(
+            [Rule::new("dear", Quota::unlimited()).cost(MAX_UNITS + 1)],
+            K::Cost,
+            &["1000000000000000 units is above"],
+        );
+        refused(
+            [Rule::new("plans", quota)
+                .plan("gold", quota)
+                .plan("gold", quota)],
+            K::Plan,
+            &["two plans \"gold\""],
+        );
+        refused(
             [Rule::new("twice", quota), Rule::new("twice", quota)],
             K::RuleSet,
             &["twice", "two rules"],
         );
+        let many = (0..100).chain([50]);
+        let many = many.map(|n| Rule::new(format!("rule-{n}"), quota));
+        refused(many, K::RuleSet, &["rule-50", "two rules"]);
         refused(
             [Rule::new("mixed", quota).plan("gold", Quota::fixed_window(10, MINUTE))],
             K::Plan,

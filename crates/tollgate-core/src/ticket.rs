@@ -320,3 +320,44 @@ fn receipts_of(
         .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
     queued.chain(taken).collect()
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{
+        held_slots::{HeldSlot, SlotOwner},
+        key::Fingerprint,
+        memory::MemoryStore,
+        quota::Quota,
+        store::rule_store::Store,
+    };
+
+    #[derive(Debug)]
+    struct Forgetful;
+
+    impl SlotOwner for Forgetful {
+        fn release(&self, _slots: &[HeldSlot]) {}
+    }
+
+    #[test]
+    fn slots_on_lease_have_no_number() {
+        let rules = RuleSet::new([Rule::new("exports", Quota::concurrent(2))]);
+        let store = MemoryStore::new().bind(Arc::new(rules.expect("a valid rule")));
+        let store = store.expect("a free name");
+        let owner: Arc<dyn SlotOwner> = Arc::new(Forgetful);
+        let number = |source| {
+            let slot = HeldSlot::new(0, Fingerprint::from_bits(1), 1, 7);
+            let mut slots = SlotList::default();
+            slots.push(&owner, slot.from_source(source));
+            let ticket = Ticket {
+                store: Arc::clone(&store),
+                receipts: SmallVec::new(),
+                on_drop: None,
+                slots: Some(slots),
+            };
+            ticket.slot_number("exports")
+        };
+        assert_eq!(number(Source::Store), Some(7));
+        assert_eq!(number(Source::Lease), None);
+    }
+}

@@ -262,6 +262,22 @@ mod tests {
     }
 
     #[test]
+    fn of_many_states_of_a_name_those_that_equal_fresh_ones_are_not_kept() {
+        for quota in every(5, SECOND) {
+            let (store, clock) = store();
+            let limiter = limiter(&store, "rule", quota);
+            // More than are swept when a limiter goes.
+            for n in 0..20_000_u64 {
+                assert!(limiter.try_acquire("rule", &Key::of([n])).is_ok());
+            }
+            clock.advance(3 * SECOND);
+            assert!(limiter.try_acquire("rule", &Key::of(["ann"])).is_ok());
+            drop(limiter);
+            assert_eq!(store.unbound_usage().keys, 1, "{quota:?}");
+        }
+    }
+
+    #[test]
     fn over_the_bound_of_all_unused_names_the_one_nearest_to_fresh_goes() {
         let clock = ManualClock::new(1_700_000_123_456_789);
         let store = MemoryStore::builder().clock(&clock).bytes_per_rule(0);

@@ -102,3 +102,86 @@ impl Decision {
         }
     }
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        algorithm::{Assessment, Retry},
+        key::Fingerprint,
+        memory::MemoryStore,
+        quota::Quota,
+        source::Source,
+        store::rule_store::Store,
+        time::{MINUTE, ManualClock},
+    };
+
+    /// 36.543211 seconds before the end of a minute.
+    const NOW: u64 = 1_700_000_123_456_789;
+
+    fn rules() -> RuleSet {
+        let quota = Quota::fixed_window(1, MINUTE);
+        let rules = [Rule::new("api", quota), Rule::new("trial", quota).shadow()];
+        RuleSet::new(rules).expect("valid rules")
+    }
+
+    #[test]
+    fn a_record_says_what_a_rule_decided_and_a_shadow_denies_for_no_reason() {
+        let store = MemoryStore::builder().clock(ManualClock::new(NOW)).build();
+        let store = store.bind(Arc::new(rules())).expect("free names");
+        let checks = [0, 1].map(|rule| Check::new(rule, Fingerprint::from_bits(7), 1));
+        let records = || -> Vec<DecisionRecord> {
+            let decision = store.acquire(&checks).ready().expect("at once");
+            decision.records(store.rules(), &checks).collect()
+        };
+        let decisions = |records: &[DecisionRecord]| {
+            let of = |record: &DecisionRecord| (record.decision, record.reason);
+            records.iter().map(of).collect::<Vec<_>>()
+        };
+        let first = records();
+        assert_eq!(
+            decisions(&first),
+            [("allowed", None), ("shadow_allowed", None)]
+        );
+        let second = records();
+        assert_eq!(
+            decisions(&second),
+            [("denied", Some("quota")), ("shadow_denied", None)]
+        );
+        for record in first.into_iter().chain(second) {
+            assert_eq!(record.at_ms, 1_700_000_123_456);
+            assert_eq!(record.remaining, Some(0));
+            assert_eq!(record.reset_after_ms, Some(36_543));
+            assert_eq!(record.retry_after_ms, Some(36_543));
+        }
+    }
+
+    #[test]
+    fn a_record_of_what_was_not_counted_has_no_numbers() {
+        let rules = rules();
+        let mut degraded = Verdict::unanswered(0, 0, Outcome::Failed);
+        degraded.pass_degraded();
+        let undecided = Verdict::unanswered(1, 0, Outcome::NotDecided);
+        let decision = Decision::new(NOW, [degraded, undecided], |_| true);
+        let records: Vec<_> = decision.records(&rules, &[]).collect();
+        for (record, says) in records.iter().zip(["degraded", "undecided"]) {
+            assert_eq!(record.decision, says);
+            assert_eq!((record.remaining, record.reset_after_ms), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_record_has_no_units_left_where_they_are_not_known() {
+        let answer = Assessment::new(true, 3, 0, Retry::Now);
+        let verdict = Verdict::new(0, 0, answer, Source::Lease);
+        let remaining = |verdict| {
+            let decision = Decision::new(NOW, [verdict], |_| true);
+            let record = decision.records(&rules(), &[]).next();
+            record.expect("one rule").remaining
+        };
+        assert_eq!(remaining(verdict), Some(3));
+        assert_eq!(remaining(verdict.with_remaining_unknown()), None);
+    }
+}

@@ -607,6 +607,73 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_a_thread_without_requests_are_shown_for_one_more_period() {
+        let period = PERIOD.as_micros() as u64;
+        let top_keys = top_keys();
+        // This thread is the owner of its stripe, and the others go on.
+        for (key, at) in [(1, 6 * period), (2, 7 * period)] {
+            let _ = record(&top_keys, &check(key), false, at);
+        }
+        let shown_after = |key, at| {
+            on_each_stripe(|| {
+                let _ = record(&top_keys, &check(key), false, at);
+            });
+            let top = top_keys.top(99);
+            top.iter().map(|top| top.key).collect::<HashSet<_>>()
+        };
+        assert_eq!(
+            shown_after(3, 8 * period),
+            HashSet::from([prefix(2), prefix(3)])
+        );
+        assert_eq!(
+            shown_after(4, 9 * period),
+            HashSet::from([prefix(3), prefix(4)])
+        );
+    }
+
+    #[test]
+    fn a_label_is_kept_as_long_as_its_key() {
+        let period = PERIOD.as_micros() as u64;
+        let top_keys = TopKeys::new(&TopKeysSetting::labelled(|_| "ada".into()));
+        for _ in 0..3 {
+            top_keys.on_check(&check(1), &KeyBuf::new());
+            let _ = record(&top_keys, &check(1), false, 7 * period);
+        }
+        let has_label = || {
+            let label = top_keys.stripes.here().label(known_bits(check(1).key()));
+            label.is_some()
+        };
+        assert!(has_label());
+        let _ = record(&top_keys, &check(2), false, 8 * period);
+        assert!(has_label());
+        let _ = record(&top_keys, &check(2), false, 9 * period);
+        assert!(!has_label());
+    }
+
+    #[cfg(any(feature = "metrics", feature = "tracing"))]
+    #[test]
+    fn a_key_is_hot_once_from_a_fifth_of_many_requests_on() {
+        // One key among others that come once each.
+        let reports = |times: u32, every: u64| -> Vec<u64> {
+            let top_keys = top_keys();
+            let requests = (0..u64::from(times) * every).filter_map(|n| {
+                let key = if n % every == 0 { 1 } else { n + 1 };
+                record(&top_keys, &check(key), false, 0)
+            });
+            let of_key = requests.map(|hot| {
+                assert_eq!(hot.key, prefix(1));
+                hot.percent
+            });
+            of_key.collect()
+        };
+        assert!(reports(HOT_REQUESTS - 1, 1).is_empty());
+        assert_eq!(reports(HOT_REQUESTS, 1), [100]);
+        assert_eq!(reports(4 * HOT_REQUESTS, 1), [100]);
+        assert_eq!(reports(4 * HOT_REQUESTS, 5), [20]);
+        assert!(reports(4 * HOT_REQUESTS, 6).is_empty());
+    }
+
+    #[test]
     fn a_key_that_comes_often_gets_its_label_and_others_cost_nothing() {
         let calls = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&calls);

@@ -165,3 +165,114 @@ impl fmt::Debug for Waiting {
         f.debug_struct("Waiting").finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "metrics", not(tollgate_shuttle)))]
+mod tests {
+    use std::{
+        cell::RefCell,
+        collections::BTreeMap,
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
+    };
+
+    use metrics::{
+        Counter, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString,
+        Unit, with_local_recorder,
+    };
+
+    use super::*;
+    use crate::{
+        key::Fingerprint,
+        quota::Quota,
+        sync::{Mutex, lock},
+        time::SECOND,
+    };
+
+    /// The requests by what became of them, those that wait, and how long those waited that were admitted.
+    #[derive(Default)]
+    struct Counted {
+        outcomes: RefCell<BTreeMap<String, Arc<AtomicU64>>>,
+        waiting: Arc<AtomicU64>,
+        seconds: Arc<Seconds>,
+    }
+
+    type End = fn(Waiting);
+
+    #[derive(Default)]
+    struct Seconds(Mutex<Vec<f64>>);
+
+    impl HistogramFn for Seconds {
+        fn record(&self, value: f64) {
+            lock(&self.0).push(value);
+        }
+    }
+
+    impl Recorder for Counted {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            let outcome = key.labels().find(|label| label.key() == "outcome");
+            let outcome = outcome.expect("it has one").value().to_owned();
+            let mut outcomes = self.outcomes.borrow_mut();
+            Counter::from_arc(Arc::clone(outcomes.entry(outcome).or_default()))
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            self.waiting.set(0.0);
+            Gauge::from_arc(Arc::clone(&self.waiting))
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::from_arc(Arc::clone(&self.seconds))
+        }
+    }
+
+    #[test]
+    fn a_request_that_waited_counts_once_by_what_became_of_it() {
+        let rule = Rule::new("rule", Quota::gcra(1, SECOND)).wait(SECOND);
+        let rules = RuleSet::new([rule]).expect("a valid rule");
+        let check = Check::new(0, Fingerprint::from_bits(1), 1);
+        let ends: [(&str, End); 7] = [
+            ("admitted", |waiting| {
+                waiting.ended(&Decision::unlimited(0), 2 * SECOND);
+            }),
+            ("denied", |waiting| {
+                waiting.ended(&Decision::without_key(), 2 * SECOND);
+            }),
+            ("queue_full", |waiting| {
+                let decision = Decision::without_key().denied_for(Reason::QueueFull);
+                waiting.ended(&decision, 2 * SECOND);
+            }),
+            ("wait_expired", |waiting| {
+                let decision = Decision::without_key().denied_for(Reason::WaitExpired);
+                waiting.ended(&decision, 2 * SECOND);
+            }),
+            ("queue_full", Waiting::turned_away),
+            ("wait_expired", Waiting::expired),
+            ("abandoned", drop),
+        ];
+        for (outcome, end) in ends {
+            let counted = Counted::default();
+            let waiting = || f64::from_bits(counted.waiting.load(Ordering::Relaxed));
+            with_local_recorder(&counted, || {
+                let request = Waiting::begin(&rules, &[check]);
+                assert_eq!(waiting(), 1.0);
+                end(request);
+            });
+            assert_eq!(waiting(), 0.0);
+            let is_admitted = outcome == "admitted";
+            let times: &[f64] = if is_admitted { &[2.0] } else { &[] };
+            assert_eq!(*lock(&counted.seconds.0), times);
+            let outcomes = counted.outcomes.take();
+            assert_eq!(outcomes.len(), WaitOutcome::ALL.len());
+            for (found, times) in outcomes {
+                let expected = u64::from(found == outcome);
+                assert_eq!(times.load(Ordering::Relaxed), expected, "{found}");
+            }
+        }
+    }
+}

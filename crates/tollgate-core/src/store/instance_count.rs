@@ -166,6 +166,37 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_back_between_two_looks_begins_the_half_minute_anew() {
+        let mut instances = counting(5);
+        for (known, second) in [(3, 100), (3, 110), (5, 115), (3, 120), (3, 130)] {
+            assert!(!instances.observe(known, second * S), "{second}");
+        }
+    }
+
+    #[test]
+    fn the_half_minute_of_still_fewer_begins_when_they_are_seen() {
+        let mut instances = counting(5);
+        for second in [100, 110, 120] {
+            assert!(!instances.observe(3, second * S));
+        }
+        assert!(instances.observe(3, 130 * S));
+        for second in [140, 150, 160] {
+            assert!(!instances.observe(2, second * S), "{second}");
+        }
+        assert!(instances.observe(2, 170 * S));
+    }
+
+    #[test]
+    fn the_longest_pause_counts_and_a_longer_one_does_not() {
+        for (longer, is_lowered) in [(0, true), (1, false)] {
+            let mut instances = counting(5).longest_pause(Duration::from_secs(15));
+            instances.observe(3, 100 * S);
+            instances.observe(3, 115 * S + longer);
+            assert_eq!(instances.observe(3, 130 * S + longer), is_lowered);
+        }
+    }
+
+    #[test]
     fn a_clock_that_goes_back_makes_it_later_and_never_earlier() {
         let mut instances = counting(5);
         instances.observe(3, 100 * S);

@@ -560,3 +560,91 @@ fn a_limiter_that_was_replaced_vouches_for_no_rule() {
     assert_eq!(error.kind(), RuleErrorKind::Conflict);
     assert!(Limiter::replacing(&[&new], store, rule(5)).is_ok());
 }
+
+#[test]
+fn a_check_is_not_found_again_as_a_threshold_that_has_the_name_of_its_rule() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let one = Rule::new("one", quota(10));
+    let limiter = LiveLimiter::new(still(), [one.clone(), Rule::new("two", quota(20))]);
+    let limiter = limiter.expect("valid");
+    let check = limiter.check("two", &Key::of(["ann"])).expect("a rule");
+    let warned = one.threshold("two", quota(5));
+    limiter.replace([warned]).expect("valid");
+    let error = limiter.acquire(&[check]).expect_err("its rule is gone");
+    let error = error.to_string();
+    assert!(
+        error.contains("unknown rule \"two\"; expected \"one\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn checks_of_the_rules_in_force_and_of_those_before_are_decided_together() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let rules = [Rule::new("one", quota(10)), Rule::new("two", quota(20))];
+    let limiter = LiveLimiter::new(still(), rules.clone()).expect("valid");
+    let check = |rule| limiter.check(rule, &Key::of(["ann"])).expect("a rule");
+    let before = check("two");
+    let [one, two] = rules;
+    limiter.replace([two, one]).expect("valid");
+    let now = check("one");
+    for (checks, left) in [([now, before], [9, 19]), ([before, now], [18, 8])] {
+        let decision = limiter.acquire(&checks).expect("both rules are there");
+        let decision = decision.ready().expect("memory answers at once");
+        assert!(decision.is_allowed());
+        let verdicts = decision.verdicts().iter();
+        let remaining: Vec<_> = verdicts.map(|verdict| verdict.remaining()).collect();
+        assert_eq!(remaining, left);
+    }
+}
+
+#[test]
+fn units_of_a_quota_that_a_check_brought_along_stay_when_the_rule_s_own_is_scaled_or_reset() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    for (on_change, left) in [(OnChange::Scale, 2), (OnChange::Reset, 5)] {
+        let fixed = |limit| Rule::new("rule", quota(limit)).on_change(on_change);
+        let rule = |limit| [fixed(limit).variable_quota()];
+        let limiter = LiveLimiter::new(still(), rule(10)).expect("valid");
+        let brought = |cost| {
+            let limiter = limiter.limiter();
+            let brought = limiter.quota_for("rule", quota(30)).expect("valid");
+            let check = limiter.check("rule", &Key::of(["ann"])).expect("a rule");
+            let decision = limiter.acquire(&[check.with_quota(brought).with_cost(cost)]);
+            let decision = decision.ready().expect("memory answers at once");
+            assert!(decision.is_allowed());
+            decision.verdicts()[0].remaining()
+        };
+        assert_eq!(brought(12), 18);
+        limiter.replace(rule(20)).expect("valid");
+        assert_eq!(brought(0), 18, "{on_change:?}");
+        // A rule that takes none any more: they count as under its own.
+        limiter.replace([fixed(5)]).expect("valid");
+        assert_eq!(remaining(&limiter, "rule", "ann"), left, "{on_change:?}");
+    }
+}
+
+#[test]
+fn units_that_were_not_read_since_an_earlier_quota_count_as_under_the_rule_s_own() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let rule = |limit, gold, on_change| {
+        let rule = Rule::new("rule", quota(limit)).plan("gold", quota(gold));
+        [rule.on_change(on_change)]
+    };
+    for (on_change, limit, gold, left) in [
+        (OnChange::Scale, 30, 40, 19),
+        (OnChange::Reset, 30, 40, 30),
+        // Its own has not changed.
+        (OnChange::Reset, 20, 50, 13),
+    ] {
+        let limiter = LiveLimiter::new(still(), rule(10, 40, OnChange::Keep)).expect("valid");
+        assert!(take(&limiter, "rule", "ann", 7));
+        limiter
+            .replace(rule(20, 40, OnChange::Keep))
+            .expect("valid");
+        limiter
+            .replace(rule(limit, gold, on_change))
+            .expect("valid");
+        let story = format!("{on_change:?} to {limit} and {gold}");
+        assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
+    }
+}

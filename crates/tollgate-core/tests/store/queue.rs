@@ -127,6 +127,15 @@ async fn a_wait_beyond_the_patience_is_denied_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_as_long_as_the_patience_ends_with_the_unit() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    assert!(limiter.acquire(&one).await.is_allowed());
+    let waited = waiter(&limiter, &one, SECOND).await;
+    assert_eq!(waited.await.expect("it ends"), Some(SECOND));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cost_that_never_fits_is_denied_at_once() {
     let limiter = limiter([Rule::new("rule", slow())]);
     let start = Instant::now();

@@ -78,3 +78,19 @@ fn a_ticket_is_settled_to_the_cost_whatever_was_reserved() {
         }
     }
 }
+
+#[test]
+fn each_rule_of_a_ticket_is_settled_once_to_a_cost_of_its_own() {
+    let names = ["requests", "bytes", "rows", "pages"];
+    let rules = names.map(|name| Rule::new(name, Quota::fixed_window(100, LONG)));
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+    let checks = names.map(|rule| check(&limiter, rule, "ann", 10));
+    // Two of them give as much back, one takes more, and one is left as it is.
+    for _ in 0..2 {
+        let decision = at_once(limiter.acquire(&checks));
+        let ticket = limiter.ticket(&checks, &decision);
+        ticket.settle_each(|check| [Some(4), Some(12), Some(4), None][usize::from(check.rule())]);
+    }
+    let left = names.map(|rule| left(&limiter, rule, "ann"));
+    assert_eq!(left, [92, 76, 92, 80]);
+}

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::Mutex,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tollgate_core::{
     Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
@@ -14,7 +14,7 @@ use tollgate_core::{
     store::{Checks, Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
-use crate::{at_once, check};
+use crate::{at_once, check, left};
 
 /// On the paused clock of the runtime, from the beginning of a minute on: no window ends while a test runs for some seconds.
 fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
@@ -554,4 +554,104 @@ async fn a_slot_is_waited_for_with_a_rule_that_does_not_wait() {
         let second = waiting.await.expect("a task").expect("room");
         assert!(second.is_allowed());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_other_units_are_gone_at_its_start_waits_for_them_within_its_patience() {
+    let millisecond = SECOND / 1_000;
+    for (patience, ends_at, reason) in [
+        (SECOND, SECOND, None),
+        (SECOND - millisecond, SECOND / 5, Some(Reason::WaitExpired)),
+    ] {
+        let window = Rule::new("window", Quota::fixed_window(1, SECOND));
+        let limiter = limiter([provider(), window]);
+        let checks = ["provider", "window"].map(|rule| check(&limiter, rule, "a", 1));
+        let begin = Instant::now();
+        assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
+        let waiting = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.acquire_within(&checks, patience).await }
+        });
+        sleep(SECOND / 10).await;
+        // Its place at the provider comes before the next window.
+        assert!(at_once(limiter.acquire(&checks[1..])).is_allowed());
+        let ended = waiting.await.expect("a task").expect("there is room");
+        assert_eq!(ended.reason(), reason);
+        assert_eq!(begin.elapsed(), ends_at);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_queues_again_has_what_is_left_of_its_patience() {
+    let window = Rule::new("window", Quota::fixed_window(1, SECOND));
+    let limiter = limiter([provider(), window]);
+    let checks = ["provider", "window"].map(|rule| check(&limiter, rule, "a", 1));
+    let begin = Instant::now();
+    assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        let patience = SECOND + SECOND / 5;
+        async move { limiter.acquire_within(&checks, patience).await }
+    });
+    sleep(SECOND / 10).await;
+    assert!(at_once(limiter.acquire(&checks[1..])).is_allowed());
+    // By the next window, the provider has no unit for longer than is left.
+    sleep_until(begin + SECOND - SECOND / 20).await;
+    for _ in 0..3 {
+        assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
+    }
+    let ended = waiting.await.expect("a task").expect("there is room");
+    assert!(!ended.is_allowed());
+    assert_eq!(begin.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_finds_no_slot_at_its_start_waits_for_one_within_its_patience() {
+    for (patience, ends_at, reason) in [
+        (MINUTE, SECOND, None),
+        (SECOND / 2, SECOND / 2, Some(Reason::WaitExpired)),
+    ] {
+        let limiter = limiter([provider(), exports(MINUTE)]);
+        let checks = ["provider", "exports"].map(|rule| check(&limiter, rule, "a", 1));
+        let begin = Instant::now();
+        assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
+        let waiting = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.acquire_within(&checks, patience).await }
+        });
+        sleep(SECOND / 10).await;
+        let running = at_once(limiter.acquire(&checks[1..]));
+        assert!(running.is_allowed());
+        let ends = tokio::spawn(async move {
+            sleep(SECOND - SECOND / 10).await;
+            drop(running);
+        });
+        let ended = waiting.await.expect("a task").expect("there is room");
+        assert_eq!(ended.reason(), reason);
+        assert_eq!(begin.elapsed(), ends_at);
+        ends.await.expect("a task");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_several_rules_gives_back_what_each_of_them_took() {
+    let window = Rule::new("window", Quota::fixed_window(5, MINUTE));
+    let limiter = limiter([provider(), window]);
+    let checks = ["provider", "window"].map(|rule| check(&limiter, rule, "a", 1));
+    let alone = || at_once(limiter.acquire(&checks[..1])).delay();
+    let first = at_once(limiter.acquire(&checks));
+    limiter.ticket(&checks, &first).cancel();
+    assert_eq!(left(&limiter, "window", "a"), 5);
+    assert!(alone().is_zero());
+    // One that has waited and runs.
+    let waiting = at_once(limiter.acquire(&checks));
+    assert_eq!(waiting.delay(), SECOND / 5);
+    sleep(waiting.delay()).await;
+    let started = at_once(limiter.start(&checks, waiting));
+    assert!(started.is_allowed());
+    assert_eq!(left(&limiter, "window", "a"), 4);
+    limiter.ticket(&checks, &started).cancel();
+    assert_eq!(left(&limiter, "window", "a"), 5);
+    assert_eq!(limiter.rule_store().lapsed_units(0), 0);
+    assert!(alone().is_zero());
 }
