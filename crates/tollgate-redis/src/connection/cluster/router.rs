@@ -181,7 +181,7 @@ mod tests {
         assert!(error.contains("redis-cluster://"), "{error}");
         if cfg!(feature = "tls") {
             let error =
-                start("rediss-cluster://127.0.0.1:1").expect_err("nobody says whom to trust");
+                start("rediss-cluster://127.0.0.1:1").expect_err("it is not known whom to trust");
             assert!(error.contains("rustls"), "{error}");
         }
     }
