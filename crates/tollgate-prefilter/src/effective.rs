@@ -110,3 +110,41 @@ impl fmt::Display for DowngradeReason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::{LeaseShare, MINUTE};
+
+    use super::*;
+
+    #[test]
+    fn a_rule_that_is_exact_against_its_consistency_says_why() {
+        let leased = Consistency::Leased {
+            share: LeaseShare::percent(10),
+        };
+        let eventual = Consistency::Eventual {
+            interval: Duration::from_millis(100),
+            max_unreported: 10,
+        };
+        let why = |quota, consistency, store| {
+            let rule = Rule::new("rule", quota).consistency(consistency);
+            match Effective::of(&rule, 0, store) {
+                Effective::Exact(why) => why,
+                other => panic!("it is not exact: {other:?}"),
+            }
+        };
+        let (log, large) = (Quota::sliding_log(100, MINUTE), Quota::gcra(6_000, MINUTE));
+        let store = Some("the store says so");
+        for consistency in [leased, eventual] {
+            let reason = why(large, consistency, store).expect("there is a reason");
+            assert_eq!(reason.to_string(), "the store says so");
+            assert!(why(log, consistency, None).is_some());
+        }
+        // A rule that is exact anyway has no reason, and neither has one that is not enforced.
+        assert_eq!(why(large, Consistency::Exact, store), None);
+        let shadow = Rule::new("rule", large).consistency(leased).shadow();
+        assert_eq!(Effective::of(&shadow, 0, store), Effective::Exact(None));
+    }
+}

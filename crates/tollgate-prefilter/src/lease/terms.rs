@@ -227,4 +227,16 @@ mod tests {
             LeaseTerms::new(&Quota::fixed_window(1_000, MINUTE), 50).expect("it is granted");
         assert_eq!((terms.reserve(), terms.window()), (50, Some(60_000_000)));
     }
+
+    #[test]
+    fn the_smallest_limit_that_is_granted_has_20_units_and_two_of_them_in_reserve() {
+        let reserve = |limit, permille| {
+            let terms = LeaseTerms::new(&Quota::fixed_window(limit, MINUTE), permille);
+            terms.map(|terms| terms.reserve())
+        };
+        assert_eq!(reserve(20, 100), Ok(2));
+        assert_eq!(reserve(20, 99), Err(NoLease::Small));
+        assert_eq!(reserve(19, 1_000), Err(NoLease::Small));
+        assert_eq!(reserve(20, 1_000), Ok(20));
+    }
 }

@@ -290,4 +290,67 @@ mod tests {
         usage.reported(units, (3, 6), 897);
         assert_eq!(usage.spend(7, 1, &terms), Spend::QueryStore);
     }
+
+    #[test]
+    fn what_the_store_has_said_is_believed_for_five_seconds() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut usage = LocalUsage::default();
+        usage.on_remaining(1_000, 100);
+        assert_eq!(usage.spend(5_000_999, 1, &terms), Spend::Here);
+        assert_eq!(usage.spend(5_001_000, 1, &terms), Spend::QueryStore);
+    }
+
+    #[test]
+    fn a_report_is_due_an_interval_after_the_first_unit_that_is_in_none() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut usage = LocalUsage::default();
+        usage.on_remaining(1_000, 1_000);
+        assert_eq!(usage.due_at(&terms), None);
+        assert!(!usage.is_due(Tick::MAX, &terms));
+        for now in [2_000, 3_000] {
+            assert_eq!(usage.spend(now, 1, &terms), Spend::Here);
+        }
+        assert_eq!(usage.due_at(&terms), Some(102_000));
+        assert!(!usage.is_due(101_999, &terms) && usage.is_due(102_000, &terms));
+        // While one is under way, no other is due.
+        let units = usage.report();
+        assert_eq!(usage.spend(200_000, 1, &terms), Spend::Here);
+        assert_eq!(usage.due_at(&terms), None);
+        usage.reported(units, (110_000, 210_000), 998);
+        assert_eq!(usage.due_at(&terms), Some(300_000));
+    }
+
+    #[test]
+    fn a_report_that_was_not_carried_out_is_due_again_an_interval_later() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut usage = LocalUsage::default();
+        usage.on_remaining(1_000, 1_000);
+        assert_eq!(usage.spend(2_000, 3, &terms), Spend::Here);
+        let units = usage.report();
+        usage.kept(units, 150_000);
+        assert_eq!((usage.unsent(), usage.unreported()), (3, 3));
+        assert_eq!(usage.due_at(&terms), Some(250_000));
+        assert_eq!(usage.report(), 3);
+        // No more than is under way is kept or lost.
+        usage.kept(99, 300_000);
+        assert_eq!(usage.unreported(), 3);
+        usage.report();
+        assert_eq!((usage.lost(99), usage.unreported()), (3, 0));
+        assert!(usage.is_idle());
+    }
+
+    #[test]
+    fn units_that_come_back_before_they_are_reported_may_be_spent_again() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut usage = LocalUsage::default();
+        usage.on_remaining(1_000, 10);
+        assert_eq!(usage.spend(2_000, 3, &terms), Spend::Here);
+        assert_eq!((usage.give_back(2), usage.left()), (2, 9));
+        // The others are known to the store.
+        assert_eq!((usage.give_back(5), usage.left()), (1, 10));
+    }
 }

@@ -127,4 +127,21 @@ mod tests {
         let most = puts_off(&Quota::gcra(1, MAX_PERIOD), u64::MAX);
         assert_eq!(most, Tick::MAX);
     }
+
+    #[test]
+    fn what_cannot_be_reported_says_why() {
+        let of = |quota: Quota, most| ReportTerms::new(&quota, SECOND, most);
+        for quota in [Quota::sliding_log(10, SECOND), Quota::concurrent(10)] {
+            assert_eq!(of(quota, 5), Err(NoReports::Algorithm));
+        }
+        assert_eq!(of(Quota::gcra(10, SECOND), 0), Err(NoReports::Nothing));
+        assert_eq!(of(Quota::gcra(10, SECOND), 11), Err(NoReports::TooMany));
+        for most in [1, 10] {
+            let terms = of(Quota::fixed_window(10, SECOND), most).expect("it reports");
+            assert_eq!(
+                (terms.interval(), terms.max_unreported()),
+                (1_000_000, most)
+            );
+        }
+    }
 }

@@ -180,3 +180,67 @@ impl SlotGrantor {
 fn end_of(record: &SlotRecord, now: Tick) -> Tick {
     record.expires_at.min(now.saturating_add(record.term))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERM: Tick = 15_000_000;
+    const NOW: Tick = 1_700_000_000_000_000;
+
+    /// A message of an owner that has nothing in use.
+    fn wants(owner: u64, seq: u64, want: u32) -> SlotMessage {
+        SlotMessage {
+            owner: SlotOwner(owner),
+            seq,
+            lo: 0,
+            hi: 0,
+            want,
+            is_exact: true,
+        }
+    }
+
+    #[test]
+    fn what_another_rule_denies_is_granted_nothing_and_its_owner_is_known() {
+        let (grantor, mut state) = (SlotGrantor::new(2, TERM), SlotState::default());
+        let reply = grantor.deny(&mut state, NOW, &wants(1, 1, 1));
+        assert_eq!(reply.outcome, SlotOutcome::Denied);
+        assert_eq!((reply.count, reply.free, reply.is_new), (0, 2, true));
+        // One that wants nothing has all it wants.
+        let reply = grantor.deny(&mut state, NOW, &wants(1, 2, 0));
+        assert!(reply.is_granted() && !reply.is_new);
+    }
+
+    #[test]
+    fn a_state_is_fresh_when_the_last_owner_is_forgotten() {
+        let (grantor, mut state) = (SlotGrantor::new(3, TERM), SlotState::default());
+        assert_eq!(grantor.fresh_after(&state, NOW), 0);
+        for (owner, at) in [(1, NOW), (2, NOW + 5)] {
+            grantor.decide(&mut state, at, &wants(owner, 1, 1));
+        }
+        assert_eq!(grantor.fresh_after(&state, NOW + 10), TERM - 5);
+        let used = [TERM - 1, TERM, TERM + 4, TERM + 5].map(|at| grantor.used(&state, NOW + at));
+        assert_eq!(used, [2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_message_that_comes_twice_changes_nothing_and_says_what_is_counted() {
+        let (grantor, mut state) = (SlotGrantor::new(3, TERM), SlotState::default());
+        let message = wants(1, 1, 2);
+        assert!(grantor.decide(&mut state, NOW, &message).is_granted());
+        let before = state.clone();
+        let reply = grantor.decide(&mut state, NOW + 5, &message);
+        assert_eq!((reply.outcome, reply.is_new), (SlotOutcome::Stale, false));
+        assert_eq!((reply.count, reply.free, reply.left), (2, 1, TERM - 5));
+        assert_eq!(state, before);
+    }
+
+    #[test]
+    fn what_is_in_use_above_a_lowered_limit_is_said_and_nothing_more_is_granted() {
+        let mut state = SlotState::default();
+        SlotGrantor::new(3, TERM).decide(&mut state, NOW, &wants(1, 1, 3));
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &wants(2, 1, 1));
+        assert_eq!(reply.outcome, SlotOutcome::Denied);
+        assert_eq!((reply.over, reply.free, reply.count), (2, 0, 0));
+    }
+}

@@ -828,4 +828,53 @@ mod tests {
         assert!(is_outlived(&fleet, number) && !is_outlived(&fleet, second));
         assert_eq!((fleet.processes[0].outlived(), fleet.used()), (1, 2));
     }
+
+    #[test]
+    fn the_keys_of_a_process_are_bounded() {
+        let mut table = SlotLeaseTable::new(SlotOwner(7), SlotTerms::new(TERM));
+        for bits in 0..SlotLeaseTable::<()>::MOST_KEYS {
+            assert!(table.has_room(1));
+            let key = SlotKey {
+                key: Fingerprint::from_bits(bits as u128),
+                ..key()
+            };
+            assert_eq!(table.start(&key, (), (1, 1), NOW), LeasedStart::Wait);
+        }
+        assert!(table.has_room(0) && !table.has_room(1));
+    }
+
+    #[test]
+    fn a_process_has_reported_when_no_slot_is_idle_that_the_store_counts_for_it() {
+        let mut fleet = Fleet::new(1, 4);
+        assert!(fleet.processes[0].is_reported());
+        let number = fleet.start(0, 2).expect("they are free");
+        assert!(fleet.processes[0].is_reported());
+        fleet.end(0, number, 2);
+        assert!(!fleet.processes[0].is_reported());
+        fleet.processes[0].return_idle(fleet.now);
+        assert!(!fleet.processes[0].is_reported());
+        fleet.send(0);
+        assert!(fleet.processes[0].is_reported());
+    }
+
+    #[test]
+    fn requests_wait_on_for_as_many_slots_where_a_later_message_came_first() {
+        let mut fleet = Fleet::new(1, 4);
+        assert_eq!(fleet.ask(0, 3), LeasedStart::Wait);
+        let messages = fleet.processes[0].poll(NOW, 9);
+        let (of, (), message) = &messages[0];
+        let stale = SlotReply {
+            outcome: SlotOutcome::Stale,
+            count: 0,
+            free: 4,
+            over: 0,
+            left: TERM,
+            is_new: false,
+        };
+        let answer = fleet.processes[0].on_reply(of, message, &stale, NOW);
+        assert_eq!(answer, LeaseAnswer::Again);
+        let again = fleet.processes[0].poll(NOW, 9);
+        assert_eq!(again.len(), 1);
+        assert_eq!((again[0].2.want, again[0].2.seq), (3, message.seq + 1));
+    }
 }

@@ -527,4 +527,37 @@ mod tests {
         }
         assert!(!table.has_room(1));
     }
+
+    #[test]
+    fn a_request_that_gives_up_leaves_a_renewal_that_frees_its_slots() {
+        let (mut table, mut state) = (table(), SlotState::default());
+        let message = table.acquire(&key(), (), 2, NOW);
+        let _lost = SlotGrantor::new(10, TERM).decide(&mut state, NOW, &message);
+        table.give_up(&key(), &message, NOW + 1);
+        assert_eq!(table.due_at(), Some(NOW + 1));
+        assert_eq!(tell(&mut table, &mut state, NOW + 1), 1);
+        assert_eq!(SlotGrantor::new(10, TERM).used(&state, NOW + 1), 0);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
+        let (mut table, mut state) = (table(), SlotState::default());
+        start(&mut table, &mut state, 1, NOW);
+        let number = start(&mut table, &mut state, 1, NOW);
+        let message = table.acquire(&key(), (), 2, NOW);
+        let granted = SlotGrantor::new(10, TERM).decide(&mut state, NOW, &message);
+        end(&mut table, number, 1);
+        let later = NOW + SlotTerms::new(TERM).patience();
+        assert_eq!(tell(&mut table, &mut state, later), 1);
+        let start = table.on_acquired(&key(), &message, &granted, (NOW, later));
+        assert_eq!(start, SlotStart::Again);
+        assert_eq!((table.counts().voided, table.in_use()), (1, (1, 1)));
+        // One that was denied is none.
+        let message = table.acquire(&key(), (), 11, later);
+        let denied = SlotGrantor::new(10, TERM).decide(&mut state, later, &message);
+        let start = table.on_acquired(&key(), &message, &denied, (later, later));
+        assert_eq!(start, SlotStart::Denied { free: 9 });
+        assert_eq!(table.counts().voided, 1);
+    }
 }

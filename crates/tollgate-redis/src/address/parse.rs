@@ -284,7 +284,14 @@ fn place(text: &str, usual: u16) -> Result<Place> {
             let (host, rest) = rest.split_once(']').ok_or_else(|| {
                 AddressError::new("an IPv6 address ends with `]`: redis://[::1]:6379")
             })?;
-            (host, rest.strip_prefix(':').filter(|port| !port.is_empty()))
+            // Otherwise a port without its colon would be dropped, and the usual one taken.
+            let port = match rest {
+                "" => None,
+                rest => Some(rest.strip_prefix(':').ok_or_else(|| {
+                    AddressError::new("after `]` comes a `:` and the port: redis://[::1]:6379")
+                })?),
+            };
+            (host, port.filter(|port| !port.is_empty()))
         }
         None => match text.split_once(':') {
             Some((host, port)) => (host, Some(port)),

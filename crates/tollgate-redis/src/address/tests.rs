@@ -51,6 +51,36 @@ fn a_socket_may_have_its_login_in_the_query() {
 }
 
 #[test]
+fn a_socket_has_a_password_alone_or_its_login_before_the_path() {
+    let login = |url: &str| {
+        let address = Address::parse(url).unwrap();
+        let (user, password) = address.access().login.parts().unwrap();
+        (user.to_owned(), password.to_owned())
+    };
+    let of = |user: &str| (user.to_owned(), "secret".to_owned());
+    assert_eq!(login("unix:///socket?pass=secret"), of("default"));
+    assert_eq!(login("unix://rl:secret@/socket?db=1"), of("rl"));
+    assert!(Address::parse("unix:///s").is_ok());
+    assert!(refused("unix:///").contains("unix:///path"));
+}
+
+#[test]
+fn a_port_without_its_colon_is_refused_and_not_left_out() {
+    for url in [
+        "redis://[::1]6380",
+        "redis-cluster://one,[::1]6380",
+        "redis-sentinel://[::1]x/m",
+    ] {
+        let error = refused(url);
+        assert!(error.contains("`]`") && error.contains("`:`"), "{error}");
+    }
+    for usual in ["redis://[::1]", "redis://[::1]:"] {
+        let address = Address::parse(usual).unwrap();
+        assert_eq!(address.target(), &Target::Server(tcp("::1", 6379)));
+    }
+}
+
+#[test]
 fn the_version_of_the_protocol_can_be_said() {
     let protocol = |url: &str| Address::parse(url).unwrap().access().protocol;
     assert_eq!(protocol("redis://host"), Protocol::Newest);
@@ -124,7 +154,14 @@ fn an_error_names_the_part_and_what_would_be_right() {
     assert!(refused("valkeyx://host").contains("\"redisx\""));
     assert!(refused("redis-cluster://host/1").contains("database 0"));
     assert!(refused("redis-cluster://one,,two").contains("host"));
-    assert!(refused("redis-cluster://one?retries=3").contains("\"retries\""));
+    for url in [
+        "redis-cluster://one",
+        "redis-sentinel://one/m",
+        "unix:///socket",
+    ] {
+        let error = refused(&format!("{url}?retries=3"));
+        assert!(error.contains("\"retries\""), "{url}: {error}");
+    }
 }
 
 #[test]

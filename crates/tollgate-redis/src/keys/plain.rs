@@ -181,4 +181,36 @@ mod tests {
             assert!(plain.text(Fingerprint::from_bits(bits)).is_some());
         }
     }
+
+    #[test]
+    fn a_text_is_whole_up_to_the_longest() {
+        let of_length = |length: usize| of(PartKind::VALUE, "x".repeat(length - 6));
+        let longest = of_length(LONGEST);
+        assert_eq!(longest.len(), LONGEST);
+        assert!(longest.ends_with('x') && !longest.contains('~'));
+        let cut = of_length(LONGEST + 1);
+        assert_eq!((cut.len(), cut.find('~')), (LONGEST, Some(LONGEST - 33)));
+    }
+
+    #[test]
+    fn what_is_no_address_is_written_as_its_bytes() {
+        let address = |part: &[u8]| of(PartKind::ADDRESS, part);
+        assert_eq!(address(&[4, 32, 1, 2, 3]), "address=%04%20%01%02%03");
+        assert_eq!(address(&[6, 64, 1]), "address=%06@%01");
+    }
+
+    #[test]
+    fn the_texts_before_the_last_ones_are_known_and_stay_so_where_they_come_again() {
+        let plain = Plain::default();
+        let remember = |bits: u128| {
+            plain.remember(Fingerprint::from_bits(bits), &KeyBuf::from(Key::of("a")));
+        };
+        let is_known = |bits: u128| plain.text(Fingerprint::from_bits(bits)).is_some();
+        let keys = KEYS as u128;
+        (0..=keys).for_each(remember);
+        assert!(is_known(0) && is_known(1) && is_known(keys));
+        remember(0);
+        (keys + 1..2 * keys).for_each(remember);
+        assert!(is_known(0) && !is_known(1));
+    }
 }

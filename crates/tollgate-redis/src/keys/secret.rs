@@ -288,4 +288,31 @@ mod tests {
         (one[63], other[63]) = (1, 2);
         assert_ne!(Secret::from_bytes(one), Secret::from_bytes(other));
     }
+
+    #[test]
+    fn a_variable_that_has_no_secret_is_named_and_not_repeated() {
+        let path = env::var("PATH").expect("tests have a path");
+        let error = Secret::from_env("PATH").expect_err("it is no secret");
+        assert!(error.to_string().starts_with("PATH: "), "{error}");
+        assert!(!error.to_string().contains(&path));
+    }
+
+    #[test]
+    fn a_digit_or_a_letter_too_many_is_no_secret() {
+        for text in ["f".repeat(65), "z".repeat(45), "f".repeat(85)] {
+            let error = Secret::from_text(&text).expect_err("there is one too many");
+            assert!(error.to_string().contains("neither"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_another_use_stays_what_it_was_and_each_use_has_its_own() {
+        let secret = Secret::from_bytes(BYTES).expect("33 bytes");
+        let by_hand = |text: &[u8]| *blake3::keyed_hash(secret.key(), text).as_bytes();
+        assert_eq!(
+            secret.derive("audit"),
+            by_hand(b"tollgate-redis, key of another use: audit")
+        );
+        assert_ne!(secret.derive("audit"), secret.derive("rules"));
+    }
 }

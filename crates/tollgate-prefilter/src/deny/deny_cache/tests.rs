@@ -214,3 +214,69 @@ fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
         }
     }
 }
+
+#[test]
+fn a_denial_says_when_units_fit_as_much_later_as_its_reply_came_after_its_query() {
+    for denials in each_kind() {
+        let cache = DenyCache::new(1 << 18);
+        let (late, denial) = (40_000, verdict(0, 300_000, 300_000));
+        cache.learn(&denials, slot(7), (NOW, NOW + late), 1, &denial, false);
+        for passed in [40_000, 100_000, 299_999] {
+            let (denied, _) = cache
+                .deny(&denials, slot(7), NOW + passed, (1, 0))
+                .expect("it is known");
+            let expected = 300_000 - passed + late;
+            assert_eq!(denied.retry, Retry::after_micros(expected), "{denials:?}");
+            assert_eq!(denied.reset_after, expected, "{denials:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_store_has_said_is_believed_for_a_second() {
+    for quota in [
+        Quota::token_bucket(1).refill(1, 10 * SECOND),
+        Quota::fixed_window(1, 10 * SECOND),
+        Quota::sliding_window(1, 10 * SECOND),
+    ] {
+        let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
+        let denial = verdict(0, 9_000_000, 9_000_000);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, false);
+        let is_known = |at| cache.deny(&denials, slot(7), at, (1, 0)).is_some();
+        assert!(is_known(NOW + 999_999), "{quota:?}");
+        assert!(!is_known(NOW + 1_000_000), "{quota:?}");
+    }
+}
+
+#[test]
+fn a_reply_that_took_too_long_teaches_nothing() {
+    for denials in each_kind() {
+        let cache = DenyCache::new(1 << 18);
+        let denial = verdict(0, 300_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, NOW + 65_536), 1, &denial, false);
+        let is_known = || {
+            cache
+                .deny(&denials, slot(7), NOW + 70_000, (1, 0))
+                .is_some()
+        };
+        assert!(!is_known(), "{denials:?}");
+        cache.learn(&denials, slot(7), (NOW, NOW + 65_535), 1, &denial, false);
+        assert!(is_known(), "{denials:?}");
+    }
+}
+
+#[test]
+fn a_window_denies_what_is_more_than_is_left_and_what_never_fits_never() {
+    let quota = Quota::fixed_window(10, SECOND);
+    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
+    let denial = verdict(5, 300_000, 300_000);
+    cache.learn(&denials, slot(7), (NOW, NOW), 8, &denial, false);
+    let retry = |cost| {
+        let denied = cache.deny(&denials, slot(7), NOW, (cost, 0));
+        denied.map(|(answer, _)| (answer.fits, answer.retry))
+    };
+    let later = Some((false, Retry::after_micros(300_000)));
+    assert_eq!((retry(0), retry(5)), (None, None));
+    assert_eq!((retry(6), retry(10)), (later, later));
+    assert_eq!(retry(11), Some((false, Retry::Never)));
+}

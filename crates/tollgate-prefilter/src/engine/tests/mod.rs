@@ -3,8 +3,11 @@
 mod denials;
 mod leases;
 mod local_usage;
+mod maintenance;
+mod peeks;
 mod replacement;
 mod request_events;
+mod resets;
 mod several_rules;
 mod subject;
 mod waiting;

@@ -165,3 +165,43 @@ impl fmt::Debug for Cluster {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(address: &str) -> Result<Cluster, String> {
+        let address = Address::parse(address).expect("an address");
+        Cluster::start(address, ClusterOptions::default()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_cluster_is_refused_that_could_never_be_reached() {
+        let error = start("redis://127.0.0.1:1").expect_err("it is no cluster");
+        assert!(error.contains("redis-cluster://"), "{error}");
+        if cfg!(feature = "tls") {
+            let error =
+                start("rediss-cluster://127.0.0.1:1").expect_err("it is not known whom to trust");
+            assert!(error.contains("rustls"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cluster_whose_servers_are_not_known_says_so() {
+        let cluster = start("redis-cluster://127.0.0.1:1").expect("it is one");
+        let trouble = cluster.trouble().expect("there is trouble");
+        assert!(trouble.contains("not known yet"), "{trouble}");
+        assert!(!cluster.is_connected());
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_dropped_is_not_asked_about_any_more() {
+        let cluster = start("redis-cluster://127.0.0.1:1").expect("it is one");
+        let shared = Arc::downgrade(&cluster.shared);
+        tokio::task::yield_now().await;
+        drop(cluster);
+        // The task ends where it is scheduled next.
+        tokio::task::yield_now().await;
+        assert!(shared.upgrade().is_none());
+    }
+}

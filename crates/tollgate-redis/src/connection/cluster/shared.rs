@@ -82,3 +82,47 @@ impl Shared {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    fn shared() -> Shared {
+        Shared::new(ClusterOptions::default(), Handle::current())
+    }
+
+    fn place(port: u16) -> Place {
+        Place::Tcp("shard".into(), port)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_another_one_has_named_is_asked_about_for_half_a_minute() {
+        let shared = shared();
+        assert!(shared.named(&place(1)).is_none());
+        // The map is learnt anew for it.
+        let learnt = timeout(WELCOME, shared.stale().notified()).await;
+        assert!(learnt.is_ok());
+        advance(Duration::from_secs(10)).await;
+        assert!(shared.named(&place(2)).is_none());
+        advance(Duration::from_millis(19_999)).await;
+        assert_eq!(shared.unlisted().len(), 2);
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(shared.unlisted(), [place(2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_servers_that_are_named_are_bounded_and_those_that_are_known_stay() {
+        let shared = shared();
+        for port in 0..=1_000 {
+            shared.named(&place(port));
+        }
+        assert_eq!(shared.unlisted().len(), 1_000);
+        advance(Duration::from_secs(20)).await;
+        shared.named(&place(7));
+        shared.named(&place(2_000));
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(shared.unlisted(), [place(7)]);
+    }
+}

@@ -215,4 +215,54 @@ mod tests {
         assert!(queue.take().is_some() && queue.take().is_none());
         assert_eq!(queue.push(last), Pushed::StartSender);
     }
+
+    #[test]
+    fn events_that_are_one_query_stand_for_all_their_requests() {
+        let queue = EventQueue::default();
+        for event in [
+            Event::Admitted(check(1, 2), 1),
+            Event::Admitted(check(1, 3), 2),
+            Event::Refused(check(2, 1), 1),
+            Event::Refused(check(2, 1), 4),
+            // Of another cost.
+            Event::Refused(check(2, 7), 1),
+            Event::Forgotten(check(3, 0)),
+        ] {
+            let _ = queue.push(entry(5_000, event));
+        }
+        let waiting = queue.take().expect("they wait");
+        let said = waiting
+            .iter()
+            .map(|it| (it.event.check().cost(), it.event.requests()));
+        let said: Vec<_> = said.collect();
+        assert_eq!(said, [(5, 3), (1, 5), (7, 1), (0, 1)]);
+    }
+
+    #[test]
+    fn one_key_under_two_rules_or_plans_has_two_states() {
+        let queue = EventQueue::default();
+        let other_rule = Check::new(1, Fingerprint::from_bits(1), 1);
+        for check in [check(1, 1), check(1, 1).with_plan(1), other_rule] {
+            let _ = queue.push(entry(5_000, Event::Admitted(check, 1)));
+        }
+        assert_eq!(queue.take().map(|waiting| waiting.len()), Some(3));
+    }
+
+    #[test]
+    fn a_call_has_as_many_events_as_it_may() {
+        let mut waiting: VecDeque<_> = (0..20)
+            .map(|key| entry(5_000, Event::Admitted(check(key, 1), 1)))
+            .collect();
+        let sizes = [3, 32, 32, 32].map(|most| at_once(&mut waiting, most).len());
+        assert_eq!(sizes, [3, TOGETHER, 1, 0]);
+    }
+
+    #[test]
+    fn a_task_that_has_ended_is_started_for_the_next_event() {
+        let queue = EventQueue::default();
+        let push = |key| queue.push(entry(5_000, Event::Admitted(check(key, 1), 1)));
+        assert_eq!((push(1), push(2)), (Pushed::StartSender, Pushed::Queued));
+        queue.sender_ended();
+        assert_eq!((push(3), push(4)), (Pushed::StartSender, Pushed::Queued));
+    }
 }

@@ -96,3 +96,35 @@ fn a_slow_bucket_tolerates_later_reports_than_a_fast_one() {
 fn a_log_is_not_followed() {
     assert!(Audit::of(&Quota::sliding_log(10, SECOND)).is_none());
 }
+
+/// A quota of each shape: ten a second.
+fn each_shape() -> [Audit; 4] {
+    [
+        Quota::gcra(10, SECOND),
+        Quota::fixed_window(10, SECOND),
+        Quota::sliding_window(10, SECOND),
+        Quota::sliding_buckets(10, SECOND).buckets(10),
+    ]
+    .map(|quota| Audit::of(&quota).expect("it has a reference"))
+}
+
+#[test]
+fn units_weigh_until_a_bucket_has_them_back_or_their_window_is_over() {
+    let fresh_at = each_shape().map(|audit| audit.fresh_at(1_250_000, 5, 0));
+    assert_eq!(fresh_at, [1_750_000, 2_000_000, 3_000_000, 2_300_000]);
+    // In a bucket they are behind what was there.
+    let by_rule = each_shape().map(|audit| audit.fresh_at(1_250_000, 5, 9_000_000));
+    assert_eq!(by_rule, [9_000_000, 2_000_000, 3_000_000, 2_300_000]);
+    let memory = each_shape().map(|audit| audit.memory());
+    assert_eq!(memory, [1_000_000, 1_000_000, 2_000_000, 1_100_000]);
+}
+
+#[test]
+fn what_was_decided_in_a_window_is_over_with_it_and_a_fixed_one_forgets_it() {
+    for (now, is_over) in [(1_999_999, false), (2_000_000, true)] {
+        let over = each_shape().map(|audit| audit.is_over(1_900_000, now));
+        assert_eq!(over, [false, is_over, is_over, false], "{now}");
+        let forgotten = each_shape().map(|audit| audit.has_forgotten(1_900_000, now));
+        assert_eq!(forgotten, [false, is_over, false, false], "{now}");
+    }
+}
