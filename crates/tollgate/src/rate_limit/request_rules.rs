@@ -499,7 +499,7 @@ impl RequestRules {
         (response.is_error() && !self.keeps_units(rule)).then_some(0)
     }
 
-    /// Whether a rule keeps the units on errors. A threshold has taken none.
+    /// Whether a rule keeps the units on errors.
     fn keeps_units(&self, rule: u16) -> bool {
         let rule = self.list.get(usize::from(rule));
         rule.is_none_or(|rule| rule.settings().keeps)
