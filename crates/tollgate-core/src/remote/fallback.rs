@@ -331,8 +331,8 @@ impl Fallback {
     }
 }
 
-/// Takes what the share of `check` lacks to `used` units, as far as they are there. What an earlier failure has taken
-/// more is not given back.
+/// Takes what the share of `check` lacks to `used` units, as far as they are there. If an
+/// earlier failure has taken more, nothing is given back.
 fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     let looked = shares.peek(&[check.with_cost(0)]).ready();
     let Some(verdict) = looked.as_ref().and_then(|looked| looked.verdicts().first()) else {

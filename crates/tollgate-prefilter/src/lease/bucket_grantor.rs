@@ -61,8 +61,8 @@ pub struct BucketState {
     pub arrival: GcraState,
     /// What is on lease.
     pub leases: TrackedLeases,
-    /// For how many µs more than it takes to fill up the bucket is behind, as of the last query: scheduled leases are granted that
-    /// have not come back.
+    /// How far the bucket is behind as of the last query, in µs beyond the time that an empty bucket takes to fill up: for scheduled
+    /// leases that were granted and have not come back.
     pub owed: Tick,
 }
 
@@ -109,8 +109,8 @@ impl BucketGrantor {
     /// Decides about `cost` units, takes them if they fit, and grants.
     ///
     /// The order matters: the burst is cut by what is on lease before anything is returned; what is returned is there
-    /// for the request; and what the bucket has is granted only where the request was granted. A scheduled lease is what it has not, and
-    /// is granted to whom it has refused too: that is who waits for it.
+    /// for the request; and what the bucket has is granted only where the request was granted. A scheduled lease is of units that the
+    /// bucket does not have yet. It is granted also where the request was refused, because such a process waits for them.
     pub fn acquire(
         &self,
         state: &mut BucketState,

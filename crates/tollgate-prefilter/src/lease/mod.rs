@@ -1,4 +1,4 @@
-//! Units in advance.
+//! Units in advance: a process asks for as many as it expects to need, and the store decides how many it gets (`terms.rs`).
 
 pub(crate) mod bucket_grantor;
 pub(crate) mod demand;

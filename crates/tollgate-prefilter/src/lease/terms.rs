@@ -34,8 +34,8 @@ pub const TRACKED_LIFE: Tick = 10_000_000;
 /// Limits below this gain nothing.
 const LEAST_LIMIT: u64 = 20;
 
-/// A lease is at most this part of what is left, and of what may still be on lease: leases become small as either runs out, and
-/// near the limit every unit is requested from the store.
+/// A lease is at most a fourth of what is left, and a fourth of what may still be on lease: leases become small as either runs out,
+/// and near the limit every unit is requested from the store.
 const SHARE: u64 = 4;
 
 /// A lease of one unit spares no call.
