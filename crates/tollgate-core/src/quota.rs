@@ -642,7 +642,10 @@ mod tests {
             Quota::concurrent(5).typically(Duration::from_nanos(1_500)),
             &["1.5µs", "whole"],
         );
-        refused(Quota::gcra(5, Duration::ZERO), &["window of 0ns", "SECOND"]);
+        refused(
+            Quota::gcra(5, Duration::ZERO),
+            &["time of 0", "at least 1 µs"],
+        );
         refused(
             Quota::gcra(5, Duration::from_nanos(1_500)),
             &["1.5µs", "whole"],
