@@ -40,13 +40,14 @@ impl OwnClaim {
         Self(Some(Box::new(claim)))
     }
 
-    /// Adds a slot of `owner`, of whom the others are too. The claim is in its decision before: the decision is moved next, and
+    /// Adds a slot of `owner`. The claim is in its decision before: the decision is moved next, and
     /// the processor would wait for what was written last.
     #[inline]
     pub(crate) fn push_slot(&mut self, owner: &Arc<dyn SlotOwner>, slot: HeldSlot) {
         let claim = self.0.get_or_insert_with(spare);
-        if let Slots::Own(slots) = get_mut(&mut claim.slots) {
-            slots.push(owner, slot);
+        match get_mut(&mut claim.slots) {
+            Slots::Own(slots) => slots.push(owner, slot),
+            shared @ Slots::Shared(_) => shared.own(owner, slot),
         }
     }
 
@@ -211,6 +212,15 @@ impl Slots {
             Self::Own(slots) => slots.take(),
             Self::Shared(slots) => lock(slots).take(),
         }
+    }
+
+    /// This slot, and no longer what clones share.
+    #[cold]
+    #[inline(never)]
+    fn own(&mut self, owner: &Arc<dyn SlotOwner>, slot: HeldSlot) {
+        let mut slots = SlotList::default();
+        slots.push(owner, slot);
+        *self = Self::Own(slots);
     }
 
     fn shared(&mut self) -> Arc<Mutex<SlotList>> {

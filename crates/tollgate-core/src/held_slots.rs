@@ -58,13 +58,23 @@ pub(crate) struct SlotList {
 }
 
 impl SlotList {
-    /// Adds a slot of `owner`, of whom the others are too.
+    /// Adds a slot of `owner`. Slots of another one go back: a store whose decisions come from a limiter of its own has not taken
+    /// them out.
     #[inline]
     pub(crate) fn push(&mut self, owner: &Arc<dyn SlotOwner>, slot: HeldSlot) {
-        if self.owner.is_none() {
-            self.owner = Some(Arc::clone(owner));
+        match &self.owner {
+            None => self.owner = Some(Arc::clone(owner)),
+            Some(held) if Arc::ptr_eq(held, owner) => {}
+            Some(_) => self.change_owner(owner),
         }
         self.slots.push(slot);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn change_owner(&mut self, owner: &Arc<dyn SlotOwner>) {
+        self.release();
+        self.owner = Some(Arc::clone(owner));
     }
 
     #[inline]

@@ -159,9 +159,6 @@ impl Condition {
                 ),
             }
         }
-        if methods.is_empty() {
-            self.add(|_| false);
-        }
         self.methods = methods;
     }
 

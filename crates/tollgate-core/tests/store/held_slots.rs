@@ -1,11 +1,18 @@
 //! Slots that a decision and its clones hold.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use tollgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND,
+    Check, Decision, KeyBuf, Limiter, ManualClock, MemoryStore, Quota, Rule, RuleError, RuleSet,
+    SECOND, Step, Store, StoreError,
     algorithm::{GcraState, Taken},
-    store::QueuePlace,
+    store::{Fingerprint, HeldSlot, QueuePlace, Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
 use crate::{at_once, check};
@@ -135,4 +142,102 @@ fn a_shadow_of_slots_counts_what_runs() {
     assert_eq!(free(), 1);
     drop(second);
     assert_eq!(free(), 2);
+}
+
+/// A store whose decisions come from a limiter of its own, with the slots that they hold.
+#[derive(Clone, Debug)]
+struct OnLimiter {
+    limiter: Limiter,
+    rules: Option<Arc<RuleSet>>,
+    registry: RuleRegistry,
+    shares_decisions: bool,
+    returned: Arc<AtomicUsize>,
+    /// Clones of its decisions.
+    clones: Arc<std::sync::Mutex<Vec<Decision>>>,
+}
+
+impl Store for OnLimiter {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
+        let rules = Some(rules);
+        Ok(Arc::new(Self {
+            rules,
+            ..self.clone()
+        }))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        &self.registry
+    }
+}
+
+impl RuleStore for OnLimiter {
+    fn rules(&self) -> &Arc<RuleSet> {
+        self.rules.as_ref().expect("it was bound")
+    }
+
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.limiter.rule_store().fingerprint(rule, key)
+    }
+
+    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        let made = |check: &Check| Check::new(check.rule(), check.key(), check.cost());
+        let checks: Vec<_> = checks.iter().map(made).collect();
+        let decision = at_once(self.limiter.acquire(&checks));
+        if self.shares_decisions {
+            let mut clones = self.clones.lock().expect("no panic");
+            clones.push(decision.clone());
+        }
+        Step::Ready(decision)
+    }
+
+    fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        self.limiter.peek(checks)
+    }
+
+    fn settle(&self, _: &[Receipt], _: Settlement) {}
+
+    fn reset(&self, _: &[Check]) -> Step<Result<bool, StoreError>> {
+        Step::Ready(Ok(false))
+    }
+
+    fn supports_slots(&self) -> bool {
+        true
+    }
+
+    fn release(&self, slots: &[HeldSlot]) {
+        self.returned.fetch_add(slots.len(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn slots_go_back_to_whom_they_are_from_where_a_store_has_a_limiter_of_its_own() {
+    for shares_decisions in [false, true] {
+        let rule = || Rule::new("at-once", Quota::concurrent(5));
+        let inner = Limiter::new(MemoryStore::new(), [rule()]).expect("a valid rule");
+        let store = OnLimiter {
+            limiter: inner.clone(),
+            rules: None,
+            registry: RuleRegistry::default(),
+            shares_decisions,
+            returned: Arc::default(),
+            clones: Arc::default(),
+        };
+        let (returned, clones) = (Arc::clone(&store.returned), Arc::clone(&store.clones));
+        let limiter = Limiter::new(store, [rule()]).expect("a valid rule");
+        let free = || crate::left(&inner, "at-once", "a");
+        let running = acquire(&inner);
+        let decision = acquire(&limiter);
+        assert_eq!(returned.load(Ordering::Relaxed), 0);
+        drop(decision);
+        assert_eq!(returned.load(Ordering::Relaxed), 1);
+        clones.lock().expect("no panic").clear();
+        // One of the inner limiter's runs still.
+        assert_eq!(free(), 4);
+        drop(running);
+        assert_eq!(free(), 5);
+    }
 }

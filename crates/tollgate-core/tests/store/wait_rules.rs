@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::Mutex,
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tollgate_core::{
     Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
     Outcome, Pending, Quota, Reason, Rule, RuleError, RuleErrorKind, RuleSet, SECOND, Step, Store,
-    StoreError, WaitErrorKind,
+    StoreError, WaitError, WaitErrorKind,
     store::{Checks, Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
@@ -26,6 +26,16 @@ fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
 
 fn provider() -> Rule {
     Rule::new("provider", Quota::per_second(5).burst(1)).wait(MINUTE)
+}
+
+/// A request that waits in a task of its own.
+fn waits(
+    limiter: &Limiter,
+    checks: [Check; 2],
+    patience: Duration,
+) -> JoinHandle<Result<Decision, WaitError>> {
+    let limiter = limiter.clone();
+    tokio::spawn(async move { limiter.acquire_within(&checks, patience).await })
 }
 
 #[test]
@@ -568,10 +578,7 @@ async fn a_request_whose_other_units_are_gone_at_its_start_waits_for_them_within
         let checks = ["provider", "window"].map(|rule| check(&limiter, rule, "a", 1));
         let begin = Instant::now();
         assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
-        let waiting = tokio::spawn({
-            let limiter = limiter.clone();
-            async move { limiter.acquire_within(&checks, patience).await }
-        });
+        let waiting = waits(&limiter, checks, patience);
         sleep(SECOND / 10).await;
         // Its place at the provider comes before the next window.
         assert!(at_once(limiter.acquire(&checks[1..])).is_allowed());
@@ -588,11 +595,7 @@ async fn a_request_that_queues_again_has_what_is_left_of_its_patience() {
     let checks = ["provider", "window"].map(|rule| check(&limiter, rule, "a", 1));
     let begin = Instant::now();
     assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
-    let waiting = tokio::spawn({
-        let limiter = limiter.clone();
-        let patience = SECOND + SECOND / 5;
-        async move { limiter.acquire_within(&checks, patience).await }
-    });
+    let waiting = waits(&limiter, checks, SECOND + SECOND / 5);
     sleep(SECOND / 10).await;
     assert!(at_once(limiter.acquire(&checks[1..])).is_allowed());
     // By the next window, the provider has no unit for longer than is left.
@@ -615,10 +618,7 @@ async fn a_request_that_finds_no_slot_at_its_start_waits_for_one_within_its_pati
         let checks = ["provider", "exports"].map(|rule| check(&limiter, rule, "a", 1));
         let begin = Instant::now();
         assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
-        let waiting = tokio::spawn({
-            let limiter = limiter.clone();
-            async move { limiter.acquire_within(&checks, patience).await }
-        });
+        let waiting = waits(&limiter, checks, patience);
         sleep(SECOND / 10).await;
         let running = at_once(limiter.acquire(&checks[1..]));
         assert!(running.is_allowed());

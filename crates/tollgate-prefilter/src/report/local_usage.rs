@@ -189,10 +189,15 @@ mod tests {
 
     use super::*;
 
+    /// Of 1 000 a second, reported each 100 ms; at most ten are unreported.
+    fn terms() -> ReportTerms {
+        let quota = Quota::gcra(1_000, SECOND);
+        ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports")
+    }
+
     #[test]
     fn lost_reports_admit_no_more_than_may_be_unreported() {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 1_000);
         let mut admitted = 0;
@@ -210,8 +215,7 @@ mod tests {
 
     /// The store's side of one process: it answers queries in order, or in the other order.
     fn known(in_order: bool, answers_in_order: bool) -> u64 {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         let (mut usage, mut left) = (LocalUsage::default(), 1_000);
         usage.on_remaining(1, left);
         for now in 2..5 {
@@ -255,8 +259,7 @@ mod tests {
 
     #[test]
     fn a_request_reports_what_was_counted_while_a_report_was_in_flight() {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         for first_is_answered_first in [true, false] {
             let mut usage = LocalUsage::default();
             usage.on_remaining(1, 1_000);
@@ -279,8 +282,7 @@ mod tests {
 
     #[test]
     fn a_reply_to_a_query_from_before_a_reset_is_ignored() {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1, 1_000);
         usage.spend(2, 3, &terms);
@@ -293,8 +295,7 @@ mod tests {
 
     #[test]
     fn what_the_store_has_said_is_believed_for_five_seconds() {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 100);
         assert_eq!(usage.spend(5_000_999, 1, &terms), Spend::Here);
@@ -303,8 +304,7 @@ mod tests {
 
     #[test]
     fn a_report_is_due_an_interval_after_the_first_unit_that_is_in_none() {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 1_000);
         assert_eq!(usage.due_at(&terms), None);
@@ -324,8 +324,7 @@ mod tests {
 
     #[test]
     fn a_report_that_was_not_carried_out_is_due_again_an_interval_later() {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 1_000);
         assert_eq!(usage.spend(2_000, 3, &terms), Spend::Here);
@@ -344,8 +343,7 @@ mod tests {
 
     #[test]
     fn units_that_come_back_before_they_are_reported_may_be_spent_again() {
-        let quota = Quota::gcra(1_000, SECOND);
-        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 10);
         assert_eq!(usage.spend(2_000, 3, &terms), Spend::Here);
