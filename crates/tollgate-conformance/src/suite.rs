@@ -171,6 +171,7 @@ macro_rules! conformance_suite {
                 a_place_goes_back_to_what_was_before_it,
                 a_queue_keeps_its_length_when_the_quota_changes,
                 a_denial_says_nothing_of_how_long_a_state_of_another_quota_makes_wait,
+                a_denial_by_a_shorter_wait_says_when_the_longer_queue_has_room,
                 a_request_never_waits_for_what_never_fits_nor_for_nothing,
                 a_threshold_above_the_burst_observes_the_queue,
                 a_shadow_never_moves_the_start,

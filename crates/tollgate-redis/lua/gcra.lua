@@ -78,6 +78,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   local ahead, rest = 0, 0
   -- If another quota wrote the state: its interval, and whether its usage exceeds this burst.
   local n0, d0, cut
+  -- By how much the queue of that quota is longer than requests wait here, where a denial leaves it so.
+  local longer, longer_rest = 0, 0
   -- The units on lease, and the overdraft.
   local generation, current, previous, overdraft
   -- For how long requests wait at most; the arrival time of the state; units that were taken until `cut_at` lapse, and those
@@ -216,6 +218,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       top, top_rest = most + overdraft * unit + (part - part % d) / d, part % d
     end
     if ahead > top or (ahead == top and rest > top_rest) then
+      if cut then longer, longer_rest = ahead - top, rest - top_rest end
       if at_most then cut_at = now + ahead end
       ahead, rest, repair = top, top_rest, true
     end
@@ -289,6 +292,10 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       -- When would the same units fit again?
       whole, over = whole + time, over + part
       if over >= d then whole, over = whole + 1, over - d end
+    else
+      whole, over = whole + longer, over + longer_rest
+      if over >= d then whole, over = whole + 1, over - d end
+      if over < 0 then whole, over = whole - 1, over + d end
     end
     if whole > most or (whole == most and over > most_rest) then
       local wait = whole - most

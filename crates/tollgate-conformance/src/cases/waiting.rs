@@ -369,6 +369,28 @@ pub async fn a_denial_says_nothing_of_how_long_a_state_of_another_quota_makes_wa
     assert_eq!(decision.delay(), 7 * SECOND);
 }
 
+pub async fn a_denial_by_a_shorter_wait_says_when_the_longer_queue_has_room(subject: &Subject) {
+    let before = subject.limiter([provider(MINUTE)]);
+    for _ in 0..26 {
+        assert!(before.took("provider", "a", 1).await);
+    }
+    let next = 26 * SECOND / 5;
+    let check = [before.check("provider", "a", 1)];
+    assert_eq!(wait_of(&before, &check[0]).await, next);
+    // Requests wait for a second here, and in the last one do not wait, of more units at once.
+    let shorter = provider(SECOND);
+    let wider = Rule::new("provider", Quota::gcra(5, SECOND).burst(4));
+    for (rule, at_most) in [(shorter, SECOND), (wider, Duration::ZERO)] {
+        let after = subject.replacing(&[&before], [rule]).expect("it replaces");
+        let again = [after.check("provider", "a", 1)];
+        let denied = after.acquire(&again).await;
+        assert_eq!(denied.outcome(), Outcome::Deny, "{denied:?}");
+        assert_eq!(denied.retry_after(), Some(next - at_most), "{denied:?}");
+    }
+    // Those who wait are where they were.
+    assert_eq!(wait_of(&before, &check[0]).await, next);
+}
+
 pub async fn a_place_goes_back_to_what_was_before_it(subject: &Subject) {
     let wide = Rule::new("wide", Quota::gcra(10, SECOND).burst(1)).wait(MINUTE);
     let limiter = subject.limiter([provider(MINUTE), wide]);

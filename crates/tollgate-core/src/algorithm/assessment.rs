@@ -34,6 +34,12 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         false
     }
 
+    /// The same quota for a state that a denial leaves as it is: no [repair](Self::repair) brings it nearer, however far ahead it lies.
+    #[must_use]
+    fn without_repair(&self) -> Self {
+        self.clone()
+    }
+
     /// Decides about a state that `writer` has written, as it is: a threshold that reads the state of a rule whose requests wait
     /// sees its queue.
     fn observe(&self, writer: &Self, state: &Self::State, now: Tick, cost: u64) -> Assessment {
@@ -41,7 +47,8 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         self.assess(state, now, cost)
     }
 
-    /// When `cost` units fit, as of a state that was [repaired](Self::repair) at `now`. `None` for a cost that never fits, and where
+    /// When `cost` units fit, as of a state that was [repaired](Self::repair) at `now`, unless it is [not to
+    /// be](Self::without_repair). `None` for a cost that never fits, and where
     /// nothing waits.
     fn instant(&self, _state: &Self::State, _now: Tick, _cost: u64) -> Option<Instant> {
         None

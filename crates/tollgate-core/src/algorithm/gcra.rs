@@ -64,7 +64,7 @@
 //!   since: then `tat` is what it was before. Otherwise the units lapse ([`lapsed_units`](crate::store::RuleStore::lapsed_units)): the
 //!   requests behind them already know when they start.
 //! - **Denial.** It takes no units and frees none: a state is repaired to `now + τ + at_most`. `retry` says when the request
-//!   fits into the queue.
+//!   fits into the queue, also into one that a rule with a longer wait has left.
 //! - **Numbers** of an admitted request are as of its start, all others as of now, with the queue. Room in the queue is not
 //!   `remaining`. A threshold is read as of now, so that one above the burst observes the queue.
 //! - **Change of the quota.** A queue keeps its length in time, and instants that were given stay.
@@ -443,18 +443,20 @@ impl Algorithm for Gcra {
         self.reach > self.tolerance
     }
 
+    fn without_repair(&self) -> Self {
+        Self {
+            reach: u128::MAX / 2,
+            ..*self
+        }
+    }
+
     fn observe(&self, writer: &Self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
         let rest = u128::from(state.rest) * u128::from(self.denominator);
         let rest = rest.div_ceil(u128::from(writer.denominator));
         let (whole, rest) = divide(rest, self.denominator);
         // A remainder is below the denominator, which validation keeps within 32 bits.
         let state = &GcraState::new(state.tat.saturating_add(whole), rest as u32, 0);
-        // However long the queue is.
-        let unbounded = Self {
-            reach: u128::MAX / 2,
-            ..*self
-        };
-        unbounded.assess(state, now, cost)
+        self.without_repair().assess(state, now, cost)
     }
 
     fn instant(&self, state: &GcraState, now: Tick, cost: u64) -> Option<Instant> {

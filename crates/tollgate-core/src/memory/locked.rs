@@ -91,12 +91,19 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             return answer;
         }
         // Above 0: what a smaller limit holds is by as much less.
-        let cost = cost.saturating_add(writer.limit).saturating_sub(plan.limit);
-        let by_writer = writer.quota.assess(&entry.state, now, cost);
+        let more = cost.saturating_add(writer.limit).saturating_sub(plan.limit);
+        let by_writer = writer.quota.assess(&entry.state, now, more);
+        if !by_writer.fits {
+            return Assessment {
+                remaining: answer.remaining,
+                ..by_writer
+            };
+        }
+        // By a rounding, or because this limit is larger: then it is a queue that it waits for.
+        let kept = plan.quota.without_repair().assess(&carried, now, cost);
         Assessment {
-            remaining: answer.remaining,
-            // It fits there only by a rounding.
-            ..if by_writer.fits { answer } else { by_writer }
+            retry: kept.retry,
+            ..answer
         }
     }
 
@@ -112,9 +119,11 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             Some(entry) if self.shard.was_written_under(plan, entry) => {
                 plan.quota.instant(&entry.state, now, cost)
             }
-            Some(entry) => plan
-                .quota
-                .instant(&self.carried(entry, plan, now), now, cost),
+            // A queue that is longer than requests wait here is left to the quota that wrote it.
+            Some(entry) => {
+                let carried = self.carried(entry, plan, now);
+                plan.quota.without_repair().instant(&carried, now, cost)
+            }
             None => plan.quota.instant(&A::State::default(), now, cost),
         }
     }

@@ -160,8 +160,13 @@ impl Queue {
         self.carried(limit, now).min(limit.reach())
     }
 
+    /// A state that a denial leaves to another quota is not repaired.
     fn lacks(&self, limit: &Limit, now: i128, cost: i128) -> i128 {
-        limit.lacks(self.ahead(limit, now), cost)
+        let ahead = match self.defers(limit, now) {
+            true => self.carried(limit, now),
+            false => self.ahead(limit, now),
+        };
+        limit.lacks(ahead, cost)
     }
 
     /// Whether a denial under a quota leaves the state to the one that wrote it.
