@@ -78,7 +78,13 @@ pub(crate) fn admit(
     match decided {
         Decided::Pass => Ok(pass(config, head)),
         Decided::Allow(mut decision) => {
-            Ok(Some(Admitted::several(config, head, &mut decision, checks)))
+            let marks = Marks::set(&config, head, &decision, checks);
+            Ok(Some(Admitted::several(
+                config,
+                &mut decision,
+                checks,
+                marks,
+            )))
         }
         Decided::Deny(denied) => {
             let (decision, seed) = *denied;
@@ -90,9 +96,11 @@ pub(crate) fn admit(
 
 /// Lets a request through that no rule is about, with an [`Admission`] if configured.
 pub(crate) fn pass(config: Arc<Config>, head: &mut request::Parts) -> Option<Admitted<Several>> {
-    config
-        .attach_decision
-        .then(|| Admitted::several(config, head, &mut Decision::unlimited(0), &Checks::new()))
+    config.attach_decision.then(|| {
+        let (mut decision, checks) = (Decision::unlimited(0), Checks::new());
+        let marks = Marks::set(&config, head, &decision, &checks);
+        Admitted::several(config, &mut decision, &checks, marks)
+    })
 }
 
 /// The check of an allowed request and its verdict, if they are all that is kept of its decision: there is no other check, and
@@ -130,25 +138,48 @@ impl Admitted<One> {
 }
 
 impl Admitted<Several> {
-    /// An allowed request, with an [`Admission`] if configured.
+    /// An allowed request.
+    #[inline(always)]
     pub(crate) fn several(
         config: Arc<Config>,
-        head: &mut request::Parts,
         decision: &mut Decision,
+        checks: &Checks,
+        marks: Marks,
+    ) -> Self {
+        Self {
+            config,
+            kept: Several {
+                admission: marks.admission,
+                checks: checks.clone(),
+                decision: decision.move_out(),
+                waited: None,
+            },
+            marked: marks.marked,
+        }
+    }
+}
+
+/// What an allowed request carries to the handler: the [`Admission`], if configured, and the mark of the detector.
+pub(crate) struct Marks {
+    admission: Option<Admission>,
+    marked: bool,
+}
+
+impl Marks {
+    /// Marks the request.
+    #[inline(always)]
+    pub(crate) fn set(
+        config: &Arc<Config>,
+        head: &mut request::Parts,
+        decision: &Decision,
         checks: &Checks,
     ) -> Self {
         // The admission has a clone, which shares the slots.
-        let attach = || attach(&config, head, decision, checks);
-        let kept = Several {
-            admission: config.attach_decision.then(attach),
-            checks: checks.clone(),
-            decision: decision.move_out(),
-            waited: None,
-        };
+        let attach = || attach(config, head, decision, checks);
+        let admission = config.attach_decision.then(attach);
         Self {
+            admission,
             marked: config.duplicates.mark(head, decision.at()),
-            config,
-            kept,
         }
     }
 }

@@ -82,6 +82,7 @@ where
         }
     }
 
+    #[inline(always)]
     pub(crate) fn inner(future: S::Future, admitted: Option<Admitted<Several>>) -> Self {
         Self {
             state: State::Inner { future, admitted },

@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::{
     observe::Route,
     rate_limit::{
-        admit::{Admitted, only_one, pass},
+        admit::{Admitted, Marks, only_one, pass},
         body::ResponseBody,
         config::Config,
         decide::{
@@ -114,7 +114,10 @@ where
                         let kept = Admitted::one(config, *check, *verdict, at, marked);
                         return ResponseFuture::inner_of_one(future, kept);
                     } else {
-                        Some(Admitted::several(config, &mut head, decision, checks))
+                        let marks = Marks::set(&config, &mut head, decision, checks);
+                        let future = self.inner.call(Request::from_parts(head, body));
+                        let kept = Admitted::several(config, decision, checks, marks);
+                        return ResponseFuture::inner(future, Some(kept));
                     }
                 }
                 Some(Step::Wait(reply)) => {
