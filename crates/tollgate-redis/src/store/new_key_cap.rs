@@ -199,8 +199,25 @@ mod tests {
     }
 
     #[test]
+    fn a_permit_that_is_returned_may_be_taken_again_and_no_more_than_there_are() {
+        let cap = alone(10);
+        assert!((0..10).all(|_| cap.take(START)) && !cap.take(START));
+        cap.give_back();
+        assert!(cap.take(START) && !cap.take(START));
+        for _ in 0..20 {
+            cap.give_back();
+        }
+        assert!((0..10).all(|_| cap.take(START)) && !cap.take(START));
+    }
+
+    #[test]
     fn what_is_outside_is_the_nearest() {
-        assert!(NewKeyCap::per_second(0).take(0));
+        for cap in [alone(0), alone(1)] {
+            assert!(cap.take(START) && !cap.take(START));
+        }
+        let cap = NewKeyCap::per_second(10);
+        cap.share_among(0, START);
+        assert!((0..10).all(|_| cap.take(START)) && !cap.take(START));
         let most = alone(u32::MAX);
         assert!((0..1_000_000).all(|_| most.take(1 << 52)));
         assert!(!most.take(1 << 52));

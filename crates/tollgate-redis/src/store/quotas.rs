@@ -194,6 +194,26 @@ mod tests {
     }
 
     #[test]
+    fn a_conflict_begins_when_there_is_one_and_ends_with_its_rule() {
+        let own = quotas(&[per_ip(Quota::gcra(5, HOUR))]);
+        let all = both(&own, &quotas(&[per_ip(Quota::gcra(6, HOUR))]));
+        let none = Quotas::new();
+        let (began, mut conflicts) = (Instant::now(), QuotaConflicts::default());
+        let mut lasting = |own, all, deployments: u32| {
+            let now = began + deployments * DEPLOYMENT;
+            conflicts.compare(own, all, now).1.len()
+        };
+        assert_eq!(lasting(&own, &own, 0), 0);
+        assert_eq!(lasting(&own, &all, 2), 0);
+        assert_eq!(lasting(&own, &all, 3), 1);
+        assert_eq!(lasting(&own, &all, 4), 0);
+        // The rule was away in between.
+        assert_eq!(lasting(&none, &all, 5), 0);
+        assert_eq!(lasting(&own, &all, 6), 0);
+        assert_eq!(lasting(&own, &all, 7), 1);
+    }
+
+    #[test]
     fn services_with_other_rules_in_one_namespace_are_no_conflict() {
         let own = quotas(&[per_ip(Quota::gcra(5, HOUR))]);
         let others = quotas(&[Rule::new("per-tenant", Quota::gcra(6, HOUR))]);
@@ -208,6 +228,11 @@ mod tests {
         let bucket = words(per_ip(Quota::gcra(10, SECOND).burst(20)));
         let same = words(per_ip(Quota::token_bucket(20).refill(10, SECOND)));
         assert_eq!(bucket, same);
+        let (free, pro) = (Quota::gcra(1, SECOND), Quota::unlimited());
+        let rule = || per_ip(Quota::gcra(10, SECOND));
+        let plans = words(rule().plan("free", free).plan("pro", pro));
+        assert_eq!(plans, words(rule().plan("pro", pro).plan("free", free)));
+        assert!(plans.ends_with(", pro unlimited"), "{plans}");
         let plan = |quota| per_ip(Quota::gcra(10, SECOND)).plan("pro", quota);
         let different = [
             bucket,

@@ -186,13 +186,61 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_breaker_has_the_defaults_that_its_documentation_names() {
+        let named = BreakerOptions::default()
+            .failures(5)
+            .window(Duration::from_secs(1))
+            .busy(20)
+            .failure_rate(50)
+            .pause(Duration::from_millis(100))
+            .longest_pause(Duration::from_secs(10))
+            .probes(2)
+            .ramp(Duration::from_millis(300));
+        assert_eq!(BreakerOptions::default(), named);
+    }
+
+    #[test]
+    fn the_least_and_the_most_of_each_value_can_be_used_and_nothing_beyond() {
+        let fine = BreakerOptions::default;
+        let (ms, hour) = (Duration::from_millis(1), Duration::from_secs(3_600));
+        let tick = Duration::from_nanos(1);
+        for (least, below) in [
+            (fine().window(80 * ms), fine().window(80 * ms - tick)),
+            (fine().pause(ms), fine().pause(ms - tick)),
+            (
+                fine().pause(2 * ms).longest_pause(2 * ms),
+                fine().pause(2 * ms).longest_pause(2 * ms - tick),
+            ),
+            (fine().failures(1), fine().failures(0)),
+            (fine().busy(1), fine().busy(0)),
+            (fine().probes(1), fine().probes(0)),
+            (fine().failure_rate(1), fine().failure_rate(0)),
+            (fine().window(hour / 6), fine().window(hour / 6 + tick)),
+            (
+                fine().pause(hour).longest_pause(hour),
+                fine().pause(hour + tick).longest_pause(hour + tick),
+            ),
+            (
+                fine().longest_pause(hour),
+                fine().longest_pause(hour + tick),
+            ),
+            (fine().ramp(hour), fine().ramp(hour + tick)),
+            (fine().ramp(Duration::ZERO), fine().ramp(hour + tick)),
+            (fine().failure_rate(100), fine().failure_rate(101)),
+        ] {
+            assert_eq!(least.check(), Ok(()));
+            assert!(below.check().is_err(), "{below:?}");
+        }
+    }
+
+    #[test]
     fn a_value_that_cannot_be_used_is_named_with_what_would_be_right() {
         let fine = BreakerOptions::default;
         assert_eq!(fine().check(), Ok(()));
         let half_a_minute = Duration::from_secs(30);
         assert_eq!(fine().failures(3).pause(half_a_minute).check(), Ok(()));
         for (options, words) in [
-            (fine().failures(0), ["0 failures", "at least 1"]),
+            (fine().failures(0), ["0 failures", "at least 1, 5 is"]),
             (fine().busy(0), ["0 calls", "20"]),
             (fine().probes(0), ["0 probes", "2"]),
             (fine().failure_rate(0), ["0 %", "1 and 100"]),

@@ -71,3 +71,60 @@ impl Recent {
         u64::from(self.sum.failed) * 100 >= u64::from(self.sum.calls) * u64::from(percent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+
+    use super::*;
+
+    #[test]
+    fn the_calls_of_the_last_nine_slices_count_and_no_others() {
+        let (mut rng, slice) = (Rng::with_seed(3), Duration::from_millis(125));
+        let mut recent = Recent::default();
+        // Each slice with its calls and failures.
+        let mut all: Vec<(u64, u32, u32)> = Vec::new();
+        let (mut now, mut last_failure) = (Duration::ZERO, None);
+        let mut moments = Vec::new();
+        for _ in 0..5_000 {
+            now += match rng.u8(..10) {
+                0 => Duration::from_millis(rng.u64(..3_000)),
+                1..4 => Duration::ZERO,
+                _ => Duration::from_millis(rng.u64(..200)),
+            };
+            let (answered, failed) = (rng.u32(..4), rng.u32(..3));
+            recent.add(answered, failed, now, slice);
+            let at = now.as_millis() as u64 / 125;
+            all.push((at, answered + failed, failed));
+            if failed > 0 && last_failure.is_none_or(|last| now >= last + slice) {
+                last_failure = Some(now);
+                moments.push(at);
+            }
+            let counts = |slice: u64| slice + 9 > at;
+            all.retain(|(slice, ..)| counts(*slice));
+            moments.retain(|slice| counts(*slice));
+            let calls: u32 = all.iter().map(|(_, calls, _)| calls).sum();
+            let failed: u32 = all.iter().map(|(.., failed)| failed).sum();
+            assert_eq!(recent.calls(), calls);
+            assert_eq!(recent.moments(), moments.len() as u32);
+            for percent in 1..=100 {
+                let fails = u64::from(failed) * 100 >= u64::from(calls) * percent;
+                assert_eq!(recent.fails(percent as u32), fails, "{failed} of {calls}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_of_calls_stays_within_its_number() {
+        let mut recent = Recent::default();
+        for _ in 0..3 {
+            recent.add(
+                u32::MAX - 1,
+                u32::MAX - 1,
+                Duration::ZERO,
+                Duration::from_millis(125),
+            );
+        }
+        assert_eq!(recent.calls(), u32::MAX);
+    }
+}

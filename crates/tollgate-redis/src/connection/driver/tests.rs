@@ -413,6 +413,29 @@ async fn calls_without_an_answer_at_five_moments_open_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_that_are_never_sent_open_the_breaker_too() {
+    let options = NodeOptions {
+        unanswered: 1,
+        silence: Some(Duration::from_secs(5)),
+        ..NodeOptions::default()
+    };
+    let bench = Bench::new(options, 65_536);
+    // The server owes the first answer for all the time.
+    for expected in [
+        CallErrorKind::Unknown,
+        CallErrorKind::Expired,
+        CallErrorKind::Expired,
+        CallErrorKind::Expired,
+        CallErrorKind::Expired,
+    ] {
+        assert_eq!(bench.breaker.state(), BreakerState::Closed);
+        assert_eq!(kind(bench.call("a").await), expected);
+        tokio::time::sleep(Duration::from_millis(125)).await;
+    }
+    assert_eq!(bench.breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
 async fn bytes_that_are_no_answer_end_the_connection() {
     let mut bench = by_default(65_536);
     let call = bench.call("a");

@@ -1,4 +1,4 @@
-//! Counts that random histories do not reach: larger than the limit, after it was lowered.
+//! Counts that random histories do not reach: larger than the limit, after it was lowered; and what another quota has counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,8 +7,9 @@ use crate::{
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
 use tollgate_core::{
-    Check, DAY, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
-    store::{Fingerprint, RuleStore},
+    Check, DAY, MINUTE, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
+    algorithm::Taken,
+    store::{Fingerprint, Receipt, RuleStore, Settlement},
 };
 use tollgate_test_servers::redis_client::Integers as _;
 
@@ -70,6 +71,17 @@ impl Pair {
         expected.compare(&by_script, 0);
         allowed
     }
+
+    /// Gives units back to both, whether they were taken so or not.
+    fn refund(&mut self, bound: &Bound, now: u64, units: u64, taken: Taken) {
+        self.clock.set(now);
+        let check = Check::new(0, Fingerprint::from_bits(7), units);
+        let receipt = Receipt::of_store(check, taken);
+        bound.memory.settle(&[receipt], Settlement::Cancel);
+        let mut call = Call::at(now, Duration::from_secs(10_000_000_000));
+        assert!(call.settle(&bound.encoder, &receipt, Settlement::Cancel));
+        self.server.run(&call);
+    }
 }
 
 #[test]
@@ -106,4 +118,35 @@ fn counts_beyond_32_bits_are_carried_over_as_32_bits() {
     // Back, where all of the window before counts.
     assert!(pair.acquire(&two, start - 500_000, 0));
     assert!(!pair.acquire(&two, start - 500_000, 1));
+}
+
+#[test]
+fn a_request_that_never_fits_a_larger_quota_forgets_no_window_of_the_smaller_one() {
+    let mut pair = Pair::new();
+    let small = pair.at(Quota::fixed_window(5, SECOND));
+    let large = pair.at(Quota::fixed_window(10, SECOND));
+    let start = 1_700_000_001_000_000;
+    assert!(pair.acquire(&small, start, 5));
+    assert!(!pair.acquire(&large, start + 1_000_000, 11));
+    // Back, where the window is not over.
+    assert!(!pair.acquire(&small, start, 1));
+    assert!(pair.acquire(&large, start, 5));
+    assert!(!pair.acquire(&large, start, 1));
+}
+
+#[test]
+fn units_that_come_back_from_several_sub_buckets_are_as_many_as_were_given_back() {
+    let start = 1_700_000_040_000_000;
+    for (units, left) in [(3, 88), (5, 90), (7, 92), (15, 100), (16, 100)] {
+        let mut pair = Pair::new();
+        let fine = pair.at(Quota::sliding_buckets(100, MINUTE).buckets(60));
+        let coarse = pair.at(Quota::sliding_buckets(100, MINUTE).buckets(30));
+        assert!(pair.acquire(&coarse, start, 5));
+        assert!(pair.acquire(&coarse, start + 2_000_000, 10));
+        let now = start + 3_000_000;
+        let taken = Taken::new(start, start + 61_000_000);
+        pair.refund(&fine, now, units, taken);
+        assert!(pair.acquire(&coarse, now, left), "{units}");
+        assert!(!pair.acquire(&coarse, now, 1), "{units}");
+    }
 }

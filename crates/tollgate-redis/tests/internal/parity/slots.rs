@@ -100,7 +100,8 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
         if let Some(other) = &other {
             args.insert(usize::from(!is_first), other);
         }
-        args.insert(0, if by_server { &[] } else { &time });
+        let time_args: &[u8] = if by_server { &[] } else { &time };
+        args.insert(0, time_args);
         let answer = server.evaluate(&[b"slots", b"other"], &args).integers();
         let expected = numbers_of(&message, &reply, &fits, is_leased, is_denied, limit);
         let at = 1 + 3 * usize::from(is_first);
@@ -110,6 +111,21 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
             SlotOutcome::Denied => 1,
             SlotOutcome::Stale => 2,
         }] += 1;
+        let used: u32 = (state.owners.iter())
+            .filter(|owner| owner.expires_at > now)
+            .map(|owner| owner.count)
+            .sum();
+        for units in [0, 1, 3] {
+            let look = [time_args, &look(units, limit, term)];
+            let answer = server.evaluate(&[b"slots"], &look).integers();
+            let fits = match () {
+                () if units > limit => -2,
+                () if units == 0 || used + units <= limit => -1,
+                () => 0,
+            };
+            let free = i64::from(limit) - i64::from(used);
+            assert_eq!(answer[1..3], [fits, free], "{units}, {here}");
+        }
         let (written, lives) = server.state_of(b"slots").unwrap_or_default();
         if reply.outcome == SlotOutcome::Stale {
             continue;
@@ -159,16 +175,29 @@ fn check(message: &SlotMessage, limit: u32, term: u64, is_leased: bool, with: Wi
         }
     );
     let mut check = head(more, 1, message.want, 0);
-    check.push(22);
-    check.extend((term as f64).to_le_bytes());
-    check.extend(f64::from(limit).to_le_bytes());
-    check.extend([0; 4]);
+    check.extend(quota(limit, term));
     check.extend(message.owner.0.to_le_bytes());
     check.extend((message.seq as f64).to_le_bytes());
     check.extend(message.lo.to_le_bytes());
     check.extend(message.hi.to_le_bytes());
     check.push(u8::from(message.is_exact) + 2 * u8::from(is_leased));
     check
+}
+
+/// A check without a message, which only looks.
+fn look(units: u32, limit: u32, term: u64) -> Vec<u8> {
+    let mut look = head(false, 1, units, 0);
+    look[0] = 1;
+    look.extend(quota(limit, term));
+    look
+}
+
+fn quota(limit: u32, term: u64) -> Vec<u8> {
+    let mut quota = vec![22];
+    quota.extend((term as f64).to_le_bytes());
+    quota.extend(f64::from(limit).to_le_bytes());
+    quota.extend([0; 4]);
+    quota
 }
 
 /// A check of a fixed window that admits everything, or of one unit more than it has.

@@ -2,10 +2,19 @@
 
 use crate::script::{call::Call, reply::Reply, text};
 use redis::Value;
-use tollgate_core::{Check, MINUTE, Quota, Rule, store::Fingerprint};
+use tollgate_core::{
+    Check, MINUTE, Quota, Rule, RuleSet,
+    algorithm::Taken,
+    store::{Fingerprint, Receipt, Settlement},
+};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease};
 use tollgate_test_servers::redis_client::Integers as _;
 
-use crate::internal_tests::script::Subject;
+use crate::{
+    internal_tests::script::Subject,
+    keys::keyspace::{Keyspace, Partition},
+    script::encoder::Encoder,
+};
 
 #[test]
 fn the_time_is_that_of_the_server() {
@@ -66,4 +75,63 @@ fn many_requests_fit_into_one_call() {
     let reply = subject.send(&call).integers();
     assert_eq!(reply.len(), 3_001);
     assert!(reply[1..].chunks(3).all(|answer| answer[..2] == [-1, 1]));
+}
+
+type Operation = fn(&mut Call, &Encoder) -> bool;
+
+const QUOTA: Quota = Quota::gcra(100, MINUTE);
+
+/// Each adds itself to a call, if there is room.
+const OPERATIONS: [Operation; 7] = [
+    |call, encoder| call.acquire(encoder, &[Subject::check(0, 1)]).is_some(),
+    |call, encoder| call.peek(encoder, &[Subject::check(0, 1)]).is_some(),
+    |call, encoder| {
+        let receipt = Receipt::of_store(Subject::check(0, 1), Taken::new(1, 2));
+        call.settle(encoder, &receipt, Settlement::Cancel)
+    },
+    |call, encoder| call.reset(encoder, 0, Subject::check(0, 1).key()),
+    |call, encoder| {
+        let returned = ReturnedLease::new(2, 1, 7);
+        let place = call.close(encoder, &Subject::check(0, 1), returned);
+        place.is_some()
+    },
+    |call, encoder| {
+        let terms = LeaseTerms::new(&QUOTA, 500).expect("it is granted");
+        let query = LeaseQuery::default().with_tracked(2);
+        let place = call.grant(encoder, &Subject::check(0, 1), &query, &terms);
+        place.is_some()
+    },
+    |call, encoder| call.debit(encoder, &Subject::check(0, 1)).is_some(),
+];
+
+fn encoder() -> Encoder {
+    let rules = RuleSet::new([Rule::new("api", QUOTA)]).expect("a valid rule");
+    let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
+    Encoder::new(&rules, keyspace).expect("no plans")
+}
+
+#[test]
+fn a_call_that_is_full_takes_no_operation_and_stays_as_it_is() {
+    let (encoder, mut call) = (encoder(), Call::new());
+    for _ in 0..65_534 {
+        assert!(call.debit(&encoder, &Subject::check(0, 1)).is_some());
+    }
+    for (place, operation) in OPERATIONS.into_iter().enumerate() {
+        assert!(!operation(&mut call, &encoder), "{place}");
+        assert_eq!(call.checks(), 65_534, "{place}");
+    }
+}
+
+#[test]
+fn a_call_knows_the_rules_of_every_operation() {
+    let encoder = encoder();
+    let mut first = Call::new();
+    assert_eq!(first.rules(), 0);
+    assert!(OPERATIONS[0](&mut first, &encoder));
+    assert_eq!(first.rules().count_ones(), 1);
+    for (place, operation) in OPERATIONS.into_iter().enumerate() {
+        let mut call = Call::new();
+        assert!(operation(&mut call, &encoder), "{place}");
+        assert_eq!(call.rules(), first.rules(), "{place}");
+    }
 }

@@ -168,8 +168,15 @@ fn no_lease_is_granted_if_another_check_denies_the_request() {
 #[test]
 fn leases_of_a_generation_far_ahead_are_known_for_two_lives_from_now_and_no_longer() {
     // Full in a tenth of a second, as far as nothing is out.
-    for (generations_back, is_known) in [(3, true), (4, false), (1_000_000, false)] {
+    for (generations_back, is_known, into) in [
+        (3, true, 0),
+        (4, false, 0),
+        (1_000_000, false, 0),
+        (3, true, 6_000_000),
+        (4, false, 6_000_000),
+    ] {
         let mut subject = Subject::new(Quota::token_bucket(100).refill(1_000, SECOND), 800);
+        subject.now += into;
         let grant = subject.grant(20).expect("it is granted");
         assert_eq!(grant.units(), 20);
         subject.now -= generations_back * 10_000_000;

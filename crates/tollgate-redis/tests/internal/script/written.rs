@@ -2,7 +2,12 @@
 
 use crate::script::call::Call;
 use redis::Value;
-use tollgate_core::{Check, DAY, MINUTE, Outcome, Quota, Rule};
+use tollgate_core::{
+    Check, DAY, MINUTE, Outcome, Quota, Rule,
+    algorithm::Taken,
+    store::{Receipt, Settlement},
+};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms};
 use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
@@ -127,11 +132,6 @@ fn if_one_rule_denies_none_is_written() {
 
 #[test]
 fn a_reset_and_a_refund_of_everything_leave_no_state() {
-    use tollgate_core::{
-        algorithm::Taken,
-        store::{Receipt, Settlement},
-    };
-
     let mut subject = Subject::new(every_algorithm());
     for rule in 0..QUOTAS.len() as u16 {
         let check: Check = Subject::check(rule, 3);
@@ -156,4 +156,70 @@ fn a_reset_and_a_refund_of_everything_leave_no_state() {
         subject.send(&call);
         assert_eq!(subject.written(), ["DEL"], "{rule}");
     }
+}
+
+/// Takes a unit and as many as a lease.
+fn grant(subject: &mut Subject, now: u64, quota: &Quota, units: u64) {
+    let terms = LeaseTerms::new(quota, 800).expect("it is granted");
+    let check = Subject::check(0, 1);
+    let mut call = Call::at(now, MARGIN);
+    let layout = call.acquire(&subject.encoder, &[check]);
+    let query = LeaseQuery::default().with_tracked(units);
+    let place = call.grant(&subject.encoder, &check, &query, &terms);
+    assert!(layout.is_some() && place.is_some());
+    let reply = subject.send(&call).integers();
+    assert_eq!(reply[4..6], [1, units as i64]);
+}
+
+#[test]
+fn a_refund_leaves_a_bucket_for_as_long_as_units_of_it_are_on_lease() {
+    const LIFE: u64 = 10_000_000;
+    let start = NOW - NOW % LIFE;
+    // One unit each 10 ms, and each second: units that were taken may outlast the leases.
+    for (each, taken) in [(10, 5), (1_000, 505)] {
+        let quota = Quota::token_bucket(1_000).refill(1, std::time::Duration::from_millis(each));
+        for leases in [[40, 0], [0, 30], [40, 30]] {
+            let mut subject = Subject::new([Rule::new("rule", quota)]);
+            let mut used = 0;
+            for (place, units) in [0, 1].into_iter().zip(leases) {
+                if units > 0 {
+                    grant(&mut subject, start + place * LIFE, &quota, units);
+                    used += (1 + units) * each;
+                    // What is on lease does not refill until its generation is over.
+                    let passes = (1 - place) * 10_000;
+                    used = used.saturating_sub(passes).max(units * each);
+                }
+            }
+            let now = start + LIFE;
+            let check = Subject::check(0, 5);
+            let most = subject.acquire(now, &[Subject::check(0, taken)]);
+            let most = most.verdicts()[0].reset_after().as_micros() as u64;
+            subject.written();
+            let receipt = Receipt::of_store(check, Taken::new(now, now + most));
+            let mut call = Call::at(now, MARGIN);
+            assert!(call.settle(&subject.encoder, &receipt, Settlement::Cancel));
+            subject.send(&call);
+            // A lease may be spent until the generation after its own is over, and its units refill then.
+            let over = 20_000 + (leases[0] + leases[1]) * each;
+            let refilled = used + (taken - 5) * each;
+            let px = over.max(refilled) + MARGIN.as_millis() as u64;
+            assert_eq!(
+                subject.written(),
+                [format!("SET PX {px}")],
+                "{each}, {leases:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_cost_of_nothing_leaves_the_state_of_another_quota_with_its_leases() {
+    let small = Quota::gcra(1_000, MINUTE);
+    let large = Quota::gcra(2_000, MINUTE);
+    let mut subject = Subject::new([Rule::new("rule", small).plan("large", large)]);
+    grant(&mut subject, NOW, &small, 20);
+    assert_eq!(subject.written().len(), 2);
+    let look = subject.acquire(NOW, &[Subject::check(0, 0).with_plan(1)]);
+    assert!(look.is_allowed());
+    assert!(subject.written().is_empty());
 }
