@@ -4,6 +4,7 @@ mod blocking;
 mod carried;
 mod failures;
 mod flood;
+mod foreign;
 mod grants;
 mod held_slots;
 mod live;
