@@ -2,6 +2,7 @@
 
 mod blocking;
 mod carried;
+mod decisions;
 mod failures;
 mod flood;
 mod foreign;
