@@ -1,6 +1,7 @@
 //! Stores under threads, floods, failures and versions of a rule, and the line in front of them.
 
 mod blocking;
+mod brought;
 mod carried;
 mod decisions;
 mod failures;
