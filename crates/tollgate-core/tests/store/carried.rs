@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Key, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, OnChange, Quota, Rule,
-    SECOND, Verdict,
+    Check, Key, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, OnChange, Outcome, Quota,
+    Rule, SECOND, Source, Verdict,
 };
 
 use crate::{at_once, every_algorithm};
@@ -130,6 +130,54 @@ fn a_clock_that_goes_back_after_a_denial_denies_no_longer_than_a_full_quota_does
             let again = acquire(&limiter, check);
             // A state stays within the next window, and a sliding one counts a window longer.
             assert!(again.reset_after() <= 3 * SECOND, "{quota}: {again:?}");
+        }
+    }
+}
+
+#[test]
+fn a_denial_after_another_one_needs_no_look_at_the_state() {
+    for quota in every_algorithm(5) {
+        let limiter = Limiter::new(store().0, [Rule::new("rule", quota)]).expect("valid");
+        let check = limiter.check("rule", &Key::of("ann")).expect("a rule");
+        let by = |cost| {
+            let verdict = acquire(&limiter, check.with_cost(cost));
+            (verdict.outcome(), verdict.remaining(), verdict.source())
+        };
+        assert_eq!(by(5), (Outcome::Allow, 0, Source::Store), "{quota}");
+        assert_eq!(by(1), (Outcome::Deny, 0, Source::Store), "{quota}");
+        for _ in 0..2 {
+            assert_eq!(by(1), (Outcome::Deny, 0, Source::DenyCache), "{quota}");
+        }
+    }
+}
+
+#[test]
+fn a_denial_counts_the_units_that_were_taken_since_the_one_before() {
+    for quota in every_algorithm(5) {
+        for is_alone in [true, false] {
+            let rules = [
+                Rule::new("rule", quota),
+                Rule::new("other", Quota::gcra(9, MINUTE)),
+            ];
+            let limiter = Limiter::new(store().0, rules).expect("valid");
+            let [rule, other] = ["rule", "other"].map(|name| limiter.check(name, &Key::of("ann")));
+            let (rule, other) = (rule.expect("a rule"), other.expect("a rule"));
+            let by = |cost| {
+                let checks = [rule.with_cost(cost), other];
+                let checks = if is_alone { &checks[..1] } else { &checks[..] };
+                let verdict = at_once(limiter.acquire(checks)).verdicts()[0];
+                (verdict.outcome(), verdict.remaining())
+            };
+            for (cost, outcome, left) in [
+                (3, Outcome::Allow, 2),
+                (3, Outcome::Deny, 2),
+                (1, Outcome::Allow, 1),
+                (3, Outcome::Deny, 1),
+                (1, Outcome::Allow, 0),
+                (3, Outcome::Deny, 0),
+            ] {
+                assert_eq!(by(cost), (outcome, left), "{quota}, {cost}, {is_alone}");
+            }
         }
     }
 }
