@@ -62,4 +62,7 @@ fn units_are_put_back_to_a_time_that_the_bucket_is_not_full_again_at() {
     quota.hold_back(&mut state, later, u64::MAX);
     assert_eq!(quota.assess(&state, later, 0).remaining, 0);
     assert_eq!(quota.fresh_at(&state), later + 10_000_000);
+    let mut fresh = GcraState::default();
+    quota.hold_back(&mut fresh, NOW, 0);
+    assert_eq!(fresh, GcraState::default());
 }
