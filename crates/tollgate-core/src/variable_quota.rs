@@ -376,4 +376,51 @@ mod tests {
         clock.advance(Duration::from_micros(1));
         assert!(variable.add(quota(1_000), 1_000).is_some());
     }
+
+    #[test]
+    fn a_number_that_was_given_away_is_not_known_under_the_quota_that_it_had_before() {
+        let (variable, clock) = variable();
+        for n in 0..3_000 {
+            let numbered = variable.add(quota(n), 1_000).expect("there is room");
+            assert_eq!(variable.known(&quota(n)), Some(numbered));
+            clock.advance(SECOND);
+        }
+        let mut known = 0;
+        for n in 0..3_000 {
+            if let Some((number, _)) = variable.known(&quota(n)) {
+                assert_eq!(variable.quota(usize::from(number)), Some(quota(n)));
+                known += 1;
+            }
+        }
+        assert!((600..1_000).contains(&known), "{known}");
+        let near = variable.near();
+        assert_eq!(near.numbers.len(), near.quotas.len());
+    }
+
+    #[test]
+    fn a_stripe_of_threads_remembers_a_bounded_number_of_quotas() {
+        let (variable, _clock) = variable();
+        let remembered = |n| {
+            let numbered = variable.add(quota(n), 10_000).expect("there is room");
+            assert_eq!(variable.known(&quota(n)), Some(numbered));
+            let near = variable.near();
+            (near.quotas.len(), near.numbers.len())
+        };
+        for n in 0..2 * MOST_NEAR {
+            let expected = n % MOST_NEAR + 1;
+            assert_eq!(remembered(n as u64), (expected, expected));
+        }
+    }
+
+    #[test]
+    fn what_checks_brought_along_makes_no_difference_and_how_it_is_counted_does() {
+        let (variable, _clock) = variable();
+        let two = NonZeroU32::new(2).expect("not zero");
+        variable.add(quota(0), 300).expect("there is room");
+        assert_eq!(variable, VariableQuota::new());
+        assert_eq!(variable.shared_by(two), VariableQuota::new().shared_by(two));
+        assert_ne!(variable, variable.shared_by(two));
+        assert_ne!(variable, variable.capped(quota(1)));
+        assert_ne!(variable.capped(quota(1)), variable.capped(quota(2)));
+    }
 }

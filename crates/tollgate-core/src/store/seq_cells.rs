@@ -265,6 +265,71 @@ mod tests {
             assert_ne!(mixed_tag(key(7), 0, words), mixed_tag(key(7), 0, other));
         }
     }
+
+    #[test]
+    fn each_word_is_part_of_the_tag() {
+        let words = [0b101, 0b110, 0b11];
+        let tag = mixed_tag(key(7), 0, words);
+        for word in 0..3 {
+            for bit in 0..64 {
+                let mut other = words;
+                other[word] ^= 1 << bit;
+                assert_ne!(mixed_tag(key(7), 0, other), tag, "word {word}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_shard_and_each_line_of_it_has_its_own_keys() {
+        // Three shards are four, with four lines of two cells each.
+        let cells = SeqCells::<2>::new(3, 7);
+        assert_eq!(cells.bytes(), 4 * 8 * 32);
+        let all = || (0..4_u64).flat_map(|shard| (0..8_u64).map(move |n| (shard, n)));
+        let key = |shard, n| key(u128::from(1 + shard * 8 + n) << 64 | u128::from(n % 4) << 24);
+        for (shard, n) in all() {
+            assert_eq!(cells.is_empty(shard as usize, key(shard, n)), n < 4);
+            cells.insert(shard as usize, key(shard, n), 0, [shard, n]);
+        }
+        for (shard, n) in all() {
+            let found = cells.get(shard as usize, key(shard, n), 0);
+            assert_eq!(found, Some([shard, n]));
+        }
+    }
+
+    #[test]
+    fn a_key_that_comes_again_takes_no_cell_of_another() {
+        for first in [7, 8] {
+            let cells = SeqCells::new(1, 2);
+            let keys = [first, 15 - first].map(|bits| key(bits << 64));
+            for key in keys {
+                cells.insert(0, key, 1, [10, 20]);
+            }
+            cells.insert(0, keys[0], 1, [11, 20]);
+            cells.insert(0, keys[1], 1, [12, 20]);
+            cells.insert(0, keys[1], 1, [13, 20]);
+            assert_eq!(cells.get(0, keys[0], 1), Some([11, 20]));
+            assert_eq!(cells.get(0, keys[1], 1), Some([13, 20]));
+        }
+    }
+
+    #[test]
+    fn a_line_says_whether_it_is_empty_and_what_its_words_may_be() {
+        let cells = SeqCells::new(1, 2);
+        let (one, two) = (key(7 << 64), key(8 << 64));
+        let may_be = |word| cells.any(0, one, |words| words[0] == word);
+        assert!(cells.is_empty(0, one));
+        assert!(!may_be(0));
+        cells.insert(0, one, 1, [10, 20]);
+        cells.insert(0, two, 1, [11, 20]);
+        assert!(!cells.is_empty(0, one));
+        assert_eq!([10, 11, 12].map(may_be), [true, true, false]);
+        cells.remove_if(0, one, |words| words[0] == 11);
+        assert!(!cells.is_empty(0, one));
+        assert_eq!([10, 11].map(may_be), [true, false]);
+        cells.remove(0, one);
+        assert!(cells.is_empty(0, one));
+        assert!(!may_be(10));
+    }
 }
 
 #[cfg(all(test, tollgate_shuttle))]

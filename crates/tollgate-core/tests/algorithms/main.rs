@@ -4,6 +4,7 @@ mod agreement;
 mod bound;
 mod conversion;
 mod drift;
+mod held_back;
 mod history;
 mod oracle;
 mod refund;

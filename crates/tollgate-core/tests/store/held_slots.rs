@@ -8,14 +8,15 @@ use std::{
     time::Duration,
 };
 
+use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
     Check, Decision, KeyBuf, Limiter, ManualClock, MemoryStore, Quota, Rule, RuleError, RuleSet,
-    SECOND, Step, Store, StoreError,
+    SECOND, Source, Step, Store, StoreError,
     algorithm::{GcraState, Taken},
     store::{Fingerprint, HeldSlot, QueuePlace, Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
-use crate::{at_once, check};
+use crate::{at_once, check, left};
 
 fn one_at_a_time() -> Limiter {
     let rule = Rule::new("at-once", Quota::concurrent(1));
@@ -240,4 +241,29 @@ fn slots_go_back_to_whom_they_are_from_where_a_store_has_a_limiter_of_its_own() 
         drop(running);
         assert_eq!(free(), 5);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_of_the_store_and_of_a_share_go_back_each_to_where_they_are_from() {
+    let memory = MemoryStore::new();
+    // A call for each rule, and only the first one is answered.
+    let store = RemoteStore::new(memory.clone()).partitioned();
+    let store = store.faults(|call| (call > 1).then_some(Fault::Refused));
+    let rules = ["stored", "shared"].map(|name| Rule::new(name, Quota::concurrent(3)));
+    let limiter = Limiter::new(store, rules.clone()).expect("valid rules");
+    let behind = Limiter::new(memory, rules).expect("valid rules");
+    let in_store = || ["stored", "shared"].map(|rule| left(&behind, rule, "a"));
+
+    let checks = ["stored", "shared"].map(|rule| check(&limiter, rule, "a", 1));
+    let decision = limiter.acquire(&checks).await;
+    assert!(decision.is_allowed());
+    let sources = [0, 1].map(|index: usize| decision.verdicts()[index].source());
+    assert_eq!(sources, [Source::Store, Source::Fallback]);
+    assert_eq!(in_store(), [2, 3]);
+    let all_of_the_share = [checks[1].with_cost(3)];
+    assert!(!limiter.acquire(&all_of_the_share).await.is_allowed());
+
+    drop(decision);
+    assert_eq!(in_store(), [3, 3]);
+    assert!(limiter.acquire(&all_of_the_share).await.is_allowed());
 }

@@ -630,21 +630,25 @@ fn units_that_were_not_read_since_an_earlier_quota_count_as_under_the_rule_s_own
         let rule = Rule::new("rule", quota(limit)).plan("gold", quota(gold));
         [rule.on_change(on_change)]
     };
-    for (on_change, limit, gold, left) in [
-        (OnChange::Scale, 30, 40, 19),
-        (OnChange::Reset, 30, 40, 30),
+    let variable = |rule: [Rule; 1]| rule.map(Rule::variable_quota);
+    for (on_change, limit, gold, left, to_variable) in [
+        (OnChange::Scale, 30, 40, 19, false),
+        (OnChange::Reset, 30, 40, 30, false),
         // Its own has not changed.
-        (OnChange::Reset, 20, 50, 13),
+        (OnChange::Reset, 20, 50, 13, false),
+        // No check has brought them along: the rule took no quotas of checks before.
+        (OnChange::Scale, 30, 40, 19, true),
+        (OnChange::Reset, 30, 40, 30, true),
     ] {
         let limiter = LiveLimiter::new(still(), rule(10, 40, OnChange::Keep)).expect("valid");
         assert!(take(&limiter, "rule", "ann", 7));
         limiter
             .replace(rule(20, 40, OnChange::Keep))
             .expect("valid");
-        limiter
-            .replace(rule(limit, gold, on_change))
-            .expect("valid");
-        let story = format!("{on_change:?} to {limit} and {gold}");
+        let last = rule(limit, gold, on_change);
+        let last = if to_variable { variable(last) } else { last };
+        limiter.replace(last).expect("valid");
+        let story = format!("{on_change:?} to {limit} and {gold}, {to_variable}");
         assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
     }
 }

@@ -1,8 +1,12 @@
 //! Stores under threads, floods, failures and versions of a rule, and the line in front of them.
 
 mod blocking;
+mod brought;
+mod carried;
+mod decisions;
 mod failures;
 mod flood;
+mod foreign;
 mod grants;
 mod held_slots;
 mod live;

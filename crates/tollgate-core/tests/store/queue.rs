@@ -396,6 +396,54 @@ async fn a_rule_says_how_many_wait_for_one_key_and_in_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_is_counted_once_by_the_rules_that_let_it_wait_or_else_by_all() {
+    let rule = |name, in_all| Rule::new(name, Quota::gcra(1, LONG)).max_waiting(9, in_all);
+    let limiter = limiter([
+        rule("waits", 3).wait(LONG),
+        rule("other", 1),
+        rule("asks", 2).wait(LONG),
+    ]);
+    let [one, two] = ["a", "b"].map(|key| check(&limiter, "waits", key, 1));
+    let [other, asks] = ["other", "asks"].map(|rule| check(&limiter, rule, "a", 1));
+    let free = asks.with_cost(0);
+    for (checks, most) in [
+        (&[one, other, free][..], 3),
+        (&[one, two], 3),
+        (&[one, asks], 2),
+        (&[other, free], 1),
+        (&[other], 1),
+    ] {
+        for _ in 0..2 {
+            let place = || limiter.enter_wait(checks).ok();
+            let places: Vec<_> = std::iter::from_fn(place).take(5).collect();
+            assert_eq!(places.len(), most, "{checks:?}");
+            // They are free again when they are dropped.
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_turns_only_those_away_who_would_have_to_wait() {
+    let rule = Rule::new("rule", Quota::gcra(2, LONG)).max_waiting(1, 1);
+    let limiter = limiter([rule]);
+    let checks = |key, cost| [check(&limiter, "rule", key, cost)];
+    assert!(limiter.acquire(&checks("a", 1)).await.is_allowed());
+    let waits = waiter(&limiter, &checks("a", 2), LONG).await;
+    assert!(!waits.is_finished());
+    for _ in 0..2 {
+        let decision = limiter.acquire_within(&checks("b", 1), LONG).await;
+        assert!(decision.is_ok_and(|decision| decision.is_allowed()));
+    }
+    let full = limiter.acquire_within(&checks("b", 1), LONG).await;
+    assert!(full.is_err());
+    // There is a unit for it, and the one in front waits for two.
+    let full = limiter.acquire_within(&checks("a", 1), LONG).await;
+    assert!(full.is_err());
+    assert!(!waits.is_finished());
+    waits.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rule_that_lets_more_wait_than_a_limiter_has_room_for_gets_its_room() {
     const MORE: usize = 20_000;
     let more = Rule::new("more", Quota::gcra(1, LONG)).max_waiting(MORE, MORE);

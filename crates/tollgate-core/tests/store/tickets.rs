@@ -1,5 +1,6 @@
 //! Tickets of requests that took units of several kinds.
 
+use tollgate_conformance::RemoteStore;
 use tollgate_core::{Limiter, MemoryStore, Quota, Rule};
 
 use crate::{LONG, at_once, check, left};
@@ -93,4 +94,32 @@ fn each_rule_of_a_ticket_is_settled_once_to_a_cost_of_its_own() {
     }
     let left = names.map(|rule| left(&limiter, rule, "ann"));
     assert_eq!(left, [92, 76, 92, 80]);
+}
+
+#[tokio::test]
+async fn checks_that_cost_alike_are_settled_in_one_call_and_what_cost_as_much_as_it_took_in_none() {
+    let store = RemoteStore::new(MemoryStore::new());
+    let rules = ["one", "two", "asks"].map(|name| Rule::new(name, Quota::gcra(100, LONG)));
+    let limiter = Limiter::new(store.clone(), rules).expect("valid");
+    for (costs, settlements) in [
+        ([Some(3), Some(3)], 0),
+        ([None, Some(3)], 0),
+        ([Some(1), Some(1)], 1),
+        ([Some(5), Some(5)], 1),
+        ([Some(0), Some(0)], 1),
+        ([Some(0), Some(3)], 1),
+        ([Some(1), Some(2)], 2),
+    ] {
+        // The third takes nothing, whatever it is said to have cost.
+        let checks = [("one", 3), ("two", 3), ("asks", 0)];
+        let checks = checks.map(|(rule, cost)| check(&limiter, rule, "ann", cost));
+        let decision = limiter.acquire(&checks).await;
+        let before = store.settlements();
+        let ticket = limiter.ticket(&checks, &decision);
+        ticket.settle_each(|check| match check.rule() {
+            2 => Some(7),
+            rule => costs[usize::from(rule)],
+        });
+        assert_eq!(store.settlements() - before, settlements, "{costs:?}");
+    }
 }
