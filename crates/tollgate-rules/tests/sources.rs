@@ -137,6 +137,33 @@ async fn a_source_that_fails_is_asked_again_and_the_last_rules_stay_in_force() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_source_has_not_failed_any_more_once_it_gives_a_document_that_is_rejected() {
+    let (sender, source) = sent();
+    let first = text("3/h").with_revision(5);
+    sender.send(Ok(first)).await.expect("sent");
+    let rules = LiveRules::follow(source, Bindings::new())
+        .await
+        .expect("valid");
+    for (n, rejected) in [text("4/h").with_revision(1), text("4/mni").with_revision(6)]
+        .into_iter()
+        .enumerate()
+    {
+        sender
+            .send(Err("the table is locked".into()))
+            .await
+            .expect("sent");
+        until("it has failed", || rules.status().source_error().is_some()).await;
+        sender.send(Ok(rejected)).await.expect("sent");
+        until("it is rejected", || {
+            rules.status().rejected() == n as u64 + 1
+        })
+        .await;
+        assert_eq!(rules.status().source_error(), None);
+    }
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (5, 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_without_a_first_document_starts_with_its_fallback_or_not_at_all() {
     let (_sender, source) = sent();
     let error = LiveRules::follow(source, Bindings::new()).await;
