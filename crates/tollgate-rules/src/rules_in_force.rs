@@ -446,7 +446,7 @@ impl State {
         } else {
             format!(
                 "revision {revision} is older than revision {in_force}, which is in force; \
-                 to go back, give the older rules a number above {in_force}"
+                 to put it in force, push it again, or give it a number above {in_force}"
             )
         };
         Err(DocumentError::of_whole("the rules", message))

@@ -85,7 +85,7 @@ async fn a_process_never_goes_back_to_an_older_document() {
         .await
         .expect("valid");
     for (n, (revision, words)) in [
-        (4, "revision 4 is older than revision 5, which is in force"),
+        (4, "revision 4 is older than revision 5, which is in force; to put it in force, push it again, or give it a number above 5"),
         (5, "two different documents claim revision 5"),
     ]
     .into_iter()
