@@ -201,6 +201,15 @@ fn a_user_with_too_few_rights_sees_which_are_missing() {
     set(&format!("{rights} {heartbeats}").replace("{shop}", "{other}"));
     let (_, findings) = examined(&program, &[]);
     says(finding(&findings, "access", "error"), &["{shop}:doctor"]);
+    // On no key at all: each kind of key is named once.
+    set("resetkeys");
+    let (_, findings) = examined(&program, &[]);
+    says(
+        finding(&findings, "access", "error"),
+        &[
+            "may not touch keys such as {shop}:doctor, touch keys such as shop:{doctor}:doctor: no request",
+        ],
+    );
     // The password is wrong, and not shown.
     let program = program.set("REDIS_URL", &server.url_of("limits", "wrong-one"));
     program
