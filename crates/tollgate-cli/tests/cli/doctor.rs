@@ -219,6 +219,19 @@ fn a_user_with_too_few_rights_sees_which_are_missing() {
 }
 
 #[test]
+fn a_single_server_that_is_named_as_a_cluster_is_an_error_that_says_how_to_name_it() {
+    let server = RedisServer::start(WELL);
+    let address = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let program = Program::on(&server, RULES).set("REDIS_URL", &address);
+    let (code, findings) = examined(&program, &[]);
+    assert_eq!(code, 1);
+    says(
+        finding(&findings, "cluster", "error"),
+        &["cluster support disabled", "a single server", "redis://"],
+    );
+}
+
+#[test]
 fn a_disk_is_measured_by_the_rules() {
     let server = RedisServer::start(WELL);
     let daily = Program::on(&server, &RULES.replace("60/min", "fixed_window 60/d"));
