@@ -306,10 +306,11 @@ impl State {
     ) -> Changed {
         let hash = text.as_ref().ok().map(RuleText::hash);
         let of_source = text.as_ref().ok().and_then(RuleText::revision);
+        // There is a document again, right or wrong.
+        self.source_error = None;
         if hash == Some(self.hash) && of_source >= self.of_source {
             // It was put right again, or pushed again.
             self.last_rejection = None;
-            self.source_error = None;
             self.rejected_hash = None;
             self.number(of_source);
             return (Ok(Vec::new()), None);
@@ -330,7 +331,6 @@ impl State {
                 (self.text, self.document, self.local) = (text, document, local);
                 self.rejected_hash = None;
                 self.last_rejection = None;
-                self.source_error = None;
                 self.revision += 1;
                 self.number(of_source);
                 self.since = now;
@@ -446,7 +446,7 @@ impl State {
         } else {
             format!(
                 "revision {revision} is older than revision {in_force}, which is in force; \
-                 to go back, give the older rules a number above {in_force}"
+                 to put it in force, push it again, or give it a number above {in_force}"
             )
         };
         Err(DocumentError::of_whole("the rules", message))

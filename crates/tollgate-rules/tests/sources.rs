@@ -85,7 +85,7 @@ async fn a_process_never_goes_back_to_an_older_document() {
         .await
         .expect("valid");
     for (n, (revision, words)) in [
-        (4, "revision 4 is older than revision 5, which is in force"),
+        (4, "revision 4 is older than revision 5, which is in force; to put it in force, push it again, or give it a number above 5"),
         (5, "two different documents claim revision 5"),
     ]
     .into_iter()
@@ -134,6 +134,33 @@ async fn a_source_that_fails_is_asked_again_and_the_last_rules_stay_in_force() {
     let status = rules.status();
     // No document was wrong.
     assert_eq!((status.rejected(), status.source_error()), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_has_not_failed_any_more_once_it_gives_a_document_that_is_rejected() {
+    let (sender, source) = sent();
+    let first = text("3/h").with_revision(5);
+    sender.send(Ok(first)).await.expect("sent");
+    let rules = LiveRules::follow(source, Bindings::new())
+        .await
+        .expect("valid");
+    for (n, rejected) in [text("4/h").with_revision(1), text("4/mni").with_revision(6)]
+        .into_iter()
+        .enumerate()
+    {
+        sender
+            .send(Err("the table is locked".into()))
+            .await
+            .expect("sent");
+        until("it has failed", || rules.status().source_error().is_some()).await;
+        sender.send(Ok(rejected)).await.expect("sent");
+        until("it is rejected", || {
+            rules.status().rejected() == n as u64 + 1
+        })
+        .await;
+        assert_eq!(rules.status().source_error(), None);
+    }
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (5, 3));
 }
 
 #[tokio::test(start_paused = true)]

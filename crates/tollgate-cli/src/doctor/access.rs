@@ -1,5 +1,7 @@
 //! What the user of the service may do: each command that the limiter needs is tried for real, on a key of its own.
 
+use std::collections::HashSet;
+
 use redis::RedisError;
 
 use crate::doctor::{
@@ -73,7 +75,8 @@ pub(crate) async fn access(
             missing.push(about("evalsha", &said, &names[0]));
         }
     }
-    missing.dedup();
+    let mut named = HashSet::new();
+    missing.retain(|right| named.insert(right.clone()));
     findings.push(match missing.is_empty() {
         true => Finding::fine(CHECK, "the user may do what a decision takes"),
         false => Finding::error(

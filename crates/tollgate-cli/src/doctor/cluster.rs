@@ -27,11 +27,13 @@ pub(crate) async fn shards(server: &mut Server) -> Result<Vec<Shard>, Finding> {
     let ranges: Vec<Vec<redis::Value>> = match server.ask(&["CLUSTER", "SLOTS"]).await {
         Ok(ranges) => ranges,
         Err(wrong) => {
-            return Err(Finding::error(
-                CHECK,
-                format!("who has which slot may not be read: {}", words(&wrong)),
-                "+cluster|slots for the user; without it the store finds no server either",
-            ));
+            let said = words(&wrong);
+            let remedy = match said.contains("cluster support disabled") {
+                true => "it is a single server: name it with redis://",
+                false => "+cluster|slots for the user; without it the store finds no server either",
+            };
+            let says = format!("who has which slot may not be read: {said}");
+            return Err(Finding::error(CHECK, says, remedy));
         }
     };
     let mut shards: BTreeMap<String, Shard> = BTreeMap::new();

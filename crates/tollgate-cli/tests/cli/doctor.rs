@@ -201,12 +201,34 @@ fn a_user_with_too_few_rights_sees_which_are_missing() {
     set(&format!("{rights} {heartbeats}").replace("{shop}", "{other}"));
     let (_, findings) = examined(&program, &[]);
     says(finding(&findings, "access", "error"), &["{shop}:doctor"]);
+    // On no key at all: each kind of key is named once.
+    set("resetkeys");
+    let (_, findings) = examined(&program, &[]);
+    says(
+        finding(&findings, "access", "error"),
+        &[
+            "may not touch keys such as {shop}:doctor, touch keys such as shop:{doctor}:doctor: no request",
+        ],
+    );
     // The password is wrong, and not shown.
     let program = program.set("REDIS_URL", &server.url_of("limits", "wrong-one"));
     program
         .run(&["doctor"])
         .assert(3, &["give the user and the password"])
         .lacks(&["wrong-one"]);
+}
+
+#[test]
+fn a_single_server_that_is_named_as_a_cluster_is_an_error_that_says_how_to_name_it() {
+    let server = RedisServer::start(WELL);
+    let address = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let program = Program::on(&server, RULES).set("REDIS_URL", &address);
+    let (code, findings) = examined(&program, &[]);
+    assert_eq!(code, 1);
+    says(
+        finding(&findings, "cluster", "error"),
+        &["cluster support disabled", "a single server", "redis://"],
+    );
 }
 
 #[test]

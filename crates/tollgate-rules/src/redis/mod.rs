@@ -53,6 +53,9 @@
 //! theirs. *In a cluster*, all names have the namespace as their hash tag and lie in one slot; the server that has it is followed
 //! when the slot moves or a replica takes over.
 //!
+//! *A server that has lost the rules* learns from the processes which number they have in force, some seconds after they have reached
+//! it. A document that is pushed before that gets a lower number, and they reject it as older: push it again.
+//!
 //! # What is kept
 //!
 //! | key | is |

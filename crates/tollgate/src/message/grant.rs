@@ -4,7 +4,9 @@ use std::sync::Arc;
 #[cfg(feature = "tokio")]
 use std::time::Duration;
 
-use tollgate_core::{Decision, Outcome, Pending, Reason, Step, observe::Timer, store::Checks};
+use tollgate_core::{
+    Decision, OnStoreError, Outcome, Pending, Reason, Step, observe::Timer, store::Checks,
+};
 #[cfg(feature = "tokio")]
 use tollgate_core::{
     Verdict,
@@ -162,11 +164,12 @@ fn costs(call: &Call, messages: u64) -> Checks {
 
 /// With how many messages to retry after this decision; `None` if fewer would not help.
 fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
-    if messages <= 1
-        || decision.outcome() != Outcome::Deny
-        || decision.reason() == Some(Reason::StoreFailed)
-    {
+    if messages <= 1 || decision.outcome() != Outcome::Deny {
         return None;
+    }
+    if decision.reason() == Some(Reason::StoreFailed) {
+        // It does not say how many a share or a cap holds.
+        return is_above_shares(call, decision).then_some(messages / 2);
     }
     let rules = call.config.rules.set();
     let denied = decision.verdicts().iter().filter(|verdict| {
@@ -181,6 +184,26 @@ fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
         verdict.remaining().checked_div(check.cost())
     });
     Some(fit.min().unwrap_or(0).clamp(1, messages - 1))
+}
+
+/// Whether shares or caps of this process deny all of them at once, while the store fails: they may hold fewer.
+fn is_above_shares(call: &Call, decision: &Decision) -> bool {
+    let rules = call.config.rules.set();
+    let mut denied = decision
+        .verdicts()
+        .iter()
+        .filter(|verdict| verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule()));
+    denied.all(|verdict| {
+        let mut checks = call.checks.iter();
+        let check = checks.find(|check| usize::from(check.rule()) == verdict.rule());
+        let answer = check.and_then(|check| check.policy().store_error_answer());
+        let rule = rules.rules().get(verdict.rule());
+        let answer = answer.or_else(|| rule.map(tollgate_core::Rule::store_error_answer));
+        matches!(
+            answer,
+            Some(OnStoreError::LocalShare | OnStoreError::Cap(_))
+        )
+    })
 }
 
 /// Reports the decision, and turns it into a grant.

@@ -1,6 +1,6 @@
 //! What is asked of the store, and when.
 
-use std::{convert::Infallible, pin::pin, task::Poll, time::Duration};
+use std::{convert::Infallible, num::NonZeroU32, pin::pin, task::Poll, time::Duration};
 
 use axum::body::Body;
 use http::{Request, Response};
@@ -63,6 +63,22 @@ async fn a_look_up_that_times_out_ends_the_call_with_deny() {
         assert_eq!(status(&response), expected);
         assert_eq!(before.elapsed(), Duration::from_millis(30));
     }
+}
+
+#[tokio::test]
+async fn a_frame_above_the_share_of_a_process_passes_in_parts_while_the_store_fails() {
+    let store = SwitchedStore::at_once(still());
+    let limits = limits(store.clone(), 8).instances(NonZeroU32::new(2).expect("two"));
+    let service = limits.expect("a share").layer(service_fn(read));
+    store.switch(false);
+    // The share is four of eight, and more at once never fit into it.
+    let Ok(response) = service.clone().oneshot(messages(3)).await;
+    assert_eq!(status(&response), None);
+    let Ok(response) = service.clone().oneshot(messages(6)).await;
+    assert_eq!(status(&response), Some("8"));
+    // The share is used up: one has passed of the six.
+    let Ok(response) = service.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("8"));
 }
 
 #[tokio::test]
