@@ -11,6 +11,9 @@ use crate::{
     report::Report, rule_args,
 };
 
+/// Who pushes, where it is not said.
+const UNKNOWN: &str = "unknown";
+
 const EXAMPLES: &str = "\
 Examples:
   tollgate rules push limits.toml --redis redis://cache.internal --namespace shop --by alice --because 'ticket 4711'
@@ -32,7 +35,7 @@ pub(crate) struct PushArgs {
     bound: BoundNames,
 
     /// Who pushes, for the audit.
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "unknown")]
+    #[arg(long, value_name = "NAME", env = "USER", default_value = UNKNOWN)]
     by: String,
 
     /// Why, for the audit.
@@ -56,7 +59,12 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     if args.dry_run {
         return would_change(&text, stored, &bindings);
     }
-    let mut author = Author::new(&*args.by);
+    let by = match args.by.trim() {
+        // A container often sets USER to nothing.
+        "" => UNKNOWN,
+        by => by,
+    };
+    let mut author = Author::new(by);
     if let Some(reason) = &args.because {
         author = author.because(&**reason);
     }

@@ -444,6 +444,27 @@ fn a_push_without_a_reason_has_none_in_the_history() {
 }
 
 #[test]
+fn a_push_by_an_empty_name_is_by_an_unknown_one() {
+    let server = RedisServer::start(&[]);
+    for (limit, by) in [("4/h", " "), ("5/h", "")] {
+        let program = Program::on(&server, &RIGHT.replace("3/h", limit));
+        program
+            .run(&["rules", "push", "limits.toml", "--by", by])
+            .assert(0, &["is stored"]);
+    }
+    let program = Program::on(&server, RIGHT);
+    let (_, json) = program.json(&["rules", "history"]);
+    assert_eq!(json["history"][0]["actor"], "unknown");
+    assert_eq!(json["history"][1]["actor"], "unknown");
+    let program = program.set("USER", "");
+    program
+        .run(&["rules", "push", "limits.toml"])
+        .assert(0, &["is stored"]);
+    let (_, json) = program.json(&["rules", "history"]);
+    assert_eq!(json["history"][0]["actor"], "unknown");
+}
+
+#[test]
 fn names_that_code_binds_have_the_values_of_the_command_line() {
     let text = "version = 1\n[[rules]]\nname = \"api\"\nlimit = \"5/min\"\nby = \"constant\"\nquota_by = \"contract\"\n\
                 when = \"is-beta\"\n";
