@@ -769,6 +769,8 @@ mod tests {
             let retry = denied.map(|answer| answer.retry);
             assert_eq!(retry, denies.map(Retry::after_micros), "{later} {cost}");
         }
+        // A clock that went back: a denial has to repair the state first.
+        assert_eq!(quota.deny_by(bound, now - 1, 1), None);
         let never = quota.deny_by(bound, now, 3).map(|answer| answer.retry);
         assert_eq!(never, Some(Retry::Never));
     }
@@ -801,21 +803,22 @@ mod tests {
             let instant = quota.instant(state, now, 1).expect("it may wait");
             quota.take_from(state, now, instant, 1)
         };
-        take(&mut state);
-        take(&mut state);
-        let two = state;
+        for _ in 0..4 {
+            take(&mut state);
+        }
+        let four = state;
         let before = take(&mut state);
-        assert_eq!(before, Some(two));
+        assert_eq!(before, Some(four));
         let fresh_at = quota.fresh_at(&state);
         let taken = Taken::new(now, fresh_at);
-        // Two thirds of a second are 666 666 and two thirds µs.
-        assert_eq!((two.tat, two.rest), (now + 666_666, 2));
+        // Four thirds of a second are 1 333 333 and a third µs.
+        assert_eq!((four.tat, four.rest), (now + 1_333_333, 1));
         for before in [before, None] {
             for (at, goes_back) in [(now, true), (fresh_at - 1, true), (fresh_at, false)] {
                 let mut left = state;
                 let went = quota.refund_queued(&mut left, at, taken, before, 1);
                 assert_eq!(went, goes_back, "{at}");
-                assert_eq!(left, if goes_back { two } else { state });
+                assert_eq!(left, if goes_back { four } else { state });
             }
         }
         // Units of an earlier request lapse.
