@@ -67,3 +67,29 @@ pub(crate) fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> 
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{DAY, SECOND};
+
+    #[test]
+    fn requests_wait_for_at_most_a_unit_a_microsecond_and_within_a_hundred_years() {
+        let tick = Duration::from_micros(1);
+        let century = Quota::gcra(1, DAY).burst(36_600);
+        for (quota, at_most, is_fine) in [
+            (Quota::gcra(1_000_000, SECOND), SECOND, true),
+            (Quota::gcra(1_000_001, SECOND), SECOND, false),
+            (century, Duration::ZERO, true),
+            (century, tick, false),
+            (century.burst(36_599), DAY, true),
+            (century.burst(36_599), DAY + tick, false),
+            (Quota::concurrent(5), SECOND, true),
+            (Quota::unlimited(), SECOND, true),
+            (Quota::fixed_window(5, SECOND), SECOND, false),
+        ] {
+            let conflict = wait_conflict(&quota, at_most);
+            assert_eq!(conflict.is_none(), is_fine, "{quota:?}: {conflict:?}");
+        }
+    }
+}

@@ -362,11 +362,15 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         algorithm_kind::AlgorithmKind,
         consistency::{Consistency, LeaseShare},
-        quota::MAX_UNITS,
+        on_change::OnChange,
+        on_store_error::OnStoreError,
+        quota::{MAX_PERIOD, MAX_UNITS},
         time::{MINUTE, SECOND},
     };
 
@@ -390,7 +394,7 @@ mod tests {
         refused(
             [Rule::new("9-lives", quota)],
             K::Name,
-            &["9-lives", "letter"],
+            &["rule \"9-lives\": a name begins with a letter"],
         );
         refused([Rule::new("a".repeat(65), quota)], K::Name, &["65"]);
         refused(
@@ -473,6 +477,12 @@ mod tests {
             Rule::new("limits", Quota::sliding_log(5, MINUTE))
                 .plan("more", Quota::sliding_log(50, MINUTE))
                 .plan("staff", Quota::unlimited()),
+            Rule::new("*", Quota::unlimited())
+                .plan("staff", Quota::unlimited())
+                .plan("gold", quota),
+            Rule::new("tried", quota)
+                .shadow()
+                .threshold("warn", quota.burst(8)),
         ] {
             assert!(RuleSet::new([fine]).is_ok());
         }
@@ -486,10 +496,78 @@ mod tests {
             K::Mode,
             &["old", "not in the rule set"],
         );
+        refused(
+            [
+                Rule::new("old", quota).shadow(),
+                Rule::new("new", quota).shadow_instead_of("old"),
+            ],
+            K::Mode,
+            &["old", "not enforced itself"],
+        );
+        refused(
+            [Rule::new("api", quota).on_store_error(OnStoreError::Cap(Quota::gcra(0, MINUTE)))],
+            K::Quota,
+            &["cap for store failures", "limit of 0"],
+        );
+        for change in [OnChange::Scale, OnChange::Reset] {
+            refused(
+                [Rule::new("slots", Quota::concurrent(2)).on_change(change)],
+                K::Mode,
+                &[change.name(), "OnChange::Keep"],
+            );
+        }
+        refused(
+            [Rule::new("queue", quota)
+                .wait(SECOND)
+                .on_change(OnChange::Scale)],
+            K::Wait,
+            &["OnChange::Keep"],
+        );
+        for wait in [Duration::ZERO, MAX_PERIOD + Duration::from_micros(1)] {
+            refused(
+                [Rule::new("queue", quota).wait(wait)],
+                K::Wait,
+                &["is not between 1 µs and"],
+            );
+        }
+        let soft = Rule::new("soft", quota).threshold("warn", quota.burst(8));
+        let soft = RuleSet::new([soft]).expect("valid");
+        refused(
+            [soft.rules()[1].clone()],
+            K::Mode,
+            &["warn", "Rule::threshold"],
+        );
+    }
+
+    #[test]
+    fn the_largest_numbers_of_a_rule_set_are_taken_and_one_more_is_refused() {
+        let quota = Quota::gcra(10, MINUTE);
+        let most = usize::from(u16::MAX);
+        let rules = |count: usize| (0..count).map(|n| Rule::new(format!("rule-{n}"), quota));
+        let all = RuleSet::new(rules(most)).expect("as many as there are numbers");
+        assert_eq!(all.position("rule-65534"), Some(65_534));
+        refused(
+            rules(most + 1),
+            RuleErrorKind::RuleSet,
+            &["65536", "above 65535"],
+        );
+        let plans = |count: usize| {
+            let plan = |rule: Rule, n: usize| rule.plan(format!("plan-{n}"), quota);
+            (0..count).fold(Rule::new("plans", quota), plan)
+        };
+        assert!(RuleSet::new([plans(most - 1)]).is_ok());
+        refused([plans(most)], RuleErrorKind::Plan, &["65 534 plans"]);
+        let dear = Rule::new("a".repeat(64), Quota::unlimited()).cost(MAX_UNITS);
+        assert!(RuleSet::new([dear]).is_ok());
     }
 
     #[test]
     fn rules_in_the_place_of_others_are_what_they_are_by_themselves() {
+        // More than are looked at one after the other.
+        fn many(numbers: impl Iterator<Item = u64>) -> Vec<Rule> {
+            let named = |n| Rule::new(format!("rule-{n}"), Quota::gcra(10, MINUTE));
+            numbers.map(named).collect()
+        }
         let kept = Rule::new("kept", Quota::gcra(10, MINUTE));
         let other = Rule::new("other", Quota::gcra(10, MINUTE));
         let all = [
@@ -506,7 +584,19 @@ mod tests {
                     .threshold("warn", Quota::gcra(10, MINUTE).burst(8)),
             ],
             vec![kept.clone(), Rule::new("other", Quota::concurrent(2))],
-            vec![kept, other.clone(), Rule::new("third", *other.quota())],
+            vec![
+                kept.clone(),
+                other.clone(),
+                Rule::new("third", *other.quota()),
+            ],
+            vec![
+                kept.threshold("less", Quota::gcra(10, MINUTE).burst(5)),
+                other.threshold("warn", Quota::gcra(10, MINUTE).burst(8)),
+            ],
+            many(0..10),
+            many((0..10).rev()),
+            many(0..11),
+            many(5..15),
         ];
         let facts = |set: &RuleSet| {
             let referred: Vec<_> = (0..set.rules().len()).map(|n| set.refers_to(n)).collect();
@@ -517,16 +607,33 @@ mod tests {
                 set.has_waits(),
                 set.has_top_keys(),
             ];
-            (set.rules().to_vec(), referred, flags)
+            let thresholds = (0..set.given().len()).map(|n| set.thresholds_of(n).collect());
+            let thresholds: Vec<Vec<usize>> = thresholds.collect();
+            (set.rules().to_vec(), referred, flags, thresholds)
         };
+        let find = |set: &RuleSet, name: &str| set.rules().iter().position(|it| it.name() == name);
+        let names: Vec<&str> = all.iter().flatten().map(Rule::name).collect();
         // The second and third time, what has them has not changed.
         for first in &all {
             for second in &all {
-                let mut before = RuleSet::new(first.clone()).expect("valid");
+                let mut versions = vec![RuleSet::new(first.clone()).expect("valid")];
                 for rules in [second, second, first] {
-                    before = before.succeeded_by(rules.clone()).expect("valid");
+                    let before = &versions[versions.len() - 1];
+                    let after = before.succeeded_by(rules.clone()).expect("valid");
                     let alone = RuleSet::new(rules.clone()).expect("valid");
-                    assert_eq!(facts(&before), facts(&alone));
+                    assert_eq!(facts(&after), facts(&alone));
+                    for name in &names {
+                        assert_eq!(after.position(name), find(&after, name), "{name}");
+                    }
+                    for other in &versions {
+                        for (index, rule) in after.rules().iter().enumerate() {
+                            let there = find(other, rule.name());
+                            assert_eq!(after.position_in(index, other), there);
+                            let equal = there.filter(|there| other.rules()[*there] == *rule);
+                            assert_eq!(after.unchanged_in(index, other), equal);
+                        }
+                    }
+                    versions.push(after);
                 }
             }
         }
@@ -562,7 +669,42 @@ mod tests {
         .expect("valid");
         assert_eq!(rules.position("a-warn"), Some(2));
         assert_eq!(rules.thresholds_of(0).collect::<Vec<_>>(), [2]);
+        assert_eq!(rules.thresholds_of(1).count(), 0);
         assert_eq!(rules.refers_to(2), Some(0));
         assert!(rules.enforces(0) && !rules.enforces(2));
+        let [warn, less] = [8, 5].map(|burst| Quota::gcra(10, MINUTE).burst(burst));
+        let rules = RuleSet::new([
+            Rule::new("a", quota),
+            Rule::new("b", quota)
+                .threshold("b-warn", warn)
+                .threshold("b-less", less),
+            Rule::new("c", quota).threshold("c-warn", warn),
+            Rule::new("d", quota).threshold("d-warn", warn),
+        ])
+        .expect("valid");
+        let all = (0..4).map(|n| rules.thresholds_of(n).collect());
+        let all: Vec<Vec<usize>> = all.collect();
+        assert_eq!(all, [vec![], vec![4, 5], vec![6], vec![7]]);
+        let referred = (0..8).map(|n| rules.refers_to(n));
+        let expected = [None, None, None, None, Some(1), Some(1), Some(2), Some(3)];
+        assert!(referred.eq(expected));
+        assert!(rules.has_thresholds());
+    }
+
+    #[test]
+    fn a_rule_set_knows_what_its_rules_have() {
+        let quota = Quota::gcra(10, MINUTE);
+        let plain = RuleSet::new([Rule::new("b", quota)]).expect("valid");
+        assert!(!plain.has_thresholds());
+        assert!(!plain.has_slots() && !plain.has_waits() && !plain.has_top_keys());
+        for (rule, has) in [
+            (Rule::new("c", Quota::concurrent(2)), [true, false, false]),
+            (Rule::new("c", quota).wait(SECOND), [false, true, false]),
+            (Rule::new("c", quota).top_keys(), [false, false, true]),
+        ] {
+            let rules = RuleSet::new([Rule::new("b", quota), rule]).expect("valid");
+            let flags = [rules.has_slots(), rules.has_waits(), rules.has_top_keys()];
+            assert_eq!(flags, has);
+        }
     }
 }

@@ -312,3 +312,30 @@ impl Retry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_of_two_is_the_same_in_either_order() {
+        let retries = [
+            Retry::Now,
+            Retry::after_micros(5),
+            Retry::after_micros(7),
+            Retry::Unknown,
+            Retry::Never,
+        ];
+        for (n, one) in retries.into_iter().enumerate() {
+            for (m, other) in retries.into_iter().enumerate() {
+                assert_eq!(one.or_later(other), retries[n.max(m)]);
+            }
+        }
+        let (one, other) = (Instant::new(3, 4), Instant::new(4, 4));
+        for later in [one.or_later(other), other.or_later(one)] {
+            assert_eq!(later, other);
+        }
+        let far = Instant::new(8, 9);
+        assert_eq!((one.or_later(far), far.or_later(one)), (far, far));
+    }
+}

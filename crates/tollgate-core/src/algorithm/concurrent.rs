@@ -217,6 +217,22 @@ mod tests {
     }
 
     #[test]
+    fn slots_that_are_free_are_taken_at_once_and_are_counted_down() {
+        for quota in [Quota::concurrent(4), Quota::concurrent(4).typically(SECOND)] {
+            let quota = ready(quota);
+            let mut state = ConcurrentState::default();
+            let answer = quota.assess(&state, 0, 1);
+            assert_eq!(answer, Assessment::new(true, 3, 0, Retry::Now));
+            quota.take(&mut state, 0, 1);
+            assert_eq!(state.in_use(), 1);
+            let answer = quota.assess(&state, 0, 0);
+            assert_eq!(answer, Assessment::new(true, 3, 0, Retry::Now));
+            let answer = quota.assess(&state, 0, 4);
+            assert_eq!((answer.fits, answer.remaining), (false, 3));
+        }
+    }
+
+    #[test]
     fn a_retry_is_an_estimate_from_the_typical_hold_time_or_unknown() {
         let typical = ready(Quota::concurrent(4).typically(SECOND));
         let mut state = ConcurrentState::default();

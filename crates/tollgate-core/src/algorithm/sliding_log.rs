@@ -308,3 +308,40 @@ impl Algorithm for SlidingLog {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{MINUTE, SECOND};
+
+    #[test]
+    fn a_log_keeps_entries_for_units_that_count_and_no_other() {
+        let quota = SlidingLog::new(&Quota::sliding_log(10, MINUTE)).expect("a valid quota");
+        let mut state = SlidingLogState::default();
+        quota.take(&mut state, 0, 2);
+        quota.take(&mut state, 10, 3);
+        quota.refund(&mut state, 20, Taken::new(0, 60_000_000), 1);
+        let entries: Vec<Entry> = state.entries().copied().collect();
+        assert_eq!(
+            entries,
+            [Entry { at: 0, units: 1 }, Entry { at: 10, units: 3 }]
+        );
+        quota.refund(&mut state, 20, Taken::new(0, 60_000_000), 1);
+        let entries: Vec<Entry> = state.entries().copied().collect();
+        assert_eq!(entries, [Entry { at: 10, units: 3 }]);
+        // An entry that counts keeps its instant, and one that a shorter window lets go moves to now.
+        assert_eq!(quota.convert(&quota, &state, 60_000_009), state);
+        assert_eq!(
+            quota.convert(&quota, &state, 60_000_010),
+            SlidingLogState::default()
+        );
+        let short = SlidingLog::new(&Quota::sliding_log(10, SECOND)).expect("a valid quota");
+        assert_eq!(short.convert(&quota, &state, 1_000_009), state);
+        let moved = short.convert(&quota, &state, 1_000_010);
+        let entries: Vec<Entry> = moved.entries().copied().collect();
+        let at = 1_000_010;
+        assert_eq!(entries, [Entry { at, units: 3 }]);
+        quota.refund(&mut state, 20, Taken::new(10, 60_000_010), 3);
+        assert_eq!(state, SlidingLogState::default());
+    }
+}

@@ -396,7 +396,7 @@ impl Algorithm for SlidingWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::DAY;
+    use crate::time::{DAY, HOUR, MINUTE};
 
     #[test]
     fn a_million_a_day_is_weighted_in_grains_and_stays_exact_to_a_unit() {
@@ -410,5 +410,31 @@ mod tests {
         let wait = micros(wait);
         assert_eq!(wait, 86_400_000_000 + 86_400);
         assert!(quota.assess(&state, wait, 1).fits && !quota.assess(&state, wait - 1, 1).fits);
+    }
+
+    #[test]
+    fn converted_units_go_back_to_the_window_that_they_were_carried_into() {
+        let [long, short] = [HOUR, 2 * MINUTE]
+            .map(|period| SlidingWindow::new(&Quota::sliding_window(10, period)).expect("valid"));
+        let start = 1_700_000_040_000_000;
+        let next = start + 120_000_000;
+        let mut used = SlidingWindowState::default();
+        long.take(&mut used, start, 2);
+        long.take(&mut used, start, 4);
+        let taken = Taken::new(start, long.fresh_at(&used));
+        // Carried over at once, and refunded in the next window.
+        let mut state = short.convert(&long, &used, start);
+        short.take(&mut state, next, 3);
+        short.refund_converted(&long, &mut state, next, taken, 4);
+        assert_eq!((state.previous, state.current), (2, 3));
+        // Carried over in the next window.
+        let mut state = short.convert(&long, &used, next);
+        short.refund_converted(&long, &mut state, next, taken, 4);
+        assert_eq!((state.previous, state.current), (0, 2));
+        // In the one after that, it is not known what they weigh.
+        let mut state = short.convert(&long, &used, next + 120_000_000);
+        let before = state;
+        short.refund_converted(&long, &mut state, next + 120_000_000, taken, 4);
+        assert_eq!(state, before);
     }
 }

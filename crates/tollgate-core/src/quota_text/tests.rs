@@ -33,6 +33,8 @@ fn a_quota_is_read_in_its_usual_spellings() {
             "fixed_window 5/250ms",
             Quota::fixed_window(5, Duration::from_millis(250)),
         ),
+        ("100/1_0s", Quota::gcra(100, 10 * SECOND)),
+        ("sliding_buckets 9/h", Quota::sliding_buckets(9, HOUR)),
         ("7/µs", Quota::gcra(7, Duration::from_micros(1))),
         (
             "sliding_buckets 9/h buckets 12",
@@ -48,6 +50,8 @@ fn a_quota_is_read_in_its_usual_spellings() {
         ),
         ("unlimited", Quota::unlimited()),
         ("concurrent 3", Quota::concurrent(3)),
+        ("1/3660d", Quota::gcra(1, MAX_PERIOD)),
+        ("concurrent 999999999999999", Quota::concurrent(MAX_UNITS)),
         (
             " concurrent  1_000 typically 30s ",
             Quota::concurrent(1_000).typically(30 * SECOND),
@@ -75,6 +79,8 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             "100 per",
             &["did you mean \"100/minute\"?"],
         ),
+        ("many per minute", "many", &["not an algorithm"]),
+        ("gcra 1x per minute", "1x", &["no period", "100/min"]),
         ("1 000/h", "1 000/h", &["did you mean \"1000/h\"?"]),
         ("100/", "", &["period is missing"]),
         ("/min", "", &["number of units is missing"]),
@@ -90,6 +96,7 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             "60",
             &["no unit of time", "did you mean \"60s\"?"],
         ),
+        ("100  /  mni", "mni", &["did you mean \"min\"?"]),
         ("100/month", "month", &["its length differs", "30d"]),
         ("100/1h30", "1h30", &["no unit of time"]),
         ("100/h30min", "h30min", &["not a unit of time"]),
@@ -102,6 +109,8 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
         ),
         ("0/s", "0/s", &["limit of 0", "at least 1"]),
         ("5/0s", "5/0s", &["time of 0", "at least 1 µs"]),
+        ("0/s burst 5", "0/s", &["limit of 0", "at least 1"]),
+        ("5/0s burst 5", "5/0s", &["time of 0", "at least 1 µs"]),
         ("5/s burst 0", "0", &["burst of 0", "at least 1"]),
         (
             "5/s brust 9",
@@ -139,6 +148,15 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             &["601", "2 and 600"],
         ),
         ("unlimited 5/s", "5/s", &["no numbers"]),
+        ("unlimited 5/s burst 9 ", "5/s burst 9", &["no numbers"]),
+        ("_gcra 5/s", "_gcra", &["not an algorithm"]),
+        ("concurrent _5", "_5", &["not a number of units"]),
+        ("concurrent 0 ", "0", &["at least 1"]),
+        (
+            "sliding_buckets 5/h buckets 601 ",
+            "5/h buckets 601",
+            &["601", "2 and 600"],
+        ),
         ("100 burst 20", "100", &["no period", "100/min"]),
         ("concurrent", "", &["number of slots is missing"]),
         (
@@ -147,6 +165,12 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             &["have no period", "\"concurrent 3\""],
         ),
         ("concurrent 0", "0", &["at least 1"]),
+        (
+            "concurrent 1_000_000_000_000_000",
+            "1_000_000_000_000_000",
+            &["\"1_000_000_000_000_000\" units are above 999999999999999"],
+        ),
+        ("100/3660d1us", "3660d1us", &["above ten years"]),
         (
             "concurrent 3 typicaly 5s",
             "typicaly",
@@ -176,6 +200,13 @@ fn an_error_about_a_long_text_is_short() {
     let error = "é".repeat(100_000).parse::<Quota>().expect_err("no quota");
     assert!(error.to_string().len() < 600, "{}", error.to_string().len());
     assert!(error.span().len() > 100_000);
+    for (length, quoted) in [
+        (40, format!("\"{}\" has", "1".repeat(40))),
+        (41, format!("\"{}\"… has", "1".repeat(40))),
+    ] {
+        let error = "1".repeat(length).parse::<Quota>().expect_err("no quota");
+        assert!(error.message().starts_with(&quoted), "{error}");
+    }
 }
 
 fn periods() -> impl Strategy<Value = Duration> {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tollgate_core::{
     AlgorithmKind, MINUTE, Quota, Tick,
-    algorithm::{Algorithm, SlidingBuckets, Taken},
+    algorithm::{Algorithm, Gcra, SlidingBuckets, Taken},
 };
 
 use crate::{
@@ -304,4 +304,26 @@ fn units_of_other_sub_buckets_go_back_once() {
     after.refund_converted(&before, &mut state, later, taken, 4);
     // What was taken in a later sub-bucket stays taken.
     assert_eq!(after.assess(&state, later, 0).remaining, 5);
+}
+
+#[test]
+fn a_smaller_bucket_gives_back_what_it_has_not_forgotten() {
+    let [large, small] = [100, 80].map(|burst| {
+        let quota = Quota::gcra(1, MINUTE).burst(burst);
+        Gcra::new(&quota).expect("a valid quota")
+    });
+    let start = 1_700_000_040_000_000;
+    for (used, ours, left) in [(60, 35, 15), (60, 15, 20), (60, 20, 0), (10, 35, 70)] {
+        let mut state = Default::default();
+        large.take(&mut state, start, used);
+        large.take(&mut state, start, ours);
+        let taken = Taken::new(start, large.fresh_at(&state));
+        let mut state = small.convert(&large, &state, start);
+        small.refund_converted(&large, &mut state, start, taken, ours);
+        assert_eq!(
+            small.assess(&state, start, 0).remaining,
+            left,
+            "{used} {ours}"
+        );
+    }
 }
