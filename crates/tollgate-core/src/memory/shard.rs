@@ -343,6 +343,8 @@ impl<A: Algorithm> Shard<A> {
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
     use crate::{
         algorithm::{Concurrent, FixedWindow, Gcra, SlidingLog},
@@ -369,6 +371,167 @@ mod tests {
             32
         );
         assert_eq!(size_of::<Entry<<SlidingLog as Algorithm>::State>>(), 24);
+    }
+
+    /// Numbers below `end` that look random.
+    fn numbers() -> impl FnMut(u64) -> u64 {
+        let mut random = 1_u64;
+        move |end| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % end
+        }
+    }
+
+    /// Keys come and go under one quota and under many, and the shard says what a model without a bound says, but for what it
+    /// has evicted.
+    fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
+        const KEYS: u64 = 300;
+        let hasher = Hasher::default();
+        let made = |n| Plan::<A>::new(&quota(n), None, &hasher).expect("valid");
+        let plans: Vec<Plan<A>> = (0..60).map(made).collect();
+        let mut shard = Shard::<A>::new(budget);
+        let mut model = BTreeMap::<u64, (usize, A::State)>::new();
+        let mut below = numbers();
+        let (mut now, mut created, mut evicted) = (1_000_000, 0, 0);
+        for step in 0..6_000_u64 {
+            // One quota, a few, and more than are looked at one after the other.
+            let plan = below([1, 60, 5, 9, 60][(step / 500 % 5) as usize]) as usize;
+            let n = below(KEYS);
+            now += below(20_000);
+            match below(20) {
+                0 => {
+                    shard.remove(key(n));
+                    model.remove(&n);
+                }
+                1 => shard.sweep(below(40) as usize, now),
+                2 => {
+                    // Changed, and put back under the same lock.
+                    let found = shard.find_written_under(&plans[plan], key(n));
+                    let there = model.get(&n).filter(|(by, _)| *by == plan);
+                    assert_eq!(found.is_some(), there.is_some());
+                    if let Some((slot, entry)) = found {
+                        let before = std::mem::take(&mut entry.state);
+                        shard.put_back(slot, before);
+                    }
+                }
+                _ => {
+                    let take = |state: &mut A::State| plans[plan].quota.take(state, now, 1);
+                    let known = model.contains_key(&n);
+                    let (by, state) = model.entry(n).or_default();
+                    *by = plan;
+                    take(state);
+                    if known {
+                        shard.update(key(n), &plans[plan], now, take);
+                    } else {
+                        created += 1;
+                        shard.insert(key(n), &plans[plan], state.clone(), now);
+                    }
+                    assert!(shard.find(key(n)).is_some(), "at {step}");
+                }
+            }
+            model.retain(|n, (by, state)| {
+                let Some(entry) = shard.find(key(*n)) else {
+                    evicted += u64::from(plans[*by].quota.fresh_at(state) > now);
+                    return false;
+                };
+                assert_eq!(&entry.state, state);
+                assert!(shard.was_written_under(&plans[*by], entry));
+                true
+            });
+            assert_eq!(shard.len(), model.len(), "at {step}");
+            assert_eq!((shard.created, shard.evicted_live), (created, evicted));
+            let quotas: BTreeSet<usize> = model.values().map(|(by, _)| *by).collect();
+            assert_eq!(shard.writers.len(), quotas.len(), "at {step}");
+            let heap = shard.iter().map(|entry| A::heap_bytes(&entry.state));
+            assert_eq!(shard.heap, heap.sum::<usize>(), "at {step}");
+            let entries = shard.entries.len() * size_of::<Entry<A::State>>();
+            let counted = entries + shard.heap + shard.writers.bytes();
+            assert_eq!(shard.bytes(), counted);
+            assert!(counted <= budget, "{counted} at {step}");
+        }
+        assert!(evicted > 50, "{evicted}");
+        // A sweep ends where it makes the slots fewer.
+        (0..9).for_each(|_| shard.sweep(usize::MAX, u64::MAX));
+        assert_eq!((shard.len(), shard.heap, shard.writers.len()), (0, 0, 0));
+        let mut state = A::State::default();
+        plans[0].quota.take(&mut state, now, 1);
+        shard.insert(key(0), &plans[0], state, now);
+        let (writers, entries) = shard.drain();
+        assert_eq!((writers.len(), entries.count()), (1, 1));
+        assert_eq!((shard.len(), shard.bytes(), shard.writers.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn states_are_those_that_were_written_within_the_bound() {
+        agrees_with_a_model::<Gcra>(|n| Quota::gcra(10 + n, MINUTE).burst(5), 10 << 10);
+        agrees_with_a_model::<SlidingLog>(|n| Quota::sliding_log(50 + n, SECOND), 12 << 10);
+    }
+
+    #[test]
+    fn of_a_few_entries_an_expired_one_goes_and_else_the_first_in_the_order() {
+        let plans = [(10, 5), (40, 9)]
+            .map(|(limit, burst)| plan::<Gcra>(Quota::gcra(limit, MINUTE).burst(burst)));
+        // As many slots as there are at least: all entries are looked at.
+        let mut shard = Shard::<Gcra>::new(LEAST * 32);
+        let mut model = Vec::<(u64, usize, <Gcra as Algorithm>::State)>::new();
+        let mut below = numbers();
+        let (mut now, mut evicted) = (1_000_000, 0);
+        for n in 0..3_000 {
+            now += below(4_000_000);
+            let by = below(2) as usize;
+            let mut state = Default::default();
+            plans[by].quota.take(&mut state, now, 1 + below(5));
+            let is_live = |(_, by, state): &(u64, usize, _)| plans[*by].quota.fresh_at(state) > now;
+            let order = |(_, by, state): &(u64, usize, _)| {
+                EvictionOrder::new(plans[*by].quota.assess(state, now, 0), plans[*by].limit)
+            };
+            let full = model.len() == LEAST * 3 / 4;
+            let first = model.iter().map(order).min();
+            let first = first.filter(|_| full && model.iter().all(is_live));
+            shard.insert(key(n), &plans[by], state, now);
+            model.retain(|entry| {
+                if shard.find(key(entry.0)).is_some() {
+                    return true;
+                }
+                if is_live(entry) {
+                    assert_eq!(Some(order(entry)), first, "at {n}");
+                    evicted += 1;
+                }
+                false
+            });
+            model.push((n, by, state));
+            assert_eq!((shard.len(), shard.evicted_live), (model.len(), evicted));
+            assert!(shard.len() <= LEAST * 3 / 4);
+        }
+        assert!((300..2_500).contains(&evicted), "{evicted}");
+    }
+
+    #[test]
+    fn after_a_flood_the_slots_become_fewer_while_a_few_keys_come_and_go() {
+        let plan = plan::<Gcra>(Quota::gcra(1, SECOND));
+        let mut shard = Shard::<Gcra>::new(1 << 20);
+        let mut now = 1_000_000;
+        let mut insert = |shard: &mut Shard<Gcra>, n, step| {
+            now += step;
+            let mut state = Default::default();
+            plan.quota.take(&mut state, now, 1);
+            shard.insert(key(n), &plan, state, now);
+        };
+        for n in 0..4_000 {
+            insert(&mut shard, n, 0);
+        }
+        let most = shard.entries.len();
+        assert!((4_000 * 4 / 3..4_000 * 2).contains(&most), "{most}");
+        // Four revolutions of the sweep, by four slots for each key, and more of fewer slots.
+        for n in 10_000..10_000 + most as u64 {
+            insert(&mut shard, n, 300_000);
+        }
+        let slots = shard.entries.len();
+        assert!((32..=64).contains(&slots), "{slots}");
+        assert!(shard.len() < slots / 2, "{}", shard.len());
+        assert_eq!(shard.evicted_live, 0);
     }
 
     #[test]

@@ -273,3 +273,211 @@ impl fmt::Debug for LastSeen {
         f.debug_struct("LastSeen").finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::{
+        algorithm::{Assessment, Retry},
+        key::Fingerprint,
+        time::{MINUTE, ManualClock},
+    };
+
+    /// No multiple of a step.
+    const NOW: Tick = 1_700_000_000_000_001;
+
+    fn check(rule: u16, key: u128) -> Check {
+        Check::new(rule, Fingerprint::from_bits(key), 1)
+    }
+
+    fn rule(name: &'static str) -> Rule {
+        Rule::new(name, Quota::fixed_window(10, MINUTE))
+    }
+
+    fn set<const N: usize>(rules: [Rule; N]) -> Arc<RuleSet> {
+        Arc::new(RuleSet::new(rules).expect("valid rules"))
+    }
+
+    /// Notes that the store has left three units of the check's state, which is fresh after this time.
+    fn note(seen: &LastSeen, check: Check, reset_after: u64) {
+        let answer = Assessment::new(true, 3, reset_after, Retry::Now);
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        seen.note(&[check], &[verdict], &Clock::from(&ManualClock::new(NOW)));
+    }
+
+    /// What is handed out, if anything is.
+    fn claimed(seen: &LastSeen, check: Check, now: Tick) -> Option<u64> {
+        let mut units = None;
+        seen.claim(&check, now, |used| units = Some(used));
+        units
+    }
+
+    #[test]
+    fn what_was_used_is_handed_out_once_until_the_state_is_fresh() {
+        let seen = LastSeen::new(&set([rule("rule")]));
+        let one = check(0, 7);
+        for (reset_after, later, units) in [
+            (1_000, 0, Some(7)),
+            (1_000, 999, Some(7)),
+            (1_000, 1_016, None),
+            (1, 0, Some(7)),
+            (u64::MAX, 1 << 50, Some(7)),
+            // Nothing was used, whatever is left.
+            (0, 0, None),
+        ] {
+            note(&seen, one, reset_after);
+            assert_eq!(claimed(&seen, check(0, 8), NOW), None);
+            assert_eq!(claimed(&seen, one, NOW + later), units, "{reset_after}");
+            assert_eq!(claimed(&seen, one, NOW), None);
+        }
+        note(&seen, one, 1_000);
+        seen.forget(&one);
+        assert_eq!(claimed(&seen, one, NOW), None);
+    }
+
+    #[test]
+    fn a_rule_is_known_by_its_name_and_no_other_is_taken_for_it() {
+        let first = LastSeen::new(&set([rule("a"), rule("b")]));
+        note(&first, check(1, 7), 1_000);
+        let second = first.succeeded_by(&set([rule("c"), rule("d"), rule("b")]));
+        note(&second, check(0, 7), 1_000);
+        assert_eq!(claimed(&second, check(1, 7), NOW), None);
+        let third = second.succeeded_by(&set([rule("e")]));
+        let fourth = third.succeeded_by(&set([rule("f"), rule("g"), rule("h")]));
+        for seen in [&third, &fourth] {
+            for index in 0..seen.ids.len() as u16 {
+                assert_eq!(claimed(seen, check(index, 7), NOW), None, "{index}");
+            }
+        }
+        assert_eq!(claimed(&second, check(2, 7), NOW), Some(7));
+        assert_eq!(claimed(&second, check(0, 7), NOW), Some(7));
+    }
+
+    #[test]
+    fn shares_begin_with_what_was_used_where_each_limit_has_a_place() {
+        let huge = Quota::fixed_window(TOO_MANY, MINUTE);
+        let free = rule("rule").plan("free", Quota::unlimited());
+        for (rule, begins) in [
+            (rule("rule"), true),
+            (free, true),
+            (rule("rule").plan("gold", huge), false),
+            (
+                Rule::new("rule", huge).plan("small", Quota::fixed_window(10, MINUTE)),
+                false,
+            ),
+            (rule("rule").shadow(), false),
+            (rule("rule").on_store_error(OnStoreError::Allow), false),
+        ] {
+            let plans = rule.quotas() as u16;
+            let seen = LastSeen::new(&set([rule.clone()]));
+            let units = (0..plans).filter_map(|plan| {
+                let one = check(0, 7).with_plan(plan);
+                note(&seen, one, 1_000);
+                claimed(&seen, one, NOW)
+            });
+            assert_eq!(units.max(), begins.then_some(7), "{rule:?}");
+            assert_eq!(seen.shards.is_empty(), !begins);
+            // Where there was no share before, it begins to be noted.
+            let after = seen.succeeded_by(&set([self::rule("rule")]));
+            note(&after, check(0, 7), 1_000);
+            assert_eq!(claimed(&after, check(0, 7), NOW), Some(7));
+            assert!(
+                after
+                    .succeeded_by(&set([self::rule("rule").shadow()]))
+                    .shards
+                    .is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn each_of_as_many_keys_as_there_are_slots_has_its_own() {
+        let keys = (0..SHARDS * SLOTS).map(|n| check(0, (n as u128) << 40));
+        let indices: HashSet<_> = keys.map(|check| index_of(&check)).collect();
+        assert_eq!(indices.len(), SHARDS * SLOTS);
+        assert!(
+            indices
+                .iter()
+                .all(|(shard, slot)| *shard < SHARDS && *slot < SLOTS)
+        );
+    }
+
+    #[test]
+    fn an_entry_is_that_of_its_rule_and_key_and_a_torn_one_of_none() {
+        let written = |check: &Check, used, until, plan| {
+            let slot = Slot::default();
+            slot.write(check, Entry { used, until, plan });
+            slot
+        };
+        let words = |slot: &Slot| [0, 1, 2, 3].map(|n| slot.0[n].load(Ordering::Relaxed));
+        let one = check(3, 7 | 9 << 64);
+        let slot = written(&one, 5, 1_600, 2);
+        let read = slot.read(&one).expect("it was written");
+        assert_eq!((read.used, read.until, read.plan), (5, 1_600, 2));
+        let others = [
+            check(3, 8 | 9 << 64),
+            check(3, 7 | 8 << 64),
+            one.with_rule(4),
+        ];
+        assert!(others.iter().all(|other| slot.read(other).is_none()));
+        for (other, used, until) in [
+            (one, 6, 3_200),
+            (others[0], 6, 3_200),
+            (others[1], 8, 4_800),
+        ] {
+            let [first, second] = [words(&slot), words(&written(&other, used, until, 1))];
+            for mix in 1..15 {
+                let torn = [0, 1, 2, 3].map(|n| [first, second][mix >> n & 1][n]);
+                // Where both wrote the same word, it is not torn.
+                if torn == first || torn == second {
+                    continue;
+                }
+                let torn = Slot(torn.map(AtomicU64::new));
+                for check in [&one, &other] {
+                    assert!(torn.read(check).is_none(), "{mix:04b} of {other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_pays_back_evenly_and_a_window_at_its_end() {
+        let bucket = Quota::gcra(60, MINUTE).burst(10);
+        let window = Quota::fixed_window(60, MINUTE);
+        let entry = Entry {
+            used: 3,
+            until: NOW,
+            plan: 0,
+        };
+        for (ahead, of_bucket, of_window) in [
+            (0, 0, 0),
+            (1, 1, 3),
+            (1_000_000, 1, 3),
+            (1_000_001, 2, 3),
+            (2_500_000, 3, 3),
+            (9_000_000, 3, 3),
+        ] {
+            let used = |quota| entry.used_at(NOW - ahead, quota);
+            assert_eq!(
+                (used(&bucket), used(&window)),
+                (of_bucket, of_window),
+                "{ahead}"
+            );
+        }
+        assert_eq!(entry.used_at(NOW + 1, &window), 0);
+    }
+
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn a_part_has_memory_from_when_it_is_written_to() {
+        let seen = LastSeen::new(&set([rule("rule")]));
+        let empty = seen.bytes();
+        assert!(empty < 16 << 10, "{empty}");
+        for (n, shards) in [(0, 1), (64, 1), (1, 2), (2, 3)] {
+            note(&seen, check(0, n << 40), 1_000);
+            assert_eq!(seen.bytes(), empty + shards * (32 << 10));
+        }
+    }
+}

@@ -408,3 +408,30 @@ async fn after_an_outage_the_store_decides_again() {
     use Source::{Fallback as F, Store as S};
     assert_eq!(sources, [S, S, F, F, F, S, S]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_may_wait_gets_the_rule_s_answer_as_well() {
+    let wait = Duration::from_secs(1);
+    for (answer, passes) in [(OnStoreError::Allow, true), (OnStoreError::Deny, false)] {
+        let rule = Rule::new("rule", Quota::concurrent(1)).wait(wait);
+        let limiter = limiter(&down(), [rule.on_store_error(answer)]);
+        let checks = [check(&limiter, "rule", "a", 1)];
+        let decision = limiter.acquire_with_patience(&checks, wait).await;
+        assert_eq!(decision.is_allowed(), passes);
+        assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_leaves_the_local_shares_of_checks_without_cost() {
+    let limiter = limiter(
+        &down(),
+        ["reset", "kept"].map(|name| Rule::new(name, log(1))),
+    );
+    let checks = ["reset", "kept"].map(|rule| check(&limiter, rule, "a", 1));
+    assert!(limiter.acquire(&checks).await.is_allowed());
+    let reset = limiter.reset_all(&[checks[0], checks[1].with_cost(0)]);
+    assert!(reset.await.is_err());
+    assert!(take(&limiter, "reset", 1).await.is_allowed());
+    assert!(!take(&limiter, "kept", 1).await.is_allowed());
+}

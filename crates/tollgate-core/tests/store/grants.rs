@@ -1,12 +1,17 @@
 //! Partial grants.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use tollgate_conformance::RemoteStore;
-use tollgate_core::{Clock, Limiter, ManualClock, MemoryStore, Quota, Retry, Rule};
+use tollgate_conformance::{Fault::Refused, RemoteStore};
+use tollgate_core::{
+    Clock, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Retry, Rule, observe::Timer,
+};
 
 use crate::{LONG, check, every_algorithm};
 
@@ -111,4 +116,69 @@ async fn a_shadow_counts_a_grant_once() {
         let looked = limiter.peek(&[checks[1].with_cost(0)]).await;
         assert_eq!(looked.verdicts()[0].remaining(), 97, "{quota:?}");
     }
+}
+
+#[tokio::test]
+async fn a_grant_is_what_the_tightest_enforced_rule_has_left_and_never_more_than_was_asked_for() {
+    for (enforced, shadow, most, units) in [
+        (&[10, 5][..], None, 10, 5),
+        (&[5, 10], None, 10, 5),
+        (&[10, 5], Some(1), 10, 5),
+        (&[5, 10], Some(100), 10, 5),
+        (&[10], Some(3), 10, 10),
+        (&[10], Some(3), 20, 10),
+        (&[100], Some(100), 5, 5),
+        (&[100], None, 5, 5),
+    ] {
+        let rule = |(n, limit): (usize, &u64)| {
+            Rule::new(format!("rule-{n}"), Quota::fixed_window(*limit, LONG))
+        };
+        let mut rules: Vec<Rule> = enforced.iter().enumerate().map(rule).collect();
+        rules.extend(shadow.map(|limit| rule((9, &limit)).shadow()));
+        let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+        let names: Vec<&str> = limiter.rules().rules().iter().map(Rule::name).collect();
+        let checks: Vec<_> = names
+            .iter()
+            .map(|name| check(&limiter, name, "ann", 1))
+            .collect();
+        let case = format!("{enforced:?} {shadow:?} {most}");
+        let grant = limiter.acquire_up_to(&checks, most).await;
+        assert_eq!(grant.units, units, "{case}");
+        assert!(grant.decision.is_allowed(), "{case}");
+        for (name, limit) in names.iter().zip(enforced) {
+            assert_eq!(crate::left(&limiter, name, "ann"), limit - units, "{case}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_way_to_acquire_counts_one_request_among_the_top_keys() {
+    let rule = || Rule::new("rule", Quota::fixed_window(10, LONG)).top_keys();
+    let limiter = Limiter::new(MemoryStore::new(), [rule()]).expect("valid");
+    let seen = |limiter: &Limiter| {
+        let top = limiter.top_keys("rule", 9).expect("a rule");
+        (top[0].at_least, top[0].denials, top[0].cost)
+    };
+    let one = [check(&limiter, "rule", "ann", 1)];
+    // Granted whole, in part, and not at all, which is a denial of one unit.
+    for (max, units, expected) in [(4, 4, (1, 0, 4)), (20, 6, (2, 0, 10)), (3, 0, (3, 1, 11))] {
+        assert_eq!(limiter.acquire_up_to(&one, max).await.units, units);
+        assert_eq!(seen(&limiter), expected);
+    }
+    let decision = limiter.acquire_within(&one, Duration::ZERO).await;
+    let decision = decision.expect("there is room");
+    assert_eq!(seen(&limiter), (4, 2, 12));
+    limiter.report(&one, &decision, Timer::start(), "");
+    assert_eq!(seen(&limiter), (5, 3, 13));
+
+    let store = RemoteStore::new(MemoryStore::new()).faults(|call| (call > 2).then_some(Refused));
+    let rule = rule().on_store_error(OnStoreError::Deny);
+    let limiter = Limiter::new(store, [rule]).expect("valid");
+    let two = [check(&limiter, "rule", "ann", 2)];
+    assert!(limiter.acquire(&two).await.is_allowed());
+    assert_eq!(seen(&limiter), (1, 0, 2));
+    assert!(limiter.acquire_within(&two, LONG).await.is_ok());
+    assert_eq!(seen(&limiter), (2, 0, 4));
+    assert_eq!(limiter.acquire_up_to(&two, 5).await.units, 0);
+    assert_eq!(seen(&limiter), (3, 1, 9));
 }

@@ -59,6 +59,18 @@ fn slots_that_were_taken_out_of_a_clone_go_back_once() {
 }
 
 #[test]
+fn slots_that_a_ticket_has_taken_out_are_not_taken_out_again() {
+    let limiter = one_at_a_time();
+    let mut decision = acquire(&limiter);
+    let ticket = limiter.ticket(&[check(&limiter, "at-once", "a", 1)], &decision);
+    assert!(decision.take_slots().is_none());
+    drop(decision);
+    assert!(!acquire(&limiter).is_allowed());
+    drop(ticket);
+    assert!(acquire(&limiter).is_allowed());
+}
+
+#[test]
 fn slots_go_back_on_another_thread_and_as_a_thread_ends() {
     thread_local! {
         static LAST: std::cell::RefCell<Option<Decision>> = const { std::cell::RefCell::new(None) };
@@ -110,6 +122,13 @@ fn a_request_that_has_waited_says_so_after_its_slots_are_taken_out() {
     assert!(runs());
     drop(slots);
     assert!(!runs());
+    // One that does not wait says so after one that has waited.
+    let queued = limiter.acquire(&checks).ready().expect("at once");
+    let started = limiter.start(&checks, queued).ready().expect("at once");
+    assert!(started.waited() > SECOND / 10);
+    drop(started);
+    let next = limiter.acquire(at_once).ready().expect("at once");
+    assert_eq!(says(&next), (Duration::ZERO, Vec::new()));
 }
 
 #[test]
@@ -266,4 +285,23 @@ async fn slots_of_the_store_and_of_a_share_go_back_each_to_where_they_are_from()
     drop(decision);
     assert_eq!(in_store(), [3, 3]);
     assert!(limiter.acquire(&all_of_the_share).await.is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_request_holds_no_slot_that_the_store_has_given_it_before_it_failed() {
+    let memory = MemoryStore::new();
+    let store = RemoteStore::new(memory.clone()).partitioned();
+    let store = store.faults(|call| (call > 1).then_some(Fault::Refused));
+    let fails = Rule::new("fails", Quota::concurrent(3));
+    let rules = [
+        Rule::new("stored", Quota::concurrent(3)),
+        fails.on_store_error(tollgate_core::OnStoreError::Deny),
+    ];
+    let limiter = Limiter::new(store, rules.clone()).expect("valid rules");
+    let behind = Limiter::new(memory, rules).expect("valid rules");
+    let checks = ["stored", "fails"].map(|rule| check(&limiter, rule, "a", 1));
+    let mut denied = limiter.acquire(&checks).await;
+    assert!(!denied.is_allowed());
+    assert_eq!(left(&behind, "stored", "a"), 3);
+    assert!(denied.take_slots().is_none());
 }

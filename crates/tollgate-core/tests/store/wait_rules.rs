@@ -546,6 +546,63 @@ async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_for_units_is_none_for_slots() {
+    let limiter = limiter([
+        provider(),
+        exports(MINUTE),
+        Rule::new("slots", Quota::concurrent(9)),
+    ]);
+    let [provider, exports, slots] =
+        ["provider", "exports", "slots"].map(|rule| check(&limiter, rule, "a", 1));
+    for (checks, waits) in [
+        (&[provider][..], false),
+        (&[slots], false),
+        (&[provider, slots], false),
+        (&[exports], true),
+        (&[provider, exports], true),
+        (&[exports, slots], true),
+        (&[], false),
+    ] {
+        assert_eq!(limiter.waits_for_slots(checks), waits, "{checks:?}");
+    }
+    let both = [provider, slots];
+    drop(at_once(limiter.acquire(&both)));
+    let waiting = waits(&limiter, both, MINUTE);
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    // One more gets its place in the store, behind it.
+    let next = limiter.acquire_unless_queued(&both).map(at_once);
+    let next = next.expect("no request waits for a slot");
+    assert_eq!(next.delay(), 2 * SECOND / 5);
+    waiting.abort();
+}
+
+#[test]
+fn a_decision_that_does_not_wait_is_started_as_it_is() {
+    let rules = [
+        provider(),
+        Rule::new("rate", Quota::fixed_window(9, crate::LONG)),
+        Rule::new("slots", Quota::concurrent(9)),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid rules");
+    let checks = ["provider", "rate", "slots"].map(|rule| check(&limiter, rule, "a", 1));
+    let decision = at_once(limiter.acquire(&checks));
+    assert_eq!(decision.delay(), Duration::ZERO);
+    let before = decision.clone();
+    let mut started = at_once(limiter.start(&checks, decision));
+    assert_eq!(started, before);
+    drop(before);
+    for rule in ["rate", "slots"] {
+        assert_eq!(left(&limiter, rule, "a"), 8, "{rule}");
+    }
+    let slots = started.take_slots().expect("it holds one");
+    drop(started);
+    assert_eq!(left(&limiter, "slots", "a"), 8);
+    drop(slots);
+    assert_eq!(left(&limiter, "slots", "a"), 9);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slot_is_waited_for_with_a_rule_that_does_not_wait() {
     let rate = Rule::new("rate", Quota::gcra(100, MINUTE));
     let limiter = limiter([exports(MINUTE), rate]);
