@@ -241,6 +241,12 @@ mod tests {
         assert_eq!(retry(2), Retry::after_micros(250_000));
         assert_eq!(retry(4), Retry::after_micros(750_000));
         assert_eq!(retry(5), Retry::Never);
+        // A third of a second is a part of a microsecond more.
+        let thirds = ready(Quota::concurrent(3).typically(SECOND));
+        assert_eq!(
+            thirds.assess(&state, 0, 1).retry,
+            Retry::after_micros(333_334)
+        );
         let unknown = ready(Quota::concurrent(4));
         assert_eq!(unknown.assess(&state, 0, 2).retry, Retry::Unknown);
         assert_eq!(unknown.assess(&state, 0, 5).retry, Retry::Never);

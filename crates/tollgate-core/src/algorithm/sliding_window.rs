@@ -413,6 +413,22 @@ mod tests {
     }
 
     #[test]
+    fn a_count_of_a_far_larger_limit_is_weighed_beyond_64_bits() {
+        let window = |limit| Quota::sliding_window(limit, 10 * DAY);
+        let [large, small] =
+            [60_000_000, 10].map(|limit| SlidingWindow::new(&window(limit)).expect("valid"));
+        let (period, start) = (864_000_000_000, 1_700_352_000_000_000);
+        let mut state = SlidingWindowState::default();
+        large.take(&mut state, start, 60_000_000);
+        let state = small.convert(&large, &state, start + period);
+        // In 864 000 million steps: all of them, half of them, and one.
+        for (after, remaining) in [(0, 0), (period / 2, 0), (period - 1, 9)] {
+            let answer = small.assess(&state, start + period + after, 0);
+            assert_eq!(answer.remaining, remaining, "after {after} µs");
+        }
+    }
+
+    #[test]
     fn converted_units_go_back_to_the_window_that_they_were_carried_into() {
         let [long, short] = [HOUR, 2 * MINUTE]
             .map(|period| SlidingWindow::new(&Quota::sliding_window(10, period)).expect("valid"));
