@@ -211,6 +211,20 @@ async fn a_panic_returns_the_slot() {
 }
 
 #[tokio::test]
+async fn a_panic_before_there_is_a_future_returns_the_slots() {
+    let limits = layer([at_once(1), at_once_too(1)]);
+    let service = limits.layer(service_fn(|_: Request<Body>| {
+        resume_unwind(Box::new("a service's mistake"));
+        #[expect(unreachable_code, reason = "it has a type")]
+        ready(Ok::<_, Infallible>(Response::new(Body::empty())))
+    }));
+    let call = tokio::spawn(async { service.oneshot(from("ann")).await });
+    assert!(call.await.unwrap_err().is_panic());
+    assert_eq!(free(&limits), 1);
+    assert_eq!(free_of(&limits, "at-once-too", "ann"), 1);
+}
+
+#[tokio::test]
 async fn an_inner_error_returns_the_slot() {
     let limits = layer([at_once(1), at_once_too(1)]);
     let failing = service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>("failed") });

@@ -34,7 +34,8 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         false
     }
 
-    /// The same quota for a state that a denial leaves as it is: no [repair](Self::repair) brings it nearer, however far ahead it lies.
+    /// The same quota for a state that a denial leaves as it is: no [repair](Self::repair) brings it nearer, however far ahead
+    /// it lies.
     #[must_use]
     fn without_repair(&self) -> Self {
         self.clone()
@@ -48,8 +49,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     }
 
     /// When `cost` units fit, as of a state that was [repaired](Self::repair) at `now`, unless it is [not to
-    /// be](Self::without_repair). `None` for a cost that never fits, and where
-    /// nothing waits.
+    /// be](Self::without_repair). `None` for a cost that never fits, and where nothing waits.
     fn instant(&self, _state: &Self::State, _now: Tick, _cost: u64) -> Option<Instant> {
         None
     }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
-use tollgate::{MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
+use tollgate::{MINUTE, MessageBody, MessageLimitLayer, OnStoreError, Quota, Rule, key::constant};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::counted::Metrics;
 use tower::{Layer, ServiceExt, service_fn};
@@ -51,8 +51,8 @@ async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
 async fn a_look_up_that_times_out_ends_the_call_with_deny() {
     let lost = || tollgate::key::look_up(|_| std::future::pending::<Option<String>>());
     for (answer, expected) in [
-        (tollgate::OnStoreError::LocalShare, None),
-        (tollgate::OnStoreError::Deny, Some("14")),
+        (OnStoreError::LocalShare, None),
+        (OnStoreError::Deny, Some("14")),
     ] {
         let rule = rule(4).on_store_error(answer).by(lost());
         let limits = MessageLimitLayer::new(still(), [rule])
@@ -79,6 +79,25 @@ async fn a_frame_above_the_share_of_a_process_passes_in_parts_while_the_store_fa
     // The share is used up: one has passed of the six.
     let Ok(response) = service.oneshot(messages(1)).await;
     assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn a_frame_that_a_rule_denies_while_the_store_fails_is_asked_about_once() {
+    let deny = || {
+        Rule::new("all", Quota::fixed_window(8, MINUTE))
+            .on_store_error(OnStoreError::Deny)
+            .by(constant("all"))
+    };
+    // Also next to a share that would hold fewer.
+    for rules in [vec![deny()], vec![rule(8).by(constant("all")), deny()]] {
+        let store = SwitchedStore::at_once(still());
+        let limits = MessageLimitLayer::new(store.clone(), rules).expect("valid rules");
+        let limits = limits.instances(NonZeroU32::new(2).expect("two"));
+        let service = limits.expect("a share").layer(service_fn(read));
+        store.switch(false);
+        let Ok(response) = service.oneshot(messages(6)).await;
+        assert_eq!((status(&response), store.calls()), (Some("14"), 1));
+    }
 }
 
 #[tokio::test]

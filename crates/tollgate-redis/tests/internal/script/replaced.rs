@@ -181,7 +181,7 @@ fn local_usage_under_the_old_quota_is_reported_to_the_one_in_force() {
 #[test]
 fn a_denial_by_the_quota_that_wrote_the_state_grants_nothing_ahead() {
     let mut server = Server::start();
-    // The same units, of which the old quota has more.
+    // The old quota has twice the limit, and both count the same state.
     let old = Process::new(Quota::gcra(2_000, MINUTE));
     let new = Process::new(Quota::gcra(1_000, MINUTE));
     old.take(&mut server, NOW, 2_000);

@@ -1,0 +1,201 @@
+//! Tests of decisions and their verdicts.
+
+use super::*;
+use crate::algorithm::{GcraState, Taken};
+
+/// What the rule at this index says, by counting.
+fn counted(rule: u16, fits: bool, retry: Retry) -> Verdict {
+    let answer = Assessment::new(fits, 3, 50, retry);
+    Verdict::new(rule, 0, answer, Source::Store)
+}
+
+fn unanswered(rule: u16, outcome: Outcome) -> Verdict {
+    Verdict::unanswered(rule, 0, outcome)
+}
+
+#[test]
+fn a_decision_concludes_from_the_verdicts_of_enforced_rules() {
+    let after = |seconds| Retry::After(Duration::from_secs(seconds));
+    let fits = counted(0, true, after(9));
+    let denied = counted(1, false, after(5));
+    let slots = counted(2, false, Retry::Unknown).of_slots();
+    let never = counted(3, false, Retry::Never);
+    let failed = unanswered(4, Outcome::Failed);
+    let mut closed = failed;
+    closed.deny_for_failure();
+    assert_eq!(closed.source(), Source::Fallback);
+    let skipped = unanswered(5, Outcome::NotDecided);
+    // The rules from 100 on are shadows.
+    let shadow = |verdict: Verdict| Verdict {
+        rule: verdict.rule + 100,
+        ..verdict
+    };
+    let allowed = (Outcome::Allow, None, Retry::Now);
+    let deny = |reason, retry| (Outcome::Deny, Some(reason), retry);
+    let is_failed = (Outcome::Failed, Some(Reason::StoreFailed), Retry::Unknown);
+    for (verdicts, expected) in [
+        (&[][..], allowed),
+        (&[fits, skipped], allowed),
+        (&[fits, shadow(denied), shadow(failed)], allowed),
+        (&[fits, denied], deny(Reason::Quota, after(5))),
+        (
+            &[denied, counted(6, false, after(7))],
+            deny(Reason::Quota, after(7)),
+        ),
+        (&[denied, never], deny(Reason::Never, Retry::Never)),
+        (&[denied, shadow(never)], deny(Reason::Quota, after(5))),
+        (&[slots], deny(Reason::Slots, Retry::Unknown)),
+        (
+            &[slots, shadow(denied)],
+            deny(Reason::Slots, Retry::Unknown),
+        ),
+        (&[slots, denied], deny(Reason::Quota, Retry::Unknown)),
+        (&[closed], deny(Reason::StoreFailed, Retry::Unknown)),
+        (&[closed, denied], deny(Reason::Quota, Retry::Unknown)),
+        (
+            &[closed, shadow(denied)],
+            deny(Reason::StoreFailed, Retry::Unknown),
+        ),
+        (&[failed, denied], deny(Reason::Quota, after(5))),
+        (&[fits, failed], is_failed),
+        (&[shadow(denied), failed], is_failed),
+    ] {
+        for verdicts in [verdicts.to_vec(), verdicts.iter().rev().copied().collect()] {
+            let decision = Decision::new(7, verdicts, |verdict| verdict.rule() < 100);
+            let concluded = (decision.outcome(), decision.reason(), decision.retry());
+            assert_eq!(concluded, expected, "{decision:?}");
+            let wait = match expected.2 {
+                Retry::After(wait) => Some(wait),
+                _ => None,
+            };
+            assert_eq!(decision.retry_after(), wait);
+        }
+    }
+}
+
+#[test]
+fn a_denial_without_a_call_says_why_and_not_until_when() {
+    for (denial, reason) in [
+        (Decision::without_key(), Reason::NoKey),
+        (Decision::without_answer(), Reason::StoreFailed),
+    ] {
+        assert_eq!(denial.outcome(), Outcome::Deny);
+        assert_eq!(denial.reason(), Some(reason));
+        assert_eq!(denial.retry(), Retry::Unknown);
+        assert_eq!(denial.retry_after(), None);
+        assert_eq!(denial.at(), 0);
+    }
+}
+
+#[test]
+fn slots_have_a_number_where_they_were_taken_and_no_time() {
+    let verdict = counted(0, true, Retry::Now);
+    assert_eq!(verdict.slot_number(), None);
+    assert_eq!(verdict.reset_after_ticks(), 50);
+    assert_eq!(verdict.of_slots().slot_number(), None);
+    let taken = verdict.with_slot_number(8);
+    assert_eq!(taken.slot_number(), Some(8));
+    for slots in [verdict.of_slots(), taken] {
+        assert!(slots.is_of_slots());
+        assert_eq!(slots.reset_after(), Duration::ZERO);
+        assert_eq!(slots.reset_after_ticks(), 0);
+    }
+}
+
+#[test]
+fn a_wait_of_any_length_is_a_wait() {
+    for micros in [0, 1, u64::MAX - 3, u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+        let wait = Duration::from_micros(micros);
+        let expected = Retry::After(wait.min(Duration::from_micros(u64::MAX - 3)));
+        assert_eq!(counted(0, false, Retry::After(wait)).retry(), expected);
+    }
+    let longest = counted(0, false, Retry::After(Duration::MAX)).retry();
+    assert!(matches!(longest, Retry::After(_)), "{longest:?}");
+}
+
+#[test]
+fn a_request_that_is_denied_after_its_wait_has_no_place_left() {
+    let place = QueuePlace::new(0, 1, Taken::new(0, 1), GcraState::default());
+    let wait = Duration::from_secs(2);
+    let waits = || {
+        let verdicts = [
+            counted(0, true, Retry::Now),
+            unanswered(1, Outcome::NotDecided),
+        ];
+        Decision::new(7, verdicts, |_| true).delayed(wait, [place])
+    };
+    for (fits, places) in [(true, &[place][..]), (false, &[])] {
+        let then = Decision::of_one(9, counted(1, fits, Retry::Unknown), true);
+        let started = waits().started(&then, &[1], |_| true);
+        assert_eq!(started.is_allowed(), fits);
+        assert_eq!(started.verdicts()[1], then.verdicts()[0]);
+        assert_eq!(started.queue_places(), places);
+        assert_eq!(started.at(), 9);
+        let times = (started.delay(), started.waited());
+        assert_eq!(times, (Duration::ZERO, wait));
+    }
+    let denied = waits().denied_for(Reason::WaitExpired);
+    assert_eq!(denied.outcome(), Outcome::Deny);
+    assert_eq!(denied.reason(), Some(Reason::WaitExpired));
+    assert_eq!(denied.delay(), Duration::ZERO);
+    assert!(denied.queue_places().is_empty());
+}
+
+#[test]
+fn a_decision_is_degraded_where_one_of_its_checks_is() {
+    let fits = counted(0, true, Retry::Now);
+    let mut open = unanswered(1, Outcome::Failed);
+    open.pass_degraded();
+    assert!(open.is_degraded() && !open.has_numbers());
+    for (verdicts, degraded) in [(&[fits][..], false), (&[fits, open], true), (&[open], true)] {
+        let decision = Decision::new(7, verdicts.iter().copied(), |_| true);
+        assert!(decision.is_allowed());
+        assert_eq!(decision.is_degraded(), degraded);
+    }
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn plain_are_the_verdicts_of_the_store_by_the_rule_s_own_quota() {
+    let fits = counted(0, true, Retry::Now);
+    let denied = counted(0, false, Retry::Unknown).of_slots();
+    let cached = counted(0, false, Retry::Never).from_source(Source::DenyCache);
+    let mut open = fits;
+    open.pass_degraded();
+    let plain = |verdict: &Verdict| (verdict.is_plain_allow(), verdict.is_plain_denial());
+    assert_eq!(plain(&fits), (true, false));
+    assert_eq!(plain(&denied), (false, true));
+    assert_eq!(plain(&cached), (false, true));
+    for other in [
+        fits.from_source(Source::Local),
+        fits.from_source(Source::DenyCache),
+        fits.with_remaining_unknown(),
+        open.from_source(Source::Store),
+        Verdict { plan: 1, ..fits },
+        denied.from_source(Source::Local),
+        denied.with_remaining_unknown(),
+        cached.with_remaining_unknown(),
+        Verdict { plan: 1, ..denied },
+        unanswered(0, Outcome::Deny),
+        unanswered(0, Outcome::Failed),
+        fits.not_decided(),
+    ] {
+        assert_eq!(plain(&other), (false, false), "{other:?}");
+    }
+    let by_plan = Verdict::new(
+        0,
+        2,
+        Assessment::new(true, 3, 50, Retry::Now),
+        Source::Store,
+    );
+    assert_eq!(by_plan.plan(), 2);
+}
+
+#[test]
+fn a_time_is_set_where_no_store_has_said_one() {
+    for (at, expected) in [(0, 5), (7, 7)] {
+        let mut decision = Decision::unlimited(at);
+        decision.set_time_if_none(|| 5);
+        assert_eq!(decision.at(), expected);
+    }
+}

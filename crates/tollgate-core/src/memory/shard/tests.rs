@@ -1,0 +1,390 @@
+//! Tests of a shard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::{
+    algorithm::{Concurrent, FixedWindow, Gcra, SlidingLog},
+    memory::hasher::Hasher,
+    quota::Quota,
+    time::{MINUTE, SECOND},
+};
+
+fn plan<A: Algorithm>(quota: Quota) -> Plan<A> {
+    Plan::new(&quota, None, &Hasher::default()).expect("valid")
+}
+
+fn key(n: u64) -> Fingerprint {
+    // Spread as a hash would.
+    let low = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Fingerprint::from_bits(u128::from(low) | u128::from(low.rotate_left(17)) << 64)
+}
+
+#[test]
+fn an_entry_of_a_bucket_or_window_has_32_bytes() {
+    assert_eq!(size_of::<Entry<<Gcra as Algorithm>::State>>(), 32);
+    assert_eq!(
+        size_of::<Entry<<crate::algorithm::SlidingWindow as Algorithm>::State>>(),
+        32
+    );
+    assert_eq!(size_of::<Entry<<SlidingLog as Algorithm>::State>>(), 24);
+}
+
+/// Numbers below `end` that look random.
+fn numbers() -> impl FnMut(u64) -> u64 {
+    let mut random = 1_u64;
+    move |end| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % end
+    }
+}
+
+/// Keys come and go under one quota and under many, and the shard says what a model without a bound says, but for what it
+/// has evicted.
+fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
+    const KEYS: u64 = 300;
+    let hasher = Hasher::default();
+    let made = |n| Plan::<A>::new(&quota(n), None, &hasher).expect("valid");
+    let plans: Vec<Plan<A>> = (0..60).map(made).collect();
+    let mut shard = Shard::<A>::new(budget);
+    let mut model = BTreeMap::<u64, (usize, A::State)>::new();
+    let mut below = numbers();
+    let (mut now, mut created, mut evicted) = (1_000_000, 0, 0);
+    for step in 0..6_000_u64 {
+        // One quota, a few, and more than are looked at one after the other.
+        let plan = below([1, 60, 5, 9, 60][(step / 500 % 5) as usize]) as usize;
+        let n = below(KEYS);
+        now += below(20_000);
+        match below(20) {
+            0 => {
+                shard.remove(key(n));
+                model.remove(&n);
+            }
+            1 => shard.sweep(below(40) as usize, now),
+            2 => {
+                // Changed, and put back under the same lock.
+                let found = shard.find_written_under(&plans[plan], key(n));
+                let there = model.get(&n).filter(|(by, _)| *by == plan);
+                assert_eq!(found.is_some(), there.is_some());
+                if let Some((slot, entry)) = found {
+                    let before = std::mem::take(&mut entry.state);
+                    shard.put_back(slot, before);
+                }
+            }
+            _ => {
+                let take = |state: &mut A::State| plans[plan].quota.take(state, now, 1);
+                let known = model.contains_key(&n);
+                let (by, state) = model.entry(n).or_default();
+                *by = plan;
+                take(state);
+                if known {
+                    shard.update(key(n), &plans[plan], now, take);
+                } else {
+                    created += 1;
+                    shard.insert(key(n), &plans[plan], state.clone(), now);
+                }
+                assert!(shard.find(key(n)).is_some(), "at {step}");
+            }
+        }
+        model.retain(|n, (by, state)| {
+            let Some(entry) = shard.find(key(*n)) else {
+                evicted += u64::from(plans[*by].quota.fresh_at(state) > now);
+                return false;
+            };
+            assert_eq!(&entry.state, state);
+            assert!(shard.was_written_under(&plans[*by], entry));
+            true
+        });
+        assert_eq!(shard.len(), model.len(), "at {step}");
+        assert_eq!((shard.created, shard.evicted_live), (created, evicted));
+        let quotas: BTreeSet<usize> = model.values().map(|(by, _)| *by).collect();
+        assert_eq!(shard.writers.len(), quotas.len(), "at {step}");
+        let heap = shard.iter().map(|entry| A::heap_bytes(&entry.state));
+        assert_eq!(shard.heap, heap.sum::<usize>(), "at {step}");
+        let entries = shard.entries.len() * size_of::<Entry<A::State>>();
+        let counted = entries + shard.heap + shard.writers.bytes();
+        assert_eq!(shard.bytes(), counted);
+        assert!(counted <= budget, "{counted} at {step}");
+    }
+    assert!(evicted > 50, "{evicted}");
+    // A sweep ends where it makes the slots fewer.
+    (0..9).for_each(|_| shard.sweep(usize::MAX, u64::MAX));
+    assert_eq!((shard.len(), shard.heap, shard.writers.len()), (0, 0, 0));
+    let mut state = A::State::default();
+    plans[0].quota.take(&mut state, now, 1);
+    shard.insert(key(0), &plans[0], state, now);
+    let (writers, entries) = shard.drain();
+    assert_eq!((writers.len(), entries.count()), (1, 1));
+    assert_eq!((shard.len(), shard.bytes(), shard.writers.len()), (0, 0, 0));
+}
+
+#[test]
+fn states_are_those_that_were_written_within_the_bound() {
+    agrees_with_a_model::<Gcra>(|n| Quota::gcra(10 + n, MINUTE).burst(5), 10 << 10);
+    agrees_with_a_model::<SlidingLog>(|n| Quota::sliding_log(50 + n, SECOND), 12 << 10);
+}
+
+#[test]
+fn of_a_few_entries_an_expired_one_goes_and_else_the_first_in_the_order() {
+    let plans = [(10, 5), (40, 9)]
+        .map(|(limit, burst)| plan::<Gcra>(Quota::gcra(limit, MINUTE).burst(burst)));
+    // As many slots as there are at least: all entries are looked at.
+    let mut shard = Shard::<Gcra>::new(LEAST * 32);
+    let mut model = Vec::<(u64, usize, <Gcra as Algorithm>::State)>::new();
+    let mut below = numbers();
+    let (mut now, mut evicted) = (1_000_000, 0);
+    for n in 0..3_000 {
+        now += below(4_000_000);
+        let by = below(2) as usize;
+        let mut state = Default::default();
+        plans[by].quota.take(&mut state, now, 1 + below(5));
+        let is_live = |(_, by, state): &(u64, usize, _)| plans[*by].quota.fresh_at(state) > now;
+        let order = |(_, by, state): &(u64, usize, _)| {
+            EvictionOrder::new(plans[*by].quota.assess(state, now, 0), plans[*by].limit)
+        };
+        let full = model.len() == LEAST * 3 / 4;
+        let first = model.iter().map(order).min();
+        let first = first.filter(|_| full && model.iter().all(is_live));
+        shard.insert(key(n), &plans[by], state, now);
+        model.retain(|entry| {
+            if shard.find(key(entry.0)).is_some() {
+                return true;
+            }
+            if is_live(entry) {
+                assert_eq!(Some(order(entry)), first, "at {n}");
+                evicted += 1;
+            }
+            false
+        });
+        model.push((n, by, state));
+        assert_eq!((shard.len(), shard.evicted_live), (model.len(), evicted));
+        assert!(shard.len() <= LEAST * 3 / 4);
+    }
+    assert!((300..2_500).contains(&evicted), "{evicted}");
+}
+
+#[test]
+fn after_a_flood_the_slots_become_fewer_while_a_few_keys_come_and_go() {
+    let plan = plan::<Gcra>(Quota::gcra(1, SECOND));
+    let mut shard = Shard::<Gcra>::new(1 << 20);
+    let mut now = 1_000_000;
+    let mut insert = |shard: &mut Shard<Gcra>, n, step| {
+        now += step;
+        let mut state = Default::default();
+        plan.quota.take(&mut state, now, 1);
+        shard.insert(key(n), &plan, state, now);
+    };
+    for n in 0..4_000 {
+        insert(&mut shard, n, 0);
+    }
+    let most = shard.entries.len();
+    assert!((4_000 * 4 / 3..4_000 * 2).contains(&most), "{most}");
+    // Four revolutions of the sweep, by four slots for each key, and more of fewer slots.
+    for n in 10_000..10_000 + most as u64 {
+        insert(&mut shard, n, 300_000);
+    }
+    let slots = shard.entries.len();
+    assert!((32..=64).contains(&slots), "{slots}");
+    assert!(shard.len() < slots / 2, "{}", shard.len());
+    assert_eq!(shard.evicted_live, 0);
+}
+
+#[test]
+fn over_the_bound_a_key_in_use_keeps_its_state() {
+    let plan = plan::<Gcra>(Quota::gcra(10, SECOND).burst(100));
+    let quota = &plan.quota;
+    let mut shard = Shard::<Gcra>::new(4_096);
+    let add = |shard: &mut Shard<Gcra>, n: u64, cost: u64| {
+        let mut state = Default::default();
+        quota.take(&mut state, 1_000_000, cost);
+        shard.insert(key(n), &plan, state, 1_000_000);
+    };
+    add(&mut shard, 0, 90);
+    for n in 1..10_000 {
+        add(&mut shard, n, 1);
+        assert!(shard.bytes() <= 4_096, "{}", shard.bytes());
+    }
+    assert!(
+        shard.find(key(0)).is_some(),
+        "the key in use keeps its state"
+    );
+    assert!(shard.evicted_live > 9_000);
+}
+
+#[test]
+fn of_keys_in_one_window_the_least_used_is_evicted() {
+    let plan = plan::<FixedWindow>(Quota::fixed_window(100, MINUTE));
+    let quota = &plan.quota;
+    let mut shard = Shard::<FixedWindow>::new(4_096);
+    for n in 0..10_000 {
+        let mut state = Default::default();
+        quota.take(&mut state, 1_000_000, if n == 0 { 90 } else { 1 });
+        shard.insert(key(n), &plan, state, 1_000_000);
+    }
+    assert!(
+        shard.find(key(0)).is_some(),
+        "the key in use keeps its state"
+    );
+}
+
+#[test]
+fn expired_entries_are_removed_while_new_keys_come() {
+    let plan = plan::<Gcra>(Quota::gcra(10, SECOND));
+    let quota = &plan.quota;
+    let mut shard = Shard::<Gcra>::new(1 << 20);
+    for n in 0..100_000_u64 {
+        let now = n * 1_000;
+        let mut state = Default::default();
+        quota.take(&mut state, now, 1);
+        shard.insert(key(n), &plan, state, now);
+    }
+    // A hundred live at a time; what is fresh goes within a revolution of the sweep.
+    assert!(shard.len() < 1_000, "{}", shard.len());
+    assert_eq!(shard.evicted_live, 0);
+}
+
+#[test]
+fn an_expired_entry_is_evicted_before_a_live_one() {
+    let plan = plan::<SlidingLog>(Quota::sliding_log(1_000, MINUTE));
+    let quota = &plan.quota;
+    let mut shard = Shard::<SlidingLog>::new(64 << 10);
+    let taken = |now: Tick| {
+        let mut state = Default::default();
+        (0..200).for_each(|n| quota.take(&mut state, now + n, 1));
+        state
+    };
+    let mut keys = 0;
+    while shard.bytes() < 60 << 10 {
+        keys += 1;
+        shard.insert(key(keys), &plan, taken(0), 0);
+    }
+    // Ten minutes later all of them have expired. Nothing sweeps while an entry grows.
+    let now = 600_000_000;
+    shard.update(key(1), &plan, now, |state| {
+        (0..1_000).for_each(|n| quota.take(state, now + n, 1));
+    });
+    assert!((shard.entries.used() as u64) < keys);
+    assert_eq!(shard.evicted_live, 0);
+}
+
+#[test]
+fn slots_in_use_are_never_evicted_whatever_the_bound() {
+    let plan = plan::<Concurrent>(Quota::concurrent(5));
+    let mut shard = Shard::<Concurrent>::new(4_096);
+    for n in 0..2_000 {
+        let mut state = Default::default();
+        // Every other request has ended.
+        plan.quota.take(&mut state, 0, n % 2);
+        shard.insert(key(n), &plan, state, 0);
+    }
+    assert!((0..2_000).all(|n| n % 2 == 0 || shard.find(key(n)).is_some()));
+    assert_eq!(shard.evicted_live, 0);
+    // More quotas than numbers: slots count alike under any.
+    for n in 0..70_000 {
+        let plan = self::plan::<Concurrent>(Quota::concurrent(n + 6));
+        let mut state = Default::default();
+        plan.quota.take(&mut state, 0, 1);
+        shard.insert(key(10_000 + n), &plan, state, 0);
+    }
+    assert_eq!(shard.evicted_live, 0);
+    assert!((0..70_000).all(|n| shard.find(key(10_000 + n)).is_some()));
+}
+
+#[test]
+fn entries_that_deny_are_evicted_last_and_then_by_what_they_used() {
+    let order = |remaining, limit, reset_after| {
+        let answer = Assessment {
+            fits: true,
+            remaining,
+            reset_after,
+            retry: crate::algorithm::Retry::Now,
+        };
+        EvictionOrder::new(answer, limit)
+    };
+    // A small plan that denies outlasts a large one that does not.
+    assert!(order(1, 1_000, 50) < order(0, 5, 1));
+    assert!(order(4, 5, 50) < order(3, 5, 1));
+    assert!(order(4, 5, 1) < order(4, 5, 50));
+    assert!(order(0, 5, 1) < order(0, 5, 50));
+}
+
+#[test]
+fn a_sample_of_a_small_shard_is_all_of_it_and_of_a_large_one_a_part() {
+    let plan = plan::<FixedWindow>(Quota::fixed_window(100, MINUTE));
+    let quota = &plan.quota;
+    let (mut shard, minute) = (Shard::<FixedWindow>::new(1 << 20), 60_000_000);
+    for n in 0..10_000 {
+        let now = if n % 4 == 0 { minute } else { 9 * minute };
+        let mut state = Default::default();
+        quota.take(&mut state, now, 1);
+        shard.insert(key(n), &plan, state, minute);
+    }
+    assert_eq!(shard.sample(usize::MAX, minute), (10_000, 10_000));
+    assert_eq!(shard.sample(usize::MAX, 9 * minute), (7_500, 10_000));
+    let (live, seen) = shard.sample(1_000, 9 * minute);
+    assert!((300..=1_000).contains(&seen), "{seen}");
+    assert!(
+        (seen * 6 / 10..seen * 9 / 10).contains(&live),
+        "{live} of {seen}"
+    );
+}
+
+#[test]
+fn states_on_the_heap_count_against_the_bound() {
+    let plan = plan::<SlidingLog>(Quota::sliding_log(1_000, MINUTE));
+    let quota = &plan.quota;
+    let mut shard = Shard::<SlidingLog>::new(64 << 10);
+    for n in 0..20 {
+        let mut state = Default::default();
+        quota.take(&mut state, 0, 1);
+        shard.insert(key(n), &plan, state, 0);
+        for now in 0..400 {
+            shard.update(key(n), &plan, now, |state| {
+                quota.take(state, now, 1);
+            });
+            assert!(shard.bytes() <= 64 << 10, "{}", shard.bytes());
+        }
+    }
+    let counted: usize = (0..shard.entries.len())
+        .filter_map(|slot| shard.entries.get(slot))
+        .map(|entry| SlidingLog::heap_bytes(&entry.state))
+        .sum();
+    assert_eq!(counted, shard.heap);
+}
+
+#[test]
+fn quotas_count_against_the_bound_and_one_that_no_entry_has_is_forgotten() {
+    let hasher = Hasher::default();
+    let of = |n: u64| {
+        let quota = Quota::gcra(n + 1, MINUTE).burst(5);
+        Plan::<Gcra>::new(&quota, None, &hasher).expect("valid")
+    };
+    let mut shard = Shard::<Gcra>::new(64 << 10);
+    let taken = |plan: &Plan<Gcra>| {
+        let mut state = Default::default();
+        plan.quota.take(&mut state, 1_000_000, 3);
+        state
+    };
+    // Full of entries of one quota, then each is of its own.
+    for n in 0..4_000 {
+        shard.insert(key(n), &of(0), taken(&of(0)), 1_000_000);
+    }
+    assert_eq!(shard.writers.len(), 1);
+    for n in 4_000..8_000 {
+        shard.insert(key(n), &of(n), taken(&of(n)), 1_000_000);
+        assert!(shard.bytes() <= 64 << 10, "{}", shard.bytes());
+        let entry = shard.find(key(n)).expect("it was just added");
+        assert!(shard.was_written_under(&of(n), entry));
+    }
+    assert!(shard.len() > 300, "{}", shard.len());
+    assert!(shard.writers.len() <= shard.len());
+    // One key whose quota changes each time.
+    let mut one = Shard::<Gcra>::new(64 << 10);
+    one.insert(key(1), &of(0), taken(&of(0)), 1_000_000);
+    for n in 1..200_000 {
+        one.update(key(1), &of(n), 1_000_000, |_| {});
+    }
+    assert_eq!(one.writers.len(), 1);
+}
