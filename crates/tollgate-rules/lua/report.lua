@@ -14,8 +14,8 @@
 -- ARGV[6]  the signature of the document that it has seen last
 -- ARGV[7]  how many processes that lag are named at most
 -- Returns  the time in ms; the revision that is stored, or 0; the time of its push; its fields, if it is another document than
---          the one that was seen; all documents in force; how many processes there are, how many lag, and of those that lag the
---          longest: name, revision, time since they lag, what they say
+--          the one that was seen; all documents in force; how many processes there are, how many lag, how many have a newer
+--          document in force, and of those that lag the longest: name, revision, time since they lag, what they say
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local now, past = string.format('%.0f', ms), string.format('%.0f', ms - ARGV[5])
@@ -54,4 +54,5 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. revisi
   table.insert(lagging, redis.call('HGET', KEYS[4], name) or '')
 end
 return { now, revision, stored[3] or '0', fields, redis.call('ZRANGE', KEYS[6], 0, -1),
-  redis.call('ZCARD', KEYS[3]), redis.call('ZCOUNT', KEYS[3], '-inf', '(' .. revision), lagging }
+  redis.call('ZCARD', KEYS[3]), redis.call('ZCOUNT', KEYS[3], '-inf', '(' .. revision),
+  redis.call('ZCOUNT', KEYS[3], '(' .. revision, '+inf'), lagging }

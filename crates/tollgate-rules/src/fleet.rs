@@ -18,6 +18,7 @@ pub struct FleetStatus {
     pub(crate) revision: u64,
     pub(crate) processes: u64,
     pub(crate) lagging: u64,
+    pub(crate) ahead: u64,
     pub(crate) longest: Vec<LaggingProcess>,
     pub(crate) documents: usize,
 }
@@ -53,6 +54,7 @@ impl FleetStatus {
             revision,
             processes,
             lagging: lagging.len() as u64,
+            ahead: 0,
             longest: lagging,
             documents: 1,
         }
@@ -74,6 +76,13 @@ impl FleetStatus {
     #[must_use]
     pub fn lagging(&self) -> u64 {
         self.lagging
+    }
+
+    /// How many of them have a newer document in force, and keep it: the source was emptied, or restored from a backup. The next push
+    /// gets a number above theirs.
+    #[must_use]
+    pub fn ahead(&self) -> u64 {
+        self.ahead
     }
 
     /// Those that lag, the oldest documents first. Where many lag, 20 of them.
@@ -130,6 +139,13 @@ impl fmt::Display for FleetStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lagging, processes) = (self.lagging, self.processes);
         write!(f, "{lagging} of {processes} processes lag")?;
+        if self.ahead > 0 {
+            let ahead = self.ahead;
+            write!(
+                f,
+                "; {ahead} of {processes} have a newer revision: push again"
+            )?;
+        }
         for process in &self.longest {
             let (name, revision) = (&process.name, process.revision);
             let secs = process.lagging_for.as_secs();

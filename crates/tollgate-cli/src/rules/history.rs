@@ -31,7 +31,13 @@ pub(crate) async fn run(args: &HistoryArgs) -> Result<Report, Failure> {
     let fleet = args.redis.in_time(redis.fleet()).await??;
     let revision = stored.map_or(0, |(revision, _)| revision);
     let mut text = match revision {
-        0 => "there are no rules in Redis\n".to_owned(),
+        0 => match fleet.ahead() {
+            0 => "there are no rules in Redis\n".to_owned(),
+            ahead => format!(
+                "there are no rules in Redis; {ahead} of {} processes keep those that were there: push again\n",
+                fleet.processes()
+            ),
+        },
         _ => format!("revision {revision} is stored; {fleet}\n"),
     };
     for process in fleet.lagging_processes() {
@@ -87,6 +93,7 @@ pub(crate) async fn run(args: &HistoryArgs) -> Result<Report, Failure> {
     let json = json!({
         "revision": revision,
         "processes": fleet.processes(),
+        "ahead": fleet.ahead(),
         "lagging": lagging.collect::<Vec<_>>(),
         "history": history.collect::<Vec<_>>(),
     });

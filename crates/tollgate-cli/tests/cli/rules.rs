@@ -1,6 +1,10 @@
 //! `tollgate rules`.
 
+use std::time::Duration;
+
 use serde_json::json;
+use tollgate_redis::Secret;
+use tollgate_rules::{Bindings, LiveRules, redis::RedisRules};
 
 use crate::support::{Program, RedisServer, SECRET};
 
@@ -423,6 +427,35 @@ fn a_push_is_in_the_history_and_a_dry_run_changes_nothing() {
     // A namespace that is none is a mistake of the command line.
     let program = program.set("TOLLGATE_NAMESPACE", "{shop");
     program.run(&["rules", "history"]).assert(2, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_says_how_many_processes_keep_rules_that_redis_has_lost() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RIGHT);
+    program
+        .run(&["rules", "push", "limits.toml"])
+        .assert(0, &["revision 1 is stored"]);
+    let secret = Secret::from_text(SECRET).expect("a secret");
+    let redis = RedisRules::new(server.url(), "shop", &secret).expect("an address");
+    let followed = LiveRules::follow(redis.source(), Bindings::new()).await;
+    let rules = followed.expect("there are rules");
+    let heard = async {
+        while rules.status().fleet().is_none_or(|it| it.processes() == 0) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let heard = tokio::time::timeout(Duration::from_secs(30), heard).await;
+    heard.expect("Redis has heard of the process");
+    let _: i64 = server.ask(&["DEL", "{shop}:rules"]);
+    let words =
+        "there are no rules in Redis; 1 of 1 processes keep those that were there: push again";
+    program.run(&["rules", "history"]).assert(0, &[words]);
+    let (_, json) = program.json(&["rules", "history"]);
+    assert_eq!((&json["processes"], &json["ahead"]), (&json!(1), &json!(1)));
+    program
+        .run(&["rules", "push", "limits.toml"])
+        .assert(0, &["revision 2 is stored"]);
 }
 
 #[test]

@@ -426,7 +426,7 @@ impl RedisRules {
             .arg(GONE_AFTER.as_millis() as u64);
         report_call.arg(&report.signature).arg(NAMED);
         let reply: Reply = self.shared.link.lock().await.run(&report_call).await?;
-        let (now, revision, _, fields, in_force, processes, lagging, named) = reply;
+        let (now, revision, _, fields, in_force, processes, lagging, ahead, named) = reply;
         let named = named.chunks_exact(4).map(|of_one| {
             let since = of_one[2].parse().unwrap_or(now);
             let rejection = Some(of_one[3].clone()).filter(|says| !says.is_empty());
@@ -450,6 +450,7 @@ impl RedisRules {
                 revision,
                 processes,
                 lagging,
+                ahead,
                 longest: named.collect(),
                 documents: in_force.len(),
             },
@@ -512,6 +513,7 @@ type Reply = (
     u64,
     Vec<Option<String>>,
     Vec<String>,
+    u64,
     u64,
     u64,
     Vec<String>,

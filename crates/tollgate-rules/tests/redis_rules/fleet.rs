@@ -219,3 +219,42 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_until_the_next_push() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits("3/h")).await;
+    let backup: Vec<String> = server.ask(&["HGETALL", "{shop}:rules"]).await;
+    push(&redis, limits("4/h")).await;
+    let source = redis.source().named("web");
+    let rules = LiveRules::follow(source, Bindings::new()).await;
+    let rules = rules.expect("there are rules");
+    assert_eq!(rules.status().revision(), 2);
+    let fleet = async || redis.fleet().await.expect("Redis is there");
+    until("it is heard", || {
+        let status = rules.status();
+        status.fleet().is_some_and(|fleet| fleet.processes() == 1)
+    })
+    .await;
+    assert_eq!((fleet().await.processes(), fleet().await.ahead()), (1, 0));
+
+    let _: i64 = server.ask(&["DEL", "{shop}:rules"]).await;
+    assert_eq!(fleet().await.ahead(), 1, "of no rules at all");
+    let mut restored = vec!["HSET", "{shop}:rules"];
+    restored.extend(backup.iter().map(String::as_str));
+    let _: i64 = server.ask(&restored).await;
+    let found = fleet().await;
+    assert_eq!((found.lagging(), found.ahead()), (0, 1));
+    let words = "0 of 1 processes lag; 1 of 1 have a newer revision: push again";
+    assert_eq!(found.to_string(), words);
+
+    push(&redis, limits("5/h")).await;
+    until("the push is in force", || rules.status().revision() == 3).await;
+    until("none is ahead", || {
+        let status = rules.status();
+        let fleet = status.fleet().expect("it was heard");
+        (fleet.revision(), fleet.ahead()) == (3, 0)
+    })
+    .await;
+}
