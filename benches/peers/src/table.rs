@@ -13,7 +13,7 @@ pub(crate) struct Row {
     peer: &'static str,
     theirs: Option<f64>,
     ratio: Option<f64>,
-    gate: Option<Gate>,
+    gates: Vec<Gate>,
     direction: Option<f64>,
 }
 
@@ -41,7 +41,7 @@ impl Row {
             peer,
             theirs: Some(compared.theirs),
             ratio: Some(compared.ratio),
-            gate: None,
+            gates: Vec::new(),
             direction: None,
         }
     }
@@ -55,20 +55,20 @@ impl Row {
             peer: "",
             theirs: None,
             ratio: None,
-            gate: None,
+            gates: Vec::new(),
             direction: None,
         }
     }
 
     /// The most that ours may be of the peer's.
     pub(crate) fn gate(mut self, ratio: f64) -> Self {
-        self.gate = Some(Gate::Ratio(ratio));
+        self.gates.push(Gate::Ratio(ratio));
         self
     }
 
     /// The most that ours may be, whatever the peer's.
     pub(crate) fn gate_on_ours(mut self, most: f64) -> Self {
-        self.gate = Some(Gate::Ours(most));
+        self.gates.push(Gate::Ours(most));
         self
     }
 
@@ -78,13 +78,12 @@ impl Row {
         self
     }
 
-    /// Whether the gate holds; true where there is none.
+    /// Whether all gates hold; true where there is none.
     pub(crate) fn holds(&self) -> bool {
-        match self.gate {
-            None => true,
-            Some(Gate::Ours(most)) => self.ours <= most,
-            Some(Gate::Ratio(most)) => self.ratio.is_some_and(|ratio| ratio <= most),
-        }
+        self.gates.iter().all(|gate| match gate {
+            Gate::Ours(most) => self.ours <= *most,
+            Gate::Ratio(most) => self.ratio.is_some_and(|ratio| ratio <= *most),
+        })
     }
 
     pub(crate) fn print_head() {
@@ -110,13 +109,16 @@ impl fmt::Display for Row {
             self.peer,
             or_none(self.theirs.map(figure)),
             or_none(self.ratio.map(|ratio| format!("{ratio:.2}"))),
-            or_none(self.gate.map(|gate| match gate {
-                Gate::Ratio(most) => format!("<= {most} x"),
-                Gate::Ours(most) => format!("<= {most} {}", self.unit),
+            or_none((!self.gates.is_empty()).then(|| {
+                let gates = self.gates.iter().map(|gate| match gate {
+                    Gate::Ratio(most) => format!("<= {most} x"),
+                    Gate::Ours(most) => format!("<= {} {}", (most * 100.0).round() / 100.0, self.unit),
+                });
+                gates.collect::<Vec<_>>().join(", ")
             })),
             or_none(self.direction.map(|direction| direction.to_string())),
-            match (self.gate, self.holds()) {
-                (None, _) => "",
+            match (self.gates.is_empty(), self.holds()) {
+                (true, _) => "",
                 (_, true) => "yes",
                 (_, false) => "NO",
             }

@@ -19,6 +19,8 @@ pub enum Clients {
     Hot,
     /// 10 000. All of them have a state after a second or so.
     Many,
+    /// 100 000.
+    Crowd,
     /// Another with each check: none is named twice.
     Cold,
 }
@@ -128,6 +130,7 @@ impl Clients {
         match self {
             Self::Hot => client % 16,
             Self::Many => client % 10_000,
+            Self::Crowd => client % 100_000,
             Self::Cold => COLD.fetch_add(1, Ordering::Relaxed),
         }
     }

@@ -19,6 +19,11 @@ const SPAN: Duration = Duration::from_millis(50);
 /// The laps of a round.
 const LAPS: usize = 2;
 
+/// How often a process starts whose clients are many, for how long it learns, and how long it is then measured.
+const STARTS: usize = 3;
+const LEARNING: Duration = Duration::from_secs(2);
+const STEADY: Duration = Duration::from_secs(1);
+
 /// No caller is denied.
 const QUOTA: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000);
 
@@ -115,7 +120,25 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<
             }
         }
     }
+    print(steady(rounds.min(STARTS))?);
     Ok(())
+}
+
+/// 100 000 clients of a process that has just started, after the time in which it learns whom they are.
+fn steady(starts: usize) -> Result<Row, Box<dyn Error>> {
+    const CALLERS: usize = 512;
+    let each = |side: Side| {
+        side.turn(CALLERS, Clients::Crowd, LEARNING);
+        1e6 / side.turn(CALLERS, Clients::Crowd, STEADY).per_second
+    };
+    let mut measured = Vec::new();
+    for _ in 0..starts {
+        let (ours, theirs) = (Side::ours(CONSISTENCIES[LEASED])?, Side::theirs()?);
+        measured.push((each(ours), each(theirs)));
+    }
+    let what = "100 000 keys, leased, 512 callers, each";
+    let compared = Compared::of(&measured);
+    Ok(Row::compared(what, "µs", "trypema hybrid", compared).gate_on_ours(1.0))
 }
 
 /// Laps of a turn of each side, and one more the other way round: what gets slower or faster meanwhile hits all of them alike.
@@ -130,7 +153,7 @@ fn round<const SIDES: usize>(
     for lap in round * LAPS..(round + 1) * LAPS {
         let order = (0..SIDES).map(|place| (place + lap) % SIDES);
         for side in order.clone().chain(order.rev()) {
-            turns[side].push(sides[side].turn(callers, clients));
+            turns[side].push(sides[side].turn(callers, clients, SPAN));
         }
     }
     turns.map(|turns| Measured::mean(&turns))
@@ -164,11 +187,11 @@ impl Side {
         })
     }
 
-    fn turn(&self, callers: usize, clients: Clients) -> Measured {
+    fn turn(&self, callers: usize, clients: Clients, span: Duration) -> Measured {
         let send = Arc::clone(&self.send);
         let who = (callers, clients);
         self.runtime
-            .block_on(run(&self.server, who, SPAN, move |client| send(client)))
+            .block_on(run(&self.server, who, span, move |client| send(client)))
     }
 }
 
