@@ -227,15 +227,26 @@ impl BoundRules {
     }
 
     /// What is due without a request: reports, and about once a second leases that are not needed. To be called each
-    /// [`maintenance_interval`](Self::maintenance_interval), and again soon while it returns [`MAX_REPORTS`](Self::MAX_REPORTS).
+    /// [`maintenance_interval`](Self::maintenance_interval), and again soon while it returns [`MAX_REPORTS`](Self::MAX_REPORTS), or
+    /// [is not through](Self::is_looking_through_leases) with the leases.
     #[must_use = "units are missing until the queries are sent"]
     pub fn poll_maintenance(&self, now: Tick) -> Vec<Query> {
         let mut maintenance = Maintenance::new(&self.0);
         maintenance.reports(now, |_| true);
         if self.0.sweeps(now) {
-            maintenance.idle_leases(now);
+            let limits = self.0.limits.iter();
+            limits.for_each(|(_, _, limit)| limit.begin_visits());
         }
+        maintenance.idle_leases(now);
         queries(maintenance.exchanges)
+    }
+
+    /// Whether the last [poll](Self::poll_maintenance) has left leases to look at. It looks at some thousands, so that requests do not
+    /// wait for all of them.
+    #[must_use]
+    pub fn is_looking_through_leases(&self) -> bool {
+        let mut limits = self.0.limits.iter();
+        limits.any(|(_, _, limit)| limit.has_visits())
     }
 
     /// Everything that the store does not know or has granted: reports, due or not, and all leases. A retired rule set leaves

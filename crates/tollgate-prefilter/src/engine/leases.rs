@@ -187,13 +187,19 @@ impl Leases {
         })?
     }
 
-    /// Leases that are not needed, taken out to be returned. About once a second.
-    pub(crate) fn sweep(&self, limit: &Limit, now: Tick) -> Vec<(Fingerprint, ReturnedLease)> {
+    /// Looks at up to `most` of the leases that are left to look at, and takes out those that are not needed, to be returned. Also
+    /// gives how many were looked at.
+    pub(crate) fn sweep(
+        &self,
+        limit: &Limit,
+        now: Tick,
+        most: usize,
+    ) -> (Vec<(Fingerprint, ReturnedLease)>, usize) {
         let mut unneeded = Vec::new();
         // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
         let window = limit.lease_terms().and_then(LeaseTerms::window);
         let weighs = window.map_or(0, |window| 2 * window);
-        limit.visit_leased(|key| {
+        let visited = limit.visit_leased(most, |key| {
             let is_held = self.keys.with(limit.slot(key), |lease| {
                 let returned = lease.holder.sweep(now).and_then(|query| query.returned);
                 unneeded.extend(returned.map(|returned| (key, returned)));
@@ -206,13 +212,14 @@ impl Leases {
                 _ => Visit::Drop,
             }
         });
-        unneeded
+        (unneeded, visited)
     }
 
     /// All leases under a limit, taken out to be returned.
     pub(crate) fn take_out(&self, limit: &Limit, now: Tick) -> Vec<(Fingerprint, ReturnedLease)> {
         let mut held = Vec::new();
-        limit.visit_leased(|key| {
+        limit.begin_visits();
+        limit.visit_leased(usize::MAX, |key| {
             let take_out = |lease: &mut Lease| {
                 lease.is_held = false;
                 lease.holder.take_out(now)

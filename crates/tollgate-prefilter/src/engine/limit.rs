@@ -36,7 +36,7 @@ pub(crate) struct Limit {
     unreported: Mutex<VecDeque<Fingerprint>>,
     has_keys: AtomicBool,
     /// Keys with a lease.
-    leased: Mutex<Vec<Fingerprint>>,
+    leased: Mutex<Leased>,
     /// Held by who goes through either: meanwhile keys are missing that stay.
     visiting: Mutex<()>,
     /// How many rule sets that are in use have it.
@@ -65,7 +65,7 @@ impl Limit {
             has_plans,
             unreported: Mutex::new(VecDeque::new()),
             has_keys: AtomicBool::new(false),
-            leased: Mutex::new(Vec::new()),
+            leased: Mutex::default(),
             visiting: Mutex::new(()),
             in_use: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
@@ -164,16 +164,47 @@ impl Limit {
 
     /// A key has a lease from now on.
     pub(crate) fn add_leased(&self, key: Fingerprint) {
-        lock(&self.leased).push(key);
+        lock(&self.leased).keys.push_back(key);
     }
 
-    /// Goes through the keys with leases. Those for which `visit` returns `Visit::Keep` are visited again next time.
-    pub(crate) fn visit_leased(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
-        let _visiting = lock(&self.visiting);
-        let mut keys = std::mem::take(&mut *lock(&self.leased));
-        keys.retain(|key| visit(*key) == Visit::Keep);
-        lock(&self.leased).append(&mut keys);
+    /// All keys with leases are to be visited anew. Those that are left from before come first.
+    pub(crate) fn begin_visits(&self) {
+        let mut leased = lock(&self.leased);
+        leased.unvisited = leased.keys.len();
     }
+
+    /// Whether keys with leases are left to visit.
+    pub(crate) fn has_visits(&self) -> bool {
+        lock(&self.leased).unvisited > 0
+    }
+
+    /// Visits up to `most` of the keys that are left, and gives how many. Those for which `visit` returns `Visit::Keep` are visited
+    /// again next time.
+    pub(crate) fn visit_leased(
+        &self,
+        most: usize,
+        mut visit: impl FnMut(Fingerprint) -> Visit,
+    ) -> usize {
+        let _visiting = lock(&self.visiting);
+        let mut keys: Vec<_> = {
+            let mut leased = lock(&self.leased);
+            let most = most.min(leased.unvisited);
+            leased.unvisited -= most;
+            leased.keys.drain(..most).collect()
+        };
+        let visited = keys.len();
+        keys.retain(|key| visit(*key) == Visit::Keep);
+        lock(&self.leased).keys.extend(keys);
+        visited
+    }
+}
+
+/// Keys with a lease. The first ones are yet to be visited.
+#[derive(Debug, Default)]
+struct Leased {
+    keys: VecDeque<Fingerprint>,
+    /// No more than there are keys.
+    unvisited: usize,
 }
 
 /// What becomes of a key that was visited.

@@ -12,6 +12,10 @@ use crate::{
 /// The most reports of one poll.
 pub(crate) const MAX_REPORTS: usize = 128;
 
+/// The most leases that one poll looks at: it takes about a millisecond, and requests wait meanwhile. A few in tests, which would need
+/// thousands otherwise.
+pub(crate) const MAX_VISITS: usize = if cfg!(test) { 4 } else { 4096 };
+
 /// The most reports or leases of one query.
 const TOGETHER: usize = 32;
 
@@ -45,11 +49,14 @@ impl<'a> Maintenance<'a> {
         }
     }
 
-    /// Leases that are not needed.
+    /// Leases that are not needed, of some of those that are left to look at.
     pub(crate) fn idle_leases(&mut self, now: Tick) {
         if let Some(leases) = self.binding.local().leases() {
+            let mut most = MAX_VISITS;
             for (rule, plan, limit) in self.binding.limits.iter() {
-                self.add_leases((rule, plan), leases.sweep(limit, now));
+                let (unneeded, visited) = leases.sweep(limit, now, most);
+                most -= visited;
+                self.add_leases((rule, plan), unneeded);
             }
         }
     }

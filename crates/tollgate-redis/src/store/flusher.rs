@@ -18,7 +18,7 @@ use crate::store::{
     inner::Inner,
 };
 
-/// The pause between two batches of reports, so that requests do not wait for all of them: some 60 000 reports a second.
+/// The pause between two batches of reports or leases, so that requests do not wait for all of them: some 60 000 reports a second.
 const BETWEEN: Duration = Duration::from_millis(2);
 
 /// The pause before reports are sent again while there is no connection.
@@ -85,7 +85,7 @@ fn send_due(inner: &Arc<Inner>) -> bool {
     let queries = inner.local.poll_maintenance(inner.now());
     let reports: usize = queries.iter().map(|query| query.reports().len()).sum();
     send_alone(inner, queries);
-    reports == BoundRules::MAX_REPORTS
+    reports == BoundRules::MAX_REPORTS || inner.local.is_looking_through_leases()
 }
 
 /// Sends reports until Redis has replied to all of them.

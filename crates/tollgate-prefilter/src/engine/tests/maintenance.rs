@@ -11,9 +11,12 @@ use tollgate_core::{Check, Consistency, MINUTE, Quota, Rule, SECOND};
 use crate::{
     Engine, EngineEvents, EngineOptions, GrantReply, LeaseEvent, LeaseReply, NoReply, Query,
     ReportEvent, ReportReply, ReturnedLease,
-    engine::tests::subject::{
-        Anywhere, ByKey, EVENTUAL, LEASED, Subject, done, fits, key, leased_bucket, one, rule_set,
-        tracked,
+    engine::{
+        maintenance::MAX_VISITS,
+        tests::subject::{
+            Anywhere, ByKey, EVENTUAL, LEASED, Subject, done, fits, key, leased_bucket, one,
+            rule_set, tracked,
+        },
     },
 };
 
@@ -113,6 +116,70 @@ fn leases_are_looked_through_once_a_second_and_those_go_back_that_are_idle() {
     assert_eq!(returned, [Some(ReturnedLease::new(10, 9, 7))]);
     drop(subject.finish(query, fits(5_000, 500_000), None));
     assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 0);
+}
+
+#[test]
+fn many_leases_are_looked_through_in_parts_and_each_once_a_second() {
+    const KEYS: usize = 2 * MAX_VISITS + 1;
+    let subject = leased_bucket(tracked(10, 7));
+    for number in 1..KEYS as u128 {
+        let check = Check::new(0, key(1_000 + number), 1);
+        subject.known_of(check, fits(5_000, 500_000), tracked(10, 7));
+    }
+    let usage = || subject.engine.usage(subject.now());
+    assert_eq!(usage().leased_keys, KEYS as u64);
+    // All are used, so that their return saves a call.
+    assert!(subject.is_local(&[one()]));
+    for number in 1..KEYS as u128 {
+        assert!(subject.is_local(&[Check::new(0, key(1_000 + number), 1)]));
+    }
+    // None is idle yet.
+    for is_more in [true, true, false, false] {
+        assert!(poll(&subject).is_empty());
+        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
+    }
+    subject.advance(2_000_000);
+    let parts = [
+        (MAX_VISITS, true),
+        (MAX_VISITS, true),
+        (1, false),
+        (0, false),
+    ];
+    for (returned, is_more) in parts {
+        let queries = poll(&subject);
+        let leases = queries.iter().map(|query| query.leases().len());
+        assert_eq!(leases.sum::<usize>(), returned);
+        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
+    }
+    assert_eq!(usage().units_on_lease, 0);
+}
+
+#[test]
+fn a_poll_looks_at_some_leases_of_all_limits_together() {
+    let rule = |name| Rule::new(name, Quota::gcra(6_000, MINUTE)).consistency(LEASED);
+    let subject = Subject::of([rule("first"), rule("second")]);
+    for number in 0..MAX_VISITS as u128 {
+        for rule in [0, 1] {
+            let check = Check::new(rule, key(1_000 + number), 1);
+            subject.known_of(check, fits(5_000, 500_000), tracked(10, 7));
+        }
+    }
+    for is_more in [true, false] {
+        assert!(poll(&subject).is_empty());
+        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
+    }
+}
+
+#[test]
+fn a_flush_takes_all_leases_also_those_that_were_looked_at() {
+    let subject = leased_bucket(tracked(10, 7));
+    for number in 1..=2 * MAX_VISITS as u128 {
+        let check = Check::new(0, key(1_000 + number), 1);
+        subject.known_of(check, fits(5_000, 500_000), tracked(10, 7));
+    }
+    assert!(poll(&subject).is_empty());
+    assert_eq!(subject.flush(), (0, 2 * MAX_VISITS + 1));
+    assert!(!subject.rules.is_looking_through_leases());
 }
 
 #[test]

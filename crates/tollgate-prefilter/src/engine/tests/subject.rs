@@ -168,7 +168,12 @@ impl Subject {
 
     /// The store decides requests until something is kept of their key, and grants this once a lease is wanted.
     pub(super) fn known(&self, answer: Assessment, grant: Option<Grant>) {
-        let check = [one()];
+        self.known_of(one(), answer, grant);
+    }
+
+    /// The same of another key.
+    pub(super) fn known_of(&self, check: Check, answer: Assessment, grant: Option<Grant>) {
+        let check = [check];
         let _ = self.decided(&check, answer);
         let Some(grant) = grant else {
             let _ = self.decided(&check, answer);
