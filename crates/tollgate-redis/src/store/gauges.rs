@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::AbortHandle, time::sleep};
+use tokio::{
+    task::{AbortHandle, spawn_blocking},
+    time::sleep,
+};
 
 use crate::store::shared::Shared;
 
@@ -37,7 +40,12 @@ async fn run(shared: Weak<Shared>) {
             return;
         };
         shared.observer.publish_bounds(shared.instances.known());
-        let usage = shared.engine.usage(shared.process_clock.now());
+        let of_store = Arc::clone(&shared);
+        // It looks at all that is kept of keys: of 100 000 for some milliseconds.
+        let usage = spawn_blocking(move || of_store.engine.usage(of_store.process_clock.now()));
+        let Ok(usage) = usage.await else {
+            return;
+        };
         shared.observer.usage(&usage);
     }
 }
