@@ -111,13 +111,14 @@ mod tests {
         /// The next probe, once it is there.
         async fn probe(&self) -> Waiting {
             let mut taken = VecDeque::new();
-            loop {
+            for _ in 0..60_000 {
                 self.queue.take(1, &mut taken);
                 match taken.pop_front() {
                     Some(probe) => return probe,
                     None => sleep(TICK).await,
                 }
             }
+            panic!("none is sent");
         }
 
         /// Lets the task see what has happened.

@@ -212,25 +212,35 @@ mod tests {
         Target::Server(Place::Unix("/server".into()))
     }
 
+    /// Waits for an event that `wanted` finds something in: when it happened, and that.
+    async fn first<T>(events: &Events, wanted: impl Fn(&NodeEvent) -> Option<T>) -> (Instant, T) {
+        let found = async {
+            loop {
+                let found = {
+                    let events = events.lock().unwrap();
+                    events
+                        .iter()
+                        .find_map(|(at, event)| Some((*at, wanted(event)?)))
+                };
+                match found {
+                    Some(found) => return found,
+                    None => sleep(Duration::from_millis(1)).await,
+                }
+            }
+        };
+        let found = timeout(Duration::from_secs(60), found).await;
+        found.expect("it happens")
+    }
+
     /// The first attempt that failed: after how long, and why.
     async fn failure(events: &Events) -> (Duration, ConnectErrorKind, String) {
         let began = Instant::now();
-        loop {
-            let failed = events
-                .lock()
-                .unwrap()
-                .iter()
-                .find_map(|(at, event)| match event {
-                    NodeEvent::NotConnected(kind, why) => {
-                        Some((*at - began, *kind, why.to_string()))
-                    }
-                    _ => None,
-                });
-            match failed {
-                Some(failed) => return failed,
-                None => sleep(Duration::from_millis(1)).await,
-            }
-        }
+        let (at, (kind, why)) = first(events, |event| match event {
+            NodeEvent::NotConnected(kind, why) => Some((*kind, why.to_string())),
+            _ => None,
+        })
+        .await;
+        (at - began, kind, why)
     }
 
     /// The pauses before new connections to a server that holds each for this time, in milliseconds. `is_of_use`: it answers
@@ -365,5 +375,72 @@ mod tests {
         let (node, _) = start(server(), |_| {});
         sleep(Duration::from_secs(60)).await;
         assert_eq!(node.breaker(), BreakerState::Open);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_breaker_that_is_open_asks_a_new_connection_as_soon_as_it_may() {
+        const PAUSE: Duration = Duration::from_secs(60);
+        for seed in 0..4 {
+            let began = Instant::now();
+            memory::listen("/server", move |stream| {
+                if began.elapsed() < PAUSE - Duration::from_secs(10) {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                let say = Arc::new(|_: &[&str]| ":1\r\n".to_owned());
+                tokio::spawn(memory::serve(stream, say));
+                Ok(())
+            });
+            let (_node, events) = start(server(), |options| {
+                options.seed = seed;
+                let breaker = options.breaker.clone();
+                options.breaker = breaker.pause(PAUSE).longest_pause(2 * PAUSE);
+            });
+            sleep(3 * PAUSE).await;
+            let at = |state| {
+                let events = events.lock().unwrap();
+                let mut events = events.iter();
+                let found = events.find(
+                    |(_, event)| matches!(event, NodeEvent::Breaker { to, .. } if *to == state),
+                );
+                found.map(|(at, _)| *at).expect("it was there")
+            };
+            let after = at(BreakerState::Probing) - at(BreakerState::Open);
+            // Timers count milliseconds.
+            assert!(
+                after >= PAUSE && after <= PAUSE + Duration::from_millis(2),
+                "{after:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_lost_is_missing_from_then_on() {
+        let held = Mutex::new(Vec::new());
+        memory::listen("/server", move |stream| {
+            let mut held = held.lock().unwrap();
+            if held.is_empty() {
+                held.push(None);
+                let say = Arc::new(|_: &[&str]| ":1\r\n".to_owned());
+                tokio::spawn(timeout(Duration::from_secs(1), memory::serve(stream, say)));
+            } else {
+                // It is accepted, and the log-in is not answered.
+                held.push(Some(stream));
+            }
+            Ok(())
+        });
+        let (node, events) = start(server(), |_| {});
+        first(&events, |event| {
+            matches!(event, NodeEvent::Connected(_)).then_some(())
+        })
+        .await;
+        assert!(node.is_connected());
+        assert_eq!(node.trouble(), None);
+        first(&events, |event| {
+            matches!(event, NodeEvent::Lost(_)).then_some(())
+        })
+        .await;
+        assert!(!node.is_connected());
+        let trouble = node.trouble().expect("it is lost");
+        assert!(trouble.contains("the server closed it"), "{trouble}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -115,9 +115,13 @@ impl Played {
             .zip(answers)
             .filter(|it| it.1.is_some())
         {
-            while !member.node.is_connected() {
-                sleep(Duration::from_millis(1)).await;
-            }
+            let connected = async {
+                while !member.node.is_connected() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            let connected = timeout(Duration::from_secs(60), connected).await;
+            connected.expect("it is there");
         }
         shared.map.store(Arc::new(map));
         Self { shared, heard }
@@ -154,7 +158,7 @@ impl Played {
     /// Whether the map is about to be learnt anew.
     pub(super) async fn is_stale(&self) -> bool {
         let stale = self.shared.stale().notified();
-        let soon = tokio::time::timeout(Duration::from_millis(1), stale);
+        let soon = timeout(Duration::from_millis(1), stale);
         soon.await.is_ok()
     }
 }

@@ -252,11 +252,21 @@ mod tests {
             (CallErrorKind::Unknown, deadline)
         );
         // Whatever waits before it.
-        let _earlier = played.occupy(1, Instant::now() + 10 * deadline);
         let began = Instant::now();
+        let _earlier = played.occupy(2, began + 10 * deadline);
         let by = began + deadline / 2;
-        let error = send(&cluster, KEYS[0], Some(by)).await.unwrap_err();
+        let error = send(&cluster, KEYS[1], Some(by)).await.unwrap_err();
         assert_eq!((error.kind(), Instant::now()), (CallErrorKind::Unknown, by));
+    }
+
+    #[tokio::test]
+    async fn a_deadline_is_an_hour_at_most() {
+        let address = Address::parse("redis-cluster://127.0.0.1:1").expect("an address");
+        let mut options = ClusterOptions::default();
+        options.node.deadline = Duration::MAX;
+        let cluster = Cluster::start(address, options).expect("it is one");
+        let deadline = cluster.shared.options.node.deadline;
+        assert_eq!(deadline, Duration::from_secs(3_600));
     }
 
     #[tokio::test(start_paused = true)]

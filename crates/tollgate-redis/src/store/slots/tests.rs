@@ -8,7 +8,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -34,6 +34,7 @@ type Says = dyn Fn(i64) -> [i64; 3] + Send;
 /// A Redis, and how many messages about slots it has heard.
 struct Redis {
     says: Arc<Mutex<Box<Says>>>,
+    is_silent: Arc<AtomicBool>,
     heard: Arc<AtomicUsize>,
 }
 
@@ -51,12 +52,17 @@ impl Redis {
     fn start(answer: [i64; 3]) -> Self {
         let says: Arc<Mutex<Box<Says>>> = Arc::new(Mutex::new(Box::new(move |_| answer)));
         let heard = Arc::new(AtomicUsize::new(0));
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let silence = Arc::clone(&is_silent);
         let (answers, count) = (Arc::clone(&says), Arc::clone(&heard));
         memory::play(PATH, move |words| {
             let keys: usize = words[2].parse().expect("a number of keys");
             // The command, the script, the number of the keys, and what the messages have in common.
             let messages = words.len() - 4 - keys;
             let before = count.fetch_add(messages, Ordering::Relaxed);
+            if silence.load(Ordering::Relaxed) {
+                return String::new();
+            }
             let mut text = format!("*{}\r\n:{NOW}\r\n", 1 + 3 * messages);
             for number in before..before + messages {
                 for integer in answers.lock().unwrap()(number as i64) {
@@ -65,7 +71,11 @@ impl Redis {
             }
             text
         });
-        Self { says, heard }
+        Self {
+            says,
+            is_silent,
+            heard,
+        }
     }
 
     fn answers(&self, answer: [i64; 3]) {
@@ -74,6 +84,11 @@ impl Redis {
 
     fn says(&self, says: impl Fn(i64) -> [i64; 3] + Send + 'static) {
         *self.says.lock().unwrap() = Box::new(says);
+    }
+
+    /// Whether it answers nothing more, although it has heard it.
+    fn is_silent(&self, is_silent: bool) {
+        self.is_silent.store(is_silent, Ordering::Relaxed);
     }
 
     fn heard(&self) -> usize {
@@ -91,7 +106,7 @@ fn exact(name: &str, limit: u64) -> Rule {
 
 /// A store at this path, whose clock stands still.
 fn store(path: &str, clock: &ManualClock) -> RedisStore {
-    RedisStore::builder(&format!("unix://{path}"), "shop", Keys::plain())
+    RedisStore::builder(format!("unix://{path}"), "shop", Keys::plain())
         .caller_clock(clock, SECOND)
         .without_heartbeats()
         .connect()
@@ -324,4 +339,51 @@ async fn a_request_that_waits_for_a_slot_gets_the_one_of_a_request_that_is_denie
     assert!(is_pending(denied.as_mut()).await);
     let denied = async { assert_eq!(denied.await.reason(), Some(Reason::Quota)) };
     assert_eq!(waits(&limiter, &both[1..], denied).await, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_waits_until_redis_has_heard_of_slots_that_are_free() {
+    for rule in [exact("a", 1), leased("a", 1)] {
+        let redis = Redis::start(granted(1));
+        let (store, limiter) = limiter([rule]).await;
+        drop(start(&limiter, &[check(&limiter, "a", "acme")]).await);
+        redis.answers(granted(0));
+        assert_eq!(redis.heard(), 1);
+        assert!(flushed(&store).await < 20 * SECOND);
+        assert_eq!(redis.heard(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_redis_may_have_granted_are_reported_as_not_in_use() {
+    for rule in [exact("a", 1), leased("a", 1)] {
+        let (redis, clock) = (Redis::start(granted(0)), ManualClock::new(NOW));
+        let (store, limiter) = limiter_by(&clock, [rule]).await;
+        redis.is_silent(true);
+        let failed = limiter.acquire(&[check(&limiter, "a", "acme")]).await;
+        assert_eq!(failed.reason(), Some(Reason::StoreFailed));
+        // By then there is another connection.
+        sleep(SECOND).await;
+        redis.is_silent(false);
+        clock.advance(SECOND);
+        let before = redis.heard();
+        assert!(flushed(&store).await < 20 * SECOND);
+        assert!(redis.heard() > before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_lost_is_sent_again_long_before_the_next_one() {
+    let clock = ManualClock::new(NOW);
+    let redis = Redis::start(granted(1));
+    let (_store, limiter) = limiter_by(&clock, [exact("a", 1)]).await;
+    let _ticket = start(&limiter, &[check(&limiter, "a", "acme")]).await;
+    redis.is_silent(true);
+    clock.advance(5 * SECOND);
+    sleep(6 * SECOND).await;
+    redis.is_silent(false);
+    let before = redis.heard();
+    clock.advance(2 * SECOND);
+    sleep(2 * SECOND).await;
+    assert!(redis.heard() > before);
 }
