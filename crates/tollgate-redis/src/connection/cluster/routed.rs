@@ -218,6 +218,8 @@ impl fmt::Debug for ClusterCall {
 mod tests {
     use std::{sync::Mutex, time::Duration};
 
+    use tokio::time::sleep;
+
     use super::*;
     use crate::{
         address::Place,
@@ -261,6 +263,7 @@ mod tests {
     async fn a_call_that_ends_at_its_deadline_by_itself_says_nothing_of_slots_that_move() {
         let cluster = start(&[""]).await;
         let _earlier = cluster.occupy(1, Instant::now() + 100 * DEADLINE);
+        sleep(Duration::from_millis(1)).await;
         let began = Instant::now();
         let call = cluster.call(began + DEADLINE).ending_at_deadline();
         let error = call.await.unwrap_err();

@@ -170,6 +170,8 @@ impl fmt::Debug for Cluster {
 mod tests {
     use std::time::Duration;
 
+    use tokio::time::sleep;
+
     use super::*;
     use crate::connection::{cluster::played::Played, value::Value};
 
@@ -251,10 +253,10 @@ mod tests {
             (error.kind(), began.elapsed()),
             (CallErrorKind::Unknown, deadline)
         );
-        // Whatever waits before it.
-        let began = Instant::now();
-        let _earlier = played.occupy(2, began + 10 * deadline);
-        let by = began + deadline / 2;
+        // Whatever was sent before it.
+        let _earlier = played.occupy(2, Instant::now() + 10 * deadline);
+        sleep(Duration::from_millis(1)).await;
+        let by = Instant::now() + deadline / 2;
         let error = send(&cluster, KEYS[1], Some(by)).await.unwrap_err();
         assert_eq!((error.kind(), Instant::now()), (CallErrorKind::Unknown, by));
     }
