@@ -38,12 +38,12 @@ struct Redis {
     heard: Arc<AtomicUsize>,
 }
 
-/// So many slots are granted, and none is free; for a request that asks for itself it is the number of its grant.
+/// This number of slots is granted, and none is free; for a request that asks for itself it is the number of its grant.
 fn granted(slots: i64) -> [i64; 3] {
     [-4 - slots, 0, 15_000_000]
 }
 
-/// A lease has so many slots, and no other is free.
+/// A lease has this number of slots, and no other is free.
 fn denied(slots: i64) -> [i64; 3] {
     [2 + slots, 0, 15_000_000]
 }
