@@ -192,6 +192,67 @@ mod tests {
     }
 
     #[test]
+    fn the_bounds_themselves_can_be_used_and_nothing_beyond_them() {
+        let (ms, micros) = (Duration::from_millis, Duration::from_micros);
+        let times = [
+            (
+                ConnectionOptions::connect_timeout as fn(_, _) -> _,
+                ms(10),
+                ms(600_000),
+            ),
+            (ConnectionOptions::silence_timeout, ms(10), ms(600_000)),
+            (ConnectionOptions::heartbeat, ms(100), ms(600_000)),
+            (ConnectionOptions::batch_time, micros(1), ms(1_000)),
+        ];
+        let nano = Duration::from_nanos(1);
+        for (set, least, most) in times {
+            let is_fine = |time| set(ConnectionOptions::default(), time).check().is_ok();
+            assert_eq!(
+                [least - nano, least].map(is_fine),
+                [false, true],
+                "{least:?}"
+            );
+            assert_eq!([most, most + nano].map(is_fine), [true, false], "{most:?}");
+        }
+        for set in [ConnectionOptions::queue, ConnectionOptions::in_flight] {
+            let is_fine = |calls| set(ConnectionOptions::default(), calls).check().is_ok();
+            let calls = [0, 1, 1_048_576, 1_048_577];
+            assert_eq!(calls.map(is_fine), [false, true, true, false]);
+        }
+        let is_fine = |name: &str| {
+            ConnectionOptions::default()
+                .client_name(name)
+                .check()
+                .is_ok()
+        };
+        let longest = "n".repeat(128);
+        let longer = "n".repeat(129);
+        let names = ["!", "~", &longest, &longer, "a\tb", "a\u{7f}", "\u{e9}"];
+        assert_eq!(
+            names.map(is_fine),
+            [true, true, true, false, false, false, false]
+        );
+    }
+
+    #[test]
+    fn what_is_said_is_used() {
+        let mut options = NodeOptions::default();
+        ConnectionOptions::default().apply(&mut options);
+        assert_eq!([options.waiting, options.unanswered], [4_096, 1_024]);
+        assert_eq!(options.batch_time, Duration::from_micros(250));
+        assert_eq!(options.client_name, None);
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let said = ConnectionOptions::default().queue(5).in_flight(6);
+        let said = said.batch_time(second).heartbeat(minute).client_name("a");
+        said.apply(&mut options);
+        assert_eq!([options.waiting, options.unanswered], [5, 6]);
+        assert_eq!(options.batch_time, second);
+        assert_eq!(options.client_name.as_deref(), Some("a"));
+        assert_eq!(said.heartbeat_interval(), Some(minute));
+        assert_eq!(ConnectionOptions::default().heartbeat_interval(), None);
+    }
+
+    #[test]
     fn what_is_not_said_follows_from_the_deadline() {
         let mut options = NodeOptions::default();
         ConnectionOptions::default().apply(&mut options);

@@ -125,3 +125,46 @@ impl fmt::Debug for Queue {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::connection::{call::Call, request::Request};
+
+    /// A call with this deadline, in a queue.
+    fn push(queue: &Queue, deadline: Instant) -> Result<Call, CallError> {
+        let (waiting, call) = Waiting::new(Request::command(&["PING"]), deadline);
+        queue.push(waiting).map(|()| call)
+    }
+
+    #[tokio::test]
+    async fn a_call_expires_at_its_deadline_and_not_before() {
+        let (queue, now) = (Queue::new(3), Instant::now());
+        let ms = Duration::from_millis;
+        let calls = [5, 5, 6].map(|after| push(&queue, now + ms(after)));
+        assert!(calls.iter().all(Result::is_ok));
+        let mut expired = VecDeque::new();
+        for (after, expected) in [(4, 0), (5, 2), (6, 3)] {
+            queue.take_expired(now + ms(after), &mut expired);
+            assert_eq!(expired.len(), expected, "after {after} ms");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_closed_answers_all_calls_with_why_it_was_closed_first() {
+        let (queue, deadline) = (Queue::new(2), Instant::now());
+        let waiting = push(&queue, deadline).expect("there is room");
+        for why in ["the server closed it", "it is no longer needed"] {
+            let error = CallError::new(CallErrorKind::Unavailable, why);
+            queue.close(&error);
+        }
+        let late = push(&queue, deadline).expect_err("it is closed");
+        let waiting = waiting.await.expect_err("it was not sent");
+        for error in [waiting, late] {
+            assert_eq!(error.to_string(), "the server closed it");
+        }
+        assert_eq!(queue.len(), 0);
+    }
+}

@@ -331,3 +331,175 @@ impl fmt::Debug for Request {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{resp::decoder::Decoder, value::Value};
+
+    fn script() -> Arc<Script> {
+        Arc::new(Script::new("return 1"))
+    }
+
+    /// A check that may repeat if its operation may, about the key with this number.
+    fn check(operation: u8, key: u16) -> Vec<u8> {
+        let mut check = vec![0; REPEATABLE];
+        check[0] = operation;
+        check[KEY].copy_from_slice(&key.to_le_bytes());
+        check
+    }
+
+    /// The same of a sliding log with this limit.
+    fn log(limit: f64) -> Vec<u8> {
+        let mut check = check(0, 1);
+        check[ALGORITHM] = LOG;
+        check[LIMIT].copy_from_slice(&limit.to_le_bytes());
+        check
+    }
+
+    fn request(script: &Arc<Script>, keys: &[&str], checks: &[Vec<u8>]) -> Request {
+        let mut args = vec![&b"now"[..]];
+        args.extend(checks.iter().map(Vec::as_slice));
+        let keys = keys.iter().map(|key| key.as_bytes());
+        Request::checks(script, 0, keys, args.into_iter())
+    }
+
+    /// The arguments behind the hash, of requests that go out as one.
+    fn written(requests: &[Request]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        Request::write_all(requests.iter(), false, &mut out);
+        let mut decoder = Decoder::default();
+        let command = match decoder.decode(&out) {
+            Ok(Some((command, length))) if length == out.len() => command.into_value(),
+            other => panic!("{other:?}"),
+        };
+        let Some(Value::List(words)) = command else {
+            panic!("{command:?}");
+        };
+        let words = words.into_iter().skip(2).map(|word| match word {
+            Value::Text(word) => word,
+            other => panic!("{other:?}"),
+        });
+        words.collect()
+    }
+
+    fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
+        texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn equal_checks_in_a_row_are_written_once_with_how_often_they_repeat() {
+        let script = script();
+        let one = |key, operation| request(&script, &[key], &[check(operation, 1)]);
+        let requests = [
+            one("a", 0),
+            one("b", 0),
+            one("c", 0),
+            one("d", 1),
+            one("e", 1),
+        ];
+        let checks = [check(0, 1), vec![2, 0], check(1, 4), vec![1, 0]];
+        let expected = [texts(&["5", "a", "b", "c", "d", "e", "now"]), checks.into()];
+        assert_eq!(written(&requests), expected.concat());
+        // Another one in between.
+        let requests = [one("a", 0), one("b", 1), one("c", 0)];
+        let checks = [check(0, 1), check(1, 2), check(0, 3)];
+        let expected = [texts(&["3", "a", "b", "c", "now"]), checks.into()];
+        assert_eq!(written(&requests), expected.concat());
+    }
+
+    #[test]
+    fn checks_that_may_not_repeat_are_written_each_time() {
+        let script = script();
+        let mut longer = check(0, 1);
+        longer.push(7);
+        for (keys, checks) in [
+            (&["a", "b"][..], vec![check(0, 1)]),
+            (&["a"], vec![check(0, 1), check(0, 1)]),
+            (&["a"], vec![longer]),
+            (&["a"], vec![check(2, 1)]),
+        ] {
+            let twice = [(); 2].map(|()| request(&script, keys, &checks));
+            let mut moved = checks.clone();
+            for check in &mut moved {
+                move_key(&mut check[KEY], keys.len());
+            }
+            let number = (2 * keys.len()).to_string();
+            let head = [&[number.as_str()], keys, keys, &["now"]].concat();
+            assert_eq!(written(&twice), [texts(&head), checks, moved].concat());
+        }
+    }
+
+    #[test]
+    fn a_check_does_not_repeat_for_a_request_of_two_keys() {
+        let script = script();
+        let one = request(&script, &["a"], &[check(0, 1)]);
+        let two = request(&script, &["b", "c"], &[check(0, 1)]);
+        let head = texts(&["3", "a", "b", "c", "now"]);
+        let checks = vec![check(0, 1), check(0, 2)];
+        assert_eq!(
+            written(&[one.clone(), two.clone()]),
+            [head, checks].concat()
+        );
+        let head = texts(&["3", "b", "c", "a", "now"]);
+        let checks = vec![check(0, 1), check(0, 3)];
+        assert_eq!(written(&[two, one]), [head, checks].concat());
+    }
+
+    #[test]
+    fn all_keys_of_a_check_are_moved_and_none_stays_none() {
+        let script = script();
+        let with_keys = |first: u16, further: [u16; 3]| {
+            let mut check = check(FURTHER_KEYS, first);
+            check.extend(further.map(u16::to_le_bytes).concat());
+            check
+        };
+        let before = [&["k"; 300][..], &["l"]].concat();
+        let before = request(&script, &before, &[check(2, 1)]);
+        let behind = request(&script, &["m", "n"], &[with_keys(1, [2, 0, 1])]);
+        let words = written(&[before, behind]);
+        assert_eq!(words[words.len() - 1], with_keys(302, [303, 0, 302]));
+        // Without the flag there are no keys at the end.
+        let mut plain = with_keys(1, [2, 0, 1]);
+        plain[0] = 0;
+        let requests = [(); 2].map(|()| request(&script, &["m"], &[plain.clone()]));
+        let words = written(&requests);
+        move_key(&mut plain[KEY], 1);
+        assert_eq!(words[words.len() - 1], plain);
+    }
+
+    #[test]
+    fn only_checks_of_one_script_and_slot_at_one_time_go_together() {
+        let (one, other) = (script(), script());
+        let of = |script, slot, time: &str| {
+            let (keys, check) = ([&b"a"[..]], check(0, 1));
+            let args = [time.as_bytes(), &check];
+            Request::checks(script, slot, keys.into_iter(), args.into_iter())
+        };
+        let first = of(&one, 1, "now");
+        assert!(first.goes_with(&of(&one, 1, "now")));
+        assert!(!first.goes_with(&of(&other, 1, "now")));
+        assert!(!first.goes_with(&of(&one, 2, "now")));
+        assert!(!first.goes_with(&of(&one, 1, "then")));
+        let script = Request::new(&one, &["a"], &["now"]);
+        assert!(!first.goes_with(&script) && !script.goes_with(&first));
+    }
+
+    #[test]
+    fn a_request_weighs_its_checks_and_logs_and_a_script_takes_as_long_as_a_check() {
+        let script = script();
+        let weighs = |request: &Request| (request.count(), request.weight(), request.server_time());
+        let micros = Duration::from_micros;
+        let other = Request::new(&script, &["a"], &["b"]);
+        assert_eq!(weighs(&other), (None, 0, micros(4)));
+        let usual = request(&script, &["a"], &[check(0, 1), check(0, 1)]);
+        assert_eq!(weighs(&usual), (Some(2), 2, micros(8)));
+        let logs = request(&script, &["a"], &[log(100.0), check(0, 1), log(0.0)]);
+        assert_eq!(weighs(&logs), (Some(3), 5, micros(23 + 4 + 8)));
+        let largest = request(&script, &["a"], &[log(1e6)]);
+        let time = micros(150_008);
+        assert_eq!(weighs(&largest), (Some(1), 2, time));
+        let refused = request(&script, &["a"], &[log(1e18)]);
+        assert_eq!(weighs(&refused), (Some(1), 2, time));
+    }
+}

@@ -152,7 +152,84 @@ impl SentinelQuery {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::{
+        address::{Address, Login, Target},
+        connection::{options::NodeOptions, stream::memory},
+    };
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    /// A sentinel at this path that names the master at this host, or answers with an error, or not at all.
+    fn play(path: &str, says: &'static str) -> Place {
+        memory::play(path, move |words| {
+            assert_eq!(words, ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
+            match says {
+                "" => String::new(),
+                error if error.starts_with('-') => error.to_owned(),
+                host => format!("*2\r\n${}\r\n{host}\r\n$4\r\n6379\r\n", host.len()),
+            }
+        });
+        Place::Unix(path.into())
+    }
+
+    /// The master that these sentinels name, or why none; and how long it took.
+    async fn resolve(sentinels: &[&Place]) -> (Result<String, String>, Duration) {
+        let sentinels = Sentinels {
+            places: sentinels.iter().map(|place| (*place).clone()).collect(),
+            master: "mymaster".to_owned(),
+            login: Login::default(),
+        };
+        let address = Address::of_target(Target::Sentinel(sentinels.clone()));
+        let options = NodeOptions::default();
+        let access = address.sentinel_access(&sentinels);
+        let connector = Connector::new(&address, &options);
+        let map = AddressMap::default();
+        let resolver = Resolver::new(sentinels, access, PATIENCE, connector, map);
+        let began = Instant::now();
+        let master = resolver.resolve().await;
+        let master = master.map(|place| place.to_string());
+        let master = master.map_err(|error| error.message().to_string());
+        (master, began.elapsed())
+    }
+
+    fn at(host: &str) -> Result<String, String> {
+        Ok(format!("{host}:6379"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn once_more_than_half_of_all_agree_no_other_is_waited_for() {
+        let (silent, new) = (play("/silent", ""), play("/new", "new"));
+        let answer = resolve(&[&silent, &new, &new]).await;
+        assert_eq!(answer, (at("new"), Duration::ZERO));
+        // Half are not enough.
+        let answer = resolve(&[&silent, &new]).await;
+        assert_eq!(answer, (at("new"), PATIENCE));
+        let old = play("/old", "old");
+        let (answer, took) = resolve(&[&silent, &new, &old]).await;
+        let why = answer.expect_err("they do not agree");
+        assert!(why.contains("do not agree on the master"), "{why}");
+        assert_eq!(took, PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sentinel_that_does_not_say_is_named_with_what_it_says() {
+        let silent = play("/silent", "");
+        let (answer, _) = resolve(&[&silent]).await;
+        let why = answer.expect_err("it is silent");
+        assert_eq!(why, "sentinel /silent: no answer in time");
+        let refuses = play("/refuses", "-NOPERM no permissions\r\n");
+        let (answer, _) = resolve(&[&refuses]).await;
+        let why = answer.expect_err("it refuses");
+        assert!(
+            why.starts_with("sentinel /refuses: SENTINEL: NOPERM"),
+            "{why}"
+        );
+        let (answer, _) = resolve(&[]).await;
+        assert_eq!(answer, Err("there are no sentinels".to_owned()));
+    }
 
     #[test]
     fn more_than_half_of_those_that_answer_decide_and_a_tie_decides_nothing() {

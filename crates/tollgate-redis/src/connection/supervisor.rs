@@ -170,3 +170,277 @@ async fn moved(place: &Place, resolver: Option<&Resolver>, shared: &Shared) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::{
+        address::{Login, Sentinels},
+        connection::{
+            breaker_state::BreakerState, event::EventSink, log_in::CredentialsSource, node::Node,
+            options::NodeOptions, request::Request, script::Script, stream::memory,
+        },
+    };
+
+    type Events = Arc<Mutex<Vec<(Instant, NodeEvent)>>>;
+
+    fn start(target: Target, change: impl FnOnce(&mut NodeOptions)) -> (Node, Events) {
+        let events = Events::default();
+        let sink = Arc::clone(&events);
+        let mut options = NodeOptions {
+            seed: 7,
+            events: EventSink::new(move |event| {
+                sink.lock().unwrap().push((Instant::now(), event.clone()));
+            }),
+            ..NodeOptions::default()
+        };
+        change(&mut options);
+        let node = Node::start(Address::of_target(target), options).expect("an address");
+        (node, events)
+    }
+
+    fn server() -> Target {
+        Target::Server(Place::Unix("/server".into()))
+    }
+
+    /// Waits for an event that `wanted` finds something in: when it happened, and that.
+    async fn first<T>(events: &Events, wanted: impl Fn(&NodeEvent) -> Option<T>) -> (Instant, T) {
+        let found = async {
+            loop {
+                let found = {
+                    let events = events.lock().unwrap();
+                    events
+                        .iter()
+                        .find_map(|(at, event)| Some((*at, wanted(event)?)))
+                };
+                match found {
+                    Some(found) => return found,
+                    None => sleep(Duration::from_millis(1)).await,
+                }
+            }
+        };
+        let found = timeout(Duration::from_secs(60), found).await;
+        found.expect("it happens")
+    }
+
+    /// The first attempt that failed: after how long, and why.
+    async fn failure(events: &Events) -> (Duration, ConnectErrorKind, String) {
+        let began = Instant::now();
+        let (at, (kind, why)) = first(events, |event| match event {
+            NodeEvent::NotConnected(kind, why) => Some((*kind, why.to_string())),
+            _ => None,
+        })
+        .await;
+        (at - began, kind, why)
+    }
+
+    /// The pauses before new connections to a server that holds each for this time, in milliseconds. `is_of_use`: it answers
+    /// calls meanwhile, and not by errors.
+    async fn pauses(hold: Duration, is_of_use: bool) -> Vec<u128> {
+        memory::listen("/server", move |stream| {
+            let say = move |_: &[&str]| match is_of_use {
+                true => ":1\r\n".to_owned(),
+                false => "-LOADING Redis is loading\r\n".to_owned(),
+            };
+            let say = Arc::new(say);
+            tokio::spawn(timeout(hold, memory::serve(stream, say)));
+            Ok(())
+        });
+        let (node, events) = start(server(), |_| {});
+        let script = Arc::new(Script::new("return 1"));
+        let ends = Instant::now() + Duration::from_secs(300);
+        while Instant::now() < ends {
+            let _ = node.call(Request::new(&script, &["k"], &[])).await;
+            sleep(Duration::from_millis(100)).await;
+        }
+        let (mut pauses, mut lost) = (Vec::new(), None);
+        for (at, event) in events.lock().unwrap().iter() {
+            match event {
+                NodeEvent::Lost(_) => lost = Some(*at),
+                NodeEvent::Connected(_) => {
+                    pauses.extend(lost.map(|lost| (*at - lost).as_millis()));
+                }
+                _ => {}
+            }
+        }
+        pauses
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_before_a_server_that_is_of_no_use_and_closes_soon() {
+        for hold in [100, 4_900].map(Duration::from_millis) {
+            let pauses = pauses(hold, false).await;
+            let longest = pauses.iter().max();
+            assert!(
+                longest.is_some_and(|it| (2_000..=5_000).contains(it)),
+                "{pauses:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_stay_short_before_a_server_that_is_of_use_or_closes_late() {
+        for (hold, is_of_use) in [(1_000, true), (5_100, false)] {
+            let pauses = pauses(Duration::from_millis(hold), is_of_use).await;
+            assert!(pauses.len() > 40, "{pauses:?}");
+            assert!(pauses.iter().all(|it| *it <= 51), "{pauses:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_silent_at_the_log_in_is_left_in_time() {
+        let held = Mutex::new(Vec::new());
+        memory::listen("/server", move |stream| {
+            held.lock().unwrap().push(stream);
+            Ok(())
+        });
+        let (node, events) = start(server(), |_| {});
+        let (after, kind, why) = failure(&events).await;
+        assert_eq!(
+            (after, kind),
+            (Duration::from_secs(2), ConnectErrorKind::Timeout)
+        );
+        assert_eq!(why, "/server: not ready within 2s");
+        let trouble = node.trouble().expect("there is no connection");
+        assert!(trouble.contains("not ready within 2s"), "{trouble}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn why_there_is_no_connection_names_the_server() {
+        memory::listen("/server", |_| Err(io::ErrorKind::ConnectionRefused.into()));
+        let (_node, events) = start(server(), |_| {});
+        let (_, kind, why) = failure(&events).await;
+        assert_eq!(kind, ConnectErrorKind::Tcp);
+        assert!(why.starts_with("/server: "), "{why}");
+        let (_node, events) = start(server(), |options| {
+            let none = || async { Err(io::Error::other("the vault is sealed")) };
+            options.credentials = CredentialsSource::new(none);
+        });
+        let (_, kind, why) = failure(&events).await;
+        assert_eq!(kind, ConnectErrorKind::Credentials);
+        assert_eq!(why, "/server: no credentials: the vault is sealed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_provider_gave_is_forgotten_where_no_connection_can_be_made() {
+        memory::listen("/server", |_| Err(io::ErrorKind::ConnectionRefused.into()));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let source = CredentialsSource::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                let credentials = Credentials::new("limits", "sesame");
+                Ok::<_, io::Error>(credentials.expires_in(Duration::from_secs(3_600)))
+            }
+        });
+        let given = source.clone();
+        let (_node, events) = start(server(), |options| options.credentials = given);
+        failure(&events).await;
+        let before = asked.load(Ordering::Relaxed);
+        let access = source
+            .brief_access(Address::of_target(server()).access())
+            .await;
+        assert!(access.is_ok());
+        assert_eq!(asked.load(Ordering::Relaxed), before + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sentinels_have_half_of_the_time_to_connect_in() {
+        memory::play("/sentinel", |_| String::new());
+        let sentinels = Sentinels {
+            places: vec![Place::Unix("/sentinel".into())],
+            master: "mymaster".to_owned(),
+            login: Login::default(),
+        };
+        let (_node, events) = start(Target::Sentinel(sentinels), |_| {});
+        let (after, kind, _) = failure(&events).await;
+        assert_eq!(
+            (after, kind),
+            (Duration::from_secs(1), ConnectErrorKind::Timeout)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_that_fail_open_the_breaker() {
+        memory::listen("/server", |_| Err(io::ErrorKind::ConnectionRefused.into()));
+        let (node, _) = start(server(), |_| {});
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(node.breaker(), BreakerState::Open);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_breaker_that_is_open_asks_a_new_connection_as_soon_as_it_may() {
+        const PAUSE: Duration = Duration::from_secs(60);
+        for seed in 0..4 {
+            let began = Instant::now();
+            memory::listen("/server", move |stream| {
+                if began.elapsed() < PAUSE - Duration::from_secs(10) {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                let say = Arc::new(|_: &[&str]| ":1\r\n".to_owned());
+                tokio::spawn(memory::serve(stream, say));
+                Ok(())
+            });
+            let (_node, events) = start(server(), |options| {
+                options.seed = seed;
+                let breaker = options.breaker.clone();
+                options.breaker = breaker.pause(PAUSE).longest_pause(2 * PAUSE);
+            });
+            sleep(3 * PAUSE).await;
+            let at = |state| {
+                let events = events.lock().unwrap();
+                let mut events = events.iter();
+                let found = events.find(
+                    |(_, event)| matches!(event, NodeEvent::Breaker { to, .. } if *to == state),
+                );
+                found.map(|(at, _)| *at).expect("it was there")
+            };
+            let after = at(BreakerState::Probing) - at(BreakerState::Open);
+            // Timers count milliseconds.
+            assert!(
+                after >= PAUSE && after <= PAUSE + Duration::from_millis(2),
+                "{after:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_lost_is_missing_from_then_on() {
+        let held = Mutex::new(Vec::new());
+        memory::listen("/server", move |stream| {
+            let mut held = held.lock().unwrap();
+            if held.is_empty() {
+                held.push(None);
+                let say = Arc::new(|_: &[&str]| ":1\r\n".to_owned());
+                tokio::spawn(timeout(Duration::from_secs(1), memory::serve(stream, say)));
+            } else {
+                // It is accepted, and the log-in is not answered.
+                held.push(Some(stream));
+            }
+            Ok(())
+        });
+        let (node, events) = start(server(), |_| {});
+        first(&events, |event| {
+            matches!(event, NodeEvent::Connected(_)).then_some(())
+        })
+        .await;
+        assert!(node.is_connected());
+        assert_eq!(node.trouble(), None);
+        first(&events, |event| {
+            matches!(event, NodeEvent::Lost(_)).then_some(())
+        })
+        .await;
+        assert!(!node.is_connected());
+        let trouble = node.trouble().expect("it is lost");
+        assert!(trouble.contains("the server closed it"), "{trouble}");
+    }
+}

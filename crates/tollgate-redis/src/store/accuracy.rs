@@ -66,3 +66,32 @@ impl Accuracy {
         self.dropped
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{MINUTE, Quota, Rule, RuleSet};
+
+    use super::*;
+    use crate::observe::Observer;
+
+    #[test]
+    fn each_number_is_the_one_of_its_name() {
+        let observer = Observer::default();
+        let rules = RuleSet::new([Rule::new("api", Quota::gcra(5, MINUTE))]);
+        let counts = observer.bound(&rules.expect("a valid rule"), |_, _| None, 1);
+        let counts = &counts[0][0];
+        counts.followed.store(1, Ordering::Relaxed);
+        counts.over_admitted.store(2, Ordering::Relaxed);
+        counts.falsely_refused.store(3, Ordering::Relaxed);
+        counts.dropped.store(4, Ordering::Relaxed);
+        let accuracy = Accuracy::of(counts);
+        assert_eq!((accuracy.rule(), accuracy.consistency()), ("api", "exact"));
+        let numbers = [
+            accuracy.followed(),
+            accuracy.over_admitted(),
+            accuracy.falsely_refused(),
+            accuracy.dropped(),
+        ];
+        assert_eq!(numbers, [1, 2, 3, 4]);
+    }
+}

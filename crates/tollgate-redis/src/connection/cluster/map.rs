@@ -167,32 +167,93 @@ mod tests {
         Place::Tcp("127.0.0.1".into(), port)
     }
 
-    #[tokio::test]
-    async fn a_server_that_a_call_was_sent_to_is_a_member_and_no_primary() {
-        let answer = "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:1\r\n$2\r\nid\r\n";
+    fn unassigned() -> CallError {
+        CallError::new(CallErrorKind::Unavailable, "no server has it")
+    }
+
+    /// The table of these ranges: their ends, and the port of their primary.
+    fn table(ranges: &[(u16, u16, u16)]) -> Table {
+        let mut answer = format!("*{}\r\n", ranges.len());
+        for (first, last, port) in ranges {
+            let server = format!("*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n$2\r\nid\r\n");
+            answer += &format!("*3\r\n:{first}\r\n:{last}\r\n{server}");
+        }
         let mut decoder = Decoder::default();
         let Ok(Some((answer, _))) = decoder.decode(answer.as_bytes()) else {
             panic!("it is an answer");
         };
-        let table = Table::read(
-            &answer.into_value().unwrap(),
-            &tcp(1),
-            &AddressMap::default(),
-        );
-        let table = table.unwrap();
-        let unassigned = CallError::new(CallErrorKind::Unavailable, "no server has it");
+        let answer = answer.into_value().unwrap();
+        Table::read(&answer, &tcp(1), &AddressMap::default()).unwrap()
+    }
+
+    fn member(place: &Place) -> Arc<Member> {
         let address = Address::parse("redis-cluster://127.0.0.1:1").unwrap();
-        let map = Map::of(&table, &[tcp(1), tcp(2)], unassigned, |place, _| {
-            let node = Node::start(address.of_node(place.clone()), NodeOptions::default());
-            let place = place.clone();
-            let node = node.unwrap();
-            Some(Arc::new(Member { place, node }))
+        let node = Node::start(address.of_node(place.clone()), NodeOptions::default());
+        let (place, node) = (place.clone(), node.unwrap());
+        Arc::new(Member { place, node })
+    }
+
+    fn places(members: &[Arc<Member>]) -> Vec<Place> {
+        members.iter().map(|member| member.place.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_server_that_a_call_was_sent_to_is_a_member_and_no_primary() {
+        let table = table(&[(0, 16_383, 1)]);
+        let map = Map::of(&table, &[tcp(1), tcp(2)], unassigned(), |place, _| {
+            Some(member(place))
         });
-        let places = |members: &[Arc<Member>]| -> Vec<_> {
-            members.iter().map(|member| member.place.clone()).collect()
-        };
         assert_eq!(places(map.members()), [tcp(1), tcp(2)]);
         // Once it is gone for good, no error may say for half a minute that the cluster has failed.
         assert_eq!(places(map.primaries()), [tcp(1)]);
+    }
+
+    #[tokio::test]
+    async fn a_server_with_several_ranges_is_one_member_that_begins_with_the_first() {
+        let table = table(&[(5, 9, 1), (10, 19, 2), (20, 29, 1)]);
+        let mut begun = Vec::new();
+        let map = Map::of(&table, &[tcp(3)], unassigned(), |place, slot| {
+            begun.push((place.clone(), slot));
+            Some(member(place))
+        });
+        let slots = [(tcp(1), Some(5)), (tcp(2), Some(10)), (tcp(3), None)];
+        assert_eq!(begun, slots);
+        assert_eq!(places(map.primaries()), [tcp(1), tcp(2)]);
+        for (slot, port) in [(5, 1), (9, 1), (10, 2), (19, 2), (20, 1), (29, 1)] {
+            assert_eq!(map.owner(slot).unwrap().place, tcp(port), "slot {slot}");
+        }
+        for slot in [0, 4, 30, 16_383, u16::MAX] {
+            let error = map.owner(slot).unwrap_err().to_string();
+            assert!(error.contains("no server has it"), "slot {slot}: {error}");
+        }
+        #[cfg(feature = "metrics")]
+        assert_eq!(map.first_slots(), [5, 10]);
+    }
+
+    #[tokio::test]
+    async fn a_slot_whose_server_cannot_be_started_has_none() {
+        let table = table(&[(0, 9, 1), (10, 19, 2)]);
+        let map = Map::of(&table, &[], unassigned(), |place, _| {
+            (*place == tcp(2)).then(|| member(place))
+        });
+        assert!(map.owner(0).is_err());
+        assert_eq!(map.owner(10).unwrap().place, tcp(2));
+        assert_eq!(places(map.primaries()), [tcp(2)]);
+    }
+
+    #[tokio::test]
+    async fn a_slot_that_has_moved_is_from_then_on_with_the_member_that_has_it() {
+        let table = table(&[(0, 9, 1), (10, 19, 2)]);
+        let map = Map::of(&table, &[tcp(3)], unassigned(), |place, _| {
+            Some(member(place))
+        });
+        for port in [2, 3] {
+            let owner = map.correct(5, &tcp(port)).expect("it is a member");
+            assert_eq!(owner.place, tcp(port));
+            assert_eq!(map.owner(5).unwrap().place, tcp(port));
+        }
+        assert!(map.correct(6, &tcp(4)).is_none());
+        let others = [4, 6, 10].map(|slot| map.owner(slot).unwrap().place.clone());
+        assert_eq!(others, [tcp(1), tcp(1), tcp(2)]);
     }
 }

@@ -168,7 +168,12 @@ impl fmt::Debug for Cluster {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
     use super::*;
+    use crate::connection::{cluster::played::Played, value::Value};
 
     fn start(address: &str) -> Result<Cluster, String> {
         let address = Address::parse(address).expect("an address");
@@ -203,5 +208,93 @@ mod tests {
         // The task ends where it is scheduled next.
         tokio::task::yield_now().await;
         assert!(shared.upgrade().is_none());
+    }
+
+    /// A cluster of two servers with half of the slots each. Without an answer there is no server.
+    async fn played(answers: &[Option<&'static str>; 2]) -> (Cluster, Played) {
+        let played = Played::start(ClusterOptions::default(), 2, answers).await;
+        let cluster = Cluster {
+            shared: Arc::clone(&played.shared),
+            topology_refresh: tokio::spawn(std::future::pending::<()>()).abort_handle(),
+        };
+        (cluster, played)
+    }
+
+    /// In a slot of the first server, and of the second.
+    const KEYS: [&str; 2] = ["b", "a"];
+
+    fn send(cluster: &Cluster, key: &str, by: Option<Instant>) -> ClusterCall {
+        let script = Arc::new(Script::new("return 1"));
+        let key = key.as_bytes();
+        cluster.send([key].into_iter(), by, |_| {
+            Request::new(&script, &[key], &[])
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_goes_to_the_server_of_its_slot() {
+        let (cluster, played) = played(&[Some(":1\r\n"), Some(":2\r\n")]).await;
+        for (key, number) in KEYS.into_iter().zip(1..) {
+            let answer = send(&cluster, key, None).await.unwrap();
+            assert_eq!(answer, Value::Integer(number), "{key}");
+        }
+        assert_eq!(played.heard(), ["s1:1", "s2:2"]);
+        assert!(cluster.is_connected());
+        assert_eq!(cluster.trouble(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_when_its_request_does_and_else_after_the_deadline() {
+        let (cluster, played) = played(&[Some(""), Some("")]).await;
+        let deadline = cluster.shared.options.node.deadline;
+        let began = Instant::now();
+        let error = send(&cluster, KEYS[0], None).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), began.elapsed()),
+            (CallErrorKind::Unknown, deadline)
+        );
+        // Whatever was sent before it.
+        let _earlier = played.occupy(2, Instant::now() + 10 * deadline);
+        sleep(Duration::from_millis(1)).await;
+        let by = Instant::now() + deadline / 2;
+        let error = send(&cluster, KEYS[1], Some(by)).await.unwrap_err();
+        assert_eq!((error.kind(), Instant::now()), (CallErrorKind::Unknown, by));
+    }
+
+    #[tokio::test]
+    async fn a_deadline_is_an_hour_at_most() {
+        let address = Address::parse("redis-cluster://127.0.0.1:1").expect("an address");
+        let mut options = ClusterOptions::default();
+        options.node.deadline = Duration::MAX;
+        let cluster = Cluster::start(address, options).expect("it is one");
+        let deadline = cluster.shared.options.node.deadline;
+        assert_eq!(deadline, Duration::from_secs(3_600));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_time_is_gone_is_not_sent() {
+        let (cluster, played) = played(&[Some(":1\r\n"), Some(":2\r\n")]).await;
+        let now = Instant::now();
+        for by in [now, now - Duration::from_millis(1)] {
+            let call = send(&cluster, KEYS[0], Some(by));
+            assert!(call.is_refused());
+            assert_eq!(call.await.unwrap_err().kind(), CallErrorKind::Expired);
+        }
+        assert!(played.heard().is_empty());
+        let by = now + Duration::from_millis(1);
+        assert!(send(&cluster, KEYS[0], Some(by)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_missing_is_named_whichever_it_is() {
+        for (answers, missing) in [
+            ([None, Some(":2\r\n")], "s1:1: "),
+            ([Some(":1\r\n"), None], "s2:2: "),
+        ] {
+            let (cluster, _played) = played(&answers).await;
+            assert!(!cluster.is_connected());
+            let trouble = cluster.trouble().expect("one is missing");
+            assert!(trouble.starts_with(missing), "{trouble}");
+        }
     }
 }

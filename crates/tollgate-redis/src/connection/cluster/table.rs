@@ -32,6 +32,9 @@ impl Table {
                 return None;
             };
             let (first, last) = (number(*first)?, number(*last)?);
+            if first > last {
+                return None;
+            }
             let primary = members.first().and_then(|member| server(member, from, map));
             if let Some(primary) = primary {
                 ranges.push(Range {
@@ -123,6 +126,17 @@ mod tests {
     }
 
     #[test]
+    fn a_server_with_several_ranges_is_asked_once() {
+        let (a, b) = ("*3 $1 a :7000 $2 id", "*3 $1 b :7001 $2 id");
+        let answer = format!("*3 *4 :0 :1 {a} {b} *4 :2 :2 {b} {a} *3 :3 :4 {a}");
+        let table = read(&answer).unwrap();
+        assert_eq!(table.servers(), [tcp("a", 7000), tcp("b", 7001)]);
+        let ranges = table.ranges().iter();
+        let ranges: Vec<_> = ranges.map(|it| (it.first, it.last)).collect();
+        assert_eq!(ranges, [(0, 1), (2, 2), (3, 4)]);
+    }
+
+    #[test]
     fn a_server_without_a_host_is_where_it_was_asked() {
         for host in ["$-1", "_", "$0 "] {
             let table = read(&format!("*1 *3 :0 :1 *3 {host} :7001 $2 id")).unwrap();
@@ -132,7 +146,11 @@ mod tests {
 
     #[test]
     fn a_server_without_a_name_is_found_by_its_number_or_left_out() {
-        for known in ["*2 $2 ip $3 ::2", "%1 $2 ip $3 ::2"] {
+        for known in [
+            "*2 $2 ip $3 ::2",
+            "%1 $2 ip $3 ::2",
+            "*4 $8 hostname $1 b $2 ip $3 ::2",
+        ] {
             let table = read(&format!("*1 *3 :0 :1 *4 $1 ? :7001 $2 id {known}")).unwrap();
             assert_eq!(table.ranges()[0].primary, tcp("::2", 7001), "{known}");
         }
@@ -149,7 +167,13 @@ mod tests {
             "*1 :1",
             "*1 *2 :0 :1",
             "*1 *3 :0 :16384 *3 $1 a :7001 $2 id",
+            "*1 *3 :-1 :1 *3 $1 a :7001 $2 id",
+            "*1 *3 :2 :1 *3 $1 a :7001 $2 id",
+            "*1 *3 :9 :1 *3 $1 a :7001 $2 id",
             "*1 *3 :0 :1 *3 $1 a :70000 $2 id",
+            "*1 *3 :0 :1 *3 $1 a :0 $2 id",
+            "*1 *3 :0 :1 *4 $1 ? :7001 $2 id *2 $2 ip $0 ",
+            "*1 *3 :0 :1 *4 $1 ? :7001 $2 id *2 $8 hostname $1 b",
         ] {
             assert_eq!(read(answer), None, "{answer}");
         }

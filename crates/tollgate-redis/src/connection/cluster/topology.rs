@@ -116,3 +116,116 @@ fn testify(
         Err(line) => Err(ConnectError::of_server("CLUSTER SLOTS", line)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        connection::{options::NodeOptions, stream::memory},
+        credentials::Credentials,
+    };
+
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const HEAD_START: Duration = Duration::from_millis(50);
+    const UNKNOWN: &str = "-ERR unknown command\r\n";
+    const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
+    const FAILS: &str = "$18\r\ncluster_state:fail\r\n";
+
+    fn topology(credentials: CredentialsSource) -> Topology {
+        let address = Address::parse("redis-cluster://127.0.0.1:1").expect("an address");
+        Topology {
+            connector: Arc::new(Connector::new(&address, &NodeOptions::default())),
+            map: AddressMap::default(),
+            credentials,
+            address,
+            patience: PATIENCE,
+            head_start: HEAD_START,
+        }
+    }
+
+    /// A server at this path with these answers. In its table all slots are with the server at port `owner`.
+    fn play(path: &str, info: &'static str, owner: &'static str) -> Place {
+        memory::play(path, move |words| match words {
+            ["CLUSTER", "INFO"] => info.to_owned(),
+            _ if owner.starts_with('-') => owner.to_owned(),
+            _ if owner.is_empty() => String::new(),
+            _ => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:{owner}\r\n"),
+        });
+        Place::Unix(path.into())
+    }
+
+    /// The port of the owner in the table that is believed, or why none is; and how long it took.
+    async fn of(places: &[&Place]) -> (Result<u16, String>, Duration) {
+        let began = Instant::now();
+        let places = places.iter().map(|place| (*place).clone()).collect();
+        let table = topology(CredentialsSource::default()).of(places).await;
+        let table = table.map_err(|error| error.message().to_string());
+        let owner = table.map(|table| match table.ranges()[0].primary {
+            Place::Tcp(_, port) => port,
+            Place::Unix(_) => 0,
+        });
+        (owner, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_say_whether_it_sees_the_cluster_is_believed() {
+        let silent = play("/silent", UNKNOWN, "1");
+        let other = play("/other", WORKS, "2");
+        assert_eq!(of(&[&silent, &other]).await.0, Ok(1));
+        assert_eq!(of(&[&other, &silent]).await.0, Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_table_of_a_server_that_sees_no_cluster_is_better_than_none() {
+        let cut_off = play("/cut-off", FAILS, "1");
+        let loading = play("/loading", UNKNOWN, "-LOADING Redis is loading\r\n");
+        assert_eq!(of(&[&cut_off, &loading]).await.0, Ok(1));
+        assert_eq!(of(&[&loading, &cut_off]).await.0, Ok(1));
+        let other = play("/other", WORKS, "2");
+        assert_eq!(of(&[&cut_off, &loading, &other]).await.0, Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_server_is_asked_too_when_one_dawdles() {
+        let (silent, other) = (play("/silent", "", ""), play("/other", WORKS, "2"));
+        assert_eq!(of(&[&silent, &other]).await, (Ok(2), HEAD_START));
+        let (answer, took) = of(&[&silent, &silent, &other]).await;
+        assert_eq!((answer, took), (Ok(2), 2 * HEAD_START));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_is_named() {
+        let silent = play("/silent", "", "");
+        let (answer, took) = of(&[&silent]).await;
+        assert_eq!(answer, Err("/silent: no answer in time".to_owned()));
+        assert_eq!(took, PATIENCE);
+        let refuses = play("/refuses", UNKNOWN, "-NOPERM no permissions\r\n");
+        let why = of(&[&refuses]).await.0.expect_err("it is refused");
+        assert!(why.starts_with("/refuses: CLUSTER SLOTS: NOPERM"), "{why}");
+        let (none, _) = of(&[]).await;
+        assert_eq!(none, Err("no server of it is known".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_are_asked_for_again_where_a_server_has_not_answered() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let topology = topology(CredentialsSource::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                let credentials = Credentials::new("limits", "sesame");
+                Ok::<_, std::io::Error>(credentials.expires_in(Duration::from_secs(3_600)))
+            }
+        }));
+        let works = play("/works", WORKS, "1");
+        let refuses = play("/refuses", WORKS, "-NOPERM no permissions\r\n");
+        for (place, expected) in [(&works, 1), (&works, 1), (&refuses, 1), (&works, 2)] {
+            let _ = topology.of(vec![place.clone()]).await;
+            assert_eq!(asked.load(Ordering::Relaxed), expected, "{place}");
+        }
+    }
+}

@@ -3,6 +3,8 @@
 mod leased_slots;
 mod request_slots;
 mod slot_reporter;
+#[cfg(test)]
+mod tests;
 
 pub(super) use self::{
     leased_slots::acquire_leased,

@@ -1,5 +1,13 @@
 //! Masters that sentinels name.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU16, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -39,7 +47,7 @@ async fn a_master_that_was_replaced_while_it_stood_still_is_not_asked_again() {
 async fn a_change_of_masters_is_noticed_although_the_old_one_still_answers() {
     let group = Group::start().await;
     let bench = Bench::start_with(&group.url(), |options| {
-        options.sentinel_interval = std::time::Duration::from_millis(50);
+        options.sentinel_interval = Duration::from_millis(50);
     });
     bench.recovers("k").await;
     eventually("a fail-over is begun", || async {
@@ -85,18 +93,37 @@ async fn sentinels_that_are_gone_or_know_nothing_are_passed_over() {
     assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
 }
 
-/// Answers each question for the master with this port of the loopback.
-async fn names(listener: TcpListener, port: u16) {
-    let digits = port.to_string();
-    let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{digits}\r\n", digits.len());
+/// The port of the loopback that a sentinel names, and how often it was asked.
+struct Named {
+    port: AtomicU16,
+    asked: AtomicUsize,
+}
+
+impl Named {
+    fn new(port: u16) -> Arc<Self> {
+        Arc::new(Self {
+            port: port.into(),
+            asked: 0.into(),
+        })
+    }
+
+    fn answer(&self) -> String {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let digits = self.port.load(Ordering::Relaxed).to_string();
+        format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{digits}\r\n", digits.len())
+    }
+}
+
+/// Answers each question for the master.
+async fn names(listener: TcpListener, named: Arc<Named>) {
     while let Ok((mut stream, _)) = listener.accept().await {
         let mut input = vec![0; 1_024];
         while let Ok(length @ 1..) = stream.read(&mut input).await {
             let asked = String::from_utf8_lossy(&input[..length]).into_owned();
             let commands = asked.split('*').skip(1);
             let said = commands.map(|command| match command.split("\r\n").nth(2) {
-                Some("SENTINEL") => &answer,
-                _ => "-ERR unknown command\r\n",
+                Some("SENTINEL") => named.answer(),
+                _ => "-ERR unknown command\r\n".to_owned(),
             });
             let said: String = said.collect();
             if stream.write_all(said.as_bytes()).await.is_err() {
@@ -108,9 +135,44 @@ async fn names(listener: TcpListener, port: u16) {
 
 /// A sentinel that names the master with this port of the loopback, and its own port.
 async fn sentinel(port: u16) -> (u16, tokio::task::JoinHandle<()>) {
+    sentinel_of(Named::new(port)).await
+}
+
+async fn sentinel_of(named: Arc<Named>) -> (u16, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let own = listener.local_addr().unwrap().port();
-    (own, tokio::spawn(names(listener, port)))
+    (own, tokio::spawn(names(listener, named)))
+}
+
+/// As one that was cut off from its sentinels does.
+#[tokio::test]
+async fn a_master_that_sentinels_no_longer_name_is_left_although_it_serves() {
+    let (old, new) = (RedisServer::start(&[]).await, RedisServer::start(&[]).await);
+    let named = Named::new(old.port());
+    let (sentinel, _) = sentinel_of(Arc::clone(&named)).await;
+    let url = format!("redis-sentinel://127.0.0.1:{sentinel}/mymaster");
+    let bench = Bench::start_with(&url, |options| {
+        options.sentinel_interval = Duration::from_millis(10);
+        // No server is left because a busy machine is late.
+        options.silence = Some(Duration::from_secs(600));
+    });
+    bench.recovers("k").await;
+    let asked = named.asked.load(Ordering::Relaxed);
+    eventually("the sentinel is asked some more times", || async {
+        (named.asked.load(Ordering::Relaxed) > asked + 4).then_some(())
+    })
+    .await;
+    let lost = |event: &NodeEvent| matches!(event, NodeEvent::Lost(_));
+    assert_eq!(bench.count(lost), 0);
+    named.port.store(new.port(), Ordering::Relaxed);
+    bench
+        .happens(
+            "it is left",
+            |event| matches!(event, NodeEvent::Lost(why) if why.contains("another server is the master")),
+        )
+        .await;
+    assert_eq!(bench.recovers("after").await, 1);
+    assert!(new.command(&["GET", "after"]).await.starts_with("$1"));
 }
 
 #[tokio::test]

@@ -160,6 +160,34 @@ fn depth_has_a_bound() {
     }
 }
 
+#[test]
+fn what_is_said_about_an_answer_is_nested_no_deeper_than_the_answer_may_be() {
+    let said = |times: usize, before: &[u8]| {
+        let said = b"|0\r\n".repeat(times);
+        let bytes = [before, &said, b":1\r\n"].concat();
+        Decoder::default().decode(&bytes).is_ok()
+    };
+    assert_eq!([16, 17].map(|times| said(times, b"")), [true, false]);
+    let within = b"*1\r\n";
+    assert_eq!([15, 16].map(|times| said(times, within)), [true, false]);
+}
+
+#[test]
+fn a_reply_has_16_mib_at_most() {
+    const MOST: usize = 16 * 1_024 * 1_024;
+    let is_awaited = |bytes: &[u8]| Decoder::default().decode(bytes) == Ok(None);
+    for mark in ["$", "!", "="] {
+        assert!(is_awaited(format!("{mark}{MOST}\r\n").as_bytes()), "{mark}");
+        let longer = format!("{mark}{}\r\n", MOST + 1);
+        assert!(!is_awaited(longer.as_bytes()), "{mark}");
+    }
+    // Without a length.
+    let mut bytes = vec![b'+'; MOST];
+    assert!(is_awaited(&bytes));
+    bytes.push(b'+');
+    assert!(!is_awaited(&bytes));
+}
+
 /// A reply as a server writes it.
 fn written(value: &Value) -> Vec<u8> {
     match value {

@@ -1,0 +1,192 @@
+//! What the metrics say of slots.
+
+use std::{collections::BTreeMap, sync::atomic::AtomicU64};
+
+use metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, LocalRecorderGuard, Metadata, Recorder, SharedString,
+    Unit, set_default_local_recorder,
+};
+
+use super::*;
+
+/// The metrics of a thread, by their names and labels: counts, and the bits of gauges.
+#[derive(Default)]
+struct Recorded(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+impl Recorded {
+    /// Records from now on, in this thread.
+    fn start() -> (&'static Self, LocalRecorderGuard<'static>) {
+        // The guard needs one that stays, and the process of a test ends soon.
+        let recorded: &Self = Box::leak(Box::default());
+        (recorded, set_default_local_recorder(recorded))
+    }
+
+    fn of(&self, key: &Key) -> Arc<AtomicU64> {
+        let labels = key
+            .labels()
+            .map(|it| format!(",{}={}", it.key(), it.value()));
+        let name = format!("{}{}", key.name(), labels.collect::<String>());
+        Arc::clone(self.0.lock().unwrap().entry(name).or_default())
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        let all = self.0.lock().unwrap();
+        let found = all
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name}: {all:?}"));
+        found.load(Ordering::Relaxed)
+    }
+
+    fn gauge(&self, name: &str) -> f64 {
+        f64::from_bits(self.count(name))
+    }
+}
+
+impl Recorder for Recorded {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.of(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.of(key))
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// A third of the term, after which slots in use are reported again.
+const THIRD: Duration = Duration::from_secs(5);
+
+/// Lets this time pass for Redis and for the process.
+async fn pass(clock: &ManualClock, time: Duration) {
+    clock.advance(time);
+    sleep(time + Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_in_use_and_what_is_reported_of_them_are_counted_once() {
+    const IN_USE: &str = "tollgate_redis_slots_in_use";
+    let (recorded, _guard) = Recorded::start();
+    let clock = ManualClock::new(NOW);
+    let redis = Redis::start(granted(1));
+    let rules = [exact("exact", 9), leased("leased", 4)];
+    let (store, limiter) = limiter_by(&clock, rules).await;
+    let mut tickets = Vec::new();
+    for key in ["acme", "globex"] {
+        let check = check(&limiter, "exact", key).with_cost(2);
+        tickets.push(start(&limiter, &[check]).await);
+    }
+    let check = check(&limiter, "leased", "acme");
+    tickets.push(start(&limiter, &[check]).await);
+    pass(&clock, THIRD).await;
+    let table = |kind: &str| recorded.gauge(&format!("tollgate_redis_table_keys,table={kind}"));
+    assert_eq!(recorded.gauge(IN_USE), 5.0);
+    assert_eq!((table("slots"), table("slot_leases")), (2.0, 1.0));
+    let slots = |what: &str| recorded.count(&format!("tollgate_redis_slots_total,what={what}"));
+    // All but the two messages of requests.
+    let by_itself = || redis.heard() as u64 - 2;
+    assert_eq!(slots("reported"), by_itself());
+    assert_eq!((slots("voided"), slots("outlived")), (0, 0));
+    // Redis does not know them any more.
+    redis.answers([-5, 8, !15_000_000]);
+    pass(&clock, THIRD).await;
+    redis.answers(granted(1));
+    pass(&clock, THIRD).await;
+    assert_eq!(slots("outlived"), 3);
+    redis.answers(granted(0));
+    drop(tickets);
+    assert!(flushed(&store).await < THIRD);
+    for _ in 0..3 {
+        pass(&clock, THIRD).await;
+    }
+    assert_eq!(recorded.gauge(IN_USE), 0.0);
+    assert_eq!((table("slots"), table("slot_leases")), (0.0, 0.0));
+    assert_eq!(slots("reported"), by_itself());
+    assert_eq!((slots("voided"), slots("outlived")), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_too_late_is_counted_as_void() {
+    let (recorded, _guard) = Recorded::start();
+    let clock = ManualClock::new(NOW);
+    let _redis = Redis::start(granted(1));
+    let (store, limiter) = limiter_by(&clock, [exact("a", 9)]).await;
+    let checks = [check(&limiter, "a", "acme")];
+    let mut late = pin!(limiter.acquire(&checks).into_future());
+    assert!(is_pending(late.as_mut()).await);
+    clock.advance(3 * THIRD);
+    let decision = late.await;
+    drop(limiter.ticket(&checks, &decision));
+    assert!(flushed(&store).await < THIRD);
+    pass(&clock, THIRD).await;
+    let voided = recorded.count("tollgate_redis_slots_total,what=voided");
+    assert_eq!(voided, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_by_slots_on_lease_are_counted_as_such_and_as_calls_that_were_saved() {
+    let (recorded, _guard) = Recorded::start();
+    let redis = Redis::start(granted(1));
+    let (_store, limiter) = limiter([leased("a", 1)]).await;
+    let checks = [check(&limiter, "a", "acme")];
+    for _ in 0..3 {
+        drop(start(&limiter, &checks).await);
+    }
+    let _ticket = start(&limiter, &checks).await;
+    redis.answers(denied(1));
+    assert!(!limiter.acquire(&checks).await.is_allowed());
+    // The gauges are brought up to date each second.
+    sleep(2 * SECOND).await;
+    let decided = "tollgate_redis_decisions_total,rule=a,consistency=leased,source=lease";
+    assert_eq!(recorded.count(decided), 5);
+    assert_eq!(recorded.count("tollgate_redis_calls_saved_total"), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_goes_back_where_another_one_of_its_request_is_acquired_again() {
+    let (recorded, _guard) = Recorded::start();
+    let clock = ManualClock::new(NOW);
+    let redis = Redis::start(granted(0));
+    // A later message about the second one came first.
+    redis.says(|number| match number {
+        1 => [1, 0, 15_000_000],
+        _ => granted(number),
+    });
+    let (store, limiter) = limiter_by(&clock, [exact("a", 9), exact("b", 9)]).await;
+    let both = ["a", "b"].map(|rule| check(&limiter, rule, "acme"));
+    let ticket = start(&limiter, &both).await;
+    pass(&clock, THIRD).await;
+    let in_use = || recorded.gauge("tollgate_redis_slots_in_use");
+    assert_eq!(in_use(), 2.0);
+    redis.answers(granted(0));
+    drop(ticket);
+    assert!(flushed(&store).await < THIRD);
+    pass(&clock, THIRD).await;
+    assert_eq!(in_use(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_slot_is_shown_as_in_use_once_the_last_one_is_reported() {
+    let (recorded, _guard) = Recorded::start();
+    let clock = ManualClock::new(NOW);
+    let redis = Redis::start(granted(1));
+    let (store, limiter) = limiter_by(&clock, [exact("a", 9)]).await;
+    let ticket = start(&limiter, &[check(&limiter, "a", "acme")]).await;
+    pass(&clock, THIRD).await;
+    let in_use = || recorded.gauge("tollgate_redis_slots_in_use");
+    assert_eq!(in_use(), 1.0);
+    redis.answers(granted(0));
+    drop(ticket);
+    assert!(flushed(&store).await < THIRD);
+    // By the clock of the process no time passes.
+    sleep(2 * THIRD).await;
+    assert_eq!(in_use(), 0.0);
+}
