@@ -218,8 +218,7 @@ impl Leases {
     /// All leases under a limit, taken out to be returned.
     pub(crate) fn take_out(&self, limit: &Limit, now: Tick) -> Vec<(Fingerprint, ReturnedLease)> {
         let mut held = Vec::new();
-        limit.begin_visits();
-        limit.visit_leased(usize::MAX, |key| {
+        limit.visit_all_leased(|key| {
             let take_out = |lease: &mut Lease| {
                 lease.is_held = false;
                 lease.holder.take_out(now)

@@ -183,9 +183,21 @@ impl Limit {
     pub(crate) fn visit_leased(
         &self,
         most: usize,
-        mut visit: impl FnMut(Fingerprint) -> Visit,
+        visit: impl FnMut(Fingerprint) -> Visit,
     ) -> usize {
         let _visiting = lock(&self.visiting);
+        self.visit(most, visit)
+    }
+
+    /// Visits all keys with leases, also those that were visited already.
+    pub(crate) fn visit_all_leased(&self, visit: impl FnMut(Fingerprint) -> Visit) {
+        let _visiting = lock(&self.visiting);
+        self.begin_visits();
+        self.visit(usize::MAX, visit);
+    }
+
+    /// The caller holds `visiting`.
+    fn visit(&self, most: usize, mut visit: impl FnMut(Fingerprint) -> Visit) -> usize {
         let mut keys: Vec<_> = {
             let mut leased = lock(&self.leased);
             let most = most.min(leased.unvisited);
