@@ -112,7 +112,9 @@ impl fmt::Display for Row {
             or_none((!self.gates.is_empty()).then(|| {
                 let gates = self.gates.iter().map(|gate| match gate {
                     Gate::Ratio(most) => format!("<= {most} x"),
-                    Gate::Ours(most) => format!("<= {} {}", (most * 100.0).round() / 100.0, self.unit),
+                    Gate::Ours(most) => {
+                        format!("<= {} {}", (most * 100.0).round() / 100.0, self.unit)
+                    }
                 });
                 gates.collect::<Vec<_>>().join(", ")
             })),

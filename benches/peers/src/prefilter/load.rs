@@ -124,7 +124,7 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<
     Ok(())
 }
 
-/// 100 000 clients of a process that has just started, after the time in which it learns whom they are.
+/// 100 000 clients of a process that has just started, after the time in which it learns who they are.
 fn steady(starts: usize) -> Result<Row, Box<dyn Error>> {
     const CALLERS: usize = 512;
     let each = |side: Side| {

@@ -28,8 +28,9 @@ pub(crate) struct Binding {
     /// Whether any check may be decided locally, other than by the deny cache.
     pub(crate) is_local: bool,
     is_retired: AtomicBool,
-    /// When leases were last checked for those that are not needed.
+    /// When leases were last checked for those that are not needed, and whether some are left to look at.
     swept: AtomicU64,
+    pub(crate) is_sweeping: AtomicBool,
 }
 
 /// How often leases are checked for those that are not needed, in µs.
@@ -59,6 +60,7 @@ impl Binding {
             store,
             is_retired: AtomicBool::new(false),
             swept: AtomicU64::new(0),
+            is_sweeping: AtomicBool::new(false),
         }
     }
 

@@ -21,6 +21,7 @@ use crate::{
         settle::settle,
         split::Split,
     },
+    sync::Ordering,
 };
 
 /// A rule set on an [`Engine`](crate::Engine).
@@ -236,8 +237,14 @@ impl BoundRules {
         if self.0.sweeps(now) {
             let limits = self.0.limits.iter();
             limits.for_each(|(_, _, limit)| limit.begin_visits());
+            self.0.is_sweeping.store(true, Ordering::Relaxed);
         }
-        maintenance.idle_leases(now);
+        if self.is_looking_through_leases() {
+            maintenance.idle_leases(now);
+            let mut limits = self.0.limits.iter();
+            let is_more = limits.any(|(_, _, limit)| limit.has_visits());
+            self.0.is_sweeping.store(is_more, Ordering::Relaxed);
+        }
         queries(maintenance.exchanges)
     }
 
@@ -245,8 +252,7 @@ impl BoundRules {
     /// wait for all of them.
     #[must_use]
     pub fn is_looking_through_leases(&self) -> bool {
-        let mut limits = self.0.limits.iter();
-        limits.any(|(_, _, limit)| limit.has_visits())
+        self.0.is_sweeping.load(Ordering::Relaxed)
     }
 
     /// Everything that the store does not know or has granted: reports, due or not, and all leases. A retired rule set leaves

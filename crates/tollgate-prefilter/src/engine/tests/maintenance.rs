@@ -179,6 +179,7 @@ fn a_flush_takes_all_leases_also_those_that_were_looked_at() {
     }
     assert!(poll(&subject).is_empty());
     assert_eq!(subject.flush(), (0, 2 * MAX_VISITS + 1));
+    assert!(poll(&subject).is_empty());
     assert!(!subject.rules.is_looking_through_leases());
 }
 
