@@ -6,6 +6,8 @@
 pub mod check;
 pub mod fallible;
 pub mod layer;
+#[cfg(feature = "observe")]
+pub mod recorder;
 pub mod redis;
 pub mod scenario;
 pub mod workload;

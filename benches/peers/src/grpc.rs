@@ -10,18 +10,13 @@ use axum::{Router, body::Body};
 use http::{Request, Response};
 use http_body::Body as _;
 use tokio::runtime::Runtime;
-use tollgate::HeaderStyle;
-use tollgate_benches::{
-    check::{TIGHT, WIDE},
-    layer::{API_KEY, layer, send},
-};
+use tollgate_benches::layer::{API_KEY, send};
 use tonic::transport::{Channel, Endpoint};
-use tower_governor::GovernorLayer;
 
 use crate::{
-    harness::{Compared, median, repeat},
-    layers::{TIGHT_NUMBERS, WIDE_NUMBERS, configuration},
-    server::{App, Limiter, Server, weather},
+    harness::Rounds,
+    served::{self, Requests, Served},
+    server::{App, Limiter, Server},
     table::Row,
     weather::{city, v1::weather_client::WeatherClient},
 };
@@ -30,57 +25,63 @@ const CUSTOMER: &str = "customer-000000000000007";
 /// Connections that are kept open. Each has one call on its way at a time.
 const CONNECTIONS: usize = 8;
 const CALLS: usize = 4_000;
-const ROUNDS: usize = 5;
 
 /// The rows.
 pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> io::Result<()> {
     without_network(rounds, print);
-    over_network(print)
+    let unary_calls = Requests {
+        passed: "an allowed call",
+        denied: "a denied call",
+        protocol: "gRPC",
+        gate: 1.0,
+    };
+    served::rows::<Both>(&unary_calls, print)
 }
 
 fn without_network(rounds: usize, print: &mut dyn FnMut(Row)) {
-    let ours = |quota| {
-        let layer = layer(quota, 1, HeaderStyle::DRAFT_11).expect("a valid rule");
-        caller(weather().layer(layer))
-    };
-    let theirs = |(interval, burst)| {
-        let configuration = configuration(interval, burst).use_headers().finish();
-        let layer = GovernorLayer::new(configuration.expect("neither number is zero"));
-        caller(weather().layer(layer))
-    };
-    let mut bare = caller(weather());
-    let (mut mine, mut other) = (ours(WIDE), theirs(WIDE_NUMBERS));
-    let (mut added, mut whole) = (Vec::new(), Vec::new());
-    for _ in 0..=rounds {
-        let before = repeat(&mut bare);
-        let (ours, theirs) = (repeat(&mut mine), repeat(&mut other));
-        let bare = f64::midpoint(before, repeat(&mut bare));
-        added.push((ours - bare, theirs - bare));
-        whole.push(bare);
-    }
-    // The first round warms up.
-    let bare = median(whole[1..].iter().copied());
+    let [mut bare, mut ours, mut theirs, mut reference] =
+        Limiter::ALL.map(|(limiter, _)| caller(limiter.app(App::Wide)));
+    let measured = Rounds::measure(
+        rounds,
+        &mut [&mut bare, &mut ours, &mut theirs, &mut reference],
+    );
     print(Row::alone(
         "tonic, unary call: whole, no limiter",
         "ns",
-        bare,
+        measured.median(0),
     ));
-    let what = "layer around tonic, two headers, allowed: added";
-    let added = Compared::of(&added[1..]);
-    print(Row::compared(what, "ns", "tower_governor", added).gate(1.0));
+    let row = |peer, theirs| {
+        let what = "layer around tonic, two headers, allowed: added";
+        Row::compared(what, "ns", peer, measured.compare_above(0, 1, theirs))
+    };
+    print(row("tower_governor", 2).gate(1.0));
+    print(row("reference", 3));
 
-    let (mut mine, mut other) = (ours(TIGHT), theirs(TIGHT_NUMBERS));
-    let denied: Vec<_> = (0..=rounds)
-        .map(|_| (repeat(&mut mine), repeat(&mut other)))
-        .collect();
-    let what = "layer around tonic, denied: whole call";
-    let denied = Compared::of(&denied[1..]);
-    print(Row::compared(
-        what,
-        "ns",
-        "tower_governor (HTTP 429)",
-        denied,
-    ));
+    let [_, mut ours, mut theirs, mut reference] =
+        Limiter::ALL.map(|(limiter, _)| caller(limiter.app(App::Tight)));
+    let measured = Rounds::measure(rounds, &mut [&mut ours, &mut theirs, &mut reference]);
+    let row = |peer, theirs| {
+        let what = "layer around tonic, denied: whole call";
+        Row::compared(what, "ns", peer, measured.compare(0, theirs))
+    };
+    print(row("tower_governor (HTTP 429)", 1));
+    print(row("reference (HTTP 429)", 2));
+}
+
+/// So many calls without a network, for a profiler.
+pub(crate) fn calls(limiter: Limiter, app: App, count: u64) {
+    let mut call = caller(limiter.app(app));
+    // What is done once (a first key, a lazy value) is not counted.
+    call();
+    measured(&mut call, count);
+}
+
+/// What a profiler counts: `valgrind --tool=callgrind --toggle-collect='*grpc::measured*'`.
+#[inline(never)]
+fn measured(call: &mut impl FnMut(), count: u64) {
+    for _ in 0..count {
+        call();
+    }
 }
 
 /// One call, its making and the reading of its answer to the end included.
@@ -110,38 +111,6 @@ fn status_of(router: &mut Router, call: Request<Body>) -> Result<u16, std::conve
     Ok(status)
 }
 
-fn over_network(print: &mut dyn FnMut(Row)) -> io::Result<()> {
-    let mut bare = Measured::start(Limiter::Bare, App::Wide)?;
-    let mut wide = Measured::both(App::Wide)?;
-    let mut tight = Measured::both(App::Tight)?;
-    let (mut alone, mut passed, mut denied, mut parts) = (vec![], vec![], vec![], vec![]);
-    for round in 0..=ROUNDS {
-        let bare = bare.processor_time(true)?;
-        let allowed = (wide.0.processor_time(true)?, wide.1.processor_time(true)?);
-        let refused = (
-            tight.0.processor_time(false)?,
-            tight.1.processor_time(false)?,
-        );
-        // The first round warms up.
-        if round > 0 {
-            alone.push(bare);
-            passed.push(allowed);
-            denied.push(refused);
-            parts.push((refused.0 / allowed.0, refused.1 / allowed.1));
-        }
-    }
-    let row = |what, unit, rounds: &[_]| {
-        Row::compared(what, unit, "tower_governor", Compared::of(rounds))
-    };
-    let what = "server CPU of a unary call, no limiter";
-    print(Row::alone(what, "µs", median(alone.into_iter())));
-    print(row("server CPU of an allowed unary call", "µs", &passed));
-    print(row("server CPU of a denied unary call", "µs", &denied));
-    let what = "CPU of a denied / CPU of an allowed call";
-    print(row(what, "x", &parts).gate_on_ours(1.0));
-    Ok(())
-}
-
 /// A server with its clients.
 struct Measured {
     server: Server,
@@ -150,12 +119,6 @@ struct Measured {
 }
 
 impl Measured {
-    /// Ours and theirs.
-    fn both(app: App) -> io::Result<(Self, Self)> {
-        let ours = Self::start(Limiter::Tollgate, app)?;
-        Ok((ours, Self::start(Limiter::TowerGovernor, app)?))
-    }
-
     fn start(limiter: Limiter, app: App) -> io::Result<Self> {
         let server = Server::start(limiter, app)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -204,6 +167,30 @@ impl Measured {
         });
         let after = self.server.processor_time()?;
         Ok((after - before) as f64 / CALLS as f64 / 1_000.0)
+    }
+}
+
+/// The servers of both limits.
+struct Both {
+    wide: Measured,
+    tight: Measured,
+}
+
+impl Served for Both {
+    fn start(limiter: Limiter) -> io::Result<Self> {
+        Ok(Self {
+            wide: Measured::start(limiter, App::Wide)?,
+            tight: Measured::start(limiter, App::Tight)?,
+        })
+    }
+
+    fn processor_time(&mut self, tight: bool, pass: bool) -> io::Result<f64> {
+        let of = if tight {
+            &mut self.tight
+        } else {
+            &mut self.wide
+        };
+        of.processor_time(pass)
     }
 }
 

@@ -13,6 +13,9 @@ use tollgate_benches::workload::Namer;
 /// How long one side runs in one round.
 const SPAN: Duration = Duration::from_millis(60);
 
+/// Operations of one side before the other has its turn, where turns are short.
+const TURN: usize = 256;
+
 /// Operations that are prepared together.
 const BATCH: usize = 256;
 
@@ -147,8 +150,55 @@ impl Course<'_> {
     }
 }
 
+/// What some sides took in some rounds, in nanoseconds for each operation.
+#[derive(Debug)]
+pub(crate) struct Rounds(Vec<Vec<f64>>);
+
+impl Rounds {
+    /// Measures the sides in many short turns: of each round it takes the median of the turns, so that what else the machine does
+    /// now and then is not in it.
+    pub(crate) fn measure(rounds: usize, sides: &mut [&mut dyn FnMut()]) -> Self {
+        // The first round warms up.
+        let rounds = (0..=rounds).map(|_| round(sides)).skip(1);
+        Self(rounds.collect())
+    }
+
+    /// One side beside another one.
+    pub(crate) fn compare(&self, ours: usize, theirs: usize) -> Compared {
+        let rounds = self.0.iter().map(|sides| (sides[ours], sides[theirs]));
+        Compared::of(&rounds.collect::<Vec<_>>())
+    }
+
+    /// What two sides take more than a third one.
+    pub(crate) fn compare_above(&self, bare: usize, ours: usize, theirs: usize) -> Compared {
+        let above = |sides: &Vec<f64>| (sides[ours] - sides[bare], sides[theirs] - sides[bare]);
+        Compared::of(&self.0.iter().map(above).collect::<Vec<_>>())
+    }
+
+    /// What one side took.
+    pub(crate) fn median(&self, side: usize) -> f64 {
+        median(self.0.iter().map(|sides| sides[side]))
+    }
+}
+
+fn round(sides: &mut [&mut dyn FnMut()]) -> Vec<f64> {
+    let mut turns = vec![Vec::new(); sides.len()];
+    let start = Instant::now();
+    while start.elapsed() < SPAN * sides.len() as u32 {
+        for (side, turns) in sides.iter_mut().zip(&mut turns) {
+            let start = Instant::now();
+            for _ in 0..TURN {
+                side();
+            }
+            turns.push(start.elapsed().as_nanos() as f64 / TURN as f64);
+        }
+    }
+    let medians = turns.into_iter().map(|turns| median(turns.into_iter()));
+    medians.collect()
+}
+
 /// Nanoseconds that an operation takes.
-pub(crate) fn repeat(operation: &mut impl FnMut()) -> f64 {
+fn repeat(operation: &mut impl FnMut()) -> f64 {
     let start = Instant::now();
     let mut operations = 0_u64;
     loop {

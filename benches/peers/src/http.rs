@@ -2,11 +2,17 @@
 
 use std::{
     io::{self, Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
 };
 
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::Request;
+use tokio::runtime::Runtime;
+use tollgate_benches::layer::API_KEY;
+
 use crate::{
-    harness::{Compared, median},
+    served::{self, Requests, Served},
     server::{App, Limiter, Server},
     table::Row,
 };
@@ -14,98 +20,159 @@ use crate::{
 /// Connections that are kept open. Each has one request on its way at a time.
 const CONNECTIONS: usize = 8;
 const REQUESTS: usize = 8_000;
-const ROUNDS: usize = 5;
+const CUSTOMER: &str = "customer-000000000000007";
 
 /// The rows.
 pub(crate) fn rows(print: &mut dyn FnMut(Row)) -> io::Result<()> {
-    let [ours, theirs] = [Limiter::Tollgate, Limiter::TowerGovernor]
-        .map(|limiter| Server::start(limiter, App::Rest).and_then(Measured::connect));
-    let (mut ours, mut theirs) = (ours?, theirs?);
-    let mut unlimited = Measured::connect(Server::start(Limiter::Bare, App::Rest)?)?;
-    let (mut passed, mut denied, mut parts, mut bare) = (vec![], vec![], vec![], vec![]);
-    for round in 0..=ROUNDS {
-        let bare_200 = unlimited.processor_time("/wide", 200)?;
-        let mine = (
-            ours.processor_time("/wide", 200)?,
-            ours.processor_time("/tight", 429)?,
-        );
-        let other = (
-            theirs.processor_time("/wide", 200)?,
-            theirs.processor_time("/tight", 429)?,
-        );
-        // The first round warms up.
-        if round > 0 {
-            bare.push(bare_200);
-            passed.push((mine.0, other.0));
-            denied.push((mine.1, other.1));
-            parts.push((mine.1 / mine.0, other.1 / other.0));
-        }
-    }
-    let peer = "tower_governor";
-    let row = |what, unit, rounds: &[_]| Row::compared(what, unit, peer, Compared::of(rounds));
-    print(Row::alone(
-        "server CPU of a 200 over HTTP, no limiter",
-        "µs",
-        median(bare.into_iter()),
-    ));
-    print(row("server CPU of a 200 over HTTP", "µs", &passed));
-    print(row("server CPU of a 429 over HTTP", "µs", &denied));
-    print(row("CPU of a 429 / CPU of a 200", "x", &parts).gate_on_ours(0.95));
-    Ok(())
+    let over_http1 = Requests {
+        passed: "a 200",
+        denied: "a 429",
+        protocol: "HTTP/1.1",
+        gate: 0.95,
+    };
+    served::rows::<Measured<Http1>>(&over_http1, print)?;
+    let over_http2 = Requests {
+        passed: "a 200",
+        denied: "a 429",
+        protocol: "HTTP/2",
+        gate: 1.0,
+    };
+    served::rows::<Measured<Http2>>(&over_http2, print)
 }
 
 /// A server with its clients.
-struct Measured {
+struct Measured<C> {
     server: Server,
-    connections: Vec<TcpStream>,
+    clients: C,
 }
 
-impl Measured {
-    fn connect(server: Server) -> io::Result<Self> {
-        let connections = (0..CONNECTIONS)
-            .map(|_| {
-                let stream = TcpStream::connect(server.address)?;
-                stream.set_nodelay(true)?;
-                Ok(stream)
-            })
-            .collect::<io::Result<_>>()?;
-        let mut measured = Self {
-            server,
-            connections,
-        };
+/// Clients on connections of their own.
+trait Clients: Sized {
+    fn connect(address: SocketAddr) -> io::Result<Self>;
+
+    /// Sends `each` requests on each connection. Their statuses.
+    fn requests(&mut self, path: &str, each: usize) -> io::Result<Vec<u16>>;
+}
+
+impl<C: Clients> Served for Measured<C> {
+    fn start(limiter: Limiter) -> io::Result<Self> {
+        let server = Server::start(limiter, App::Rest)?;
+        let mut clients = C::connect(server.address)?;
         // The one request that the tight limit lets pass.
-        measured.requests("/tight", 1)?;
-        Ok(measured)
+        clients.requests("/tight", 1)?;
+        Ok(Self { server, clients })
     }
 
-    /// Microseconds of the server for each request, which all have this status.
-    fn processor_time(&mut self, path: &str, status: u16) -> io::Result<f64> {
+    fn processor_time(&mut self, tight: bool, pass: bool) -> io::Result<f64> {
+        let path = if tight { "/tight" } else { "/wide" };
         let before = self.server.processor_time()?;
-        let statuses = self.requests(path, REQUESTS / CONNECTIONS)?;
+        let statuses = self.clients.requests(path, REQUESTS / CONNECTIONS)?;
         let after = self.server.processor_time()?;
+        let status = if pass { 200 } else { 429 };
         assert!(
             statuses.iter().all(|other| *other == status),
             "{path} did not answer {status}"
         );
         Ok((after - before) as f64 / statuses.len() as f64 / 1_000.0)
     }
+}
 
-    /// Sends `each` requests on each connection.
+struct Http1(Vec<TcpStream>);
+
+impl Clients for Http1 {
+    fn connect(address: SocketAddr) -> io::Result<Self> {
+        let connect = |_| {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        };
+        let connections = (0..CONNECTIONS).map(connect);
+        Ok(Self(connections.collect::<io::Result<_>>()?))
+    }
+
     fn requests(&mut self, path: &str, each: usize) -> io::Result<Vec<u16>> {
         let request = format!(
-            "GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\nx-api-key: customer-000000000000007\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\n{API_KEY}: {CUSTOMER}\r\n\r\n"
         );
         let mut statuses = Vec::with_capacity(each * CONNECTIONS);
         for _ in 0..each {
-            for connection in &mut self.connections {
+            for connection in &mut self.0 {
                 connection.write_all(request.as_bytes())?;
             }
-            for connection in &mut self.connections {
+            for connection in &mut self.0 {
                 statuses.push(read_response(connection)?);
             }
         }
         Ok(statuses)
     }
+}
+
+struct Http2 {
+    runtime: Runtime,
+    connections: Vec<SendRequest<Bytes>>,
+}
+
+impl Clients for Http2 {
+    fn connect(address: SocketAddr) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        let connect = async || {
+            let stream = tokio::net::TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let shaken = h2::client::handshake(stream).await;
+            let (requests, connection) = shaken.map_err(io::Error::other)?;
+            // It ends with the server.
+            tokio::spawn(connection);
+            Ok::<_, io::Error>(requests)
+        };
+        let connections = runtime.block_on(async {
+            let mut connections = Vec::new();
+            for _ in 0..CONNECTIONS {
+                connections.push(connect().await?);
+            }
+            Ok::<_, io::Error>(connections)
+        })?;
+        Ok(Self {
+            runtime,
+            connections,
+        })
+    }
+
+    fn requests(&mut self, path: &str, each: usize) -> io::Result<Vec<u16>> {
+        self.runtime.block_on(async {
+            let mut tasks = tokio::task::JoinSet::new();
+            for connection in &self.connections {
+                let (connection, path) = (connection.clone(), path.to_owned());
+                tasks.spawn(async move {
+                    let mut statuses = Vec::with_capacity(each);
+                    for _ in 0..each {
+                        statuses.push(ask(connection.clone(), &path).await?);
+                    }
+                    Ok::<_, h2::Error>(statuses)
+                });
+            }
+            let all: Result<Vec<_>, _> = tasks.join_all().await.into_iter().collect();
+            Ok(all.map_err(io::Error::other)?.concat())
+        })
+    }
+}
+
+/// Sends a request, and reads its response to the end. Its status.
+async fn ask(connection: SendRequest<Bytes>, path: &str) -> Result<u16, h2::Error> {
+    let mut connection = connection.ready().await?;
+    let request = Request::get(format!("http://localhost{path}"))
+        .header("accept", "*/*")
+        .header(API_KEY, CUSTOMER)
+        .body(())
+        .expect("a request");
+    let (response, _) = connection.send_request(request, true)?;
+    let (head, mut body) = response.await?.into_parts();
+    while let Some(data) = body.data().await {
+        let length = data?.len();
+        body.flow_control().release_capacity(length)?;
+    }
+    Ok(head.status.as_u16())
 }
 
 /// Reads a whole response. Its status.

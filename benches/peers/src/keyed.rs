@@ -20,27 +20,34 @@ use crate::{
 const CLIENTS: u32 = 1_000_000;
 const FEWER: u32 = 100_000;
 
-/// The numbers of [`WIDE`], [`TIGHT`] and [`LASTING`] as governor takes them.
-pub(crate) fn wide() -> governor::Quota {
-    with(Duration::from_micros(1), 4_000_000_000)
+/// A unit each so often, and the most at once.
+pub(crate) type Numbers = (Duration, u32);
+
+/// The numbers of [`WIDE`].
+pub(crate) const WIDE_NUMBERS: Numbers = (Duration::from_micros(1), 4_000_000_000);
+/// The numbers of [`TIGHT`].
+pub(crate) const TIGHT_NUMBERS: Numbers = (Duration::from_secs(3_600), 1);
+/// The numbers of [`LASTING`].
+pub(crate) const LASTING_NUMBERS: Numbers = (LASTING_INTERVAL, LASTING_BURST);
+
+/// These quotas as governor takes them.
+fn wide() -> governor::Quota {
+    with(WIDE_NUMBERS)
 }
 
-pub(crate) fn tight() -> governor::Quota {
-    with(Duration::from_secs(3_600), 1)
+fn tight() -> governor::Quota {
+    with(TIGHT_NUMBERS)
 }
 
 pub(crate) fn lasting() -> governor::Quota {
-    with(LASTING_INTERVAL, LASTING_BURST)
+    with(LASTING_NUMBERS)
 }
 
-fn with(interval: Duration, burst: u32) -> governor::Quota {
+fn with((interval, burst): Numbers) -> governor::Quota {
     governor::Quota::with_period(interval)
         .expect("not zero")
         .allow_burst(NonZeroU32::new(burst).expect("not zero"))
 }
-
-/// [`LASTING_INTERVAL`] in microseconds.
-pub(crate) const LASTING_MICROS: u64 = LASTING_INTERVAL.as_micros() as u64;
 
 pub(crate) type Governor = DefaultKeyedRateLimiter<String>;
 
@@ -103,16 +110,16 @@ impl Keyed {
         Row::compared(named(what, course), "ns", "governor", compared)
     }
 
-    /// Ours beside a table that keeps no promise, with a unit each `interval` microseconds.
+    /// Ours beside a table that keeps no promise.
     fn next_to_reference(
         &self,
         what: &str,
-        (quota, interval): (tollgate::Quota, u64),
+        (quota, numbers): (tollgate::Quota, Numbers),
         clients: u32,
         course: Course<'_>,
     ) -> Row {
         let checker = self.ours(quota, clients);
-        let table = LossyTable::new(interval, interval * u64::from(LASTING_BURST));
+        let table = LossyTable::new(numbers);
         let compared = course.compare(
             self.rounds,
             |name| {
@@ -134,7 +141,7 @@ impl Keyed {
             };
             let what = "one key, allowed";
             print(self.row(what, (WIDE, wide()), 8, course).gate(gate));
-            print(self.next_to_reference(what, (WIDE, 1), 8, course));
+            print(self.next_to_reference(what, (WIDE, WIDE_NUMBERS), 8, course));
         }
     }
 
@@ -145,8 +152,10 @@ impl Keyed {
                 clients: &clients,
                 threads,
             };
-            let row = self.row("one key, denied", (TIGHT, tight()), 8, course);
+            let what = "one key, denied";
+            let row = self.row(what, (TIGHT, tight()), 8, course);
             print(if threads == 2 { row.gate(0.3) } else { row });
+            print(self.next_to_reference(what, (TIGHT, TIGHT_NUMBERS), 8, course));
         }
     }
 
@@ -160,7 +169,7 @@ impl Keyed {
             let what = "100 000 keys, uniform";
             let row = self.row(what, (LASTING, lasting()), FEWER, course);
             print(row.gate(gate));
-            print(self.next_to_reference(what, (LASTING, LASTING_MICROS), FEWER, course));
+            print(self.next_to_reference(what, (LASTING, LASTING_NUMBERS), FEWER, course));
         }
     }
 
@@ -174,7 +183,7 @@ impl Keyed {
             let what = "1 000 000 keys, zipf";
             let row = self.row(what, (LASTING, lasting()), CLIENTS, course);
             print(row.gate(gate));
-            print(self.next_to_reference(what, (LASTING, LASTING_MICROS), CLIENTS, course));
+            print(self.next_to_reference(what, (LASTING, LASTING_NUMBERS), CLIENTS, course));
         }
         for threads in [1, 2] {
             let course = Course {

@@ -1,6 +1,6 @@
 //! A request through a layer, without a network.
 
-use std::{hint::black_box, time::Duration};
+use std::{hint::black_box, sync::Arc};
 
 use axum::body::Body;
 use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware};
@@ -18,7 +18,9 @@ use tower_governor::{
 };
 
 use crate::{
-    harness::{Compared, repeat},
+    harness::Rounds,
+    keyed::{Numbers, TIGHT_NUMBERS, WIDE_NUMBERS},
+    reference::{BareLimit, LossyTable, by_header},
     table::Row,
 };
 
@@ -41,18 +43,14 @@ impl KeyExtractor for ByApiKey {
     }
 }
 
-/// tower_governor's configuration: one unit each `interval`, `burst` at once.
+/// tower_governor's configuration.
 pub(crate) fn configuration(
-    interval: Duration,
-    burst: u32,
+    (interval, burst): Numbers,
 ) -> GovernorConfigBuilder<ByApiKey, NoOpMiddleware> {
     let mut builder = GovernorConfigBuilder::default().key_extractor(ByApiKey);
     builder.period(interval).burst_size(burst);
     builder
 }
-
-pub(crate) const WIDE_NUMBERS: (Duration, u32) = (Duration::from_micros(1), 4_000_000_000);
-pub(crate) const TIGHT_NUMBERS: (Duration, u32) = (Duration::from_secs(3_600), 1);
 
 type Theirs<M> = Governor<ByApiKey, M, Service_, Body>;
 
@@ -76,83 +74,72 @@ fn sender<S: Service<Request<Body>>>(mut service: S) -> impl FnMut() {
     }
 }
 
-/// What two layers add to the bare service: their times less its own, round by round.
-fn added(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> Compared {
-    let mut bare = sender(Service_::new());
-    let rounds: Vec<_> = (0..=rounds)
-        .map(|_| {
-            let before = repeat(&mut bare);
-            let (ours, theirs) = (repeat(&mut ours), repeat(&mut theirs));
-            let bare = f64::midpoint(before, repeat(&mut bare));
-            (ours - bare, theirs - bare)
-        })
-        .collect();
-    Compared::of(&rounds[1..])
-}
-
-fn total(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> Compared {
-    let rounds: Vec<_> = (0..=rounds)
-        .map(|_| (repeat(&mut ours), repeat(&mut theirs)))
-        .collect();
-    Compared::of(&rounds[1..])
+fn reference(numbers: Numbers, fields: bool) -> BareLimit<Service_> {
+    let table = Arc::new(LossyTable::new(numbers));
+    BareLimit::new(Service_::new(), table, by_header, fields)
 }
 
 /// The rows.
 pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) {
     let (interval, burst) = WIDE_NUMBERS;
-    let allowed = added(
-        rounds,
-        sender(ours(WIDE, 1, HeaderStyle::NONE)),
-        sender(governed(configuration(interval, burst).finish())),
-    );
-    let what = "layer, no headers: added to a bare service";
-    print(Row::compared(what, "ns", "tower_governor", allowed).gate(1.0));
-
     let gcra =
         axum_gcra::gcra::Quota::new(interval, u64::from(burst).try_into().expect("not zero"));
-    let compared = added(
+    let axum_gcra = axum_gcra::RateLimitLayer::<ApiKey>::builder()
+        .with_default_quota(gcra)
+        .build();
+    let measured = Rounds::measure(
         rounds,
-        sender(ours(WIDE, 1, HeaderStyle::NONE)),
-        sender(
-            axum_gcra::RateLimitLayer::<ApiKey>::builder()
-                .with_default_quota(gcra)
-                .build()
-                .layer(Service_::new()),
-        ),
+        &mut [
+            &mut sender(Service_::new()),
+            &mut sender(ours(WIDE, 1, HeaderStyle::NONE)),
+            &mut sender(governed(configuration(WIDE_NUMBERS).finish())),
+            &mut sender(axum_gcra.layer(Service_::new())),
+            &mut sender(reference(WIDE_NUMBERS, false)),
+        ],
     );
-    print(Row::compared("the same", "ns", "axum_gcra", compared));
+    let row = |peer, theirs| {
+        let what = "layer, no headers: added to a bare service";
+        Row::compared(what, "ns", peer, measured.compare_above(0, 1, theirs))
+    };
+    print(row("tower_governor", 2).gate(1.0));
+    print(row("axum_gcra", 3));
+    print(row("reference", 4));
 
-    let compared = added(
+    let with_fields = configuration(WIDE_NUMBERS).use_headers().finish();
+    let measured = Rounds::measure(
         rounds,
-        sender(ours(WIDE, 1, HeaderStyle::DRAFT_11)),
-        sender(governed(
-            configuration(interval, burst).use_headers().finish(),
-        )),
+        &mut [
+            &mut sender(Service_::new()),
+            &mut sender(ours(WIDE, 1, HeaderStyle::DRAFT_11)),
+            &mut sender(governed(with_fields)),
+            &mut sender(reference(WIDE_NUMBERS, true)),
+        ],
     );
-    let what = "layer, two headers, allowed: added";
-    print(Row::compared(what, "ns", "tower_governor", compared).gate(1.0));
+    let row = |peer, theirs| {
+        let what = "layer, two headers, allowed: added";
+        Row::compared(what, "ns", peer, measured.compare_above(0, 1, theirs))
+    };
+    print(row("tower_governor", 2).gate(1.0));
+    print(row("reference", 3));
+    let bare = measured.median(0);
 
-    let (interval, burst) = TIGHT_NUMBERS;
-    let compared = total(
+    let with_fields = configuration(TIGHT_NUMBERS).use_headers().finish();
+    let measured = Rounds::measure(
         rounds,
-        sender(ours(TIGHT, 1, HeaderStyle::DRAFT_11)),
-        sender(governed(
-            configuration(interval, burst).use_headers().finish(),
-        )),
+        &mut [
+            &mut sender(ours(TIGHT, 1, HeaderStyle::DRAFT_11)),
+            &mut sender(governed(with_fields)),
+            &mut sender(reference(TIGHT_NUMBERS, true)),
+        ],
     );
-    let what = "layer, headers, denied: whole request";
-    print(
-        Row::compared(what, "ns", "tower_governor", compared)
-            .gate_on_ours(600.0)
-            .direction(300.0),
-    );
-    let mut bare = sender(Service_::new());
-    let bare = Compared::of(
-        &(0..rounds)
-            .map(|_| (repeat(&mut bare), 1.0))
-            .collect::<Vec<_>>(),
-    );
-    print(Row::alone("bare service: whole request", "ns", bare.ours));
+    let row = |peer, theirs| {
+        let what = "layer, headers, denied: whole request";
+        Row::compared(what, "ns", peer, measured.compare(0, theirs))
+    };
+    let denied = row("tower_governor", 1);
+    print(denied.gate_on_ours(600.0).direction(300.0));
+    print(row("reference", 2));
+    print(Row::alone("bare service: whole request", "ns", bare));
 }
 
 /// The key of axum_gcra, which extracts with the traits of axum 0.7.

@@ -10,6 +10,7 @@ mod memory;
 mod prefilter;
 mod redis;
 mod reference;
+mod served;
 mod server;
 mod table;
 mod threads;
@@ -54,6 +55,8 @@ fn main() -> ExitCode {
 
 /// Whether all gates hold.
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
+    #[cfg(feature = "observe")]
+    tollgate_benches::recorder::install();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [first, limiter, app] = &arguments[..]
         && first == SERVE
@@ -61,6 +64,14 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         let limiter = Limiter::named(limiter).ok_or("serve takes the name of a limiter")?;
         let app = App::named(app).ok_or("serve takes the name of an application")?;
         serve(limiter, app)?;
+    }
+    if let [first, limiter, app, count] = &arguments[..]
+        && first == "call"
+    {
+        let limiter = Limiter::named(limiter).ok_or("call takes the name of a limiter")?;
+        let app = App::named(app).ok_or("call takes the name of an application")?;
+        grpc::calls(limiter, app, count.parse()?);
+        return Ok(true);
     }
     let value = |flag: &str| {
         let place = arguments.iter().position(|argument| argument == flag)?;

@@ -27,6 +27,23 @@ const SPAN: Duration = Duration::from_millis(200);
 
 const CALLERS: [usize; 3] = [1, 64, 512];
 
+/// References: a script for each check, which keeps no promise.
+const ARRIVAL_TIME: &str = "bare script";
+const COUNTER: &str = "bare counter";
+
+const ARRIVAL_TIME_SCRIPT: &str = "\
+    local time = redis.call('TIME')\n\
+    local now = time[1] * 1000000 + time[2]\n\
+    local at = math.max(tonumber(redis.call('GET', KEYS[1])) or 0, now) + 1000\n\
+    if at > now + 1000000 then return 0 end\n\
+    redis.call('SET', KEYS[1], string.format('%.0f', at), 'PX', 1000)\n\
+    return 1";
+
+const COUNTER_SCRIPT: &str = "\
+    local count = redis.call('INCR', KEYS[1])\n\
+    if count == 1 then redis.call('PEXPIRE', KEYS[1], 1000) end\n\
+    return count";
+
 type Answer = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Somebody who is asked to take a unit of a client.
@@ -49,8 +66,8 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<
     runtime.block_on(async {
         for (algorithm, quota) in quotas() {
             let peers: &[&'static str] = match algorithm {
-                "gcra" => &["rate-limit-redis", "INCR"],
-                "fixed window" | "sliding window" => &["rate-limiter", "INCR"],
+                "gcra" => &["rate-limit-redis", ARRIVAL_TIME, "INCR"],
+                "fixed window" | "sliding window" => &["rate-limiter", COUNTER, "INCR"],
                 _ => &["INCR"],
             };
             for peer in peers {
@@ -155,6 +172,27 @@ async fn connect(server: &Server, peer: &str) -> Result<Send, Box<dyn Error>> {
                 Box::pin(async move {
                     // At the turn of a window it takes a wait of nothing for a mistake of Redis. It has counted.
                     let _ = usage.await;
+                })
+            })
+        }
+        ARRIVAL_TIME | COUNTER => {
+            let mut connection = connection(server).await?;
+            let script = match peer {
+                COUNTER => COUNTER_SCRIPT,
+                _ => ARRIVAL_TIME_SCRIPT,
+            };
+            let mut load = redis_1::cmd("SCRIPT");
+            let load = load.arg("LOAD").arg(script);
+            let hash: String = load.query_async(&mut connection).await?;
+            let hash: Arc<str> = hash.into();
+            let prefix = peer.replace(' ', "-");
+            Arc::new(move |client| {
+                let (mut connection, hash) = (connection.clone(), Arc::clone(&hash));
+                let key = format!("{prefix}:{client}");
+                Box::pin(async move {
+                    let mut command = redis_1::cmd("EVALSHA");
+                    let check = command.arg(&*hash).arg(1).arg(key);
+                    let _: u64 = check.query_async(&mut connection).await.expect("a number");
                 })
             })
         }

@@ -14,10 +14,13 @@ use std::{
 
 use axum::extract::ConnectInfo;
 use foldhash::quality::RandomState;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response};
 use std::hash::{BuildHasher, Hash};
 use tollgate::Clock;
+use tollgate_benches::layer::API_KEY;
 use tower::Service;
+
+use crate::keyed::Numbers;
 
 /// Slots of the table. Keys that fall on one share it.
 const SLOTS: usize = 1 << 21;
@@ -32,14 +35,15 @@ pub(crate) struct LossyTable {
 }
 
 impl LossyTable {
-    /// One unit each `interval` microseconds, as many at once as fit into `burst` microseconds.
-    pub(crate) fn new(interval: u64, burst: u64) -> Self {
+    /// One unit each `interval`, and at most `burst` at once.
+    pub(crate) fn new((interval, burst): Numbers) -> Self {
+        let interval = interval.as_micros() as u64;
         Self {
             arrivals: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::default(),
             clock: Clock::system(),
             interval,
-            burst,
+            burst: interval * u64::from(burst),
         }
     }
 
@@ -59,19 +63,35 @@ impl LossyTable {
     }
 }
 
-/// A layer by the peer's address that only checks, and writes two fields if `fields` is set.
+/// Checks a request: the units that are left, or `None` if it is denied.
+pub(crate) type Check = fn(&LossyTable, &HeaderMap, &Extensions) -> Option<u64>;
+
+/// By the peer's address.
+pub(crate) fn by_address(table: &LossyTable, _: &HeaderMap, found: &Extensions) -> Option<u64> {
+    let peer = found.get::<ConnectInfo<SocketAddr>>()?;
+    table.check(peer.0.ip())
+}
+
+/// By the header that carries a client's name.
+pub(crate) fn by_header(table: &LossyTable, headers: &HeaderMap, _: &Extensions) -> Option<u64> {
+    table.check(headers.get(API_KEY)?.as_bytes())
+}
+
+/// A layer that only checks, and writes two fields if `fields` is set.
 #[derive(Clone)]
 pub(crate) struct BareLimit<S> {
     inner: S,
     table: Arc<LossyTable>,
+    check: Check,
     fields: bool,
 }
 
 impl<S> BareLimit<S> {
-    pub(crate) fn new(inner: S, table: LossyTable, fields: bool) -> Self {
+    pub(crate) fn new(inner: S, table: Arc<LossyTable>, check: Check, fields: bool) -> Self {
         Self {
             inner,
-            table: Arc::new(table),
+            table,
+            check,
             fields,
         }
     }
@@ -93,8 +113,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        let left = peer.and_then(|peer| self.table.check(peer.0.ip()));
+        let left = (self.check)(&self.table, request.headers(), request.extensions());
         BareFuture {
             left: left.filter(|_| self.fields),
             inner: left.is_some().then(|| self.inner.call(request)),

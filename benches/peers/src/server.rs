@@ -4,7 +4,7 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     net::{Ipv4Addr, SocketAddr},
     process::{Child, ChildStdout, Command, Stdio},
-    time::Duration,
+    sync::Arc,
 };
 
 use axum::{Router, routing::get};
@@ -14,10 +14,13 @@ use tollgate_benches::{
     layer::layer,
 };
 use tonic::service::Routes;
+use tower::layer::layer_fn;
 use tower_governor::GovernorLayer;
 
 use crate::{
-    layers::{TIGHT_NUMBERS, WIDE_NUMBERS, configuration},
+    keyed::{Numbers, TIGHT_NUMBERS, WIDE_NUMBERS},
+    layers::configuration,
+    reference::{BareLimit, LossyTable, by_header},
     weather::{Mild, v1::weather_server::WeatherServer},
 };
 
@@ -27,16 +30,19 @@ pub(crate) const SERVE: &str = "serve";
 /// Who limits the server's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limiter {
+    Bare,
     Tollgate,
     TowerGovernor,
-    Bare,
+    /// A layer that keeps no promise.
+    Reference,
 }
 
 impl Limiter {
-    const ALL: [(Self, &'static str); 3] = [
+    pub(crate) const ALL: [(Self, &'static str); 4] = [
+        (Self::Bare, "nobody"),
         (Self::Tollgate, "tollgate"),
         (Self::TowerGovernor, "tower_governor"),
-        (Self::Bare, "nobody"),
+        (Self::Reference, "reference"),
     ];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -53,7 +59,7 @@ impl Limiter {
     }
 
     /// The application behind this limiter.
-    fn app(self, app: App) -> Router {
+    pub(crate) fn app(self, app: App) -> Router {
         match app {
             App::Rest => self.rest(),
             App::Wide => self.limit(weather(), WIDE, WIDE_NUMBERS),
@@ -68,23 +74,29 @@ impl Limiter {
             .merge(self.limit(route("/tight"), TIGHT, TIGHT_NUMBERS))
     }
 
-    fn limit(self, router: Router, quota: Quota, (interval, burst): (Duration, u32)) -> Router {
+    fn limit(self, router: Router, quota: Quota, numbers: Numbers) -> Router {
         match self {
             Self::Bare => router,
             Self::Tollgate => {
                 router.layer(layer(quota, 1, HeaderStyle::DRAFT_11).expect("a valid rule"))
             }
             Self::TowerGovernor => {
-                let configuration = configuration(interval, burst).use_headers().finish();
+                let configuration = configuration(numbers).use_headers().finish();
                 let configuration = configuration.expect("neither number is zero");
                 router.layer(GovernorLayer::new(configuration))
+            }
+            Self::Reference => {
+                let table = Arc::new(LossyTable::new(numbers));
+                router.layer(layer_fn(move |inner| {
+                    BareLimit::new(inner, Arc::clone(&table), by_header, true)
+                }))
             }
         }
     }
 }
 
 /// A gRPC service.
-pub(crate) fn weather() -> Router {
+fn weather() -> Router {
     Routes::new(WeatherServer::new(Mild)).into_axum_router()
 }
 

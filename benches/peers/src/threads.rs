@@ -1,15 +1,19 @@
 //! A request through a layer on one and on two threads: what all processors write costs only there.
 
-use std::{hint::black_box, net::SocketAddr};
+use std::{
+    hint::black_box,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{body::Body, extract::ConnectInfo};
-use http::{HeaderValue, Request};
+use http::{Extensions, HeaderMap, HeaderValue, Request};
 use tollgate::{
-    Check, HeaderStyle, KeyBuf, KeyPart, Limiter, MemoryStore, PartKind, RateLimit, Rule,
+    HeaderStyle, KeyBuf, KeyPart, Limiter, MemoryStore, PartKind, RateLimit, Rule,
     key::{KeyExtractor, client_ip, extension, header},
 };
 use tollgate_benches::{
-    check::{LASTING, LASTING_BURST, LASTING_INTERVAL, WIDE},
+    check::{LASTING, WIDE},
     layer::{API_KEY, Bare, layer_by, send},
     workload::{Namer, hot, uniform},
 };
@@ -21,10 +25,10 @@ use tower_governor::{
 };
 
 use crate::{
-    harness::{Compared, Course, median},
-    keyed::{LASTING_MICROS, named},
-    layers::{ByApiKey, WIDE_NUMBERS},
-    reference::{BareLimit, LossyTable},
+    harness::{Compared, Course},
+    keyed::{LASTING_NUMBERS, Numbers, WIDE_NUMBERS, named},
+    layers::ByApiKey,
+    reference::{BareLimit, Check, LossyTable, by_address, by_header},
     table::Row,
 };
 
@@ -37,6 +41,8 @@ type Inner = Bare<Body>;
 struct Load<'a> {
     course: Course<'a>,
     request: fn(&mut Namer, u32) -> Request<Body>,
+    /// How the reference checks such a request.
+    reference: Check,
     /// Whether all have a state that stays, or one client takes as much as it likes.
     is_one: bool,
 }
@@ -55,6 +61,34 @@ impl Load<'_> {
             })
     }
 
+    /// What a layer without fields and one with two add, where a request takes `bare` without a layer.
+    fn costs<S>(
+        self,
+        round: usize,
+        bare: f64,
+        check: impl Fn(u32) + Sync,
+        [none, two]: [&S; 2],
+    ) -> Costs
+    where
+        S: Service<Request<Body>> + Clone + Sync,
+    {
+        let course = self.course;
+        let check = course.run_with(round, || (), |(), client| check(client));
+        let none = self.run(round, none);
+        Costs {
+            layer: none - bare - check,
+            fields: self.run(round, two) - none,
+        }
+    }
+
+    fn numbers(self) -> Numbers {
+        if self.is_one {
+            WIDE_NUMBERS
+        } else {
+            LASTING_NUMBERS
+        }
+    }
+
     fn ours(self, key: impl KeyExtractor, headers: HeaderStyle) -> RateLimit<Inner> {
         let quota = if self.is_one { WIDE } else { LASTING };
         let layer = layer_by(key, quota, headers).expect("a valid rule");
@@ -62,9 +96,8 @@ impl Load<'_> {
     }
 
     fn reference(self, fields: bool) -> BareLimit<Inner> {
-        let interval = if self.is_one { 1 } else { LASTING_MICROS };
-        let table = LossyTable::new(interval, interval * u64::from(LASTING_BURST));
-        BareLimit::new(Inner::new(), table, fields)
+        let table = Arc::new(LossyTable::new(self.numbers()));
+        BareLimit::new(Inner::new(), table, self.reference, fields)
     }
 }
 
@@ -111,6 +144,10 @@ impl key_extractor::KeyExtractor for ByTenant {
     }
 }
 
+fn by_tenant(table: &LossyTable, _: &HeaderMap, found: &Extensions) -> Option<u64> {
+    table.check(found.get::<Tenant>()?)
+}
+
 /// What the layers of one key add to the bare service: ours beside tower_governor's.
 fn added<K>(
     load: Load<'_>,
@@ -123,11 +160,7 @@ where
     K: key_extractor::KeyExtractor + Sync,
     K::Key: Send + Sync,
 {
-    let (interval, burst) = if load.is_one {
-        WIDE_NUMBERS
-    } else {
-        (LASTING_INTERVAL, LASTING_BURST)
-    };
+    let (interval, burst) = load.numbers();
     let mut theirs = GovernorConfigBuilder::default().key_extractor(theirs);
     theirs.period(interval).burst_size(burst);
     if fields {
@@ -191,32 +224,28 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) {
         for (clients, threads) in places {
             let is_one = clients.len() == one.len();
             let course = Course { clients, threads };
-            let load = |request| Load {
+            let load = |request, reference| Load {
                 course,
                 request,
+                reference,
                 is_one,
             };
             let keys = if is_one { "one key" } else { "100 000 keys" };
-            let what = |by| named(&format!("layer by {by}, {how}, {keys}"), course);
-            let (theirs, reference) = added(
-                load(from_address),
-                rounds,
-                client_ip(),
-                PeerIpKeyExtractor,
-                fields,
-            );
-            print(Row::compared(what("address"), "ns", "tower_governor", theirs).gate(1.0));
-            print(Row::compared(what("address"), "ns", "reference", reference));
-            let (theirs, _) = added(load(with_header), rounds, header(API_KEY), ByApiKey, fields);
-            print(Row::compared(what("header"), "ns", "tower_governor", theirs).gate(1.0));
-            let (theirs, _) = added(
-                load(with_extension),
-                rounds,
-                extension::<Tenant>(),
-                ByTenant,
-                fields,
-            );
-            print(Row::compared(what("extension"), "ns", "tower_governor", theirs).gate(1.0));
+            let mut print_both = |by, (theirs, reference)| {
+                let what = named(&format!("layer by {by}, {how}, {keys}"), course);
+                let row = |peer, compared| Row::compared(what.clone(), "ns", peer, compared);
+                print(row("tower_governor", theirs).gate(1.0));
+                print(row("reference", reference));
+            };
+            let load_of = load(from_address, by_address);
+            let (ours, theirs) = (client_ip(), PeerIpKeyExtractor);
+            print_both("address", added(load_of, rounds, ours, theirs, fields));
+            let load_of = load(with_header, by_header);
+            let (ours, theirs) = (header(API_KEY), ByApiKey);
+            print_both("header", added(load_of, rounds, ours, theirs, fields));
+            let load_of = load(with_extension, by_tenant);
+            let (ours, theirs) = (extension::<Tenant>(), ByTenant);
+            print_both("extension", added(load_of, rounds, ours, theirs, fields));
         }
     }
 }
@@ -230,41 +259,44 @@ struct Costs {
     fields: f64,
 }
 
-/// What a layer costs on two threads beside what it costs on one.
+/// What a layer costs on two threads beside what it costs on one: ours, and the reference.
 pub(crate) fn scaling(rounds: usize, print: &mut dyn FnMut(Row)) {
     let many = uniform(MANY);
-    let measured: Vec<[Costs; 2]> = {
-        let load = |threads| Load {
-            course: Course {
-                clients: &many,
-                threads,
-            },
-            request: from_address,
-            is_one: false,
-        };
-        let bare = Inner::new();
-        let none = load(1).ours(client_ip(), HeaderStyle::NONE);
-        let two = load(1).ours(client_ip(), HeaderStyle::DRAFT_11);
-        let rule = Rule::new("rule-0", LASTING);
-        let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
-        let costs = |round, threads| {
-            let load = load(threads);
-            let check = load.course.run_with(
-                round,
-                || (),
-                |(), client| {
-                    black_box(limiter.acquire(&[check(&limiter, client)]).ready());
-                },
-            );
-            let (bare, none) = (load.run(round, &bare), load.run(round, &none));
-            Costs {
-                layer: none - bare - check,
-                fields: load.run(round, &two) - none,
-            }
-        };
-        let both = |round| [costs(round, 1), costs(round, 2)];
-        (0..=rounds).map(both).skip(1).collect()
+    let load = |threads| Load {
+        course: Course {
+            clients: &many,
+            threads,
+        },
+        request: from_address,
+        reference: by_address,
+        is_one: false,
     };
+    let bare = Inner::new();
+    let none = load(1).ours(client_ip(), HeaderStyle::NONE);
+    let two = load(1).ours(client_ip(), HeaderStyle::DRAFT_11);
+    let rule = Rule::new("rule-0", LASTING);
+    let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
+    let ours = |client| {
+        let check = check(&limiter, client);
+        black_box(limiter.acquire(&[check]).ready());
+    };
+    let (no_field, two_fields) = (load(1).reference(false), load(1).reference(true));
+    let table = LossyTable::new(LASTING_NUMBERS);
+    let reference = |client: u32| {
+        let address = Ipv4Addr::from(0x0a00_0000 | client);
+        black_box(table.check(IpAddr::from(address)));
+    };
+    let both = |round| {
+        [1, 2].map(|threads| {
+            let load = load(threads);
+            let bare = load.run(round, &bare);
+            [
+                load.costs(round, bare, ours, [&none, &two]),
+                load.costs(round, bare, reference, [&no_field, &two_fields]),
+            ]
+        })
+    };
+    let measured: Vec<[[Costs; 2]; 2]> = (0..=rounds).map(both).skip(1).collect();
     for (what, figure) in [
         (
             "layer beyond its check, 2 threads / 1 thread",
@@ -272,19 +304,21 @@ pub(crate) fn scaling(rounds: usize, print: &mut dyn FnMut(Row)) {
         ),
         ("two fields, 2 threads / 1 thread", |costs| costs.fields),
     ] {
-        let ratios = measured.iter().map(|[one, two]| figure(two) / figure(one));
-        let of = |threads: usize| median(measured.iter().map(|costs| figure(&costs[threads])));
-        let compared = Compared {
-            ours: of(1),
-            theirs: of(0),
-            ratio: median(ratios),
+        let row = |what: String, side: usize| {
+            let rounds = measured.iter().map(|[one, two]| {
+                let [one, two] = [&one[side], &two[side]];
+                (figure(two), figure(one))
+            });
+            let compared = Compared::of(&rounds.collect::<Vec<_>>());
+            Row::compared(what, "ns", "on 1 thread", compared)
         };
-        print(Row::compared(what, "ns", "on 1 thread", compared).gate(1.2));
+        print(row(what.into(), 0).gate(1.2));
+        print(row(format!("the same of the reference, {what}"), 1));
     }
 }
 
 #[inline]
-fn check(limiter: &Limiter, client: u32) -> Check {
+fn check(limiter: &Limiter, client: u32) -> tollgate::Check {
     let mut key = KeyBuf::new();
     let address = std::net::IpAddr::from((0x0a00_0000 | client).to_be_bytes());
     address.add_to(&mut key, PartKind::ADDRESS);

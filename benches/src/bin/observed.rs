@@ -27,7 +27,7 @@ const CLIENTS: u64 = 4_096;
 
 fn main() {
     #[cfg(feature = "observe")]
-    recorder::install();
+    tollgate_benches::recorder::install();
     // What a profiler counts, of one thread: `observed <allowed|denied|top> <checks>`.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [what, checks] = &arguments[..]
@@ -141,35 +141,4 @@ fn nanoseconds(what: &str, threads: u64) -> f64 {
         .collect();
     rounds.sort();
     rounds[ROUNDS / 2].as_nanos() as f64 / f64::from(CHECKS)
-}
-
-/// A recorder that does what exporters do: a counter is an atomic that all threads add to.
-#[cfg(feature = "observe")]
-mod recorder {
-    use std::sync::{Arc, atomic::AtomicU64};
-
-    use metrics::{
-        Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-    };
-
-    struct Atomics;
-
-    impl Recorder for Atomics {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            Counter::from_arc(Arc::new(AtomicU64::new(0)))
-        }
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            Gauge::from_arc(Arc::new(AtomicU64::new(0)))
-        }
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
-
-    pub(super) fn install() {
-        metrics::set_global_recorder(Atomics).expect("the only recorder");
-    }
 }

@@ -19,13 +19,16 @@ use trypema::redis::RedisKeyRef;
 
 use crate::{
     harness::{Compared, Course},
-    keyed::named,
+    keyed::{TIGHT_NUMBERS, WIDE_NUMBERS, named},
     prefilter::hybrid::Hybrid,
+    reference::LossyTable,
     table::Row,
 };
 
 /// The most that a check which is answered here may cost, in nanoseconds.
 const GATE: f64 = 150.0;
+/// The same with 100 000 keys, whose states are not in the cache.
+const GATE_OF_MANY: f64 = 200.0;
 
 const MANY: u32 = 100_000;
 
@@ -37,6 +40,7 @@ const MANY_DENIED: u32 = 10_000;
 struct Duel {
     ours: Local,
     theirs: Hybrid,
+    reference: LossyTable,
     clients: u32,
     /// A denial is believed for a second only, and a lease lives for ten.
     learns_anew: bool,
@@ -49,6 +53,8 @@ struct Round {
     of_limiter: (f64, f64),
     of_store: (f64, f64),
     by_name: (f64, f64),
+    /// Ours by name, next to a table in this process.
+    reference: (f64, f64),
     /// Of a hundred checks, those that Redis was asked about.
     sent: (f64, f64),
 }
@@ -88,9 +94,14 @@ impl Duel {
         // More than anybody takes, or one a minute.
         let rate = if knows == Knows::Bound { 0.02 } else { 1e9 };
         let theirs = runtime.block_on(Hybrid::connect(&servers[1], rate))?;
+        let numbers = match knows {
+            Knows::Bound => TIGHT_NUMBERS,
+            _ => WIDE_NUMBERS,
+        };
         Ok(Self {
             ours,
             theirs,
+            reference: LossyTable::new(numbers),
             clients,
             learns_anew: knows == Knows::Bound || clients == MANY,
             runtime,
@@ -116,20 +127,24 @@ impl Duel {
             }
             measured.push(self.round(course, round));
         }
-        let row = |of: &str, unit, figure: fn(&Round) -> (f64, f64)| {
+        let next_to = |peer, of: &str, unit, figure: fn(&Round) -> (f64, f64)| {
             let rounds: Vec<_> = measured[1..].iter().map(figure).collect();
             let compared = Compared::of(&rounds);
-            Row::compared(format!("{what}{of}"), unit, "trypema hybrid", compared)
+            Row::compared(format!("{what}{of}"), unit, peer, compared)
         };
+        let row = |of: &str, unit, figure| next_to("trypema hybrid", of, unit, figure);
         // Of many that are denied some fall on one place, and each of those costs a round trip.
         let is_answered_here = self.clients != MANY_DENIED;
         let gated = |row: Row| match course.threads {
+            1 if is_answered_here && self.clients == MANY => row.gate_on_ours(GATE_OF_MANY),
             1 if is_answered_here => row.gate_on_ours(GATE),
             _ => row,
         };
         print(gated(row("", "ns", |round| round.of_limiter)));
         print(gated(row(", store alone", "ns", |round| round.of_store)));
         print(row(", by name", "ns", |round| round.by_name));
+        let figure: fn(&Round) -> _ = |round| round.reference;
+        print(next_to("reference", ", by name", "ns", figure));
         print(row(", asked", "%", |round| round.sent));
         Ok(())
     }
@@ -168,6 +183,9 @@ impl Duel {
             let key = key.expect("a name is a valid key");
             black_box(self.theirs.take(&self.runtime, key));
         });
+        let reference = course.run_with(round, Namer::new, |namer, client| {
+            black_box(self.reference.check(namer.name(client)));
+        });
         let their_sent = percent(self.theirs.sent() - before.1, &made);
         self.runtime
             .block_on(async { tokio::time::sleep(BACKGROUND).await });
@@ -175,6 +193,7 @@ impl Duel {
             of_limiter: (of_limiter, their_keys),
             of_store: (of_store, their_keys),
             by_name: (by_name, their_names),
+            reference: (by_name, reference),
             sent: (sent, their_sent),
         }
     }
