@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use tollgate_core::{Reason, RuleSet};
@@ -78,8 +78,10 @@ impl HttpRejection {
     fn built_in(&self, style: &Style, denial: &Denial<'_>) -> Response<Bytes> {
         let mut response = Response::new(self.body(denial));
         *response.status_mut() = denial.status();
-        // Room for these, `Retry-After` and two fields about the quota.
-        let mut headers = HeaderMap::with_capacity(6);
+        // Room for these, `Retry-After`, two fields about the quota and the length; and for the date, which over HTTP/2 is written
+        // with the others.
+        let is_http1 = denial.head().version < Version::HTTP_2;
+        let mut headers = HeaderMap::with_capacity(if is_http1 { 6 } else { 7 });
         if let Some(media_type) = media_type(style) {
             headers.insert(CONTENT_TYPE, media_type);
         }
