@@ -35,6 +35,8 @@ use crate::{
 /// - Windows, sub-buckets and logs know the units: all come back, until they expire.
 /// - A bucket does not know which of its units have refilled. The ticket's count first: of `c` units that were held for a time
 ///   `t`, at most `c − rate · t` come back. Units that you refund at once come back in full.
+/// - A bucket whose requests [wait](Rule::wait) gives back only the units that were taken last: those who have come since know when
+///   they start. All others lapse.
 /// - A bucket whose plans refill at several rates knows the rate of the ticket's plan alone. A client that takes plans in turn
 ///   while a ticket is held may get units back that have refilled at a faster rate: at most those that the ticket took.
 ///

@@ -388,6 +388,7 @@ impl RequestRule {
     /// | --- | --- |
     /// | sliding log, sliding buckets, fixed and sliding window | all units, until they expire by themselves |
     /// | token bucket, GCRA, leaky bucket | of `c` units held for a time `t`, at most `c − rate · t`: the rest has refilled meanwhile |
+    /// | a bucket whose requests [wait](Rule::wait) | all units, if no request has taken any since; otherwise none: those behind know when they start |
     /// | units that a process has on [lease](crate::Consistency::Leased) | as above, to the lease; of a bucket only while the lease is there |
     /// | units counted [locally](crate::Consistency::Eventual) | as above, from what is not reported yet, or else in the store |
     ///
