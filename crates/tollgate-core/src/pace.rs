@@ -11,6 +11,7 @@ use futures_core::Stream;
 
 use crate::{
     check::Check, error::UnknownName, key::Key, limiter::Limiter, quota::MAX_PERIOD, step::Pending,
+    ticket::Ticket,
 };
 
 /// How long an item waits before it asks again, where nothing says when: the store has failed, or too many wait.
@@ -23,12 +24,17 @@ pub struct Paced<S: Stream> {
     check: Check,
     stream: Pin<Box<S>>,
     /// The next item, and the wait for its units.
-    next: Option<(S::Item, Pending<()>)>,
+    next: Option<(S::Item, Pending<Ticket>)>,
+    /// What the last item holds until the next one is asked for: slots, if the rule is about them.
+    held: Option<Ticket>,
 }
 
 impl Limiter {
     /// The items of a stream at the pace of the rule with this name: each waits for its units, at the rule's fixed cost. None is
     /// lost, and the stream is read no further than the item that waits.
+    ///
+    /// An item holds the [slots](crate::Quota::concurrent) of a rule about slots until the next item is asked for, or the stream is
+    /// dropped: so work on an item before you ask for the next one.
     ///
     /// Under a rule that [waits](crate::Rule::wait) the places are the store's: processes that share it pace one provider together,
     /// in one order. Give such a rule a wait of minutes: an item that waits longer asks again, behind all others.
@@ -75,6 +81,7 @@ impl Limiter {
             limiter: self.clone(),
             stream: Box::pin(stream),
             next: None,
+            held: None,
         })
     }
 }
@@ -84,6 +91,7 @@ impl<S: Stream> Stream for Paced<S> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
         let this = &mut *self;
+        drop(this.held.take());
         if this.next.is_none() {
             let Some(item) = ready!(this.stream.as_mut().poll_next(cx)) else {
                 return Poll::Ready(None);
@@ -92,7 +100,7 @@ impl<S: Stream> Stream for Paced<S> {
             this.next = Some((item, Pending::new(units)));
         }
         if let Some((_, units)) = &mut this.next {
-            ready!(Pin::new(units).poll(cx));
+            this.held = Some(ready!(Pin::new(units).poll(cx)));
         }
         Poll::Ready(this.next.take().map(|(item, _)| item))
     }
@@ -118,10 +126,10 @@ impl<S: Stream> fmt::Debug for Paced<S> {
 }
 
 /// Ends when the units are taken.
-async fn take_units(limiter: Limiter, check: Check) {
+async fn take_units(limiter: Limiter, check: Check) -> Ticket {
     loop {
         let again = match limiter.acquire_within(&[check], MAX_PERIOD).await {
-            Ok(decision) if decision.is_allowed() => return,
+            Ok(decision) if decision.is_allowed() => return limiter.ticket(&[check], &decision),
             Ok(decision) => decision.retry().delay(),
             Err(_) => None,
         };

@@ -53,3 +53,26 @@ async fn a_stream_that_is_dropped_gives_its_place_back() {
     let next = limiter.acquire(&check).ready().expect("at once");
     assert_eq!(next.delay(), SECOND / 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_item_holds_its_slot_until_the_next_one_is_asked_for() {
+    for rule in [
+        Rule::new("provider", Quota::concurrent(1)),
+        Rule::new("provider", Quota::concurrent(1)).wait(MINUTE),
+    ] {
+        let limiter = limiter(rule);
+        let key = Key::shared();
+        let paced = || limiter.pace("provider", &key, tokio_stream::iter(0..3_u32));
+        let mut one = paced().expect("there is a rule");
+        assert_eq!(one.next().await, Some(0));
+        let mut other = paced().expect("there is a rule");
+        let waits = tokio::time::timeout(SECOND, other.next()).await;
+        assert!(waits.is_err(), "one item is worked on at a time");
+        drop(other);
+        // Its slot is free for its next item.
+        assert_eq!(one.next().await, Some(1));
+        drop(one);
+        let mut other = paced().expect("there is a rule");
+        assert_eq!(other.next().await, Some(0));
+    }
+}
