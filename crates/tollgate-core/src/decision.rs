@@ -533,7 +533,7 @@ impl Decision {
         self.outcome
     }
 
-    /// Whether the request may proceed.
+    /// Whether the request may proceed: now, or after its [delay](Self::delay) if it has one.
     #[inline]
     #[must_use]
     pub fn is_allowed(&self) -> bool {

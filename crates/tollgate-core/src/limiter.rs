@@ -417,6 +417,9 @@ impl Limiter {
     /// Decides all checks and takes all or nothing. Await the answer, or take it with [`Step::ready`] where the store
     /// is in memory.
     ///
+    /// Where a rule [waits](Rule::wait), an allowed decision may have a [delay](Decision::delay): its request has a place in the
+    /// queue, and may only [start](Self::start) after that time. [`acquire_within`](Self::acquire_within) does both.
+    ///
     /// The decision is `Allow` or `Deny`, never `Failed`: what the store could not decide was decided by the rules'
     /// answers to a store failure. Thresholds of the rules are checked with them; their verdicts come last.
     ///
@@ -751,7 +754,8 @@ impl Limiter {
         self.shared.store.peek(checks)
     }
 
-    /// One check of the rule with this name, where the store answers at once.
+    /// One check of the rule with this name, where the store answers at once. A rule that [waits](Rule::wait) denies what would
+    /// have to.
     ///
     /// # Errors
     ///
@@ -763,8 +767,15 @@ impl Limiter {
         if self.shared.store.can_fail() {
             return Err(TryAcquireError::WouldWait);
         }
-        let decision = self.acquire(&[check]).ready();
-        decision.ok_or(TryAcquireError::WouldWait)
+        if !self.shared.has_waits {
+            let decision = self.acquire(&[check]).ready();
+            return decision.ok_or(TryAcquireError::WouldWait);
+        }
+        let timer = Timer::start();
+        let decision = self.acquire_with_patience(&[check], Duration::ZERO);
+        let decision = decision.ready().ok_or(TryAcquireError::WouldWait)?;
+        self.report(&[check], &decision, timer, "");
+        Ok(decision)
     }
 
     /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter.
@@ -803,7 +814,8 @@ impl Limiter {
         }
         loop {
             let asked = with_cost(units);
-            let decision = self.acquire_unreported(&asked).await;
+            // A rule that waits has what is there now, too.
+            let decision = self.acquire_with_patience(&asked, Duration::ZERO).await;
             if decision.is_allowed() || units == 0 {
                 self.report(&asked, &decision, timer, "");
                 return Grant { units, decision };

@@ -217,6 +217,10 @@ impl Rule {
     /// [`concurrent`](Quota::concurrent). `at_most` is to be below the timeout of your clients: what starts after a client has
     /// given up is wasted. Only the narrowest of several rules should wait: a shared rule that waits delays everybody. Not for
     /// rates with [`OnChange::Scale`].
+    ///
+    /// A layer waits, and so does [`Limiter::acquire_within`](crate::Limiter::acquire_within);
+    /// [`Limiter::acquire`](crate::Limiter::acquire) says how long to wait. Units of a place in the queue come back only as long as
+    /// it is the last: see [`Ticket`](crate::Ticket).
     #[must_use]
     pub fn wait(mut self, at_most: Duration) -> Self {
         self.set().wait = Some(at_most);
