@@ -13,11 +13,12 @@ use std::{
 use crate::{
     algorithm::Retry,
     check::Check,
-    decision::{Decision, Reason},
+    decision::{Decision, Outcome, Reason},
     key::Key,
     limiter::Limiter,
     observe::{self, Waiting},
-    store::slot_waiters::SlotWaiters,
+    rule::Rule,
+    store::slot_waiters::{SlotWaiter, SlotWaiters},
     wait_queue::{Kind, Permit, WaitError},
 };
 
@@ -69,7 +70,8 @@ impl Limiter {
     /// among those that wait for the same rules and keys.
     ///
     /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
-    /// once, or if the cost can never fit.
+    /// once, or if the cost can never fit. When [slots](crate::Quota::concurrent) come back is not known: it waits for one until
+    /// `patience` is over.
     ///
     /// # Errors
     ///
@@ -304,26 +306,101 @@ async fn acquire_in_queue(
     }
     // A shadow counts every attempt: until the request would pass, it only peeks.
     let mut peeks = !limiter.rules().all_enforced();
+    let of_slots = |check: &Check| holds_slots(limiter.rules().rules(), check);
+    let has_slots = checks.iter().any(of_slots);
+    let mut was_slots = false;
     loop {
+        let release = has_slots.then(|| Release::of(limiter, checks, of_slots));
         let decision = if peeks {
             limiter.peek(checks).await
         } else {
             limiter.acquire_unreported(checks).await
         };
-        let fits_at = match decision.retry() {
-            Retry::After(delay) if !decision.is_allowed() => timer.elapsed().checked_add(delay),
+        let (retry, lacks_slots) = lacks(limiter, &decision);
+        let fits_at = match retry {
+            Retry::After(delay) => timer.elapsed().checked_add(delay),
             _ => None,
         };
-        match fits_at {
-            Some(at) if at <= patience => timer.sleep_until(at).await,
+        match (fits_at, &release) {
+            (Some(at), _) if at <= patience => timer.sleep_until(at).await,
+            (None, Some(release))
+                if lacks_slots && retry == Retry::Now && timer.elapsed() < patience =>
+            {
+                was_slots = true;
+                release.wait(patience, timer).await;
+            }
             _ if peeks => peeks = false,
+            _ if was_slots && decision.reason() == Some(Reason::Slots) => {
+                return Ok(decision.denied_for(Reason::WaitExpired));
+            }
             _ => return Ok(decision),
         }
     }
 }
 
+/// When the rates let a denied request pass, and whether slots deny it as well, which come back at no known time.
+fn lacks(limiter: &Limiter, decision: &Decision) -> (Retry, bool) {
+    let rules = limiter.rules();
+    let mut lacks = (Retry::Now, false);
+    for verdict in decision.verdicts() {
+        if verdict.outcome() != Outcome::Deny || !rules.enforces(verdict.rule()) {
+            continue;
+        }
+        if verdict.is_of_slots() && verdict.retry() != Retry::Never {
+            lacks.1 = true;
+        } else {
+            lacks.0 = lacks.0.or_later(verdict.retry());
+        }
+    }
+    lacks
+}
+
+/// Whether a check is of slots.
+fn holds_slots(rules: &[Rule], check: &Check) -> bool {
+    let rule = rules.get(usize::from(check.rule()));
+    rule.is_some_and(Rule::has_slots)
+}
+
+/// The next slots that come back.
+struct Release<'a> {
+    waiter: Option<SlotWaiter<'a>>,
+    poll_every: Option<Duration>,
+}
+
 /// How often a store without wake-ups is asked for slots.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+impl<'a> Release<'a> {
+    /// Of slots of these checks. To be made before the request asks, so that no release is missed.
+    fn of(limiter: &'a Limiter, checks: &[Check], of_slots: impl Fn(&Check) -> bool) -> Self {
+        let waiters = limiter.rule_store().slot_waiters();
+        let keys = checks.iter().filter(|check| of_slots(check));
+        Self {
+            waiter: waiters.map(|waiters| waiters.wait(keys.map(Check::key))),
+            poll_every: waiters.map_or(Some(ASK_AGAIN), SlotWaiters::poll_every),
+        }
+    }
+
+    /// Ends when it is time to ask again, and at `patience` at the latest.
+    async fn wait(&self, patience: Duration, timer: &impl Timer) {
+        let mut released = pin!(async {
+            match &self.waiter {
+                Some(waiter) => waiter.released().await,
+                None => pending().await,
+            }
+        });
+        // Slots of other processes may come back sooner, without a notice.
+        let poll_every = self.poll_every;
+        let asks_at = poll_every.map(|pause| timer.elapsed().saturating_add(pause));
+        let asks_at = asks_at.map_or(patience, |at| at.min(patience));
+        let mut timeout = pin!(async { timer.sleep_until(asks_at).await });
+        let ended = poll_fn(|cx| match released.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => timeout.as_mut().poll(cx),
+        });
+        ended.await;
+    }
+}
 
 /// Waits where the rules say to: in the store for units, and in this process for slots.
 async fn acquire_by_rules(
@@ -333,12 +410,12 @@ async fn acquire_by_rules(
     timer: &impl Timer,
 ) -> Result<Decision, WaitError> {
     let rules = limiter.rules().rules();
-    let has_slots = |check: &&Check| {
+    let has_slots = |check: &Check| {
         let rule = rules.get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
     };
     let mut permit = None;
-    if checks.iter().any(|check| has_slots(&check)) {
+    if checks.iter().any(has_slots) {
         // Slots come back in no order, so requests stand in line for them.
         let entered = permit.insert(limiter.wait_queues().enter(rules, checks)?);
         if !reaches_front(entered, patience, timer).await {
@@ -347,13 +424,21 @@ async fn acquire_by_rules(
     }
     loop {
         let left = patience.saturating_sub(timer.elapsed());
-        let store = limiter.rule_store();
-        let keys = checks.iter().filter(has_slots).map(Check::key);
-        // Made before the request asks, so that no release is missed.
-        let waiters = store.slot_waiters().filter(|_| permit.is_some());
-        let waiter = waiters.map(|waiters| waiters.wait(keys));
-        let poll_every = waiters.map_or(Some(ASK_AGAIN), SlotWaiters::poll_every);
-        let decision = limiter.acquire_with_patience(checks, left).await;
+        let release = permit
+            .is_some()
+            .then(|| Release::of(limiter, checks, has_slots));
+        // A shadow counts every attempt: while no slot is free, it only peeks.
+        let peeks = permit.is_some() && !left.is_zero() && !limiter.rules().all_enforced();
+        let looked = match peeks {
+            true => Some(limiter.peek(checks).await),
+            false => None,
+        };
+        let looked = looked.filter(|looked| looked.reason() == Some(Reason::Slots));
+        let has_looked = looked.is_some();
+        let decision = match looked {
+            Some(looked) => looked,
+            None => limiter.acquire_with_patience(checks, left).await,
+        };
         let received = timer.elapsed();
         if decision.is_allowed() && !decision.delay().is_zero() {
             if permit.is_none() {
@@ -375,23 +460,11 @@ async fn acquire_by_rules(
                 _ if started.reason() == Some(Reason::Slots) && permit.is_some() => {}
                 _ => return Ok(started.denied_for(Reason::WaitExpired)),
             }
-        } else if decision.reason() == Some(Reason::Slots) && permit.is_some() {
-            let mut released = pin!(async {
-                match &waiter {
-                    Some(waiter) => waiter.released().await,
-                    None => pending().await,
-                }
-            });
-            // Slots of other processes may come back sooner, without a notice.
-            let asks_at = poll_every.map(|pause| timer.elapsed().saturating_add(pause));
-            let asks_at = asks_at.map_or(patience, |at| at.min(patience));
-            let mut timeout = pin!(async { timer.sleep_until(asks_at).await });
-            let ended = poll_fn(|cx| match released.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => timeout.as_mut().poll(cx),
-            });
-            ended.await;
-            if timer.elapsed() >= patience {
+        } else if decision.reason() == Some(Reason::Slots)
+            && let Some(release) = release
+        {
+            release.wait(patience, timer).await;
+            if timer.elapsed() >= patience && !has_looked {
                 return Ok(decision.denied_for(Reason::WaitExpired));
             }
         } else {

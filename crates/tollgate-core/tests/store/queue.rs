@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, sleep};
 use tollgate_conformance::RemoteStore;
 use tollgate_core::{
-    Check, Clock, Key, Limiter, MemoryStore, Quota, Retry, Rule, SECOND, WaitErrorKind,
+    Check, Clock, Key, Limiter, MemoryStore, Quota, Reason, Retry, Rule, SECOND, WaitErrorKind,
 };
 
 use crate::{LONG, check, left};
@@ -325,6 +325,53 @@ async fn a_shadow_counts_a_request_that_waits_once() {
         );
     }
     assert_eq!(left(&limiter, "shadow", "a"), 90);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_waited_for_also_where_its_rule_does_not_wait() {
+    let rate = Rule::new("rate", Quota::gcra(1, 3 * SECOND));
+    for quota in [
+        Quota::concurrent(1),
+        Quota::concurrent(1).typically(60 * SECOND),
+    ] {
+        for (patience, ends_at, reason) in [
+            (PATIENT, 3 * SECOND, None),
+            (SECOND, SECOND, Some(Reason::WaitExpired)),
+            (Duration::ZERO, Duration::ZERO, Some(Reason::Slots)),
+        ] {
+            let limiter = limiter([Rule::new("slots", quota), rate.clone()]);
+            let slot = [check(&limiter, "slots", "a", 1)];
+            let running = limiter.acquire(&slot).await;
+            tokio::spawn(async move {
+                sleep(3 * SECOND).await;
+                drop(running);
+            });
+            let begin = Instant::now();
+            let ended = limiter.acquire_within(&slot, patience).await;
+            let ended = ended.expect("there is room");
+            assert_eq!(ended.reason(), reason);
+            assert_eq!(begin.elapsed(), ends_at);
+        }
+        // One that never fits, and a rate that is late, are not waited for.
+        let limiter = limiter([Rule::new("slots", quota), rate.clone()]);
+        let both = ["slots", "rate"].map(|rule| check(&limiter, rule, "a", 1));
+        let begin = Instant::now();
+        let two = [both[0].with_cost(2)];
+        let never = limiter.acquire_within(&two, PATIENT).await;
+        assert_eq!(never.expect("room").reason(), Some(Reason::Never));
+        let running = limiter.acquire(&both).await;
+        let late = limiter.acquire_within(&both, SECOND).await;
+        assert_eq!(late.expect("room").reason(), Some(Reason::Quota));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        // Both come within the patience, one after the other.
+        tokio::spawn(async move {
+            sleep(4 * SECOND).await;
+            drop(running);
+        });
+        let ended = limiter.acquire_within(&both, PATIENT).await;
+        assert!(ended.expect("there is room").is_allowed());
+        assert_eq!(begin.elapsed(), 4 * SECOND);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -472,6 +472,29 @@ async fn a_wait_for_slots_ends_with_its_patience_or_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shadow_counts_a_request_that_waits_for_a_slot_once() {
+    for (patience, is_allowed) in [(MINUTE, true), (2 * SECOND, false)] {
+        let shadow = Rule::new("shadow", Quota::sliding_log(100, MINUTE)).shadow();
+        let limiter = limiter([exports(MINUTE), shadow]);
+        let both = ["exports", "shadow"].map(|rule| check(&limiter, rule, "a", 1));
+        let slot = [both[0]];
+        let mut running = at_once(limiter.acquire(&slot));
+        let waiting = waits(&limiter, both, patience);
+        // It is woken each time, and others are faster.
+        for _ in 0..5 {
+            sleep(SECOND).await;
+            drop(running);
+            running = at_once(limiter.acquire(&slot));
+            assert!(running.is_allowed());
+        }
+        drop(running);
+        let ended = waiting.await.expect("a task").expect("there is room");
+        assert_eq!(ended.is_allowed(), is_allowed);
+        assert_eq!(left(&limiter, "shadow", "a"), 99);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_for_units_holds_no_slot() {
     let limiter = limiter([provider(), exports(MINUTE)]);
     let checks = [
@@ -495,6 +518,24 @@ async fn a_wait_for_units_holds_no_slot() {
     assert!(second.verdicts()[1].slot_number().is_some());
     drop(second);
     assert!(at_once(limiter.acquire(&slot)).is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_at_once_takes_no_place_in_the_queue() {
+    let limiter = limiter([provider()]);
+    let one = check(&limiter, "provider", "a", 1);
+    assert_eq!(limiter.acquire_up_to(&[one], 9).await.units, 1);
+    for _ in 0..3 {
+        let tried = limiter.try_acquire("provider", &Key::of(["a"]));
+        let tried = tried.expect("memory answers at once");
+        assert_eq!(tried.retry_after(), Some(SECOND / 5));
+        let granted = limiter.acquire_up_to(&[one], 9).await;
+        assert_eq!(granted.units, 0);
+        assert_eq!(granted.decision.retry_after(), Some(SECOND / 5));
+    }
+    sleep(SECOND / 5).await;
+    let tried = limiter.try_acquire("provider", &Key::of(["a"]));
+    assert!(tried.is_ok_and(|tried| tried.is_allowed() && tried.delay().is_zero()));
 }
 
 #[tokio::test(start_paused = true)]
