@@ -147,7 +147,7 @@ impl Entries {
         rules
             .map(|(index, rule)| {
                 let (mode, permille) = self.switched(index, rule.mode, now);
-                mode.of(rule.numbers(&|quota| scaled(quota, permille)))
+                mode.of(rule.numbers(&|quota| scaled(quota, permille, rule.least_limit())))
             })
             .collect()
     }
@@ -207,12 +207,12 @@ impl Entries {
     fn make(&self, index: usize, now: Tick) -> Vec<RequestRule> {
         let rule = &self.rules[index];
         let (mode, permille) = self.switched(index, rule.mode, now);
-        let mut numbers = rule.numbers(&|quota| scaled(quota, permille));
+        let mut numbers = rule.numbers(&|quota| scaled(quota, permille, rule.least_limit()));
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
         let of_rule = self.overrides_of(index);
         let (mut keys, mut hashes) = (Vec::with_capacity(of_rule.len()), HashMap::new());
         for entry in in_force(of_rule, now) {
-            let quota = scaled(entry.quota, permille);
+            let quota = scaled(entry.quota, permille, rule.least_limit());
             let next = plans.len() + 1;
             let plan = plans
                 .entry(quota)
@@ -244,7 +244,8 @@ impl Entries {
             })
         });
         let applies = self.group_condition(index, now);
-        let scaled = move |quota| scaled(quota, permille);
+        let least = rule.least_limit();
+        let scaled = move |quota| scaled(quota, permille, least);
         let made = rule.request_rules(&numbers, scaled, mode, applies.as_ref());
         let made = made.into_iter().map(|rule| {
             let keys = keys.iter().cloned();

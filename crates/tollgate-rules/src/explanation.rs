@@ -290,7 +290,7 @@ impl<'a> Explaining<'a> {
     fn new(entries: &'a Entries, index: usize, now: Tick) -> Self {
         let rule = &entries.rules[index];
         let (mode, permille) = entries.switched(index, rule.mode, now);
-        let numbers = rule.numbers(&|quota| scaled(quota, permille));
+        let numbers = rule.numbers(&|quota| scaled(quota, permille, rule.least_limit()));
         let switches = entries.switches.iter();
         let switches = switches.filter(|switch| switch.term.until > now && switch.rules[index]);
         Self {
@@ -360,10 +360,16 @@ impl<'a> Explaining<'a> {
         }
     }
 
+    /// What a switch leaves of a quota.
+    fn scaled(&self, quota: Quota) -> Quota {
+        let least = self.entries.rules[self.index].least_limit();
+        scaled(quota, self.permille, least)
+    }
+
     /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.
     fn compute(&mut self, quota: Quota) {
         let own = &self.explanation.numbers;
-        let quota = scaled(quota, self.permille);
+        let quota = self.scaled(quota);
         if own.quota_for(quota).is_err() {
             self.explanation.quota = *own.quota();
             self.explanation.plan = None;
@@ -431,7 +437,7 @@ impl<'a> Explaining<'a> {
         let Some(entry) = by_key.or(by_hash) else {
             return;
         };
-        self.count_by("override", scaled(entry.quota, self.permille));
+        self.count_by("override", self.scaled(entry.quota));
         let until = entry.term.until;
         self.explanation.origin = QuotaOrigin::Override {
             until: (until < Tick::MAX)

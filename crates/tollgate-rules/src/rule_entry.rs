@@ -290,10 +290,44 @@ impl RuleEntry {
         Some((quota.span.clone(), wrong.to_string()))
     }
 
+    /// The least that a limit may be for a request to pass.
+    pub(crate) fn least_limit(&self) -> u64 {
+        match &self.cost {
+            Cost::Fixed(units) => *units,
+            Cost::Computed(_) => 1,
+        }
+    }
+
+    /// Whether its requests wait.
+    pub(crate) fn waits(&self) -> bool {
+        self.wait.is_some()
+    }
+
+    /// The consistency next to scaled limits: a process reports no later than when all of a limit is used.
+    fn scaled_consistency(&self, scaled: &dyn Fn(Quota) -> Quota) -> Consistency {
+        let own = [self.limit.value].into_iter();
+        let quotas = own.chain(self.plans.iter().map(|(_, quota)| quota.value));
+        let largest = |limits: &dyn Fn(Quota) -> Quota| {
+            let limited = quotas.clone().filter(|quota| !quota.is_unlimited());
+            let limits = limited.map(|quota| limits(quota).limit());
+            limits.max().unwrap_or(u64::MAX)
+        };
+        match self.consistency {
+            Consistency::Eventual {
+                interval,
+                max_unreported,
+            } if max_unreported <= largest(&|quota| quota) => Consistency::Eventual {
+                interval,
+                max_unreported: max_unreported.min(largest(scaled)),
+            },
+            other => other,
+        }
+    }
+
     /// The rule with its numbers, as the core has it.
     pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
         let mut rule = tollgate_core::Rule::new(&*self.name.value, scaled(self.limit.value))
-            .consistency(self.consistency)
+            .consistency(self.scaled_consistency(scaled))
             .on_store_error(self.on_store_error.own)
             .on_change(self.on_change);
         for (name, quota) in &self.plans {

@@ -91,8 +91,8 @@ fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
     }
 }
 
-/// `permille` thousandths of a quota, rounded up to whole units.
-pub(crate) fn scaled(quota: Quota, permille: u64) -> Quota {
+/// `permille` thousandths of a quota, rounded up to whole units, and to `least` that pass at once where that many did.
+pub(crate) fn scaled(quota: Quota, permille: u64, least: u64) -> Quota {
     if permille == 1_000 || quota.is_unlimited() {
         return quota;
     }
@@ -101,15 +101,16 @@ pub(crate) fn scaled(quota: Quota, permille: u64) -> Quota {
         u64::try_from(units).unwrap_or(u64::MAX).max(1)
     };
     use tollgate_core::AlgorithmKind as A;
-    let (rate, period, burst) = (part(quota.rate()), quota.period(), part(quota.limit()));
+    let (rate, period) = (part(quota.rate()), quota.period());
+    let burst = part(quota.limit()).max(least.min(quota.limit()));
     let made = match quota.algorithm() {
         A::Gcra => Quota::gcra(rate, period).burst(burst),
         A::TokenBucket => Quota::token_bucket(burst).refill(rate, period),
         A::LeakyBucket => Quota::leaky_bucket(burst).leak(rate, period),
-        A::FixedWindow => Quota::fixed_window(rate, period),
-        A::SlidingWindow => Quota::sliding_window(rate, period),
-        A::SlidingBuckets => Quota::sliding_buckets(rate, period).buckets(quota.bucket_count()),
-        A::SlidingLog => Quota::sliding_log(rate, period),
+        A::FixedWindow => Quota::fixed_window(burst, period),
+        A::SlidingWindow => Quota::sliding_window(burst, period),
+        A::SlidingBuckets => Quota::sliding_buckets(burst, period).buckets(quota.bucket_count()),
+        A::SlidingLog => Quota::sliding_log(burst, period),
         A::Concurrent => {
             let made = Quota::concurrent(burst);
             let typical = quota.typical_hold_time();
@@ -142,12 +143,14 @@ mod tests {
             ]
         };
         for (whole, half) in quotas(10).into_iter().zip(quotas(5)) {
-            assert_eq!(scaled(whole, 500), half);
-            assert_eq!(scaled(whole, 1_000), whole);
+            assert_eq!(scaled(whole, 500, 1), half);
+            assert_eq!(scaled(whole, 1_000, 1), whole);
             // Rounded up.
-            assert_eq!(scaled(whole, 401), half);
+            assert_eq!(scaled(whole, 401, 1), half);
+            // Never less than what passes at once.
+            assert_eq!(scaled(whole, 500, 7).limit(), 7);
         }
-        assert_eq!(scaled(Quota::unlimited(), 500), Quota::unlimited());
+        assert_eq!(scaled(Quota::unlimited(), 500, 1), Quota::unlimited());
     }
 
     #[test]
@@ -161,7 +164,9 @@ mod tests {
     #[test]
     fn slots_are_scaled_as_units_are() {
         let slots = |slots| Quota::concurrent(slots).typically(Duration::from_secs(5));
-        assert_eq!(scaled(slots(5), 500), slots(3));
-        assert_eq!(scaled(Quota::concurrent(1), 1), Quota::concurrent(1));
+        assert_eq!(scaled(slots(5), 500, 1), slots(3));
+        assert_eq!(scaled(slots(5), 500, 4), slots(4));
+        assert_eq!(scaled(slots(5), 500, 9), slots(5));
+        assert_eq!(scaled(Quota::concurrent(1), 1, 1), Quota::concurrent(1));
     }
 }

@@ -293,3 +293,37 @@ fn changes_of_waits_and_conditions_are_said() {
     );
     assert_eq!(changes("wait = \"5s\"", "wait = \"5000ms\""), [""; 0]);
 }
+
+#[test]
+fn a_switch_leaves_each_rule_what_a_request_costs_and_may_leave_unreported() {
+    let rules = [
+        ("slots", "limit = 'concurrent 3'\ncost = 3"),
+        ("log", "limit = 'sliding_log 5/min'\ncost = 4"),
+        ("bucket", "limit = 'gcra 10/min burst 5'\ncost = 5"),
+        (
+            "eventual",
+            "limit = '5/min'\nconsistency = { eventual = { interval = '100ms', max_unreported = 5 } }",
+        ),
+    ];
+    let rules = rules.map(|(name, rule)| {
+        let own = "[[overrides]]\nkey = '192.0.2.1'";
+        let limit = rule.lines().next().expect("a limit");
+        format!("[[rules]]\nname = '{name}'\nby = 'client_ip'\n{rule}\n{own}\nrule = '{name}'\n{limit}\n")
+    });
+    let switch = "[[switches]]\nrules = '*'\nlimit = '50%'\n";
+    let text = format!("version = 1\n{}{switch}", rules.concat());
+    let document = toml(&text).expect("a document");
+    let limits = RateLimitLayer::new(MemoryStore::new(), document.rules());
+    let limits = limits.expect("rules that can be bound");
+    let limiter = limits.limiter();
+    let quotas = limiter.rules().given().iter();
+    let quotas: Vec<_> = quotas.map(|rule| *rule.quota()).collect();
+    let minute = 60 * SECOND;
+    let expected = [
+        Quota::concurrent(3),
+        Quota::sliding_log(4, minute),
+        Quota::gcra(5, minute).burst(5),
+        Quota::gcra(3, minute),
+    ];
+    assert_eq!(quotas, expected);
+}
