@@ -29,6 +29,15 @@ pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Opti
     let fields = reader.fields(node, "a limit", FIELDS)?;
     let algorithm = match fields.get("algorithm") {
         None => of.map_or(AlgorithmKind::Gcra, Quota::algorithm),
+        Some(Node {
+            value: Value::Text(name),
+            span,
+        }) if name == "concurrent" => {
+            let message =
+                "slots have no period, and are written as a text: limit = \"concurrent 3\"";
+            reader.wrong(span, message);
+            return None;
+        }
         Some(node) => reader.word(node, "algorithm", ALGORITHMS)?,
     };
     let number = |name: &str| match fields.get(name) {
