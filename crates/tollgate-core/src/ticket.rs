@@ -133,6 +133,12 @@ impl Ticket {
     ///
     /// `None` if the ticket holds no slots of the rule, or if they are [on lease](crate::Consistency::Leased): processes that hand
     /// out slots themselves share no order.
+    ///
+    /// # Accuracy
+    ///
+    /// Where a store has forgotten the rule and key, the number goes on from its clock. So it may be smaller than before if that
+    /// clock is behind: on a server that takes over without the state, after a step back by more than the store keeps the slots of a
+    /// process that it does not hear from, and in memory when the process starts anew.
     #[must_use]
     pub fn slot_number(&self, rule: &str) -> Option<u64> {
         let index = self.store.rules().position(rule)?;
