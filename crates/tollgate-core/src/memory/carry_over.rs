@@ -5,7 +5,10 @@ use std::time::Duration;
 use crate::{
     algorithm::Algorithm,
     key::Fingerprint,
-    memory::plan::{Plan, waiting},
+    memory::{
+        hasher::Hasher,
+        plan::{Plan, waiting},
+    },
     on_change::OnChange,
     quota::Quota,
     rule::Rule,
@@ -55,6 +58,18 @@ impl CarryOver {
     /// Whether any quota differs.
     pub(super) fn has_changes(&self) -> bool {
         self.quotas.iter().any(|(before, after)| before != after)
+    }
+
+    /// The quotas that have given way to others, and whether their states are scaled; else they are forgotten.
+    pub(super) fn replaced<A: Algorithm>(
+        &self,
+        hasher: &Hasher,
+    ) -> impl Iterator<Item = (Plan<A>, bool)> {
+        let replaced = self.quotas.iter().filter(|(before, after)| before != after);
+        replaced.filter_map(|(before, after)| {
+            let is_scaled = self.on_change == OnChange::Scale && !after.is_unlimited();
+            Some((Plan::new(before, self.waited, hasher)?, is_scaled))
+        })
     }
 
     /// The quota before and after that a state of this writer belongs to. `None`: it has not changed.

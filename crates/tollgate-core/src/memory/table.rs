@@ -37,6 +37,21 @@ pub(super) struct Table<A: Algorithm> {
     pub(super) deny_cache: SeqCells<2>,
     /// Units of requests that waited and gave up, and that others were behind.
     lapsed_units: AtomicU64,
+    /// The quotas whose states were scaled or forgotten: units that were taken under them before come back as they were carried over.
+    rewritten: Mutex<Vec<Rewritten>>,
+    /// When that was last. Written before the first state is rewritten, and read under the lock of a shard.
+    last_rewritten: AtomicU64,
+}
+
+/// A quota whose states were scaled or forgotten.
+#[derive(Debug)]
+struct Rewritten {
+    /// The id of its plan.
+    plan: u64,
+    at: Tick,
+    /// Until when units that were taken under it may come back.
+    until: Tick,
+    is_scaled: bool,
 }
 
 /// A table of any algorithm.
@@ -82,7 +97,48 @@ impl<A: Algorithm> Table<A> {
                 .collect(),
             deny_cache: SeqCells::new(shards, 8),
             lapsed_units: AtomicU64::new(0),
+            rewritten: Mutex::new(Vec::new()),
+            last_rewritten: AtomicU64::new(0),
         }
+    }
+
+    /// How many of `units` that were taken at `at` under `plan` may come back to a state that the quota with this limit wrote:
+    /// fewer if states were scaled to a smaller limit since, and none if they were forgotten.
+    pub(super) fn carried_units(&self, plan: &Plan<A>, limit: u64, at: Tick, units: u64) -> u64 {
+        if at > self.last_rewritten.load(Ordering::Acquire) {
+            return units;
+        }
+        let rewritten = lock(&self.rewritten);
+        let mut since = rewritten
+            .iter()
+            .filter(|quota| quota.plan == plan.id && quota.at >= at)
+            .peekable();
+        if since.peek().is_none() {
+            return units;
+        }
+        if !since.all(|quota| quota.is_scaled) {
+            return 0;
+        }
+        let scaled = u128::from(units) * u128::from(limit) / u128::from(plan.limit.max(1));
+        // It is at most `units`.
+        scaled.min(u128::from(units)) as u64
+    }
+
+    /// Remembers which quotas are about to be scaled or forgotten.
+    fn will_rewrite(&self, carry_over: &CarryOver, hasher: &Hasher, now: Tick) {
+        let mut rewritten = lock(&self.rewritten);
+        rewritten.retain(|quota| quota.until > now);
+        for (plan, is_scaled) in carry_over.replaced::<A>(hasher) {
+            // One is enough for what is the same again.
+            rewritten.retain(|quota| quota.plan != plan.id || quota.is_scaled != is_scaled);
+            rewritten.push(Rewritten {
+                plan: plan.id,
+                at: now,
+                until: now.saturating_add(plan.longest_reset),
+                is_scaled,
+            });
+        }
+        self.last_rewritten.fetch_max(now, Ordering::Release);
     }
 
     /// Puts states back that were packed.
@@ -202,6 +258,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
     }
 
     fn rewrite(&self, carry_over: &CarryOver, hasher: &Hasher, now: Tick) {
+        self.will_rewrite(carry_over, hasher, now);
         for (index, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(&shard.0);
             let scaled = |entry: &Entry<A::State>| {

@@ -599,6 +599,41 @@ fn checks_of_the_rules_in_force_and_of_those_before_are_decided_together() {
 }
 
 #[test]
+fn a_ticket_gives_back_what_was_carried_over_of_its_units_and_nothing_of_later_ones() {
+    let (clock, ann) = (ManualClock::new(START), Key::of(["ann"]));
+    for (before, after) in every_algorithm(20).into_iter().zip(every_algorithm(10)) {
+        for on_change in [OnChange::Scale, OnChange::Reset] {
+            for comes_back in [false, true] {
+                let store = MemoryStore::builder().clock(&clock).build();
+                let rule = |quota| [Rule::new("rule", quota).on_change(on_change)];
+                let limiter = LiveLimiter::new(store, rule(before)).expect("valid");
+                assert!(take(&limiter, "rule", "ann", 4));
+                let held = limiter.limiter();
+                let check = held.check("rule", &ann).expect("a rule").with_cost(4);
+                let decision = held.acquire(&[check]).ready().expect("at once");
+                let ticket = held.ticket(&[check], &decision);
+                limiter.replace(rule(after)).expect("valid");
+                assert!(take(&limiter, "rule", "ann", 2));
+                if comes_back {
+                    limiter.replace(rule(before)).expect("valid");
+                }
+                let limit = if comes_back { 20 } else { 10 };
+                let used = limit - remaining(&limiter, "rule", "ann");
+                ticket.refund(4);
+                let back = match (on_change, comes_back) {
+                    (OnChange::Scale, true) => 4,
+                    (OnChange::Scale, false) => 2,
+                    _ => 0,
+                };
+                let story = format!("{before} to {after}, {on_change:?}, and back: {comes_back}");
+                let left = limit - (used - back);
+                assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
+            }
+        }
+    }
+}
+
+#[test]
 fn units_of_a_quota_that_a_check_brought_along_stay_when_the_rule_s_own_is_scaled_or_reset() {
     let quota = |limit| Quota::fixed_window(limit, MINUTE);
     for (on_change, left) in [(OnChange::Scale, 2), (OnChange::Reset, 5)] {
