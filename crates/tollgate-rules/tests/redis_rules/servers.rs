@@ -50,6 +50,28 @@ async fn rules_follow_the_master_that_sentinels_name() {
 }
 
 #[tokio::test]
+async fn a_sentinel_that_names_another_master_is_outvoted() {
+    let group = Group::start().await;
+    let old = RedisServer::start(&[]).await;
+    let (first, port) = (&group.sentinels[0], old.port().to_string());
+    let monitor = ["SENTINEL", "MONITOR", "mymaster", "127.0.0.1", &port, "2"];
+    let commands = [&["SENTINEL", "REMOVE", "mymaster"][..], &monitor];
+    assert_eq!(first.commands(&commands).await, "+OK\r\n+OK\r\n");
+    let pushed = push(&rules_at(&group.url()), limits("3/h")).await;
+    assert_eq!(pushed, 1);
+    let there = async |server: &RedisServer| server.command(&["EXISTS", "{shop}:rules"]).await;
+    assert_eq!(there(&group.master).await, ":1\r\n");
+    assert_eq!(there(&old).await, ":0\r\n");
+}
+
+#[tokio::test]
+async fn sentinels_that_stand_still_are_not_waited_for_one_after_the_other() {
+    let group = Group::start().await;
+    group.sentinels[..2].iter().for_each(RedisServer::stop);
+    assert_eq!(push(&rules_at(&group.url()), limits("3/h")).await, 1);
+}
+
+#[tokio::test]
 async fn sentinels_that_do_not_know_the_master_say_so() {
     let group = Group::start().await;
     let address = group.url().replace("/mymaster", "/shops");
@@ -91,6 +113,29 @@ async fn rules_are_found_in_a_cluster_by_any_of_its_servers_and_again_where_they
         wrong.contains("write the address as redis-cluster://127.0.0.1:"),
         "{wrong}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_are_found_again_while_the_server_that_had_them_stands_still() {
+    let cluster = RedisCluster::start().await;
+    let (_, owner) = cluster.slot("{shop}:rules").await;
+    let redis = rules_at(&cluster.url_of([owner, (owner + 1) % 3]));
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+    cluster.is_replicated(owner).await;
+    // It accepts connections, and answers nobody.
+    cluster.server(owner).stop();
+    let author = crate::alice();
+    let bindings = tollgate_rules::Bindings::new();
+    let revision = eventually("its replica takes a push", async || {
+        redis.push(limits("4/h"), &bindings, &author).await.ok()
+    })
+    .await;
+    assert_eq!(revision, 2);
+    until("it arrives from the replica", || limit_of(&rules) == 4).await;
+    // So does who was not there before.
+    let other = rules_at(&cluster.url_of([owner, (owner + 1) % 3]));
+    assert_eq!(push(&other, limits("5/h")).await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
