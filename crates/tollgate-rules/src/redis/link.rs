@@ -1,6 +1,6 @@
 //! A connection to Redis that is made anew when it breaks.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use ::redis::{
     Cmd, FromRedisValue, RedisResult, ScriptInvocation,
@@ -8,7 +8,7 @@ use ::redis::{
     cmd,
 };
 use futures_core::Stream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tollgate_redis::Place;
 
 use crate::redis::{
@@ -19,6 +19,9 @@ use crate::redis::{
 
 /// How often a call follows servers that send it elsewhere.
 const REDIRECTS: usize = 5;
+
+/// For how long a master is taken for the one that the sentinels name. A process looks about as often.
+const NAMED_FOR: Duration = Duration::from_secs(4);
 
 /// What is asked of a server.
 #[derive(Clone, Copy)]
@@ -40,6 +43,8 @@ impl Call<'_> {
 pub(crate) struct Link {
     servers: Arc<Servers>,
     connection: Option<MultiplexedConnection>,
+    /// When it was last known that this is the server.
+    known_at: Instant,
 }
 
 impl Link {
@@ -48,14 +53,23 @@ impl Link {
         Self {
             servers,
             connection,
+            known_at: Instant::now(),
         }
     }
 
     async fn connection(&mut self) -> RedisResult<MultiplexedConnection> {
         if let Some(connection) = &self.connection {
-            return Ok(connection.clone());
+            let is_known = self.known_at.elapsed() < NAMED_FOR;
+            if is_known || !self.servers.have_another_master().await {
+                if !is_known {
+                    self.known_at = Instant::now();
+                }
+                return Ok(connection.clone());
+            }
+            self.connection = None;
         }
         let made = self.servers.connect().await?;
+        self.known_at = Instant::now();
         self.connection = Some(made.clone());
         Ok(made)
     }

@@ -19,7 +19,7 @@ use crate::redis::dial::{ByteStream, Dialer, PATIENCE, late};
 pub(crate) struct Servers {
     address: AddressParts,
     dialer: Dialer,
-    /// The server of the cluster that has the rules, as far as it is known.
+    /// The server of the cluster that has the rules, as far as it is known; or the master that the sentinels named last.
     owner: Mutex<Option<Place>>,
     /// Which server of the address is tried first: the one after the last that was tried.
     first: AtomicUsize,
@@ -61,6 +61,15 @@ impl Servers {
     /// A connection for publications.
     pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
         self.first_that_answers().await
+    }
+
+    /// Whether the sentinels name another master by now: one that was replaced may go on answering.
+    pub(crate) async fn have_another_master(&self) -> bool {
+        let Some(master) = &self.address.master else {
+            return false;
+        };
+        let named = self.ask_sentinels(master).await.ok();
+        named.is_some() && named != *self.owner()
     }
 
     /// Which other server has to be asked after this error, which certainly changed nothing.
@@ -117,6 +126,7 @@ impl Servers {
     async fn first_that_answers<T: Connection>(&self) -> RedisResult<T> {
         if let Some(master) = &self.address.master {
             let place = self.ask_sentinels(master).await?;
+            *self.owner() = Some(place.clone());
             return self.made_in_time(&place).await;
         }
         let mut wrong = late();

@@ -64,6 +64,26 @@ async fn a_sentinel_that_names_another_master_is_outvoted() {
     assert_eq!(there(&old).await, ":0\r\n");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_master_that_goes_on_answering_is_left() {
+    let group = Group::start().await;
+    let redis = rules_at(&group.url());
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+    group.is_replicated().await;
+    // As if the sentinels and the replica were cut off from the master, and this process were not.
+    group.replica.command(&["REPLICAOF", "NO", "ONE"]).await;
+    let port = group.replica.port().to_string();
+    let monitor = ["SENTINEL", "MONITOR", "mymaster", "127.0.0.1", &port, "2"];
+    for sentinel in &group.sentinels {
+        let commands = [&["SENTINEL", "REMOVE", "mymaster"][..], &monitor];
+        sentinel.commands(&commands).await;
+    }
+    assert_eq!(push(&rules_at(&group.url()), limits("4/h")).await, 2);
+    until("it arrives from the new master", || limit_of(&rules) == 4).await;
+    assert!(group.master.is_in_role("master").await);
+}
+
 #[tokio::test]
 async fn sentinels_that_stand_still_are_not_waited_for_one_after_the_other() {
     let group = Group::start().await;
