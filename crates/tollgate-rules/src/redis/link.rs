@@ -42,7 +42,7 @@ impl Call<'_> {
 /// A connection for scripts and commands.
 pub(crate) struct Link {
     servers: Arc<Servers>,
-    connection: Option<MultiplexedConnection>,
+    connection: Option<(MultiplexedConnection, Place)>,
     /// When it was last known that this is the server.
     known_at: Instant,
 }
@@ -58,20 +58,20 @@ impl Link {
     }
 
     async fn connection(&mut self) -> RedisResult<MultiplexedConnection> {
-        if let Some(connection) = &self.connection {
-            let is_known = self.known_at.elapsed() < NAMED_FOR;
-            if is_known || !self.servers.have_another_master().await {
-                if !is_known {
-                    self.known_at = Instant::now();
-                }
+        if let Some((connection, place)) = &self.connection {
+            if self.known_at.elapsed() < NAMED_FOR {
+                return Ok(connection.clone());
+            }
+            if !self.servers.have_another_master(place).await {
+                self.known_at = Instant::now();
                 return Ok(connection.clone());
             }
             self.connection = None;
         }
         let made = self.servers.connect().await?;
         self.known_at = Instant::now();
-        self.connection = Some(made.clone());
-        Ok(made)
+        let (connection, _) = self.connection.insert(made);
+        Ok(connection.clone())
     }
 
     /// Runs a script.

@@ -49,10 +49,11 @@
 //! `rediss` encrypted (feature `tls`, [`RedisRules::with_tls`]). None of it is on the path of a request.
 //!
 //! *Behind Sentinel*, the sentinels are asked for each new connection, and again every five seconds: all at once, and the majority
-//! of those that answer within two seconds decides. A push after which the master fails may be lost with what it had not replicated, as every write: processes
-//! keep the rules that they have seen, and the next push gets a number above theirs. *In a cluster*, all names have the namespace as
-//! their hash tag and lie in one slot; the server that has it is followed when the slot moves or a replica takes over. One that
-//! stands still, or is cut off from the others, is left for another one of the address: name several.
+//! of those that answer within two seconds decides. A push after which the master fails may be lost with what it had not
+//! replicated, as every write: processes keep the rules that they have seen, and the next push gets a number above theirs. *In a
+//! cluster*, all names have the namespace as their hash tag and lie in one slot; the server that has it is followed when the slot
+//! moves or a replica takes over. One that stands still, or is cut off from the others, is left for another one of the address: name
+//! several.
 //!
 //! *A server that has lost the rules* learns from the processes which number they have in force, some seconds after they have reached
 //! it. A document that is pushed before that gets a lower number, and they reject it as older: push it again.

@@ -19,7 +19,7 @@ use crate::redis::dial::{ByteStream, Dialer, PATIENCE, late};
 pub(crate) struct Servers {
     address: AddressParts,
     dialer: Dialer,
-    /// The server of the cluster that has the rules, as far as it is known; or the master that the sentinels named last.
+    /// The server of the cluster that has the rules, as far as it is known.
     owner: Mutex<Option<Place>>,
     /// Which server of the address is tried first: the one after the last that was tried.
     first: AtomicUsize,
@@ -44,8 +44,8 @@ impl Servers {
         }
     }
 
-    /// A connection for scripts and commands.
-    pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+    /// A connection for scripts and commands, and to which server.
+    pub(crate) async fn connect(&self) -> RedisResult<(MultiplexedConnection, Place)> {
         timeout(2 * PATIENCE, self.first_that_answers())
             .await
             .unwrap_or_else(|_| Err(late()))
@@ -60,16 +60,17 @@ impl Servers {
 
     /// A connection for publications.
     pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
-        self.first_that_answers().await
+        let (publications, _) = self.first_that_answers().await?;
+        Ok(publications)
     }
 
-    /// Whether the sentinels name another master by now: one that was replaced may go on answering.
-    pub(crate) async fn have_another_master(&self) -> bool {
+    /// Whether the sentinels name another master than `place` by now: one that was replaced may go on answering.
+    pub(crate) async fn have_another_master(&self, place: &Place) -> bool {
         let Some(master) = &self.address.master else {
             return false;
         };
-        let named = self.ask_sentinels(master).await.ok();
-        named.is_some() && named != *self.owner()
+        let named = self.ask_sentinels(master).await;
+        named.is_ok_and(|named| named != *place)
     }
 
     /// Which other server has to be asked after this error, which certainly changed nothing.
@@ -123,17 +124,16 @@ impl Servers {
 
     /// A connection to the server that has the rules, or to the first one that answers. One that accepts connections and stands
     /// still gets no more time than one that cannot be reached, and is not the first to be tried again.
-    async fn first_that_answers<T: Connection>(&self) -> RedisResult<T> {
+    async fn first_that_answers<T: Connection>(&self) -> RedisResult<(T, Place)> {
         if let Some(master) = &self.address.master {
             let place = self.ask_sentinels(master).await?;
-            *self.owner() = Some(place.clone());
-            return self.made_in_time(&place).await;
+            return Ok((self.made_in_time(&place).await?, place));
         }
         let mut wrong = late();
         let owner = self.owner().clone();
         if let Some(place) = &owner {
             match self.made_in_time(place).await {
-                Ok(connected) => return Ok(connected),
+                Ok(connected) => return Ok((connected, place.clone())),
                 Err(refused) => wrong = refused,
             }
             self.owner().take_if(|known| known == place);
@@ -150,7 +150,7 @@ impl Servers {
             match self.made_in_time(place).await {
                 Ok(connected) => {
                     *self.owner() = Some(place.clone());
-                    return Ok(connected);
+                    return Ok((connected, place.clone()));
                 }
                 Err(refused) => wrong = refused,
             }
