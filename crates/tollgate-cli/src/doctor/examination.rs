@@ -184,12 +184,18 @@ async fn ask_sentinels(
             whys.join("; ")
         )));
     };
-    let agreeing = count(host);
-    findings.insert(0, match agreeing * 2 > all {
-        true => Finding::fine(CHECK, format!("{agreeing} of {all} say that {host} is the master")),
-        false => Finding::error(
+    let (agreeing, answered) = (count(host), said.len());
+    let says = format!("{agreeing} of {all} say that {host} is the master");
+    findings.insert(0, match () {
+        () if agreeing * 2 > all => Finding::fine(CHECK, says),
+        () if agreeing * 2 > answered => Finding::warning(
             CHECK,
-            format!("only {agreeing} of {all} say that {host} is the master: the store does not connect without a majority"),
+            format!("only {says}: the store believes them as long as no more of the others answer"),
+            "start those that are down: one that was cut off with an old master would not be outvoted",
+        ),
+        () => Finding::error(
+            CHECK,
+            format!("only {says}: the store does not connect while those that answer do not agree"),
             "name all sentinels in the address, and start those that are down",
         ),
     });

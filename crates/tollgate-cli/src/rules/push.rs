@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tollgate_rules::{Author, Bindings, Format, RuleText};
+use tollgate_rules::{Author, Bindings, FleetStatus, Format, RuleText, redis::PushErrorKind};
 
 use crate::{
     bound_names::BoundNames, exit::Exit, failure::Failure, printable, redis_args::RedisArgs,
@@ -71,9 +71,18 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     let pushed = args
         .redis
         .in_time(redis.push(text, &bindings, &author))
-        .await?;
-    let revision = pushed?;
-    let fleet = args.redis.in_time(redis.fleet()).await??;
+        .await;
+    let revision = match pushed {
+        Ok(pushed) => pushed.map_err(|wrong| match wrong.kind() {
+            PushErrorKind::Unavailable => may_have_arrived(wrong.into()),
+            _ => wrong.into(),
+        })?,
+        Err(late) => return Err(may_have_arrived(late)),
+    };
+    // It is stored, whatever becomes of the question who follows it.
+    let fleet = args.redis.in_time(redis.fleet()).await;
+    let fleet = fleet.and_then(|fleet| Ok(fleet?));
+    let processes = fleet.as_ref().ok().map(FleetStatus::processes);
     let text = match revision == before {
         true => format!("revision {revision} is stored already; nothing changed"),
         false => {
@@ -81,10 +90,18 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
                 0 => String::new(),
                 _ => format!(", in the place of {before}"),
             };
+            let follow = match &fleet {
+                Ok(fleet) => format!(
+                    "{} processes follow the rules, and have it in force within seconds",
+                    fleet.processes()
+                ),
+                Err(failure) => format!(
+                    "how many processes follow the rules is not known: {}",
+                    failure.message
+                ),
+            };
             format!(
-                "revision {revision} is stored{instead}; {} processes follow the rules, and have it in force within seconds\n\
-                 (`tollgate rules history` says which lag)",
-                fleet.processes()
+                "revision {revision} is stored{instead}; {follow}\n(`tollgate rules history` says which lag)"
             )
         }
     };
@@ -92,9 +109,17 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         "pushed": revision != before,
         "revision": revision,
         "before": before,
-        "processes": fleet.processes(),
+        "processes": processes,
     });
     Ok(Report::new(text, json, Exit::Yes))
+}
+
+/// The reply to a push was lost.
+fn may_have_arrived(failure: Failure) -> Failure {
+    Failure::failed(format!(
+        "{}\nthe push may have arrived nevertheless: `tollgate rules history` says what is stored",
+        failure.message
+    ))
 }
 
 /// What a push would change.

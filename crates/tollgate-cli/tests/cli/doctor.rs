@@ -405,17 +405,30 @@ fn sentinels_are_asked_for_the_master_and_counted() {
     says(finding(&findings, "sentinels", "ok"), &[&named]);
     finding(&findings, "role", "ok");
     finding(&findings, "access", "ok");
-    // One of two is no majority.
+    // One of two is believed as long as the other one does not answer, as by the store.
     let two = format!("redis-sentinel://{place},127.0.0.1:1/limits");
-    let (code, findings) = examined(&program.set("REDIS_URL", &two), &[]);
+    let (_, findings) = examined(&program.set("REDIS_URL", &two), &[]);
+    let warnings = format!("{findings:?}");
+    for says in [
+        "only 1 of 2",
+        "the store believes them",
+        "127.0.0.1:1 does not say",
+    ] {
+        assert!(warnings.contains(says), "{warnings}");
+    }
+    // Where both answer, half is no majority.
+    let another = RedisServer::start(WELL);
+    let disagrees = RedisServer::start_sentinel(&another);
+    let two = format!(
+        "redis-sentinel://{place},127.0.0.1:{}/limits",
+        disagrees.port()
+    );
+    let program = Program::on(&master, RULES).set("REDIS_URL", &two);
+    let (code, findings) = examined(&program, &[]);
     assert_eq!(code, 1);
     says(
         finding(&findings, "sentinels", "error"),
-        &["only 1 of 2", "majority", "name all sentinels"],
-    );
-    says(
-        finding(&findings, "sentinels", "warning"),
-        &["127.0.0.1:1 does not say"],
+        &["only 1 of 2", "do not agree", "name all sentinels"],
     );
     let other = format!("redis-sentinel://{place}/others");
     let program = Program::on(&master, RULES).set("REDIS_URL", &other);

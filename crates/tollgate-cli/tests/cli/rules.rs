@@ -1,6 +1,15 @@
 //! `tollgate rules`.
 
-use std::time::Duration;
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
 
 use serde_json::json;
 use tollgate_redis::Secret;
@@ -568,4 +577,80 @@ rules = [
     at("/")
         .assert(0, &["no rule counts this request"])
         .lacks(&notes);
+}
+
+/// An address in front of a server. Its connections end with what is said of a push by this author: the reply to it arrives, or
+/// is lost.
+fn until_pushed(server: &RedisServer, author: &'static str, arrives: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let place = listener.local_addr().expect("a bound socket");
+    let server = format!("127.0.0.1:{}", server.port());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            if is_over.load(SeqCst) {
+                break;
+            }
+            let redis = TcpStream::connect(&server).expect("the server");
+            let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
+            let both = [copy(&client), copy(&redis)];
+            ends.lock().expect("whole").extend(both);
+            let is_pushed = Arc::new(AtomicBool::new(false));
+            let ways = [(copy(&client), copy(&redis), true), (redis, client, false)];
+            for (mut from, mut to, asks) in ways {
+                let (is_pushed, is_over) = (Arc::clone(&is_pushed), Arc::clone(&is_over));
+                let ends = Arc::clone(&ends);
+                thread::spawn(move || {
+                    let mut bytes = [0; 65_536];
+                    while let Ok(read @ 1..) = from.read(&mut bytes) {
+                        let text = String::from_utf8_lossy(&bytes[..read]);
+                        is_pushed.fetch_or(asks && text.contains(author), SeqCst);
+                        // The script is loaded first.
+                        let is_last = !asks && is_pushed.load(SeqCst) && text.starts_with('*');
+                        if (!is_last || arrives) && to.write_all(&bytes[..read]).is_err() {
+                            break;
+                        }
+                        if is_last {
+                            is_over.store(true, SeqCst);
+                            let ends = ends.lock().expect("whole");
+                            for end in ends.iter() {
+                                let _ = end.shutdown(Shutdown::Both);
+                            }
+                            break;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    format!("redis://{place}")
+}
+
+#[test]
+fn push_says_what_is_stored_also_where_the_connection_breaks() {
+    for (arrives, code, words) in [
+        (
+            true,
+            0,
+            "revision 1 is stored; how many processes follow the rules is not known",
+        ),
+        (
+            false,
+            3,
+            "the push may have arrived nevertheless: `tollgate rules history`",
+        ),
+    ] {
+        let server = RedisServer::start(&[]);
+        let program = Program::on(&server, RIGHT);
+        let address = until_pushed(&server, "alice-4711", arrives);
+        let push = ["rules", "push", "limits.toml", "--by", "alice-4711"];
+        Program::on(&server, RIGHT)
+            .set("REDIS_URL", &address)
+            .run(&push)
+            .assert(code, &[words]);
+        program
+            .run(&["rules", "history"])
+            .assert(0, &["revision 1 is stored"]);
+    }
 }
