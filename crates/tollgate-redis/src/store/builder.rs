@@ -150,9 +150,9 @@ impl RedisStoreBuilder {
     /// How long Redis keeps the [slots](tollgate_core::Quota::concurrent) of a process that it does not hear from. Default: 15 s; 1 s
     /// to an hour. The slots are renewed every third of it, by one call for all requests that run.
     ///
-    /// The slots of a process that crashes stay in use for this time. One that stands still for longer, or cannot reach Redis, is
-    /// taken for one that has crashed: its requests go on, and others may be given their slots meanwhile. Take a longer term where
-    /// that is worse than waiting. Processes with different terms go together.
+    /// The slots of a process that crashes stay in use for this time. It counts from the last renewal, so one that stands still or
+    /// cannot reach Redis for two thirds of it or longer may be taken for one that has crashed: its requests go on, and others may be
+    /// given their slots meanwhile. Take a longer term where that is worse than waiting. Processes with different terms go together.
     pub fn slot_term(mut self, term: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_secs(1);
         const LONGEST: Duration = Duration::from_secs(3_600);
