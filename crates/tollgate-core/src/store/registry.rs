@@ -266,3 +266,187 @@ fn difference(live: &Rule, new: &Rule) -> Option<String> {
          budget: take another name, or the same quota in both (rules that take the place of others say so: `replacing`)"
     ))
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        quota::Quota,
+        sync::{AtomicU64, Ordering},
+        time::{MINUTE, SECOND},
+    };
+
+    fn rule(name: &str, limit: u64) -> Rule {
+        Rule::new(name, Quota::gcra(limit, MINUTE))
+    }
+
+    fn set(rules: impl IntoIterator<Item = Rule>) -> Arc<RuleSet> {
+        Arc::new(RuleSet::new(rules).expect("valid rules"))
+    }
+
+    fn register(
+        registry: &RuleRegistry,
+        rules: impl IntoIterator<Item = Rule>,
+        replaced: &[&Registration],
+    ) -> Result<Registration, String> {
+        let registered = registry.register(&set(rules), replaced);
+        registered.map_err(|error| {
+            assert_eq!(error.kind(), RuleErrorKind::Conflict);
+            error.to_string()
+        })
+    }
+
+    fn registered(
+        registry: &RuleRegistry,
+        rules: impl IntoIterator<Item = Rule>,
+        replaced: &[&Registration],
+    ) -> Registration {
+        register(registry, rules, replaced).expect("no conflict")
+    }
+
+    /// The names in use, the entries of each, and the successions.
+    fn kept(registry: &RuleRegistry) -> (usize, usize, usize) {
+        let names = lock(&registry.names);
+        let entries = names.by_name.values().map(SmallVec::len).sum();
+        (names.by_name.len(), entries, names.successions.len())
+    }
+
+    #[test]
+    fn only_rules_of_the_same_store_are_replaced() {
+        let (here, there) = (RuleRegistry::new(), RuleRegistry::new());
+        let other = registered(&there, [rule("x", 1)], &[]);
+        let error = register(&here, [rule("x", 1)], &[&other]).expect_err("another store");
+        assert!(error.contains("on the same store"), "{error}");
+        assert_eq!(kept(&here), (0, 0, 0));
+    }
+
+    #[test]
+    fn rules_that_are_replaced_do_not_count_and_those_that_stay_in_force_do() {
+        let registry = RuleRegistry::new();
+        let first = registered(&registry, [rule("x", 1)], &[]);
+        let second = registered(&registry, [rule("x", 2)], &[&first]);
+        // The first is in force still, with another quota.
+        assert!(register(&registry, [rule("x", 2)], &[&second]).is_err());
+        drop(first);
+        let third = registered(&registry, [rule("x", 2)], &[&second]);
+        drop((second, third));
+        assert_eq!(kept(&registry), (0, 0, 0));
+    }
+
+    #[test]
+    fn rules_that_were_retired_vouch_for_none() {
+        let registry = RuleRegistry::new();
+        let gone = registered(&registry, [rule("x", 1)], &[]);
+        gone.retire();
+        let _other = registered(&registry, [rule("x", 2)], &[]);
+        assert!(register(&registry, [rule("x", 1)], &[&gone]).is_err());
+    }
+
+    #[test]
+    fn a_rule_that_is_off_has_no_name_whatever_its_quota() {
+        let registry = RuleRegistry::new();
+        let _on = registered(&registry, [rule("x", 1)], &[]);
+        let _off = registered(&registry, [rule("x", 2).off(), rule("y", 1).off()], &[]);
+        assert_eq!(kept(&registry), (1, 1, 2));
+        // Nor does one that follows a rule with the name.
+        let first = registered(&registry, [rule("z", 1)], &[]);
+        let _second = registered(&registry, [rule("z", 2).off()], &[&first]);
+        let _same = registered(&registry, [rule("z", 1)], &[]);
+    }
+
+    #[test]
+    fn a_rule_that_is_on_after_it_was_off_has_its_name() {
+        let registry = RuleRegistry::new();
+        let off = registered(&registry, [rule("x", 1).off()], &[]);
+        let on = registered(&registry, [rule("x", 1)], &[&off]);
+        assert!(register(&registry, [rule("x", 2)], &[]).is_err());
+        drop((off, on));
+        assert_eq!(kept(&registry), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_name_stays_in_use_while_one_of_its_rules_is_there_and_costs_nothing_when_it_is_replaced() {
+        let registry = RuleRegistry::new();
+        let other = registered(&registry, [rule("x", 1)], &[]);
+        let mut current = registered(&registry, [rule("x", 1), rule("y", 1)], &[]);
+        for _ in 0..9 {
+            // Equal rules, and copies of none.
+            current = registered(&registry, [rule("x", 1), rule("y", 1)], &[&current]);
+            assert_eq!(kept(&registry), (2, 3, 2));
+            assert!(register(&registry, [rule("y", 2)], &[]).is_err());
+        }
+        drop(other);
+        assert_eq!(kept(&registry), (2, 2, 1));
+        assert!(register(&registry, [rule("x", 2)], &[]).is_err());
+        drop(current);
+        assert_eq!(kept(&registry), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_to_be_done_when_rules_retire_is_done_then_and_when_they_are_dropped() {
+        let registry = RuleRegistry::new();
+        let done = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&done);
+        let registration = registered(&registry, [rule("x", 1)], &[]).on_retire(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 0);
+        registration.retire();
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+        drop(registration);
+        assert_eq!(done.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_conflict_says_what_is_in_use_and_what_would_be() {
+        let queue = |at_most: Option<Duration>| {
+            let rule = rule("x", 1);
+            match at_most {
+                Some(at_most) => rule.wait(at_most),
+                None => rule,
+            }
+        };
+        let plan = |limit| rule("x", 1).plan("gold", Quota::gcra(limit, MINUTE));
+        for (live, new, words) in [
+            (
+                rule("x", 1),
+                rule("x", 2),
+                ["with gcra(1 per 60s), and", "has gcra(2 per 60s);"],
+            ),
+            (
+                queue(None),
+                queue(Some(SECOND)),
+                ["with no wait, and", "has a wait of at most 1s;"],
+            ),
+            (
+                queue(Some(SECOND)),
+                queue(None),
+                ["with a wait of at most 1s, and", "has no wait;"],
+            ),
+            (
+                plan(5),
+                rule("x", 1),
+                ["with plan \"gold\" gcra(5", "without a plan \"gold\";"],
+            ),
+            (
+                rule("x", 1),
+                plan(5),
+                ["without a plan \"gold\", and", "with plan \"gold\" gcra(5"],
+            ),
+            (
+                plan(5),
+                plan(6),
+                ["with plan \"gold\" gcra(5", "with plan \"gold\" gcra(6"],
+            ),
+        ] {
+            let registry = RuleRegistry::new();
+            let _live = registered(&registry, [live], &[]);
+            let error = register(&registry, [new], &[]).expect_err("they differ");
+            let places = words.map(|words| error.find(words));
+            let in_order = places[0].is_some() && places[0] < places[1];
+            assert!(in_order, "{error}: {words:?}");
+        }
+    }
+}
