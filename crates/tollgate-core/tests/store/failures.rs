@@ -182,6 +182,54 @@ async fn a_cost_above_the_share_but_not_above_the_quota_is_not_never() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quota_that_a_check_brings_along_has_a_share_of_its_own_and_no_cap_but_that_of_the_rule()
+{
+    for (answer, passes) in [
+        (OnStoreError::LocalShare, 10),
+        (OnStoreError::Cap(log(4)), 4),
+    ] {
+        let rules = [Rule::new("rule", log(6))
+            .variable_quota()
+            .on_store_error(answer)];
+        let two = NonZeroU32::new(2).expect("not zero");
+        let limiter = Limiter::with_instances(down(), rules, two).expect("valid rules");
+        let brought = limiter.quota_for("rule", log(20)).expect("a quota");
+        let check = check(&limiter, "rule", "a", 1).with_quota(brought);
+        let mut passed = 0;
+        while limiter.acquire(&[check]).await.is_allowed() {
+            passed += 1;
+        }
+        assert_eq!(passed, passes, "{answer:?}");
+    }
+}
+
+/// Why a request for these rules, keys and costs is denied by shares of 2 of 10 units.
+async fn denied_by_shares(checks: &[(&str, &str, u64)]) -> Option<Reason> {
+    let rules = ["one", "two"].map(|name| Rule::new(name, log(10)));
+    let five = NonZeroU32::new(5).expect("not zero");
+    let limiter = Limiter::with_instances(down(), rules, five).expect("valid rules");
+    let checks = checks.iter();
+    let checks: Vec<_> = checks
+        .map(|(rule, key, cost)| check(&limiter, rule, key, *cost))
+        .collect();
+    let decision = limiter.acquire(&checks).await;
+    assert_eq!(decision.outcome(), Outcome::Deny);
+    decision.reason()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_above_a_quota_by_all_that_it_wants_of_one_state() {
+    let failed = Some(Reason::StoreFailed);
+    assert_eq!(denied_by_shares(&[("one", "a", 10)]).await, failed);
+    // Each for itself is below it.
+    let checks = [("one", "a", 6), ("one", "a", 5)];
+    assert_eq!(denied_by_shares(&checks).await, Some(Reason::Never));
+    for other in [("one", "b", 6), ("two", "a", 6)] {
+        assert_eq!(denied_by_shares(&[("one", "a", 6), other]).await, failed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn equal_checks_are_folded_in_the_local_share_as_well() {
     let limiter = limiter(&down(), [Rule::new("rule", log(4))]);
     let one = check(&limiter, "rule", "a", 1);
@@ -366,6 +414,49 @@ async fn a_shadow_that_fails_denies_nothing() {
         assert!(limiter.acquire(&checks).await.is_allowed());
         assert!(limiter.acquire(&checks[..1]).await.is_allowed());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_that_fails_counts_against_no_share_and_says_that_it_failed() {
+    let rules = [
+        Rule::new("shadow", log(9)).shadow(),
+        Rule::new("rule", log(2)),
+    ];
+    let limiter = limiter(&down(), rules);
+    let checks = ["shadow", "rule"].map(|rule| check(&limiter, rule, "a", 1));
+    for is_allowed in [true, true, false] {
+        let decision = limiter.acquire(&checks).await;
+        assert_eq!(decision.is_allowed(), is_allowed);
+        let shadow = decision.verdicts()[0];
+        let seen = (shadow.outcome(), shadow.source());
+        assert_eq!(seen, (Outcome::Failed, Source::Store));
+    }
+    assert_eq!(limiter.admitted_in_fallback("shadow"), Ok(0));
+    assert_eq!(limiter.admitted_in_fallback("rule"), Ok(2));
+    // Nor does it become one that is not decided where another rule denies.
+    let denies = Rule::new("closed", log(9)).on_store_error(OnStoreError::Deny);
+    let rules = [Rule::new("shadow", log(9)).shadow(), denies];
+    let limiter = self::limiter(&down(), rules);
+    let checks = ["shadow", "closed"].map(|rule| check(&limiter, rule, "a", 1));
+    let decision = limiter.acquire(&checks).await;
+    assert_eq!(decision.outcome(), Outcome::Deny);
+    assert_eq!(decision.verdicts()[0].outcome(), Outcome::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_has_decided_is_not_counted_as_let_through_without_it() {
+    let store = RemoteStore::new(MemoryStore::new())
+        .partitioned()
+        .faults(|call| (call == 2).then_some(Fault::Refused));
+    let names = ["counts", "fails"];
+    let limiter = limiter(&store, names.map(|name| Rule::new(name, log(5))));
+    let checks = names.map(|rule| check(&limiter, rule, "a", 2));
+    let decision = limiter.acquire(&checks).await;
+    assert!(decision.is_allowed());
+    let sources: Vec<_> = decision.verdicts().iter().map(|v| v.source()).collect();
+    assert_eq!(sources, [Source::Store, Source::Fallback]);
+    let counted = names.map(|name| limiter.admitted_in_fallback(name));
+    assert_eq!(counted, [Ok(0), Ok(2)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -381,6 +381,56 @@ fn a_client_has_a_share_of_its_own_plan() {
 }
 
 #[test]
+fn each_plan_of_a_rule_has_its_share() {
+    let world = World::new();
+    let plans = ["tin", "silver", "gold"];
+    let rule = Rule::new("rule", Quota::sliding_log(8, LONG));
+    let limits = [12, 16, 20];
+    let rule = plans.iter().zip(limits).fold(rule, |rule, (plan, limit)| {
+        rule.plan(*plan, Quota::sliding_log(limit, LONG))
+    });
+    let limiter = world.limiter(rule);
+    world.store.know(4);
+    world.store.switch(false);
+    for (plan, limit) in plans.into_iter().zip(limits) {
+        let check = limiter.check_with_plan("rule", plan, &Key::of(plan));
+        let check = check.expect("a plan").with_cost(1);
+        let passed = (0..99).take_while(|_| at_once(limiter.acquire(&[check])).is_allowed());
+        assert_eq!(passed.count() as u64, limit / 4, "{plan}");
+    }
+}
+
+#[test]
+fn rules_that_are_replaced_in_an_outage_have_shares_of_as_many_instances() {
+    // As above: its rate divides by two and not by three.
+    let odd = Quota::gcra(1 << 40, Duration::from_micros(1 << 48)).burst(12);
+    let world = World::new();
+    let two = NonZeroU32::new(2).expect("not zero");
+    let rules = [Rule::new("rule", Quota::sliding_log(12, LONG))];
+    let limiter = Limiter::with_instances(world.store.clone(), rules, two).expect("a valid rule");
+    let limiter = limiter
+        .with_local_clock(&world.clock)
+        .expect("valid shares");
+    world.store.switch(false);
+    world.store.know(3);
+    assert_eq!(passes(&limiter, "a"), 4);
+    let rules = [
+        Rule::new("rule", Quota::sliding_log(15, LONG)),
+        Rule::new("odd", odd),
+    ];
+    let store = world.store.clone();
+    let after = Limiter::replacing(&[&limiter], store, rules).expect("valid shares");
+    assert_eq!(passes(&after, "b"), 5);
+    // It has that of the two that were given.
+    let odd = |cost| at_once(after.acquire(&[check(&after, "odd", "a", cost)])).is_allowed();
+    assert!(odd(6) && !odd(1));
+    // The least is not what was counted.
+    let after = after.with_local_clock(&world.clock).expect("valid shares");
+    world.store.know(1);
+    assert_eq!(passes(&after, "c"), 7);
+}
+
+#[test]
 fn slots_of_a_share_go_back_to_it() {
     let world = World::new();
     let limiter = world.quota(Quota::concurrent(4));
