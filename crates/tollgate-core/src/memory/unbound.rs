@@ -86,3 +86,72 @@ impl UnboundTables {
         }
     }
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::memory::family::Family;
+
+    fn name(text: &str) -> TableName {
+        (Arc::from(text), Family::Gcra)
+    }
+
+    fn packed(fresh_at: Tick, keys: u64, bytes: usize) -> Packed {
+        Packed {
+            table: Box::new(()),
+            fresh_at,
+            keys,
+            bytes,
+        }
+    }
+
+    fn kept(tables: &UnboundTables) -> (u64, u64, u64) {
+        let usage = tables.usage();
+        (usage.keys, usage.bytes, usage.evicted_live)
+    }
+
+    const NAME: u64 = BYTES_PER_NAME as u64;
+
+    #[test]
+    fn the_states_of_a_name_take_the_place_of_those_that_it_had() {
+        let mut tables = UnboundTables::new(1 << 20);
+        tables.insert(name("a"), packed(5, 3, 100));
+        tables.insert(name("a"), packed(9, 2, 50));
+        assert_eq!(kept(&tables), (2, NAME + 50, 0));
+        tables.forget_fresh(5);
+        assert!(tables.contains(&name("a")));
+        let states = tables.remove(&name("a")).expect("they are there");
+        assert_eq!((states.fresh_at, kept(&tables)), (9, (0, 0, 0)));
+    }
+
+    #[test]
+    fn above_the_bound_the_names_closest_to_fresh_go_and_one_stays() {
+        let mut tables = UnboundTables::new(3 * (BYTES_PER_NAME + 100));
+        for (text, fresh_at, keys) in [("b", 20, 4), ("a", 10, 3), ("c", 30, 5)] {
+            tables.insert(name(text), packed(fresh_at, keys, 100));
+        }
+        // At the bound, all of them are there.
+        assert_eq!(kept(&tables), (12, 3 * (NAME + 100), 0));
+        tables.insert(name("d"), packed(40, 1, 1));
+        assert_eq!(kept(&tables), (10, 3 * (NAME + 100) - 99, 3));
+        assert!(!tables.contains(&name("a")) && tables.contains(&name("b")));
+        // One alone is kept, whatever its size.
+        tables.insert(name("e"), packed(50, 7, 1 << 20));
+        assert_eq!(kept(&tables), (7, NAME + (1 << 20), 13));
+        assert!(tables.contains(&name("e")));
+    }
+
+    #[test]
+    fn a_name_is_forgotten_at_the_tick_at_which_all_its_states_are_fresh() {
+        let mut tables = UnboundTables::new(1 << 20);
+        tables.insert(name("a"), packed(10, 1, 1));
+        tables.insert(name("b"), packed(11, 1, 1));
+        tables.forget_fresh(9);
+        assert!(tables.contains(&name("a")));
+        tables.forget_fresh(10);
+        assert!(!tables.contains(&name("a")) && tables.contains(&name("b")));
+        assert_eq!(tables.usage().evicted_live, 0);
+    }
+}
