@@ -129,7 +129,9 @@ impl<T: Clone> SlotTable<T> {
             // It was forgotten: the store has not replied for long.
             return SlotStart::Again;
         };
+        let outlived = entry.outlived();
         let start = entry.holder.on_acquired(message, reply, sent, now, &terms);
+        self.counts.outlived += entry.outlived() - outlived;
         match start {
             SlotStart::Started { fence } => {
                 // Replies come in any order.
@@ -144,7 +146,6 @@ impl<T: Clone> SlotTable<T> {
             SlotStart::Again if reply.is_granted() => self.counts.voided += 1,
             SlotStart::Again | SlotStart::Denied { .. } => {}
         }
-        self.note_outlived(key, message, reply);
         self.schedule(key, now);
         start
     }
@@ -232,8 +233,9 @@ impl<T: Clone> SlotTable<T> {
         now: Tick,
     ) {
         if let Some(entry) = self.entries.get_mut(key) {
+            let outlived = entry.outlived();
             entry.holder.on_renewed(message, reply, now, &self.terms);
-            self.note_outlived(key, message, reply);
+            self.counts.outlived += entry.outlived() - outlived;
             self.schedule(key, now);
         }
     }
@@ -296,15 +298,6 @@ impl<T: Clone> SlotTable<T> {
         running.fold((0, 0), |(slots, keys), it| (slots + it, keys + 1))
     }
 
-    fn note_outlived(&mut self, key: &SlotKey, message: &SlotMessage, reply: &SlotReply) {
-        let Some(entry) = self.entries.get(key).filter(|_| reply.is_new) else {
-            return;
-        };
-        let before = entry.grants.iter().filter(|it| it.seq < message.seq);
-        let outlived = before.filter(|it| entry.holder.is_outlived(it.seq));
-        self.counts.outlived += outlived.count() as u64;
-    }
-
     /// The key with this grant: there are several where something else says where the state lies.
     fn key_of(&self, rule: &str, key: Fingerprint, number: u64) -> Option<SlotKey> {
         let from = SlotKey {
@@ -351,6 +344,13 @@ impl<T> Entry<T> {
             .ok()
     }
 
+    /// The requests that run on slots that the store has forgotten: a message makes them more.
+    fn outlived(&self) -> u64 {
+        let grants = self.grants.iter();
+        let outlived = grants.filter(|it| self.holder.is_outlived(it.seq));
+        outlived.count() as u64
+    }
+
     /// Whether nothing is in use, and the store has forgotten it by itself: no message about it got through for two terms.
     fn is_abandoned(&self, now: Tick, terms: &SlotTerms) -> bool {
         let idle = self.idle_since.map(|since| now.saturating_sub(since));
@@ -370,7 +370,10 @@ impl<T> fmt::Debug for SlotTable<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slots::slot_grantor::{SlotGrantor, SlotState};
+    use crate::slots::{
+        slot_grantor::{SlotGrantor, SlotState},
+        slot_message::SlotOutcome,
+    };
 
     const TERM: Tick = 15_000_000;
     const NOW: Tick = 1_700_000_000_000_000;
@@ -559,5 +562,132 @@ mod tests {
         let start = table.on_acquired(&key(), &message, &denied, (later, later));
         assert_eq!(start, SlotStart::Denied { free: 9 });
         assert_eq!(table.counts().voided, 1);
+    }
+
+    #[test]
+    fn messages_reach_the_store_as_the_last_request_has_said() {
+        let mut table = SlotTable::new(SlotOwner(7), SlotTerms::new(TERM));
+        let _first = table.acquire(&key(), 'a', 1, NOW);
+        let _second = table.acquire(&key(), 'b', 1, NOW);
+        let due = NOW + TERM / 3;
+        assert_eq!(table.due_at(), Some(due));
+        let targets: Vec<_> = table.poll(due, 9).into_iter().map(|it| it.1).collect();
+        assert_eq!((targets, table.due_at()), (vec!['b'], Some(due + TERM / 3)));
+    }
+
+    #[test]
+    fn no_more_messages_are_sent_at_once_than_may_be() {
+        let mut table = table();
+        for bits in 1..=3 {
+            let key = SlotKey {
+                key: Fingerprint::from_bits(bits),
+                ..key()
+            };
+            let _ = table.acquire(&key, (), 1, NOW);
+        }
+        let sent = [2, 2, 2].map(|most| table.poll(NOW + TERM / 3, most).len());
+        assert_eq!(sent, [2, 1, 0]);
+    }
+
+    #[test]
+    fn a_key_whose_only_acquire_was_denied_is_forgotten() {
+        let (mut table, mut state) = (table(), SlotState::default());
+        let message = table.acquire(&key(), (), 11, NOW);
+        assert_eq!((table.in_use(), table.is_reported()), ((0, 0), false));
+        let denied = SlotGrantor::new(10, TERM).decide(&mut state, NOW, &message);
+        let _denied = table.on_acquired(&key(), &message, &denied, (NOW, NOW));
+        assert!(table.is_empty() && table.is_reported());
+    }
+
+    #[test]
+    fn a_message_that_came_too_late_is_no_grant_that_was_not_used() {
+        let mut table = table();
+        let message = table.acquire(&key(), (), 1, NOW);
+        let stale = SlotReply {
+            outcome: SlotOutcome::Stale,
+            count: 0,
+            free: 9,
+            over: 0,
+            left: TERM,
+            is_new: false,
+        };
+        let start = table.on_acquired(&key(), &message, &stale, (NOW, NOW));
+        assert_eq!((start, table.counts().voided), (SlotStart::Again, 0));
+    }
+
+    #[test]
+    fn no_more_slots_go_back_than_a_request_has_and_none_of_another_key() {
+        let (mut table, mut state) = (table(), SlotState::default());
+        start(&mut table, &mut state, 4, NOW);
+        let number = start(&mut table, &mut state, 3, NOW);
+        end(&mut table, number, 9);
+        assert_eq!(table.in_use(), (4, 1));
+        // Numbers are those of a key: others have the same.
+        let (mut table, mut others) = (self::table(), [(); 3].map(|()| SlotState::default()));
+        let keys = [(1, None), (1, Some(5)), (2, None)].map(|(bits, place)| SlotKey {
+            key: Fingerprint::from_bits(bits),
+            place: place.map(Fingerprint::from_bits),
+            ..key()
+        });
+        for ((key, state), at) in keys.iter().zip(&mut others).zip([NOW, NOW + 1, NOW]) {
+            let message = table.acquire(key, (), 1, at);
+            let reply = SlotGrantor::new(10, TERM).decide(state, at, &message);
+            let start = table.on_acquired(key, &message, &reply, (at, at));
+            assert_eq!(start, SlotStart::Started { fence: at });
+        }
+        let running = |table: &SlotTable<()>| {
+            let entries = keys.iter().map(|key| table.entries.get(key));
+            let running = entries.map(|it| it.map_or(0, |it| it.holder.running()));
+            running.collect::<Vec<_>>()
+        };
+        table.end("exports", keys[0].key, NOW + 1, 1, NOW + 1);
+        assert_eq!(running(&table), [1, 0, 1]);
+        for _ in 0..2 {
+            table.end("exports", keys[0].key, NOW, 1, NOW + 1);
+            assert_eq!(running(&table), [0, 0, 1]);
+        }
+    }
+
+    #[test]
+    fn requests_that_were_outlived_are_counted_when_a_renewal_says_so_and_once() {
+        let (mut table, mut state) = (table(), SlotState::default());
+        start(&mut table, &mut state, 1, NOW);
+        let mut now = NOW;
+        for (forgets, outlived) in [(true, 1), (false, 1), (true, 1)] {
+            now += TERM / 3;
+            if forgets {
+                state = SlotState::default();
+            }
+            assert_eq!(tell(&mut table, &mut state, now), 1);
+            assert_eq!(table.counts().outlived, outlived);
+        }
+    }
+
+    #[test]
+    fn a_key_in_use_is_kept_however_long_the_store_is_away() {
+        let (mut table, mut state) = (table(), SlotState::default());
+        start(&mut table, &mut state, 1, NOW);
+        while let Some(at) = table.due_at().filter(|at| *at < NOW + 4 * TERM) {
+            let messages = table.poll(at, 9);
+            assert_eq!(messages.len(), 1);
+            table.on_lost(&messages[0].0, at);
+        }
+        assert_eq!(table.in_use(), (1, 1));
+    }
+
+    #[test]
+    fn the_memory_of_a_table_is_that_of_its_keys_and_of_further_requests() {
+        let (mut table, mut state) = (table(), SlotState::default());
+        assert_eq!(table.usage(), TableUsage::default());
+        start(&mut table, &mut state, 1, NOW);
+        let entry = size_of::<SlotKey>() + size_of::<Entry<()>>() + size_of::<(Tick, SlotKey)>();
+        let one = table.usage();
+        assert_eq!((one.keys, one.bytes), (1, (entry * 3 / 2) as u64));
+        for _ in 0..100 {
+            let number = start(&mut table, &mut state, 1, NOW);
+            let two = table.usage().bytes - one.bytes;
+            assert_eq!(two, 2 * size_of::<Grant>() as u64);
+            end(&mut table, number, 1);
+        }
     }
 }
