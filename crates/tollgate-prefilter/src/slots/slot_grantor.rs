@@ -243,4 +243,65 @@ mod tests {
         assert_eq!(reply.outcome, SlotOutcome::Denied);
         assert_eq!((reply.over, reply.free, reply.count), (2, 0, 0));
     }
+
+    /// A clock that is set back by an hour.
+    const BACK: Tick = NOW - 3_600_000_000;
+
+    #[test]
+    fn an_owner_is_forgotten_a_term_after_the_clock_was_set_back() {
+        let (grantor, mut state) = (SlotGrantor::new(3, TERM), SlotState::default());
+        let message = wants(1, 1, 1);
+        grantor.decide(&mut state, NOW, &message);
+        assert_eq!(grantor.fresh_after(&state, BACK), TERM);
+        let reply = grantor.decide(&mut state, BACK, &message);
+        assert_eq!((reply.outcome, reply.left), (SlotOutcome::Stale, TERM));
+        // From the first message on that the store has then, whomever it is of.
+        grantor.decide(&mut state, BACK, &wants(2, 1, 1));
+        let used = [TERM - 1, TERM].map(|later| grantor.used(&state, BACK + later));
+        assert_eq!(used, [2, 0]);
+    }
+
+    #[test]
+    fn an_owner_that_was_forgotten_begins_anew_with_any_number() {
+        let (grantor, mut state) = (SlotGrantor::new(1, TERM), SlotState::default());
+        grantor.decide(&mut state, NOW, &wants(1, 5, 1));
+        let reply = grantor.decide(&mut state, NOW + TERM, &wants(1, 3, 1));
+        assert!(reply.is_granted() && reply.is_new);
+    }
+
+    #[test]
+    fn a_message_that_comes_twice_says_what_is_above_a_lowered_limit() {
+        let mut state = SlotState::default();
+        let message = wants(1, 1, 3);
+        SlotGrantor::new(3, TERM).decide(&mut state, NOW, &message);
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
+        assert_eq!((reply.outcome, reply.over), (SlotOutcome::Stale, 2));
+    }
+
+    #[test]
+    fn grants_alone_have_numbers_and_what_they_take_is_not_free() {
+        let (grantor, mut state) = (SlotGrantor::new(3, TERM), SlotState::default());
+        let reply = grantor.decide(&mut state, NOW, &wants(1, 1, 2));
+        assert_eq!(reply.outcome, SlotOutcome::Granted { fence: NOW });
+        assert_eq!((reply.count, reply.free, reply.over), (2, 1, 0));
+        // Neither what is denied nor a renewal.
+        let denied = grantor.decide(&mut state, NOW + 1, &wants(2, 1, 2));
+        let renewed = grantor.decide(&mut state, NOW + 2, &wants(2, 2, 0));
+        assert_eq!((denied.free, renewed.free, state.fence), (1, 1, NOW));
+        let next = grantor.decide(&mut state, NOW, &wants(2, 3, 1));
+        assert_eq!(next.outcome, SlotOutcome::Granted { fence: NOW + 1 });
+    }
+
+    #[test]
+    fn a_message_that_does_not_know_what_is_in_use_leaves_the_term_as_it_is() {
+        let (grantor, mut state) = (SlotGrantor::new(3, TERM), SlotState::default());
+        grantor.decide(&mut state, NOW, &wants(1, 1, 1));
+        let inexact = SlotMessage {
+            hi: 1,
+            is_exact: false,
+            ..wants(1, 2, 1)
+        };
+        let reply = grantor.decide(&mut state, NOW + 5, &inexact);
+        assert_eq!((reply.count, reply.left), (2, TERM - 5));
+    }
 }

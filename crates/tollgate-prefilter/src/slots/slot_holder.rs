@@ -408,4 +408,120 @@ mod tests {
         assert_eq!((holder.running(), grantor.used(&state, NOW)), (0, 1));
         assert_eq!(holder.renew_at(), Some(NOW));
     }
+
+    #[test]
+    fn what_becomes_of_a_void_acquire_leaves_those_after_it_as_they_are() {
+        let grantor = SlotGrantor::new(9, TERM);
+        for case in 0..3 {
+            let (mut holder, mut state) = running();
+            let void = holder.acquire(2, 1, NOW, &terms());
+            let granted = grantor.decide(&mut state, NOW, &void);
+            let renewal = holder.renew(3, NOW + 5, &terms());
+            assert!(holder.is_void(&void) && !holder.is_void(&renewal));
+            let due = NOW + 5 + TERM / 3;
+            assert_eq!(holder.renew_at(), Some(due));
+            if case == 0 {
+                // Nor is the renewal taken back.
+                let mut early = holder;
+                early.not_sent(&void);
+                assert_eq!(early.renew_at(), Some(due));
+            }
+            let next = holder.acquire(4, 2, NOW + 5, &terms());
+            assert!(next.is_exact && holder.is_in_use());
+            match case {
+                0 => {
+                    let start = holder.on_acquired(&void, &granted, NOW, NOW + 5, &terms());
+                    assert_eq!(start, SlotStart::Again);
+                }
+                1 => holder.give_up(&void, NOW + 5, &terms()),
+                _ => holder.not_sent(&void),
+            }
+            let last = holder.acquire(5, 1, NOW + 5, &terms());
+            assert_eq!((last.lo, last.hi, last.is_exact), (1, 3, false), "{case}");
+        }
+    }
+
+    #[test]
+    fn an_acquire_in_flight_is_in_use_and_its_renewal_due_as_it_was_before_if_it_was_not_sent() {
+        let mut holder = SlotHolder::new(SlotOwner(1));
+        assert!(!holder.is_in_use() && !holder.is_listed());
+        let message = holder.acquire(1, 1, NOW, &terms());
+        assert!(holder.is_in_use() && holder.is_listed());
+        holder.not_sent(&message);
+        assert!(!holder.is_in_use() && !holder.is_listed());
+    }
+
+    #[test]
+    fn a_grant_that_came_too_late_goes_back_at_once() {
+        let (mut holder, mut state) = (SlotHolder::new(SlotOwner(1)), SlotState::default());
+        let message = holder.acquire(1, 1, NOW, &terms());
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
+        let late = terms().deadline(NOW, TERM);
+        let _again = holder.on_acquired(&message, &reply, NOW, late, &terms());
+        assert_eq!(holder.renew_at(), Some(late));
+    }
+
+    #[test]
+    fn a_renewal_that_is_due_is_not_put_off_by_a_further_end() {
+        let (mut holder, _) = running();
+        let _acquire = holder.acquire(2, 1, NOW, &terms());
+        for later in [0, 1_000] {
+            holder.end(0, NOW + later, &terms());
+            assert_eq!(holder.renew_at(), Some(NOW + terms().patience()));
+        }
+    }
+
+    #[test]
+    fn an_earlier_renewal_that_came_too_late_voids_no_acquire_in_flight() {
+        let (mut holder, _) = running();
+        let renewal = holder.renew(2, NOW, &terms());
+        let _acquire = holder.acquire(3, 1, NOW, &terms());
+        let stale = SlotReply {
+            outcome: SlotOutcome::Stale,
+            count: 1,
+            free: 0,
+            over: 0,
+            left: TERM,
+            is_new: false,
+        };
+        holder.on_renewed(&renewal, &stale, NOW, &terms());
+        assert_eq!(holder.renew_at(), Some(NOW + terms().patience()));
+    }
+
+    #[test]
+    fn a_renewal_waits_for_all_acquires_in_flight_and_is_none_the_sooner_for_one_that_came_too_late()
+     {
+        let (mut holder, mut state) = running();
+        let acquires = [2, 3, 4].map(|seq| holder.acquire(seq, 1, NOW, &terms()));
+        holder.end(1, NOW, &terms());
+        let denied = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &acquires[0]);
+        let stale = SlotReply {
+            outcome: SlotOutcome::Stale,
+            ..denied
+        };
+        let due = NOW + terms().patience();
+        for (message, reply) in [(acquires[0], denied), (acquires[1], stale)] {
+            assert_eq!(holder.renew_at(), Some(due));
+            let _none = holder.on_acquired(&message, &reply, NOW, NOW + 5, &terms());
+        }
+        assert_eq!(holder.renew_at(), Some(due));
+    }
+
+    #[test]
+    fn an_acquire_that_did_not_know_what_is_in_use_and_came_too_late_is_not_said_again() {
+        let (mut holder, _) = running();
+        let _first = holder.acquire(2, 1, NOW, &terms());
+        let second = holder.acquire(3, 1, NOW, &terms());
+        let stale = SlotReply {
+            outcome: SlotOutcome::Stale,
+            count: 1,
+            free: 0,
+            over: 0,
+            left: TERM,
+            is_new: false,
+        };
+        let start = holder.on_acquired(&second, &stale, NOW, NOW, &terms());
+        assert_eq!(start, SlotStart::Again);
+        assert_eq!(holder.renew_at(), Some(NOW + TERM / 3));
+    }
 }

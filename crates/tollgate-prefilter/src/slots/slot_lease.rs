@@ -183,3 +183,177 @@ impl SlotLease {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::slot_grantor::{SlotGrantor, SlotState};
+
+    const TERM: Tick = 15_000_000;
+    const NOW: Tick = 1_700_000_000_000_000;
+
+    fn terms() -> SlotTerms {
+        SlotTerms::new(TERM)
+    }
+
+    fn message(lease: &mut SlotLease, seq: u64, change: (u32, u32), now: Tick) -> SlotMessage {
+        let message = lease.message(seq, change, now, &terms());
+        message.expect("none is in flight")
+    }
+
+    fn reply(lease: &mut SlotLease, message: &SlotMessage, reply: &SlotReply, now: Tick) {
+        lease.on_reply(message, reply, now, now, &terms());
+    }
+
+    /// A lease of two slots of which so many are in use, and the store.
+    fn leased(running: u32) -> (SlotLease, SlotState) {
+        let (mut lease, mut state) = (SlotLease::new(SlotOwner(1)), SlotState::default());
+        let wants = message(&mut lease, 1, (2, 0), NOW);
+        let granted = SlotGrantor::new(2, TERM).decide(&mut state, NOW, &wants);
+        reply(&mut lease, &wants, &granted, NOW);
+        assert!(running == 0 || lease.start(running, NOW));
+        (lease, state)
+    }
+
+    /// The same after a renewal under another limit.
+    fn lowered(running: u32, limit: u32) -> (SlotLease, SlotState) {
+        let (mut lease, mut state) = leased(running);
+        let renewal = message(&mut lease, 2, (0, 2), NOW);
+        let lowered = SlotGrantor::new(limit, TERM).decide(&mut state, NOW, &renewal);
+        reply(&mut lease, &renewal, &lowered, NOW);
+        (lease, state)
+    }
+
+    #[test]
+    fn a_lease_is_used_until_its_deadline_and_idle_slots_are_lost_then() {
+        let end = terms().deadline(NOW, TERM);
+        let (mut lease, _) = leased(1);
+        assert_eq!((lease.deadline(), lease.usable()), (end, 2));
+        assert!(!lease.start(2, end - 1), "one is free");
+        assert!(lease.start(1, end - 1));
+        let (mut lease, _) = leased(1);
+        assert!(!lease.start(1, end));
+        assert_eq!((lease.running(), lease.usable()), (1, 1));
+        // A message says so as well.
+        let (mut lease, _) = leased(1);
+        let renewal = message(&mut lease, 2, (0, 0), end);
+        assert_eq!((renewal.lo, renewal.hi, lease.usable()), (1, 1, 1));
+    }
+
+    #[test]
+    fn one_message_is_in_flight_at_a_time() {
+        let (mut lease, _) = leased(1);
+        assert_eq!(lease.renew_at(), Some(NOW + TERM / 3));
+        let renewal = message(&mut lease, 2, (0, 0), NOW);
+        assert_eq!(lease.message(3, (0, 0), NOW, &terms()), None);
+        assert!(lease.renew_at().is_none() && lease.is_listed());
+        assert_eq!((renewal.lo, renewal.hi), (1, 2));
+    }
+
+    #[test]
+    fn no_more_is_returned_than_is_idle() {
+        let (mut lease, _) = leased(1);
+        let returns = message(&mut lease, 2, (0, 9), NOW);
+        assert_eq!((returns.lo, returns.hi, lease.usable()), (1, 1, 1));
+    }
+
+    #[test]
+    fn what_the_store_counts_above_its_limit_runs_on_and_is_not_used_again() {
+        let (mut lease, mut state) = lowered(2, 1);
+        assert_eq!((lease.running(), lease.usable()), (2, 1));
+        // The store knows of both: nothing is to be said before the next renewal.
+        assert_eq!(lease.renew_at(), Some(NOW + TERM / 3));
+        let renewal = message(&mut lease, 3, (0, 0), NOW + 1);
+        assert_eq!((renewal.lo, renewal.hi, lease.usable()), (2, 2, 1));
+        let renewed = SlotGrantor::new(1, TERM).decide(&mut state, NOW + 1, &renewal);
+        reply(&mut lease, &renewal, &renewed, NOW + 1);
+        lease.end(1);
+        assert!(!lease.start(1, NOW + 1));
+    }
+
+    #[test]
+    fn the_end_of_what_was_above_the_limit_is_reported() {
+        let (mut lease, mut state) = lowered(1, 0);
+        assert_eq!((lease.running(), lease.usable()), (1, 0));
+        assert!(lease.is_listed());
+        lease.end(1);
+        assert!(lease.is_listed(), "the store counts it");
+        let report = message(&mut lease, 3, (0, 0), NOW);
+        let reply_to_it = SlotGrantor::new(0, TERM).decide(&mut state, NOW, &report);
+        reply(&mut lease, &report, &reply_to_it, NOW);
+        assert_eq!((reply_to_it.count, lease.is_listed()), (0, false));
+    }
+
+    #[test]
+    fn what_the_store_has_forgotten_by_itself_is_not_reported() {
+        let (mut lease, _) = leased(2);
+        lease.end(2);
+        assert!(lease.is_listed());
+        assert!(!lease.start(1, terms().deadline(NOW, TERM)));
+        assert!(!lease.is_listed());
+    }
+
+    #[test]
+    fn a_return_that_came_too_late_is_said_again_at_once() {
+        let (mut lease, _) = leased(0);
+        let returns = message(&mut lease, 2, (0, 2), NOW);
+        let stale = SlotReply {
+            outcome: SlotOutcome::Stale,
+            count: 2,
+            free: 0,
+            over: 0,
+            left: TERM,
+            is_new: false,
+        };
+        reply(&mut lease, &returns, &stale, NOW + 7);
+        assert_eq!((lease.usable(), lease.renew_at()), (0, Some(NOW + 7)));
+    }
+
+    #[test]
+    fn a_reply_counts_if_it_is_that_to_the_message_in_flight() {
+        let (mut lease, mut state) = (SlotLease::new(SlotOwner(1)), SlotState::default());
+        let grantor = SlotGrantor::new(4, TERM);
+        let lost = message(&mut lease, 1, (2, 0), NOW);
+        let granted = grantor.decide(&mut state, NOW, &lost);
+        lease.give_up(NOW + 1);
+        reply(&mut lease, &lost, &granted, NOW + 1);
+        assert_eq!((lease.usable(), lease.renew_at()), (0, Some(NOW + 1)));
+        let next = message(&mut lease, 2, (1, 0), NOW + 2);
+        reply(&mut lease, &lost, &granted, NOW + 2);
+        assert_eq!((lease.usable(), lease.renew_at()), (0, None));
+        let granted = grantor.decide(&mut state, NOW + 2, &next);
+        reply(&mut lease, &next, &granted, NOW + 2);
+        assert_eq!(lease.usable(), 1);
+        // Nor is one that has been answered unsent.
+        let due = lease.renew_at();
+        lease.not_sent();
+        assert_eq!((lease.renew_at(), lease.usable()), (due, 1));
+    }
+
+    #[test]
+    fn a_deadline_counts_from_when_the_message_was_sent_and_is_never_an_earlier_one() {
+        let (mut lease, mut state) = (SlotLease::new(SlotOwner(1)), SlotState::default());
+        let wants = message(&mut lease, 1, (2, 0), NOW);
+        let granted = SlotGrantor::new(2, TERM).decide(&mut state, NOW, &wants);
+        lease.on_reply(&wants, &granted, NOW, NOW + TERM / 2, &terms());
+        let end = terms().deadline(NOW, TERM);
+        assert_eq!((lease.deadline(), lease.usable()), (end, 2));
+        let renewal = message(&mut lease, 2, (0, 0), NOW + 1);
+        let shorter = SlotReply {
+            left: TERM / 2,
+            ..granted
+        };
+        reply(&mut lease, &renewal, &shorter, NOW + 1);
+        assert_eq!(lease.deadline(), end);
+    }
+
+    #[test]
+    fn slots_that_were_granted_too_late_go_back_at_once() {
+        let (mut lease, mut state) = (SlotLease::new(SlotOwner(1)), SlotState::default());
+        let wants = message(&mut lease, 1, (2, 0), NOW);
+        let granted = SlotGrantor::new(2, TERM).decide(&mut state, NOW, &wants);
+        let late = terms().deadline(NOW, TERM);
+        lease.on_reply(&wants, &granted, NOW, late, &terms());
+        assert_eq!((lease.usable(), lease.renew_at()), (0, Some(late)));
+    }
+}

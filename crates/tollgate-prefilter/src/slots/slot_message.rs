@@ -75,3 +75,32 @@ pub enum SlotOutcome {
     /// A later message of the owner came first; nothing was changed.
     Stale,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_lives_of_a_process_are_two_owners() {
+        assert_ne!(SlotOwner::random(), SlotOwner::random());
+    }
+
+    #[test]
+    fn a_reply_that_came_too_late_has_granted_nothing() {
+        let of = |outcome| SlotReply {
+            outcome,
+            count: 1,
+            free: 1,
+            over: 0,
+            left: 1,
+            is_new: false,
+        };
+        let outcomes = [
+            SlotOutcome::Granted { fence: 1 },
+            SlotOutcome::Denied,
+            SlotOutcome::Stale,
+        ];
+        let granted = outcomes.map(|outcome| of(outcome).is_granted());
+        assert_eq!(granted, [true, false, false]);
+    }
+}

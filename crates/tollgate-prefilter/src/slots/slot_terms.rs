@@ -59,3 +59,25 @@ impl SlotTerms {
         sent.saturating_add(left).saturating_sub(self.margin)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_times_are_parts_of_the_term() {
+        let terms = SlotTerms::new(15_000_000);
+        let soon = [terms.patience(), terms.deny_for(), terms.retry_after()];
+        assert_eq!(soon, [30_000, 100_000, 500_000]);
+        assert_eq!((terms.term(), terms.renew_after()), (15_000_000, 5_000_000));
+    }
+
+    #[test]
+    fn no_request_starts_within_the_margin_of_the_end_of_its_slots() {
+        let terms = SlotTerms::new(15_000_000);
+        assert_eq!(terms.deadline(1_000_000, 15_000_000), 15_850_000);
+        let wider = SlotTerms::with_margin(15_000_000, 1_000_000);
+        assert_eq!(wider.deadline(1_000_000, 15_000_000), 15_000_000);
+        assert_eq!(terms.deadline(0, 1), 0);
+    }
+}
