@@ -73,4 +73,12 @@ mod tests {
         // 1000 of 65 536 places are taken.
         assert!(others.count() < 50);
     }
+
+    #[test]
+    fn a_key_of_one_limit_is_none_of_another() {
+        let bloom_filter = BloomFilter::new();
+        let slot = |limit| TableKey::new(limit, Fingerprint::from_bits(7 << 64));
+        bloom_filter.insert(slot(0));
+        assert!(bloom_filter.may_hold(slot(0)) && !bloom_filter.may_hold(slot(1)));
+    }
 }

@@ -43,3 +43,15 @@ impl fmt::Debug for TableKey {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_what_it_was_made_of_and_its_tag_one_of_its_bytes() {
+        let key = Fingerprint::from_bits(0x0123 << 112 | 0xab << 56 | 0x45);
+        let slot = TableKey::new(3, key);
+        assert_eq!((slot.key(), slot.limit, slot.tag()), (key, 3, 0xab));
+    }
+}
