@@ -116,13 +116,10 @@ impl Ruler {
         let mut pause = FIRST;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
-            pause = match self.measure().await {
-                Ok(()) => PAUSE,
-                Err(Stop::Gone) => return,
-                // Soon after a start there is no connection yet.
-                Err(Stop::Failed) => (pause * 2).min(LOOK_EVERY),
-                Err(Stop::Claimed) => LOOK_EVERY,
-            };
+            match pause_after(pause, &self.measure().await) {
+                Some(next) => pause = next,
+                None => return,
+            }
         }
     }
 
@@ -189,6 +186,17 @@ impl Ruler {
         let args = [namespace, cursor, &count, ASKED];
         let answer = shared.backend.run(&STEP, &[name], &args).await;
         texts(&shared, answer)
+    }
+}
+
+/// How long to wait after a measurement before which it was `pause`; `None`: the store is gone.
+fn pause_after(pause: Duration, measured: &Result<(), Stop>) -> Option<Duration> {
+    match measured {
+        Ok(()) => Some(PAUSE),
+        Err(Stop::Gone) => None,
+        // Soon after a start there is no connection yet.
+        Err(Stop::Failed) => Some((pause * 2).min(LOOK_EVERY)),
+        Err(Stop::Claimed) => Some(LOOK_EVERY),
     }
 }
 
@@ -276,6 +284,23 @@ mod tests {
         assert_eq!(server.add(&page("0 10 1 400")), Some(()));
         let seen = (server.keys, server.bytes(), server.used_permille);
         assert_eq!((seen, server.cursor), ((100, 22_000, 300), None));
+    }
+
+    #[test]
+    fn it_is_tried_again_sooner_at_first_and_seldom_while_another_process_measures() {
+        let failed = |pause| pause_after(pause, &Err(Stop::Failed)).expect("the store is there");
+        let mut pauses = vec![FIRST];
+        for _ in 0..6 {
+            pauses.push(failed(pauses[pauses.len() - 1]));
+        }
+        let millis: Vec<_> = pauses.iter().map(Duration::as_millis).collect();
+        assert_eq!(millis, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
+        // Also where it went well before.
+        assert_eq!(failed(PAUSE), LOOK_EVERY);
+        let next = |measured| pause_after(FIRST, &measured);
+        assert_eq!(next(Ok(())), Some(PAUSE));
+        assert_eq!(next(Err(Stop::Claimed)), Some(LOOK_EVERY));
+        assert_eq!(next(Err(Stop::Gone)), None);
     }
 
     #[test]

@@ -94,6 +94,21 @@ async fn a_refusal_by_one_rule_is_none_of_the_others() {
 }
 
 #[tokio::test]
+async fn checks_of_one_request_on_one_state_are_followed_as_one() {
+    let fleet = Fleet::start().await;
+    let rules = [Rule::new("per-key", Quota::fixed_window(4, HOUR))];
+    let process = fleet.process(1, &rules).await;
+    for is_allowed in [true, true, false] {
+        let decision = process.acquire(&[unit(7), unit(7)]).await;
+        assert_eq!(decision.is_allowed(), is_allowed);
+    }
+    // Those of another key are for themselves.
+    assert!(process.acquire(&[unit(8), unit(9)]).await.is_allowed());
+    let seen = seen(&[&process], 5).await;
+    assert_eq!((seen.followed, seen.over, seen.falsely), (5, 0, 0));
+}
+
+#[tokio::test]
 async fn a_lost_meter_report_is_counted_and_delays_no_request() {
     let mut fleet = Fleet::start().await;
     let rules = [Rule::new("per-key", Quota::fixed_window(100, HOUR))];

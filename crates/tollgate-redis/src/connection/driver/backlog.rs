@@ -332,3 +332,113 @@ impl Drop for Backlog {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{call::Call, value::Value};
+
+    const UNKNOWN: &str = "NOSCRIPT No matching script. Please use EVAL.";
+
+    struct Bench {
+        backlog: Backlog,
+        queue: Arc<Queue>,
+        script: Arc<Script>,
+        began: Instant,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let options = NodeOptions::default();
+            let queue = Arc::new(Queue::new(options.waiting));
+            Self {
+                backlog: Backlog::new(Arc::clone(&queue), &options),
+                queue,
+                script: Arc::new(Script::new("return 1")),
+                began: Instant::now(),
+            }
+        }
+
+        /// A call with a deadline in so many ms.
+        fn call(&self, millis: u64) -> Call {
+            let request = Request::new(&self.script, &["a"], &[]);
+            let (waiting, call) = Waiting::new(request, self.after(millis));
+            assert!(self.queue.push(waiting).is_ok());
+            call
+        }
+
+        fn after(&self, millis: u64) -> Instant {
+            self.began + Duration::from_millis(millis)
+        }
+
+        /// Everything that waits is sent, and leaves if `has_left`.
+        fn send(&mut self, has_left: bool) -> usize {
+            let mut out = Vec::new();
+            self.backlog.fill(&mut out);
+            if has_left {
+                self.backlog.written(out.len());
+            }
+            out.len()
+        }
+
+        fn answer(&mut self, reply: Reply<'_>) {
+            let now = self.after(0);
+            assert!(self.backlog.answer(reply, now).is_ok());
+        }
+    }
+
+    async fn failure(call: Call) -> (CallErrorKind, String) {
+        let error = call.await.unwrap_err();
+        (error.kind(), error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_to_be_sent_again_ends_at_its_deadline_and_no_other_with_it() {
+        let mut bench = Bench::new();
+        let (first, second) = (bench.call(10), bench.call(20));
+        assert!(bench.send(true) > 0);
+        for _ in 0..2 {
+            bench.answer(Reply::Error(UNKNOWN.into()));
+        }
+        let (expired, is_kept) = bench.backlog.expire(bench.after(9));
+        assert!(expired == 0 && is_kept.is_ok());
+        let (expired, is_kept) = bench.backlog.expire(bench.after(10));
+        assert!(expired == 1 && is_kept.is_ok());
+        assert_eq!(failure(first).await.0, CallErrorKind::Expired);
+        // The other one is still there.
+        assert!(bench.send(true) > 0);
+        bench.answer(Reply::Value(Value::Integer(7)));
+        assert_eq!(second.await.unwrap(), Value::Integer(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_was_to_be_sent_again_did_not_run_when_its_connection_is_lost() {
+        let mut bench = Bench::new();
+        let call = bench.call(10);
+        bench.send(true);
+        bench.answer(Reply::Error(UNKNOWN.into()));
+        bench.backlog.lose(Lost::Closed);
+        drop(bench.backlog);
+        let (kind, text) = failure(call).await;
+        assert_eq!(kind, CallErrorKind::Unavailable);
+        assert!(
+            text.contains("before it was asked: the server closed it"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_which_nothing_has_left_at_its_deadline_did_not_run() {
+        let mut bench = Bench::new();
+        let call = bench.call(10);
+        bench.send(false);
+        let (expired, is_kept) = bench.backlog.expire(bench.after(10));
+        assert_eq!(expired, 0);
+        assert!(matches!(is_kept, Err(Lost::Silent)));
+        bench.backlog.lose(Lost::Silent);
+        drop(bench.backlog);
+        let (kind, text) = failure(call).await;
+        assert_eq!(kind, CallErrorKind::Unavailable);
+        assert!(text.contains("silent for too long"), "{text}");
+    }
+}
