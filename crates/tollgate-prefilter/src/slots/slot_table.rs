@@ -131,7 +131,7 @@ impl<T: Clone> SlotTable<T> {
         };
         let outlived = entry.outlived();
         let start = entry.holder.on_acquired(message, reply, sent, now, &terms);
-        self.counts.outlived += entry.outlived() - outlived;
+        self.counts.outlived += entry.outlived().saturating_sub(outlived);
         match start {
             SlotStart::Started { fence } => {
                 // Replies come in any order.
@@ -235,7 +235,7 @@ impl<T: Clone> SlotTable<T> {
         if let Some(entry) = self.entries.get_mut(key) {
             let outlived = entry.outlived();
             entry.holder.on_renewed(message, reply, now, &self.terms);
-            self.counts.outlived += entry.outlived() - outlived;
+            self.counts.outlived += entry.outlived().saturating_sub(outlived);
             self.schedule(key, now);
         }
     }
