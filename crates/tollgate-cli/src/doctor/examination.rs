@@ -190,7 +190,7 @@ async fn ask_sentinels(
         () if agreeing * 2 > all => Finding::fine(CHECK, says),
         () if agreeing * 2 > answered => Finding::warning(
             CHECK,
-            format!("only {says}: the store believes them as long as no more of the others answer"),
+            format!("only {says}: the store believes them while the others do not answer"),
             "start those that are down: one that was cut off with an old master would not be outvoted",
         ),
         () => Finding::error(
