@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::{
     check::Check,
     checks::Checks,
-    decision::{Decision, Outcome, Verdict},
+    decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     held_slots::{HeldSlot, SlotOwner},
     key::{Key, KeyBuf},
@@ -573,13 +573,35 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn acquire_unless_queued(&self, checks: &[Check]) -> Option<Step<Decision>> {
-        if self.shared.has_waits
-            && self.waits_for_slots(checks)
-            && !self.wait_queues().is_free(checks)
-        {
-            return None;
+        if self.shared.has_waits && self.waits_for_slots(checks) {
+            if !self.wait_queues().is_free(checks) {
+                return None;
+            }
+            if !self.rules().all_enforced() {
+                return Some(self.acquire_if_slots_are_free(checks));
+            }
         }
         Some(self.acquire_unreported(checks))
+    }
+
+    /// A shadow counts every attempt: a request that has to wait for a slot only looks before.
+    #[cold]
+    fn acquire_if_slots_are_free(&self, checks: &[Check]) -> Step<Decision> {
+        let lacks_slots = |looked: &Decision| looked.reason() == Some(Reason::Slots);
+        match self.peek(checks) {
+            Step::Ready(looked) if lacks_slots(&looked) => Step::Ready(looked),
+            Step::Ready(_) => self.acquire_unreported(checks),
+            Step::Wait(looking) => {
+                let (limiter, checks) = (self.clone(), Checks::from_slice(checks));
+                Step::Wait(Pending::new(async move {
+                    let looked = looking.await;
+                    if lacks_slots(&looked) {
+                        return looked;
+                    }
+                    limiter.acquire_unreported(&checks).await
+                }))
+            }
+        }
     }
 
     /// Whether a request with these checks waits for slots.

@@ -229,6 +229,37 @@ async fn a_request_waits_for_a_slot_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shadow_counts_a_request_that_waits_for_a_slot_once() {
+    let shadow = || Rule::new("shadow", Quota::sliding_log(100, MINUTE)).shadow();
+    for is_remote in [false, true] {
+        let rules = [at_once(1, SECOND), shadow().by(header("x-client"))];
+        let layer = match is_remote {
+            false => limits(rules),
+            true => RateLimitLayer::new(RemoteStore::new(store()), rules).expect("valid rules"),
+        };
+        let counted = async || {
+            let (head, _) = from("ann").into_parts();
+            let key = layer.key_of("shadow", &head).expect("it has a key");
+            let check = layer.limiter().check("shadow", &key).expect("it is there");
+            let looked = layer.limiter().peek(&[check.with_cost(0)]).await;
+            100 - looked.verdicts()[0].remaining()
+        };
+        let app = app(&layer);
+        let (first, _) = spawn(&app, "ann").await.await.unwrap();
+        let second = spawn(&app, "ann").await;
+        sleep(TENTH).await;
+        let third = spawn(&app, "ann").await;
+        assert_eq!(counted().await, 1, "remote: {is_remote}");
+        drop(first);
+        // The second holds the slot, for which the third waits in vain.
+        let (second, _) = second.await.unwrap();
+        let (third, _) = third.await.unwrap();
+        assert_eq!([second.status(), third.status()], [200, 429]);
+        assert_eq!(counted().await, 3, "remote: {is_remote}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_newcomer_does_not_overtake_those_in_the_queue_for_a_slot() {
     let layer = limits([at_once(1, SECOND)]);
     let app = app(&layer);
