@@ -74,10 +74,10 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         .await;
     let revision = match pushed {
         Ok(pushed) => pushed.map_err(|wrong| match wrong.kind() {
-            PushErrorKind::Unavailable => may_have_arrived(wrong.into()),
+            PushErrorKind::Unavailable => may_have_arrived(&wrong.into()),
             _ => wrong.into(),
         })?,
-        Err(late) => return Err(may_have_arrived(late)),
+        Err(late) => return Err(may_have_arrived(&late)),
     };
     // It is stored, whatever becomes of the question who follows it.
     let fleet = args.redis.in_time(redis.fleet()).await;
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
 }
 
 /// The reply to a push was lost.
-fn may_have_arrived(failure: Failure) -> Failure {
+fn may_have_arrived(failure: &Failure) -> Failure {
     Failure::failed(format!(
         "{}\nthe push may have arrived nevertheless: `tollgate rules history` says what is stored",
         failure.message
