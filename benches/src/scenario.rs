@@ -76,6 +76,12 @@ pub const ALL: &[Scenario] = &[
     scenario("shared-key", shared_key),
     scenario("two-rules", || two_rules(Checker::new(WIDE, 2))),
     scenario("rate-and-slot", || two_rules(Checker::with_slots(WIDE))),
+    scenario("two-rules-uniform", || {
+        two_rules_of_many(Checker::new(LASTING, 2))
+    }),
+    scenario("rate-and-slot-uniform", || {
+        two_rules_of_many(Checker::with_slots(LASTING))
+    }),
     scenario("uniform", || checks(LASTING, uniform(100_000), 100_000)),
     scenario("zipf", || checks(LASTING, zipf(1_000_000), 1_000_000)),
     scenario("new-keys", new_keys),
@@ -193,6 +199,21 @@ fn two_rules(checker: Result<Checker, RuleError>) -> Made {
     let checker = checker?;
     Ok(Box::new(move || {
         black_box(checker.two(black_box("customer-000000000000007")));
+    }))
+}
+
+/// The same of 100 000 clients.
+fn two_rules_of_many(checker: Result<Checker, RuleError>) -> Made {
+    let checker = checker?;
+    let mut namer = Namer::new();
+    for client in each(100_000) {
+        black_box(checker.two(namer.name(client)));
+    }
+    let mut clients = uniform(100_000).into_iter().cycle();
+    Ok(Box::new(move || {
+        if let Some(client) = clients.next() {
+            black_box(checker.two(namer.name(client)));
+        }
     }))
 }
 

@@ -15,6 +15,9 @@ use crate::{
 
 /// How many slots are looked at for expired states when a key is new.
 const SWEEP: usize = 4;
+/// The least time in which all slots are looked at where states hold slots of requests, in µs. Such a state is expired when its
+/// requests have ended, and to make it anew for the next one takes longer than to find it.
+const IDLE: Tick = 1_000_000;
 /// How many live entries are compared when one has to go.
 const SAMPLE: usize = 8;
 /// The fewest slots.
@@ -31,6 +34,8 @@ pub(super) struct Shard<A: Algorithm> {
     budget: usize,
     /// Where the next look for states to evict begins.
     cursor: usize,
+    /// When all slots were last looked at for expired states.
+    swept_at: Tick,
     pub(super) evicted_live: u64,
     /// Entries that were added.
     pub(super) created: u64,
@@ -65,6 +70,7 @@ impl<A: Algorithm> Shard<A> {
             heap: 0,
             budget,
             cursor: 0,
+            swept_at: 0,
             evicted_live: 0,
             created: 0,
             slot_numbers: 0..0,
@@ -166,7 +172,9 @@ impl<A: Algorithm> Shard<A> {
 
     /// Adds the entry of a key that has none.
     pub(super) fn insert(&mut self, key: Fingerprint, plan: &Plan<A>, state: A::State, now: Tick) {
-        self.sweep(SWEEP, now);
+        if self.is_sweep_due(now) {
+            self.sweep(SWEEP, now);
+        }
         while self.entries.is_full() {
             match self.larger() {
                 Some(len) => self.entries.resize(len),
@@ -241,11 +249,21 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Whether a new key is to make room. Where states hold slots of requests, only as fast as the time allows.
+    #[inline]
+    fn is_sweep_due(&self, now: Tick) -> bool {
+        let idle = now.saturating_sub(self.swept_at).min(IDLE);
+        !A::HOLDS_SLOTS || self.cursor as u64 * IDLE <= self.entries.len() as u64 * idle
+    }
+
     /// Looks at the next `most` slots, and removes expired entries.
     pub(super) fn sweep(&mut self, most: usize, now: Tick) {
         let slots = self.entries.len();
         for _ in 0..most.min(slots) {
             self.advance();
+            if self.cursor == 0 {
+                self.swept_at = now;
+            }
             // What moves back into the slot is looked at as well, or it would escape each time.
             while let Some(entry) = self.entries.get(self.cursor)
                 && self.fresh_at(entry) <= now

@@ -270,6 +270,35 @@ fn an_expired_entry_is_evicted_before_a_live_one() {
 }
 
 #[test]
+fn keys_whose_requests_have_ended_stay_for_about_a_second() {
+    let plan = plan::<Concurrent>(Quota::concurrent(5));
+    let mut shard = Shard::<Concurrent>::new(1 << 20);
+    let mut now = 1_000_000_000;
+    // A flood of clients, none of whom runs a request any more.
+    let mut newest = 0;
+    for _ in 0..2 {
+        let (begin, first) = (now, newest);
+        while now < begin + 1_000_000 {
+            shard.insert(key(newest), &plan, Default::default(), now);
+            newest += 1;
+            now += 1_000;
+        }
+        // A pass began with the first of them, and went on as they came: half of them have not been seen since.
+        let there = (first..newest).filter(|n| shard.find(key(*n)).is_some());
+        let there = there.count();
+        assert!((400..=600).contains(&there), "{there}");
+    }
+    assert!(shard.len() < 1_600);
+    // Those that come much later make room for themselves.
+    for n in newest..newest + 3_000 {
+        now += 1_000_000;
+        shard.insert(key(n), &plan, Default::default(), now);
+    }
+    let (keys, slots) = (shard.len(), shard.entries.len());
+    assert!(keys < 40 && slots <= 64, "{keys} in {slots}");
+}
+
+#[test]
 fn slots_in_use_are_never_evicted_whatever_the_bound() {
     let plan = plan::<Concurrent>(Quota::concurrent(5));
     let mut shard = Shard::<Concurrent>::new(4_096);
