@@ -252,7 +252,10 @@ impl<A: Algorithm> Shard<A> {
     /// Whether a new key is to make room. Where states hold slots of requests, only as fast as the time allows.
     #[inline]
     fn is_sweep_due(&self, now: Tick) -> bool {
-        let idle = now.saturating_sub(self.swept_at).min(IDLE);
+        // A clock that was set back does not stop the sweep until it is there again.
+        let idle = now
+            .checked_sub(self.swept_at)
+            .map_or(IDLE, |idle| idle.min(IDLE));
         !A::HOLDS_SLOTS || self.cursor as u64 * IDLE <= self.entries.len() as u64 * idle
     }
 
