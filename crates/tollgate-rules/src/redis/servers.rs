@@ -145,7 +145,7 @@ impl Servers {
             if owner.as_ref() == Some(place) {
                 continue;
             }
-            // In advance: whoever waits for it may give up.
+            // Before the attempt, because its caller may give up meanwhile.
             self.first.store(number + 1, Ordering::Relaxed);
             match self.made_in_time(place).await {
                 Ok(connected) => {

@@ -143,7 +143,7 @@ async fn rules_are_found_again_while_the_server_that_had_them_stands_still() {
     push(&redis, limits("3/h")).await;
     let rules = follow(&redis).await;
     cluster.is_replicated(owner).await;
-    // It accepts connections, and answers nobody.
+    // It accepts connections and answers none of them.
     cluster.server(owner).stop();
     let author = crate::alice();
     let bindings = tollgate_rules::Bindings::new();
