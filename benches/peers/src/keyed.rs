@@ -1,10 +1,10 @@
 //! A keyed check, without HTTP.
 
-use std::{hint::black_box, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{hint::black_box, num::NonZeroU32, sync::Arc};
 
 use governor::DefaultKeyedRateLimiter;
 use tollgate_benches::{
-    check::{Checker, LASTING, LASTING_BURST, LASTING_INTERVAL, TIGHT, WIDE},
+    check::{Checker, LASTING, TIGHT, WIDE},
     workload::{Namer, each, hot, uniform, zipf},
 };
 use trypema::{
@@ -13,22 +13,13 @@ use trypema::{
 
 use crate::{
     harness::{Compared, Course},
+    numbers::{LASTING_NUMBERS, Numbers, TIGHT_NUMBERS, WIDE_NUMBERS},
     reference::LossyTable,
     table::Row,
 };
 
 const CLIENTS: u32 = 1_000_000;
 const FEWER: u32 = 100_000;
-
-/// A unit each so often, and the most at once.
-pub(crate) type Numbers = (Duration, u32);
-
-/// The numbers of [`WIDE`].
-pub(crate) const WIDE_NUMBERS: Numbers = (Duration::from_micros(1), 4_000_000_000);
-/// The numbers of [`TIGHT`].
-pub(crate) const TIGHT_NUMBERS: Numbers = (Duration::from_secs(3_600), 1);
-/// The numbers of [`LASTING`].
-pub(crate) const LASTING_NUMBERS: Numbers = (LASTING_INTERVAL, LASTING_BURST);
 
 /// These quotas as governor takes them.
 fn wide() -> governor::Quota {

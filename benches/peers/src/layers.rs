@@ -19,7 +19,7 @@ use tower_governor::{
 
 use crate::{
     harness::Rounds,
-    keyed::{Numbers, TIGHT_NUMBERS, WIDE_NUMBERS},
+    numbers::{Numbers, TIGHT_NUMBERS, WIDE_NUMBERS},
     reference::{BareLimit, LossyTable, by_header},
     table::Row,
 };

@@ -7,6 +7,7 @@ mod http;
 mod keyed;
 mod layers;
 mod memory;
+mod numbers;
 mod prefilter;
 mod redis;
 mod reference;

@@ -20,7 +20,7 @@ use tollgate::Clock;
 use tollgate_benches::layer::API_KEY;
 use tower::Service;
 
-use crate::keyed::Numbers;
+use crate::numbers::Numbers;
 
 /// Slots of the table. Keys that fall on one share it.
 const SLOTS: usize = 1 << 21;

@@ -14,7 +14,8 @@ const ROUNDS: usize = 5;
 pub(crate) trait Served: Sized {
     fn start(limiter: Limiter) -> io::Result<Self>;
 
-    /// Microseconds of the server for each request under the wide limit, or under the tight one, all of which pass or none does.
+    /// The server's processor time for each request under the wide or the tight limit, in microseconds. With `pass` all of them
+    /// pass, otherwise none.
     fn processor_time(&mut self, tight: bool, pass: bool) -> io::Result<f64>;
 }
 

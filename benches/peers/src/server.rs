@@ -18,8 +18,8 @@ use tower::layer::layer_fn;
 use tower_governor::GovernorLayer;
 
 use crate::{
-    keyed::{Numbers, TIGHT_NUMBERS, WIDE_NUMBERS},
     layers::configuration,
+    numbers::{Numbers, TIGHT_NUMBERS, WIDE_NUMBERS},
     reference::{BareLimit, LossyTable, by_header},
     weather::{Mild, v1::weather_server::WeatherServer},
 };

@@ -26,8 +26,9 @@ use tower_governor::{
 
 use crate::{
     harness::{Compared, Course},
-    keyed::{LASTING_NUMBERS, Numbers, WIDE_NUMBERS, named},
+    keyed::named,
     layers::ByApiKey,
+    numbers::{LASTING_NUMBERS, Numbers, WIDE_NUMBERS},
     reference::{BareLimit, Check, LossyTable, by_address, by_header},
     table::Row,
 };

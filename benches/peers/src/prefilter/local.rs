@@ -19,7 +19,8 @@ use trypema::redis::RedisKeyRef;
 
 use crate::{
     harness::{Compared, Course},
-    keyed::{TIGHT_NUMBERS, WIDE_NUMBERS, named},
+    keyed::named,
+    numbers::{TIGHT_NUMBERS, WIDE_NUMBERS},
     prefilter::hybrid::Hybrid,
     reference::LossyTable,
     table::Row,
