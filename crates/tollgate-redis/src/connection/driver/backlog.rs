@@ -149,6 +149,11 @@ impl Backlog {
         }
     }
 
+    /// Whether one more call may be without an answer.
+    pub(super) fn has_room(&self) -> bool {
+        self.inflight.len() < self.room
+    }
+
     /// How long a call has waited, by its deadline: of several that one request waits for, since the first of them.
     fn waited(&self, call: &Waiting, now: Instant) -> Duration {
         let began = call.deadline().checked_sub(self.deadline);
@@ -293,17 +298,16 @@ impl Backlog {
         (expired, if stuck { Err(Lost::Silent) } else { Ok(()) })
     }
 
-    /// The first deadline of all calls. If nothing waits, the next call wakes the task of `cx`.
-    pub(super) fn poll_first_deadline(&self, cx: &Context<'_>) -> Option<Instant> {
-        let waiting = self.queue.poll_first(cx);
+    /// The first deadline of all calls; `waiting` is that of those in the queue.
+    pub(super) fn first_deadline(&self, waiting: Option<Instant>) -> Option<Instant> {
         let again = self.again.iter().map(Waiting::deadline).min();
         let sent = self.inflight.first_deadline();
         [waiting, again, sent].into_iter().flatten().min()
     }
 
-    /// If nothing waits, the next call wakes the task of `cx`.
-    pub(super) fn poll_waiting(&self, cx: &Context<'_>) {
-        self.queue.poll_first(cx);
+    /// The first deadline in the queue. If nothing waits there, the next call wakes the task of `cx`.
+    pub(super) fn poll_waiting(&self, cx: &Context<'_>) -> Option<Instant> {
+        self.queue.poll_first(cx)
     }
 
     /// Why the calls that are left will not be answered.

@@ -100,13 +100,22 @@ impl<S: Transport> Driver<S> {
         self.read(cx)?;
         loop {
             self.write(cx)?;
-            self.arm(cx);
+            let waiting = self.backlog.poll_waiting(cx);
+            if waiting.is_some() && self.is_written() && self.backlog.has_room() {
+                // It has come since nothing was left to write. There may have been no waker that it could take.
+                continue;
+            }
+            self.arm(waiting);
             if self.armed.is_none() || self.timer.as_mut().poll(cx).is_pending() {
                 return Ok(());
             }
             self.armed = None;
             self.expire()?;
         }
+    }
+
+    fn is_written(&self) -> bool {
+        self.written == self.out.len()
     }
 
     /// Reads until there is nothing to read.
@@ -158,7 +167,7 @@ impl<S: Transport> Driver<S> {
     /// together.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
         loop {
-            if self.written == self.out.len() {
+            if self.is_written() {
                 self.out.clear();
                 self.written = 0;
                 let was_owed = self.backlog.is_owed();
@@ -200,14 +209,14 @@ impl<S: Transport> Driver<S> {
         }
     }
 
-    /// Sets the timer, unless it is set to an earlier time anyway.
-    fn arm(&mut self, cx: &Context<'_>) {
+    /// Sets the timer, unless it is set to an earlier time anyway. `waiting` is the first deadline of what waits.
+    fn arm(&mut self, waiting: Option<Instant>) {
         if self.armed == Some(Alarm::Deadline) {
-            return self.backlog.poll_waiting(cx);
+            return;
         }
         let silent = self.last_received + self.silence;
         let silent = self.backlog.is_owed().then_some((silent, Alarm::Silence));
-        let first = self.backlog.poll_first_deadline(cx);
+        let first = self.backlog.first_deadline(waiting);
         let first = first.map(|at| (at, Alarm::Deadline));
         let next = [first, silent].into_iter().flatten();
         self.armed = next.min_by_key(|(at, _)| *at).map(|(at, alarm)| {

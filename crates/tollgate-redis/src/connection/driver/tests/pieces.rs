@@ -14,7 +14,13 @@ use super::*;
 
 /// A server that takes everything and says nothing, and how many commands were in each piece.
 #[derive(Default)]
-struct Pieces(Arc<Mutex<Vec<usize>>>);
+struct Pieces {
+    pieces: Arc<Mutex<Vec<usize>>>,
+    /// What another thread does when everything was written.
+    meanwhile: Meanwhile,
+}
+
+type Meanwhile = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 impl Transport for Pieces {}
 
@@ -35,11 +41,15 @@ impl AsyncWrite for Pieces {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let text = str::from_utf8(bytes).unwrap();
-        self.0.lock().unwrap().push(commands(text).len());
+        self.pieces.lock().unwrap().push(commands(text).len());
         Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -48,30 +58,65 @@ impl AsyncWrite for Pieces {
     }
 }
 
+fn driver(stream: Pieces, queue: &Arc<Queue>, options: &NodeOptions) -> Driver<Pieces> {
+    let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
+    Driver::new(stream, Arc::clone(queue), Arc::new(breaker), options)
+}
+
+/// Calls with these keys, in a queue.
+fn push(queue: &Queue, keys: &[&str], options: &NodeOptions) -> Vec<Call> {
+    let script = Arc::new(Script::new("return 1"));
+    let deadline = Instant::now() + options.deadline;
+    let calls = keys.iter().map(|key| {
+        let (waiting, call) = Waiting::new(Request::new(&script, &[key], &[]), deadline);
+        queue.push(waiting).unwrap();
+        call
+    });
+    calls.collect()
+}
+
+async fn poll_once(driver: Pin<&mut Driver<Pieces>>) {
+    let mut driver = driver;
+    let poll = poll_fn(|cx| Poll::Ready(driver.as_mut().poll(cx)));
+    assert!(poll.await.is_pending());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_once() {
     let options = NodeOptions::default();
     let stream = Pieces::default();
-    let pieces = Arc::clone(&stream.0);
+    let pieces = Arc::clone(&stream.pieces);
     let queue = Arc::new(Queue::new(options.waiting));
-    let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
-    let mut driver = pin!(Driver::new(
-        stream,
-        Arc::clone(&queue),
-        Arc::new(breaker),
-        &options
-    ));
-    let script = Arc::new(Script::new("return 1"));
+    let mut driver = pin!(driver(stream, &queue, &options));
     let mut calls = Vec::new();
     for _ in 0..2 {
-        for key in ["a", "b", "c"] {
-            let deadline = Instant::now() + options.deadline;
-            let (waiting, call) = Waiting::new(Request::new(&script, &[key], &[]), deadline);
-            queue.push(waiting).unwrap();
-            calls.push(call);
-        }
-        let poll = poll_fn(|cx| Poll::Ready(driver.as_mut().poll(cx)));
-        assert!(poll.await.is_pending());
+        calls.extend(push(&queue, &["a", "b", "c"], &options));
+        poll_once(driver.as_mut()).await;
     }
     assert_eq!(*pieces.lock().unwrap(), [1, 2, 3]);
+}
+
+/// Just before the driver sleeps, while it has no waker in the queue: on a new connection, or because the call that has taken it
+/// was dropped, so that no answer comes either.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_comes_as_the_driver_falls_asleep_is_sent() {
+    let options = NodeOptions::default();
+    for is_new in [true, false] {
+        let queue = Arc::new(Queue::new(options.waiting));
+        let stream = Pieces::default();
+        let (pieces, meanwhile) = (Arc::clone(&stream.pieces), Arc::clone(&stream.meanwhile));
+        let mut driver = pin!(driver(stream, &queue, &options));
+        if !is_new {
+            poll_once(driver.as_mut()).await;
+            drop(push(&queue, &["dropped"], &options));
+        }
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let comes = {
+            let (queue, calls, options) = (queue, Arc::clone(&calls), options.clone());
+            move || calls.lock().unwrap().extend(push(&queue, &["a"], &options))
+        };
+        *meanwhile.lock().unwrap() = Some(Box::new(comes));
+        poll_once(driver.as_mut()).await;
+        assert_eq!(*pieces.lock().unwrap(), [1], "new: {is_new}");
+    }
 }
