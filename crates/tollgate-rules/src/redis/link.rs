@@ -8,17 +8,21 @@ use ::redis::{
     cmd,
 };
 use futures_core::Stream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tollgate_redis::Place;
 
 use crate::redis::{
     dial::PATIENCE,
     push_error::{PushError, PushErrorKind},
-    servers::{Redirect, Servers},
+    servers::{Redirect, Servers, is_moving},
 };
 
 /// How often a call follows servers that send it elsewhere.
 const REDIRECTS: usize = 5;
+
+/// For how long a call is tried anew whose keys are on two servers, because their slot moves, and how often.
+const MOVES_FOR: Duration = Duration::from_secs(5);
+const TRY_EVERY: Duration = Duration::from_millis(50);
 
 /// For how long a master is taken for the one that the sentinels name. A process looks about as often.
 const NAMED_FOR: Duration = Duration::from_secs(4);
@@ -88,21 +92,32 @@ impl Link {
     }
 
     async fn call<T: FromRedisValue>(&mut self, call: Call<'_>) -> Result<T, PushError> {
+        let moves_until = Instant::now() + MOVES_FOR;
+        let mut redirects = 0;
         let mut once = None;
-        for _ in 0..REDIRECTS {
+        loop {
             let reply = self.reply(call, once.take()).await;
-            match reply
+            let redirect = reply
                 .as_ref()
                 .err()
-                .and_then(|wrong| self.servers.redirect(wrong))
-            {
-                None => return self.answered(reply),
-                Some(Redirect::Always) => self.connection = None,
-                Some(Redirect::Once(place)) => once = Some(place),
+                .and_then(|it| self.servers.redirect(it));
+            match redirect {
+                Some(Redirect::Later) if Instant::now() < moves_until => {
+                    sleep(TRY_EVERY).await;
+                    // From the server that has the slot on: it knows by then where the keys are.
+                    redirects = 0;
+                }
+                Some(Redirect::Always) if redirects < REDIRECTS => {
+                    self.connection = None;
+                    redirects += 1;
+                }
+                Some(Redirect::Once(place)) if redirects < REDIRECTS => {
+                    once = Some(place);
+                    redirects += 1;
+                }
+                _ => return self.answered(reply),
             }
         }
-        let reply = self.reply(call, once).await;
-        self.answered(reply)
     }
 
     async fn reply<T: FromRedisValue>(
@@ -132,6 +147,9 @@ impl Link {
             let message = match wrong.redirect_node() {
                 Some((server, slot)) if !self.servers.are_cluster() => format!(
                     "Redis is a cluster, and the rules' slot {slot} is on {server}; write the address as redis-cluster://{server}"
+                ),
+                _ if is_moving(&wrong) => format!(
+                    "the rules' slot moves from one server to another, and not all of its keys are there yet: {wrong}; try again when it has moved"
                 ),
                 _ => format!("Redis: {wrong}"),
             };

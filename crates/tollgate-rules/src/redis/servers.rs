@@ -32,6 +32,13 @@ pub(crate) enum Redirect {
     Always,
     /// To this one, which is about to have the rules, for one call.
     Once(Place),
+    /// To none: some of the keys have moved to another server, and the others are about to.
+    Later,
+}
+
+/// Whether a server said that only some of the keys of a call are there, because their slot moves.
+pub(crate) fn is_moving(wrong: &RedisError) -> bool {
+    wrong.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 impl Servers {
@@ -88,6 +95,9 @@ impl Servers {
             // It may be cut off from the others, which know better.
             *self.owner() = None;
             return Some(Redirect::Always);
+        }
+        if is_moving(wrong) {
+            return Some(Redirect::Later);
         }
         let (server, _) = wrong.redirect_node()?;
         let (host, port) = server.rsplit_once(':')?;

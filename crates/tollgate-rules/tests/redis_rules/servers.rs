@@ -1,9 +1,10 @@
 //! Rules behind Sentinel, in a cluster, and through encrypted connections.
 
-use std::{fs, sync::Arc};
+use std::{fs, sync::Arc, time::Duration};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
+use tokio::time::sleep;
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore, crypto::ring::default_provider, pki_types::CertificateDer,
 };
@@ -179,6 +180,37 @@ async fn rules_are_read_and_pushed_while_their_slot_moves() {
     moving.finish().await;
     until("it arrives from the new server", || limit_of(&rules) == 4).await;
     assert_eq!(rules.status().rejected(), 0);
+}
+
+/// A call about several keys, of which one server has some and another the rest: neither takes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_waits_until_all_keys_are_on_one_server_and_else_says_that_they_move() {
+    let cluster = RedisCluster::start_patient().await;
+    let (slot, owner) = cluster.slot("{shop}:rules").await;
+    let redis = rules_at(&cluster.url_of([owner]));
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+    let moving = MovingSlot::begin(&cluster, slot, owner, (owner + 1) % 3).await;
+    moving.carry(|key| key.ends_with(":rules")).await;
+    let author = crate::alice();
+    let bindings = tollgate_rules::Bindings::new();
+    let stuck = redis.push(limits("4/h"), &bindings, &author).await;
+    let stuck = stuck.expect_err("half of the keys have moved");
+    assert_eq!(stuck.kind(), PushErrorKind::Unavailable);
+    assert!(
+        stuck.to_string().contains("try again when it has moved"),
+        "{stuck}"
+    );
+    let pushing = redis.push(limits("4/h"), &bindings, &author);
+    let moves = async {
+        // The push meets keys on both servers.
+        sleep(Duration::from_millis(300)).await;
+        moving.carry(|_| true).await;
+    };
+    let (pushed, ()) = tokio::join!(pushing, moves);
+    assert_eq!(pushed.expect("all keys have moved"), 2);
+    moving.finish().await;
+    until("it arrives", || limit_of(&rules) == 4).await;
 }
 
 struct Encrypted {
