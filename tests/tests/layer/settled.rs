@@ -9,7 +9,9 @@ use std::{
 
 use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE,
+};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tollgate::{
@@ -20,6 +22,7 @@ use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
     app::{field, get, layer, per_minute, send, status, still, stores},
     counted::Metrics,
+    server::Server,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -536,6 +539,27 @@ async fn a_grpc_call_without_a_status_counts_if_failures_do() {
         answer.into_body().collect().await.expect("a body");
         assert_eq!(left(&limits), expected);
     }
+}
+
+/// A server drops a body that has ended, and does not poll it.
+#[tokio::test]
+async fn a_grpc_call_without_a_status_or_a_body_is_settled() {
+    let limits = layer([each(5).count_if(|response| !response.is_failure())]);
+    let unavailable = service_fn(|_: Request<Body>| {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        ready(Ok::<_, Infallible>(response))
+    });
+    let app = Router::new().fallback_service(limits.layer(unavailable));
+    let server = Server::start(app).await;
+    for _ in 0..3 {
+        let answer = server.send("GET", "/", &[("x-client", "ann")]).await;
+        assert_eq!(answer.status, 503);
+    }
+    assert_eq!(left(&limits), 5);
 }
 
 #[tokio::test]

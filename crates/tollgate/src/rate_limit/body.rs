@@ -1,7 +1,9 @@
 //! The response's body.
 
 use std::{
+    convert::Infallible,
     pin::Pin,
+    sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
 };
 
@@ -26,7 +28,7 @@ pin_project! {
     enum Kind<B> {
         Inner { #[pin] body: B },
         /// The inner service's body, at whose end the request is settled and returns its slots.
-        Settled { #[pin] body: B, at_end: Option<AtEnd> },
+        Settled { #[pin] body: B, at_end: Mutex<Option<AtEnd>> },
         Full { bytes: Bytes },
     }
 }
@@ -36,7 +38,10 @@ impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self {
         let kind = match at_end {
             None => Kind::Inner { body },
-            at_end => Kind::Settled { body, at_end },
+            at_end => {
+                let at_end = Mutex::new(at_end);
+                Kind::Settled { body, at_end }
+            }
         };
         Self { kind }
     }
@@ -46,6 +51,21 @@ impl<B> ResponseBody<B> {
             kind: Kind::Full { bytes },
         }
     }
+}
+
+/// Settles the request of a body that has ended without a frame: a server that is told so drops it, and does not poll it. Slots go
+/// back with the body.
+#[cold]
+fn settle(at_end: &Mutex<Option<AtEnd>>) {
+    let settlement = whole(at_end.lock()).take_if(|at_end| matches!(at_end, AtEnd::Settle(_)));
+    if let Some(settlement) = settlement {
+        settlement.end(None::<&Result<Frame<Bytes>, Infallible>>);
+    }
+}
+
+/// Nothing is changed under the lock but in one step.
+fn whole<T>(locked: Result<T, PoisonError<T>>) -> T {
+    locked.unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B: Default> Default for ResponseBody<B> {
@@ -69,7 +89,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
                 let is_last = !matches!(&frame, Some(Ok(frame)) if frame.is_data());
                 // After the last frame, a server need not poll again.
                 if (is_last || body.is_end_stream())
-                    && let Some(at_end) = at_end.take()
+                    && let Some(at_end) = whole(at_end.get_mut()).take()
                 {
                     at_end.end(frame.as_ref());
                 }
@@ -85,7 +105,14 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } | Kind::Settled { body, .. } => body.is_end_stream(),
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Settled { body, at_end } => {
+                let has_ended = body.is_end_stream();
+                if has_ended {
+                    settle(at_end);
+                }
+                has_ended
+            }
             Kind::Full { bytes } => bytes.is_empty(),
         }
     }
