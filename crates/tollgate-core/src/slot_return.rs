@@ -34,6 +34,10 @@ impl SlotReturn {
         let (local, stored): (SmallVec<[HeldSlot; 2]>, SmallVec<[HeldSlot; 2]>) =
             slots.iter().copied().partition(is_local);
         fallback.local().release(&local);
+        // Who waits is known to the store, whoever gives the slots.
+        if let Some(waiters) = self.store.slot_waiters() {
+            local.iter().for_each(|slot| waiters.wake(slot.key));
+        }
         if !stored.is_empty() {
             self.store.release(&stored);
         }
