@@ -587,15 +587,14 @@ impl Limiter {
     /// A shadow counts every attempt: a request that has to wait for a slot only looks before.
     #[cold]
     fn acquire_if_slots_are_free(&self, checks: &[Check]) -> Step<Decision> {
-        let lacks_slots = |looked: &Decision| looked.reason() == Some(Reason::Slots);
         match self.peek(checks) {
-            Step::Ready(looked) if lacks_slots(&looked) => Step::Ready(looked),
+            Step::Ready(looked) if self.waits_for_slots_after(&looked) => Step::Ready(looked),
             Step::Ready(_) => self.acquire_unreported(checks),
             Step::Wait(looking) => {
                 let (limiter, checks) = (self.clone(), Checks::from_slice(checks));
                 Step::Wait(Pending::new(async move {
                     let looked = looking.await;
-                    if lacks_slots(&looked) {
+                    if limiter.waits_for_slots_after(&looked) {
                         return looked;
                     }
                     limiter.acquire_unreported(&checks).await
@@ -613,6 +612,27 @@ impl Limiter {
                 let rule = rules.get(usize::from(check.rule()));
                 rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
             })
+    }
+
+    /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies
+    /// it waits. A rule with slots that does not wait denies at once.
+    #[inline]
+    #[must_use]
+    pub fn waits_for_slots_after(&self, decision: &Decision) -> bool {
+        self.shared.has_waits
+            && decision.reason() == Some(Reason::Slots)
+            && self.all_denials_wait(decision)
+    }
+
+    #[inline(never)]
+    fn all_denials_wait(&self, decision: &Decision) -> bool {
+        let rules = self.rules();
+        decision.verdicts().iter().all(|verdict| {
+            let rule = rules.rules().get(verdict.rule());
+            verdict.outcome() != Outcome::Deny
+                || !rules.enforces(verdict.rule())
+                || rule.is_some_and(|rule| rule.at_most_wait().is_some())
+        })
     }
 
     /// Whether requests [wait](Rule::wait) by a rule.

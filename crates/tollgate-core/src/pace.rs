@@ -67,6 +67,9 @@ impl Limiter {
     /// A stream that is dropped gives the place of its next item back, unless a request has queued behind it. The item is lost with
     /// the stream.
     ///
+    /// A call of `next` that is dropped leaves its item, and its place at the front of the queue, to the next call. Others of the
+    /// same rule and key wait behind it: go on asking, or drop the stream.
+    ///
     /// # Panics
     ///
     /// When it is polled outside of a tokio runtime with its timer enabled, and has to wait.

@@ -67,11 +67,12 @@ impl Limiter {
     }
 
     /// Takes the units as soon as they are there, and waits for them for at most `patience`, in the order of arrival
-    /// among those that wait for the same rules and keys.
+    /// among those that wait for the same rules and keys. In memory, so it does when a ticket or a reset brings units back;
+    /// on a remote store it takes them when they have refilled.
     ///
     /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
     /// once, or if the cost can never fit. When [slots](crate::Quota::concurrent) come back is not known: it waits for one until
-    /// `patience` is over.
+    /// `patience` is over. Where rules [wait](Rule::wait), those that do not deny at once.
     ///
     /// # Errors
     ///
@@ -306,11 +307,15 @@ async fn acquire_in_queue(
     }
     // A shadow counts every attempt: until the request would pass, it only peeks.
     let mut peeks = !limiter.rules().all_enforced();
+    let waiters = limiter.rule_store().slot_waiters();
+    // Elsewhere others give units back without a notice: then it is known when they refill.
+    let hears_units = waiters.is_some_and(|waiters| waiters.poll_every().is_none());
     let of_slots = |check: &Check| holds_slots(limiter.rules().rules(), check);
-    let has_slots = checks.iter().any(of_slots);
+    let mut listens = checks.iter().any(of_slots);
     let mut was_slots = false;
     loop {
-        let release = has_slots.then(|| Release::of(limiter, checks, of_slots));
+        let release =
+            listens.then(|| Release::of(limiter, checks, |check| hears_units || of_slots(check)));
         let decision = if peeks {
             limiter.peek(checks).await
         } else {
@@ -322,7 +327,10 @@ async fn acquire_in_queue(
             _ => None,
         };
         match (fits_at, &release) {
-            (Some(at), _) if at <= patience => timer.sleep_until(at).await,
+            (Some(at), _) if at <= patience && !hears_units => timer.sleep_until(at).await,
+            // Once more, so that nothing that comes back meanwhile is missed.
+            (Some(at), None) if at <= patience => listens = true,
+            (Some(at), Some(release)) if at <= patience => release.wait(at, timer).await,
             (None, Some(release))
                 if lacks_slots && retry == Retry::Now && timer.elapsed() < patience =>
             {
@@ -433,7 +441,7 @@ async fn acquire_by_rules(
             true => Some(limiter.peek(checks).await),
             false => None,
         };
-        let looked = looked.filter(|looked| looked.reason() == Some(Reason::Slots));
+        let looked = looked.filter(|looked| limiter.waits_for_slots_after(looked));
         let has_looked = looked.is_some();
         let decision = match looked {
             Some(looked) => looked,
@@ -456,11 +464,13 @@ async fn acquire_by_rules(
             let again = again.and_then(|delay| timer.elapsed().checked_add(delay));
             match again {
                 _ if started.is_allowed() => return Ok(started),
+                // When they come back is not known, whatever is typical.
+                _ if limiter.waits_for_slots_after(&started) => {}
+                _ if started.reason() == Some(Reason::Slots) => return Ok(started),
                 Some(again) if again <= patience => timer.sleep_until(again).await,
-                _ if started.reason() == Some(Reason::Slots) && permit.is_some() => {}
                 _ => return Ok(started.denied_for(Reason::WaitExpired)),
             }
-        } else if decision.reason() == Some(Reason::Slots)
+        } else if limiter.waits_for_slots_after(&decision)
             && let Some(release) = release
         {
             release.wait(patience, timer).await;

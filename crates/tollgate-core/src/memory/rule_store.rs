@@ -661,6 +661,7 @@ impl RuleStore for MemoryRuleStore {
                     let now = self.clock.now();
                     locked.settle(check.key(), &plan, now, receipt, how);
                 }
+                self.shared.slot_waiters.wake(receipt.check.key());
             }, else ());
         }
     }
@@ -675,6 +676,7 @@ impl RuleStore for MemoryRuleStore {
             was_kept |= with_table!(rule, rule => {
                 Locked::new(&rule.table, rule.table.shard_of(check.key())).reset(check.key(), now)
             }, else false);
+            self.shared.slot_waiters.wake(check.key());
         }
         Step::Ready(Ok(was_kept))
     }

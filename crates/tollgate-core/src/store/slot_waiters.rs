@@ -1,4 +1,4 @@
-//! Who waits in this process for slots.
+//! Who waits in this process for slots, or for units that come back.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// Who waits in this process for slots: woken when a request with slots of the same key ends. A store that has it wakes it after
-/// each release.
+/// each release. Where no request has to [ask again](Self::polled), who waits for units is woken too, when some come back before
+/// they refill.
 #[derive(Default)]
 pub struct SlotWaiters {
     waiting: AtomicU64,
@@ -51,7 +52,7 @@ impl SlotWaiters {
         self.poll_every
     }
 
-    /// Wakes who waits for slots of this key. To be called after they were returned.
+    /// Wakes who waits for slots or units of this key. To be called after they were returned.
     #[inline]
     pub fn wake(&self, key: Fingerprint) {
         // Who waits has said so before it looked for a slot, under the lock that was just held for the release.

@@ -8,7 +8,7 @@ use tollgate_core::{
     Check, Clock, Key, Limiter, MemoryStore, Quota, Reason, Retry, Rule, SECOND, WaitErrorKind,
 };
 
-use crate::{LONG, check, left};
+use crate::{LONG, at_once, check, left};
 
 const PATIENT: Duration = Duration::from_secs(1_000);
 
@@ -325,6 +325,30 @@ async fn a_shadow_counts_a_request_that_waits_once() {
         );
     }
     assert_eq!(left(&limiter, "shadow", "a"), 90);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_in_the_queue_takes_units_that_come_back_early() {
+    let hour = Rule::new("rule", Quota::fixed_window(1, 3_600 * SECOND));
+    let shadow = || Rule::new("shadow", Quota::fixed_window(9, 3_600 * SECOND)).shadow();
+    for rules in [vec![hour.clone()], vec![hour, shadow()]] {
+        let limiter = limiter(rules);
+        let one = [check(&limiter, "rule", "a", 1)];
+        let begin = Instant::now();
+        let taken = at_once(limiter.acquire(&one));
+        let ticket = limiter.ticket(&one, &taken);
+        let first = waiter(&limiter, &one, LONG).await;
+        let second = waiter(&limiter, &one, LONG).await;
+        sleep(SECOND).await;
+        ticket.cancel();
+        assert_eq!(first.await.expect("a task"), Some(SECOND));
+        sleep(SECOND).await;
+        assert!(!second.is_finished());
+        let reset = limiter.reset("rule", &Key::of("a")).expect("it is there");
+        assert!(at_once(reset).expect("memory does not fail"));
+        assert_eq!(second.await.expect("a task"), Some(2 * SECOND));
+        assert_eq!(begin.elapsed(), 2 * SECOND);
+    }
 }
 
 #[tokio::test(start_paused = true)]

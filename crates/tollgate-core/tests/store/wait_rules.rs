@@ -7,6 +7,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
+use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
     Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
     Outcome, Pending, Quota, Reason, Rule, RuleError, RuleErrorKind, RuleSet, SECOND, Step, Store,
@@ -729,6 +730,113 @@ async fn a_request_that_finds_no_slot_at_its_start_waits_for_one_within_its_pati
         assert_eq!(begin.elapsed(), ends_at);
         ends.await.expect("a task");
     }
+}
+
+/// A slot that another request takes before the request starts, which has waited for a unit, and gives back later.
+async fn lost_slot(slots: Rule) -> (Option<Reason>, Duration) {
+    let limiter = limiter([provider(), slots]);
+    let checks = ["provider", "exports"].map(|rule| check(&limiter, rule, "a", 1));
+    let begin = Instant::now();
+    assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
+    let waiting = waits(&limiter, checks, MINUTE);
+    sleep(SECOND / 10).await;
+    let running = at_once(limiter.acquire(&checks[1..]));
+    assert!(running.is_allowed());
+    let ends = tokio::spawn(async move {
+        sleep(SECOND - SECOND / 10).await;
+        drop(running);
+    });
+    let ended = waiting.await.expect("a task").expect("there is room");
+    let after = begin.elapsed();
+    ends.await.expect("a task");
+    (ended.reason(), after)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_typical_keeps_no_request_from_a_slot_that_comes_back_sooner() {
+    let rare = Rule::new("exports", Quota::concurrent(1).typically(20 * SECOND));
+    assert_eq!(lost_slot(rare.wait(MINUTE)).await, (None, SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_waits() {
+    let slots = || Rule::new("exports", Quota::concurrent(1));
+    let typical = Rule::new("exports", Quota::concurrent(1).typically(20 * SECOND));
+    for rule in [slots(), typical] {
+        // At the start, after the wait for the unit.
+        let denied = (Some(Reason::Slots), SECOND / 5);
+        assert_eq!(lost_slot(rule).await, denied);
+    }
+    // Next to slots that are free, and that it would wait for.
+    let limiter = limiter([
+        Rule::new("mine", Quota::concurrent(5)).wait(MINUTE),
+        slots(),
+    ]);
+    let checks = ["mine", "exports"].map(|rule| check(&limiter, rule, "a", 1));
+    let running = at_once(limiter.acquire(&checks[1..]));
+    let begin = Instant::now();
+    let denied = limiter.acquire_within(&checks, MINUTE).await;
+    let denied = denied.expect("there is room");
+    assert_eq!(denied.reason(), Some(Reason::Slots));
+    assert!(!limiter.waits_for_slots_after(&denied));
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    drop(running);
+    // The other one is waited for.
+    let running = at_once(limiter.acquire(&[check(&limiter, "mine", "a", 5)]));
+    let denied = at_once(limiter.acquire(&checks));
+    assert!(limiter.waits_for_slots_after(&denied));
+    drop(running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_counts_a_request_that_a_rule_does_not_let_wait_for_slots() {
+    let shadow = Rule::new("shadow", Quota::sliding_log(100, MINUTE)).shadow();
+    let mine = Rule::new("mine", Quota::concurrent(5)).wait(MINUTE);
+    let limiter = limiter([mine, Rule::new("all", Quota::concurrent(1)), shadow]);
+    let checks = ["mine", "all", "shadow"].map(|rule| check(&limiter, rule, "a", 1));
+    let _running = at_once(limiter.acquire(&checks[1..2]));
+    let denied = limiter.acquire_within(&checks, MINUTE).await;
+    assert_eq!(denied.expect("there is room").reason(), Some(Reason::Slots));
+    assert_eq!(left(&limiter, "shadow", "a"), 99);
+    let denied = limiter.acquire_unless_queued(&checks).map(at_once);
+    assert_eq!(denied.and_then(|it| it.reason()), Some(Reason::Slots));
+    assert_eq!(left(&limiter, "shadow", "a"), 98);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_without_slots_keeps_no_request_from_waiting() {
+    let shadow = Rule::new("shadow", Quota::concurrent(1)).shadow();
+    let limiter = limiter([exports(MINUTE), shadow]);
+    let checks = ["exports", "shadow"].map(|rule| check(&limiter, rule, "a", 1));
+    let running = at_once(limiter.acquire(&checks));
+    let waiting = waits(&limiter, checks, MINUTE);
+    sleep(SECOND).await;
+    assert!(!waiting.is_finished());
+    drop(running);
+    let ended = waiting.await.expect("a task").expect("there is room");
+    assert!(ended.is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_was_given_while_the_store_failed_wakes_who_waits() {
+    let start = Instant::now();
+    let now = move || 1_700_000_040_000_000 + start.elapsed().as_micros() as u64;
+    let memory = MemoryStore::builder().clock(Clock::custom(now)).build();
+    let store = SwitchedStore::at_once(memory);
+    store.switch(false);
+    let limiter = Limiter::new(store, [exports(MINUTE)]).expect("a valid rule");
+    let one = [check(&limiter, "exports", "a", 1)];
+    let running = at_once(limiter.acquire(&one));
+    assert!(running.is_allowed());
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire_within(&one, MINUTE).await }
+    });
+    sleep(SECOND).await;
+    drop(running);
+    let ended = waiting.await.expect("a task").expect("there is room");
+    assert!(ended.is_allowed(), "{ended:?}");
+    assert_eq!(start.elapsed(), SECOND);
 }
 
 #[tokio::test(start_paused = true)]
