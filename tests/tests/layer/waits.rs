@@ -22,7 +22,9 @@ use tollgate_tests::{
     probe::Probe,
     server::Server,
 };
-use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
+use tower::{
+    Layer, Service, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn,
+};
 use tracing::Level;
 
 const TENTH: Duration = Duration::from_millis(100);
@@ -197,6 +199,31 @@ async fn a_client_that_goes_away_gives_its_place_back() {
     gone.abort();
     let _ = gone.await;
     assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
+}
+
+/// As a server does that drops what it has not begun to wait for.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_before_it_begins_to_wait_gives_its_place_back() {
+    let limits = limits([paced(SECOND)]);
+    let app = app(&limits);
+    let mut limited = limits.layer(service_fn(async |_: Request<Body>| {
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
+    for _ in 0..5 {
+        let ready = limited.ready().await.expect("it is always ready");
+        drop(ready.call(from("ann")));
+    }
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_waits() {
+    let all = Rule::new("all", Quota::concurrent(1)).by(constant("all"));
+    let app = app(&limits([at_once(5, SECOND), all]));
+    let (_runs, _) = spawn(&app, "ann").await.await.unwrap();
+    let (denied, after) = spawn(&app, "bob").await.await.unwrap();
+    assert_eq!((denied.status().as_u16(), after), (429, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]

@@ -87,6 +87,9 @@ impl MessageLimitLayer {
     /// a stream a fraction of it: with tonic, `Server::builder()` has `initial_stream_window_size` and
     /// `initial_connection_window_size`, which are 1 MiB each by default.
     ///
+    /// A message waits while its body is polled. A handler that has asked for a message and does something else meanwhile keeps
+    /// its place in the queue, and others of the same keys wait behind it.
+    ///
     /// # Panics
     ///
     /// The body panics outside of a tokio runtime with its timer enabled, when there is something to wait for.

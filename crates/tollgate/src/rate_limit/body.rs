@@ -53,8 +53,8 @@ impl<B> ResponseBody<B> {
     }
 }
 
-/// Settles the request of a body that has ended without a frame: a server that is told so drops it, and does not poll it. Slots go
-/// back with the body.
+/// Settles the request of a body that has ended without a frame: a server drops it then, and does not poll it. Slots go back with
+/// the body.
 #[cold]
 fn settle(at_end: &Mutex<Option<AtEnd>>) {
     let settlement = whole(at_end.lock()).take_if(|at_end| matches!(at_end, AtEnd::Settle(_)));

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{Method, Response, header, request};
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Decision, Limiter, Pending, Reason, Step, WaitErrorKind, observe::Timer, store::Checks,
+    Check, Decision, Limiter, Pending, Reason, Step, Ticket, WaitErrorKind, observe::Timer,
+    store::Checks,
 };
 
 use crate::{
@@ -37,8 +38,30 @@ pub(crate) enum Asked {
 pub(crate) enum Progress {
     /// It is decided.
     Decided(Decided),
-    /// It waits: for the delay of the decision, or for a slot. `None`: others queue for the slots.
-    Waits(Option<Decision>),
+    /// It waits.
+    Waits(Box<Delayed>),
+}
+
+/// A request that waits: for the delay of its decision, or for a slot. Dropped before it starts, it gives its place in the queue
+/// back.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    /// `None`: others queue for the slots.
+    decision: Option<Decision>,
+    /// What a delay has taken.
+    place: Option<Ticket>,
+}
+
+impl Delayed {
+    pub(crate) fn new(
+        limiter: &Limiter,
+        checks: &[Check],
+        decision: Option<Decision>,
+    ) -> Box<Self> {
+        let delayed = decision.as_ref().filter(|it| !it.delay().is_zero());
+        let place = delayed.map(|it| limiter.ticket(checks, it).cancel_on_drop());
+        Box::new(Self { decision, place })
+    }
 }
 
 /// The decision about a request that had to wait for it.
@@ -96,11 +119,13 @@ pub(crate) async fn look_up(
         Err(refusal) => return (Progress::Decided(Decided::Refuse(refusal)), Checks::new()),
     };
     let Some(reply) = acquire_first(&config, &checks) else {
-        return (Progress::Waits(None), checks);
+        let delayed = Delayed::new(&config.rules.limiter, &checks, None);
+        return (Progress::Waits(delayed), checks);
     };
     let decision = reply.await;
-    if waits(&config, &checks, &decision) {
-        return (Progress::Waits(Some(decision)), checks);
+    if waits(&config, &decision) {
+        let delayed = Delayed::new(&config.rules.limiter, &checks, Some(decision));
+        return (Progress::Waits(delayed), checks);
     }
     let decided = conclude(&config, &checks, decision, timer, &route);
     (Progress::Decided(decided), checks)
@@ -115,25 +140,24 @@ pub(crate) async fn wait(
     route: Route,
 ) -> (Progress, Checks) {
     let decision = reply.await;
-    if waits(&config, &checks, &decision) {
-        return (Progress::Waits(Some(decision)), checks);
+    if waits(&config, &decision) {
+        let delayed = Delayed::new(&config.rules.limiter, &checks, Some(decision));
+        return (Progress::Waits(delayed), checks);
     }
     let decided = conclude(&config, &checks, decision, timer, &route);
     (Progress::Decided(decided), checks)
 }
 
 /// Waits until a request may start: for its delay, in the queue for a slot, or both. Without a place in the layer it is denied.
-///
-/// `decision` is `None` if others queue for the slots. Dropped before its end, it gives the place in the queue back.
 pub(crate) async fn delay(
     config: Arc<Config>,
     checks: Checks,
-    decision: Option<Decision>,
+    delayed: Box<Delayed>,
     place: Option<WaitPlace>,
     route: Route,
 ) -> (Progress, Checks) {
     let timer = Timer::start();
-    let decision = wait_in_place(&config, &checks, decision, place).await;
+    let decision = wait_in_place(&config, &checks, delayed, place).await;
     let decided = conclude(&config, &checks, decision, timer, &route);
     (Progress::Decided(decided), checks)
 }
@@ -142,41 +166,42 @@ pub(crate) async fn delay(
 async fn wait_in_place(
     config: &Config,
     checks: &[Check],
-    decision: Option<Decision>,
+    delayed: Box<Delayed>,
     place: Option<WaitPlace>,
 ) -> Decision {
     let limiter = &config.rules.limiter;
     let (began, waiting) = (Instant::now(), limiter.observer().waiting(checks));
     let decision = match &place {
-        Some(_) => start_after_wait(limiter, checks, decision).await,
-        None => deny_without_wait(limiter, checks, decision).await,
+        Some(_) => start_after_wait(limiter, checks, *delayed).await,
+        None => deny_without_wait(limiter, checks, *delayed).await,
     };
     waiting.ended(&decision, began.elapsed());
     decision
 }
 
 /// Waits, and takes what is only taken at the start: slots, and units of rules that do not wait.
-async fn start_after_wait(
-    limiter: &Limiter,
-    checks: &[Check],
-    decision: Option<Decision>,
-) -> Decision {
+async fn start_after_wait(limiter: &Limiter, checks: &[Check], delayed: Delayed) -> Decision {
     let began = Instant::now();
-    let mut last = decision.clone();
-    if let Some(decision) = decision.filter(|decision| !decision.delay().is_zero()) {
-        let Ok(_counted) = limiter.enter_wait(checks) else {
-            return deny_without_wait(limiter, checks, Some(decision)).await;
-        };
-        let place = limiter.ticket(checks, &decision).cancel_on_drop();
-        // From the receipt of the decision, never from the call.
-        sleep(decision.delay()).await;
-        place.keep();
-        let started = limiter.start(checks, decision).await;
-        if started.is_allowed() || !limiter.waits_for_slots(checks) {
-            return started;
+    let last = match delayed {
+        Delayed {
+            decision: Some(decision),
+            place: Some(place),
+        } => {
+            let Ok(_counted) = limiter.enter_wait(checks) else {
+                let (decision, place) = (Some(decision), Some(place));
+                return deny_without_wait(limiter, checks, Delayed { decision, place }).await;
+            };
+            // From the receipt of the decision, never from the call.
+            sleep(decision.delay()).await;
+            place.keep();
+            let started = limiter.start(checks, decision).await;
+            if !limiter.waits_for_slots_after(&started) {
+                return started;
+            }
+            Some(started)
         }
-        last = Some(started);
-    }
+        Delayed { decision, .. } => decision,
+    };
     let at_most = limiter.at_most_wait(checks).unwrap_or_default();
     let left = at_most.saturating_sub(began.elapsed());
     let reason = match limiter.acquire_within_unreported(checks, left).await {
@@ -197,24 +222,20 @@ pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
         None => None,
     };
     match decision {
-        Some(decision) if !waits(config, checks, &decision) => decision,
+        Some(decision) if !waits(config, &decision) => decision,
         // The handler holds the head.
         decision => {
             let place = config.wait_room.enter(0);
-            wait_in_place(config, checks, decision, place).await
+            let delayed = Delayed::new(&config.rules.limiter, checks, decision);
+            wait_in_place(config, checks, delayed, place).await
         }
     }
 }
 
 /// The queue is full.
-async fn deny_without_wait(
-    limiter: &Limiter,
-    checks: &[Check],
-    decision: Option<Decision>,
-) -> Decision {
-    if let Some(decision) = &decision {
-        limiter.ticket(checks, decision).cancel();
-    }
+async fn deny_without_wait(limiter: &Limiter, checks: &[Check], delayed: Delayed) -> Decision {
+    let Delayed { decision, place } = delayed;
+    drop(place);
     let decision = match decision.filter(|decision| !decision.is_allowed()) {
         Some(denied) => denied,
         // The others in line go first.
@@ -240,9 +261,8 @@ pub(crate) fn acquire_first(config: &Config, checks: &[Check]) -> Option<Step<De
 
 /// Whether a request waits after this decision.
 #[inline]
-pub(crate) fn waits(config: &Config, checks: &[Check], decision: &Decision) -> bool {
-    !decision.delay().is_zero()
-        || decision.reason() == Some(Reason::Slots) && config.rules.limiter.waits_for_slots(checks)
+pub(crate) fn waits(config: &Config, decision: &Decision) -> bool {
+    !decision.delay().is_zero() || config.rules.limiter.waits_for_slots_after(decision)
 }
 
 /// What follows from a decision for a request whose head is not at hand.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
-use tollgate_core::{Decision, Pending, store::Checks};
+use tollgate_core::{Pending, store::Checks};
 use tower_service::Service;
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         admit::{Admitted, Kept, One, Several, admit},
         body::ResponseBody,
         config::Config,
-        decide::{Progress, delay},
+        decide::{Delayed, Progress, delay},
         wait_room::head_bytes,
     },
 };
@@ -121,7 +121,7 @@ where
 impl<S: Clone, B> Waiting<S, B> {
     /// The request waits, if there is room, or else is decided again as one that may not.
     #[cold]
-    fn delay(&mut self, decision: Option<Decision>, checks: Checks) -> Pending<(Progress, Checks)> {
+    fn delay(&mut self, delayed: Box<Delayed>, checks: Checks) -> Pending<(Progress, Checks)> {
         // Dropping the instance frees what `poll_ready` has reserved. The clone becomes ready after the wait.
         self.service = self.service.clone();
         self.is_ready = false;
@@ -131,7 +131,7 @@ impl<S: Clone, B> Waiting<S, B> {
         Pending::new(delay(
             Arc::clone(&self.config),
             checks,
-            decision,
+            delayed,
             place,
             route,
         ))
@@ -156,9 +156,9 @@ where
                     let (progress, checks) = ready!(pending.as_mut().poll(cx));
                     let decided = match progress {
                         Progress::Decided(decided) => decided,
-                        Progress::Waits(decision) => {
+                        Progress::Waits(delayed) => {
                             let waiting = waiting.as_mut().expect("polled after completion");
-                            pending.set(waiting.delay(decision, checks));
+                            pending.set(waiting.delay(delayed, checks));
                             continue;
                         }
                     };

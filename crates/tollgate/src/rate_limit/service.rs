@@ -19,7 +19,8 @@ use crate::{
         body::ResponseBody,
         config::Config,
         decide::{
-            Asked, Progress, acquire_first, ask, is_done, jitter_seed, look_up, report, wait, waits,
+            Asked, Delayed, Progress, acquire_first, ask, is_done, jitter_seed, look_up, report,
+            wait, waits,
         },
         deny::deny,
         future::ResponseFuture,
@@ -96,7 +97,7 @@ where
                 // By reference: a decision and its checks are large to move.
                 Some(Step::Ready(ref mut decision)) => {
                     let checks = &checks.checks;
-                    if waits(&config, checks, decision) {
+                    if waits(&config, decision) {
                         return self.delay(Some(&*decision), checks, head, body, config);
                     }
                     report(&config, &head, checks, decision, timer);
@@ -162,9 +163,10 @@ impl<S: Clone> RateLimit<S> {
     where
         S: Service<Request<B>>,
     {
-        let delayed = (Progress::Waits(decision.cloned()), checks.clone());
-        let delayed = Pending::new(std::future::ready(delayed));
-        self.decide_later(delayed, head, body, config)
+        let delayed = Delayed::new(&config.rules.limiter, checks, decision.cloned());
+        let progress = (Progress::Waits(delayed), checks.clone());
+        let progress = Pending::new(std::future::ready(progress));
+        self.decide_later(progress, head, body, config)
     }
 
     #[inline(never)]
