@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -141,6 +142,9 @@ impl fmt::Display for AuditRecord {
 pub trait AuditSink: Send + Sync + 'static {
     /// Takes a record. It is called in the task or thread that makes the change, so it should not wait: give the record to a
     /// queue.
+    ///
+    /// What it records has happened already. A panic in it is an event at error level, and changes neither the rules nor the
+    /// answer to a request.
     fn record(&self, record: &AuditRecord);
 }
 
@@ -172,7 +176,13 @@ impl AuditSinks {
             ),
         }
         for sink in &self.0 {
-            sink.record(record);
+            // Sinks are called on the path of requests, and between a change of rules and those who wait for it.
+            if catch_unwind(AssertUnwindSafe(|| sink.record(record))).is_err() {
+                tracing::error!(
+                    target: "tollgate", what, before, after,
+                    "a sink of the audit panicked, and may not have this record"
+                );
+            }
         }
     }
 }

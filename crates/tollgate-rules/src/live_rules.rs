@@ -187,8 +187,17 @@ async fn follow(shared: Weak<Shared>, mut source: impl Source) {
             loop {
                 let expiring = shared.clone();
                 let expire = move || expiring.upgrade().map(|shared| shared.rules.expire());
-                let Ok(Some(expires)) = spawn_blocking(expire).await else {
-                    return;
+                let expires = match spawn_blocking(expire).await {
+                    Ok(Some(expires)) => expires,
+                    Err(wrong) if wrong.is_panic() => {
+                        tracing::error!(
+                            target: "tollgate",
+                            "what has expired stays in force for now: it panicked while it was ended"
+                        );
+                        None
+                    }
+                    // The rules are gone, or the runtime ends.
+                    _ => return,
                 };
                 let wait = expires.map_or(LONGEST, |expires| expires.min(LONGEST));
                 if let Ok(found) = timeout(wait, &mut next).await {
@@ -199,10 +208,19 @@ async fn follow(shared: Weak<Shared>, mut source: impl Source) {
         let failed = found.is_err();
         let applying = shared.clone();
         let apply = move || applying.upgrade().map(|shared| shared.take(found));
-        if !matches!(spawn_blocking(apply).await, Ok(Some(()))) {
-            return;
-        }
-        if failed {
+        let panicked = match spawn_blocking(apply).await {
+            Ok(Some(())) => false,
+            Err(wrong) if wrong.is_panic() => {
+                let Some(shared) = shared.upgrade() else {
+                    return;
+                };
+                shared.take(Err(panicked().into()));
+                true
+            }
+            // The rules are gone, or the runtime ends.
+            _ => return,
+        };
+        if failed || panicked {
             sleep(PAUSE).await;
         }
     }
@@ -229,6 +247,16 @@ impl Shared {
         };
         let _ = self.apply(text);
     }
+}
+
+/// What is wrong with a document where code of the service panicked. The message of the panic may quote the document, and with it
+/// the key of a client.
+fn panicked() -> DocumentError {
+    DocumentError::of_whole(
+        "the rules",
+        "code of this service panicked while they were put in force: a key or a condition that is bound, or a store; the message \
+         of the panic says where",
+    )
 }
 
 /// What a source says, as an error at the start.

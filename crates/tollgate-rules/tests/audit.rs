@@ -123,6 +123,33 @@ async fn changes_of_one_process_are_recorded_with_their_author() {
     }
 }
 
+/// Panics at the first change.
+#[derive(Clone, Default)]
+struct Panics(Kept);
+
+impl AuditSink for Panics {
+    fn record(&self, record: &AuditRecord) {
+        self.0.record(record);
+        assert_ne!(self.0.all().len(), 2, "the first change");
+    }
+}
+
+#[test]
+fn a_sink_that_panics_hinders_neither_a_change_nor_other_sinks() {
+    let (panics, kept) = (Panics::default(), Kept::default());
+    let rules = LiveRules::builder(Bindings::new())
+        .audit(panics.clone())
+        .audit(kept.clone())
+        .from_text(&limits("fixed_window 2/h"), Format::Toml);
+    let rules = rules.expect("valid");
+    for (n, limit) in [(2, "fixed_window 3/h"), (3, "fixed_window 4/h")] {
+        let changes = rules.set_text(&limits(limit), Format::Toml);
+        changes.expect("it is in force");
+        assert_eq!(rules.status().revision(), n);
+    }
+    assert_eq!((panics.0.all().len(), kept.all().len()), (3, 3));
+}
+
 #[tokio::test]
 async fn what_is_set_in_a_process_stays_when_the_document_changes() {
     let (kept, rules) = rules();

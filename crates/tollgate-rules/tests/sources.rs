@@ -137,6 +137,36 @@ async fn a_source_that_fails_is_asked_again_and_the_last_rules_stay_in_force() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_document_that_makes_code_of_the_service_panic_is_rejected_and_later_ones_are_in_force() {
+    let (sender, source) = sent();
+    let text = |limit: &str, key: &str| {
+        let text = format!(
+            "version = 1\n[[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'tenant'\n\
+             [[overrides]]\nrule = 'api'\nkey = '{key}'\nlimit = '9/h'\n"
+        );
+        Ok(RuleText::named("a test", text, Format::Toml))
+    };
+    let bindings = Bindings::new().key_with_text("tenant", tollgate::key::constant("all"), |key| {
+        assert_ne!(key, "secret-key", "it has no number");
+        Some(tollgate::Key::of(key))
+    });
+    sender.send(text("3/h", "a")).await.expect("sent");
+    let rules = LiveRules::follow(source, bindings).await.expect("valid");
+    sender.send(text("4/h", "secret-key")).await.expect("sent");
+    until("it is rejected", || rules.status().rejected() == 1).await;
+    let status = rules.status().to_string();
+    assert!(status.contains("panicked"), "{status}");
+    assert!(!status.contains("secret-key"), "{status}");
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+    sender.send(text("5/h", "b")).await.expect("it listens");
+    until("the next one", || rules.status().revision() == 2).await;
+    assert_eq!(
+        (rules.status().last_rejection(), limit_of(&rules)),
+        (None, 5)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_source_has_not_failed_any_more_once_it_gives_a_document_that_is_rejected() {
     let (sender, source) = sent();
     let first = text("3/h").with_revision(5);
