@@ -176,7 +176,7 @@ pub use self::{
     key_part::KeyPart,
     key_prefix::KeyPrefix,
     limiter::{Grant, Limiter},
-    live_limiter::LiveLimiter,
+    live_limiter::{LiveLimiter, WeakLiveLimiter},
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
     on_change::OnChange,

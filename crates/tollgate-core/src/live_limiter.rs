@@ -1,6 +1,10 @@
 //! A limiter whose rules change while it is in use.
 
-use std::{fmt, num::NonZeroU32, sync::Arc};
+use std::{
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, Weak},
+};
 
 use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
@@ -44,6 +48,12 @@ use crate::{
 #[derive(Clone)]
 pub struct LiveLimiter {
     shared: Arc<Shared>,
+}
+
+/// A [`LiveLimiter`] that is not kept in use: made by [`LiveLimiter::downgrade`].
+#[derive(Clone)]
+pub struct WeakLiveLimiter {
+    shared: Weak<Shared>,
 }
 
 struct Shared {
@@ -134,6 +144,30 @@ impl LiveLimiter {
         self.snapshot().limiter.clone()
     }
 
+    /// For code that replaces the rules of limiters that others have. It does not keep the rule names in use: they are free when
+    /// the last clone is dropped.
+    ///
+    /// ```
+    /// use tollgate_core::{LiveLimiter, MINUTE, MemoryStore, Quota, Rule};
+    ///
+    /// let mails = |limit| [Rule::new("mails", Quota::gcra(limit, MINUTE))];
+    /// let store = MemoryStore::new();
+    /// let limiter = LiveLimiter::new(store.clone(), mails(1))?;
+    /// let weak = limiter.downgrade();
+    /// weak.upgrade().expect("the limiter is there").replace(mails(2))?;
+    ///
+    /// drop(limiter);
+    /// assert!(weak.upgrade().is_none());
+    /// LiveLimiter::new(store, mails(3))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn downgrade(&self) -> WeakLiveLimiter {
+        WeakLiveLimiter {
+            shared: Arc::downgrade(&self.shared),
+        }
+    }
+
     fn snapshot(&self) -> Guard<Arc<Snapshot>> {
         self.shared.current.load()
     }
@@ -172,6 +206,14 @@ impl LiveLimiter {
         let checks = checks.iter().map(|check| snapshot.found_again(check));
         let checks = checks.collect::<Result<Checks, UnknownName>>()?;
         Ok(snapshot.limiter.acquire(&checks))
+    }
+}
+
+impl WeakLiveLimiter {
+    /// The limiter, if a clone of it is left.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<LiveLimiter> {
+        self.shared.upgrade().map(|shared| LiveLimiter { shared })
     }
 }
 
@@ -223,5 +265,13 @@ impl fmt::Debug for LiveLimiter {
         f.debug_struct("LiveLimiter")
             .field("limiter", &self.snapshot().limiter)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WeakLiveLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakLiveLimiter")
+            .field("limiter", &self.upgrade())
+            .finish()
     }
 }

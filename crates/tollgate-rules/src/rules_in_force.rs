@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::watch;
 use tollgate::{
     LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleChange, RuleError,
-    RulesHandle, Store,
+    RulesHandle, Store, WeakLiveLimiter,
 };
 use tollgate_core::Tick;
 
@@ -67,11 +67,11 @@ struct State {
     source_error: Option<String>,
 }
 
-/// What has the rules in force.
+/// What has the rules in force. None of it is kept: the names of what the service has dropped are free.
 #[derive(Default)]
 struct Followers {
     layers: Vec<RulesHandle>,
-    limiters: Vec<LiveLimiter>,
+    limiters: Vec<WeakLiveLimiter>,
 }
 
 /// What a change did: the result, and what the audit says of it.
@@ -160,6 +160,7 @@ impl RulesInForce {
     pub(crate) fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
         let mut state = self.lock();
         let layer = RateLimitLayer::switchable(store, state.make())?;
+        state.followers.forget_gone();
         state.followers.layers.push(layer.handle());
         Ok(layer)
     }
@@ -167,6 +168,7 @@ impl RulesInForce {
     pub(crate) fn message_layer(&self, store: impl Store) -> Result<MessageLimitLayer, RuleError> {
         let mut state = self.lock();
         let layer = MessageLimitLayer::new(store, state.make())?;
+        state.followers.forget_gone();
         state.followers.layers.push(layer.handle());
         Ok(layer)
     }
@@ -175,7 +177,8 @@ impl RulesInForce {
         let mut state = self.lock();
         let rules = state.document.limiter_rules_at(state.computed);
         let limiter = LiveLimiter::new(store, rules)?;
-        state.followers.limiters.push(limiter.clone());
+        state.followers.forget_gone();
+        state.followers.limiters.push(limiter.downgrade());
         Ok(limiter)
     }
 
@@ -486,9 +489,10 @@ impl State {
 type At<'a> = (&'a RuleDocument, Tick, &'a MadeRules);
 
 impl Followers {
-    /// Forgets the layers that are gone.
+    /// Forgets the layers and limiters that are gone.
     fn forget_gone(&mut self) {
         self.layers.retain(|handle| handle.limiter().is_some());
+        self.limiters.retain(|limiter| limiter.upgrade().is_some());
     }
 
     /// All or none. Says what changed in the first layer, or else in the first limiter.
@@ -496,12 +500,14 @@ impl Followers {
         let of_layers = self.replace_layers(after)?;
         let rules = |(document, at, _): At<'_>| document.limiter_rules_at(at);
         let mut of_limiters = Vec::new();
-        for (index, limiter) in self.limiters.iter().enumerate() {
+        let limiters = self.limiters.iter().filter_map(WeakLiveLimiter::upgrade);
+        let limiters: Vec<LiveLimiter> = limiters.collect();
+        for (index, limiter) in limiters.iter().enumerate() {
             match limiter.replace(rules(after)) {
                 Ok(changes) => of_limiters.push(changes),
                 Err(wrong) => {
                     // These rules were in force until now, and their names are free.
-                    for limiter in &self.limiters[..index] {
+                    for limiter in &limiters[..index] {
                         let _ = limiter.replace(rules(before));
                     }
                     let _ = self.replace_layers(before);
@@ -533,5 +539,37 @@ impl fmt::Debug for RulesInForce {
         f.debug_struct("RulesInForce")
             .field("status", &self.status())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::MemoryStore;
+
+    use super::*;
+    use crate::format::Format;
+
+    fn text(limit: &str) -> RuleText {
+        let text =
+            format!("version = 1\n[[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'constant'\n");
+        RuleText::new(text, Format::Toml)
+    }
+
+    fn rules() -> RulesInForce {
+        let rules = RulesInForce::new(Bindings::new(), AuditSinks::default(), text("2/h"));
+        rules.expect("valid")
+    }
+
+    #[test]
+    fn layers_and_limiters_that_are_gone_are_forgotten_when_others_are_made() {
+        let (rules, store) = (rules(), MemoryStore::new());
+        for _ in 0..10 {
+            drop(rules.layer(store.clone()).expect("valid"));
+            drop(rules.message_layer(store.clone()).expect("valid"));
+            drop(rules.limiter(store.clone()).expect("valid"));
+        }
+        let state = rules.lock();
+        let kept = state.followers.layers.len() + state.followers.limiters.len();
+        assert_eq!(kept, 1, "the last one is not forgotten yet");
     }
 }

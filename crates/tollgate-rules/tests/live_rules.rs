@@ -221,6 +221,20 @@ async fn watching_ends_with_the_rules_and_the_layer_goes_on() {
 }
 
 #[test]
+fn a_limiter_that_was_dropped_does_not_keep_its_names() {
+    let store = MemoryStore::new();
+    let rules = LiveRules::from_text(&document("3/h"), Format::Toml, Bindings::new());
+    let rules = rules.expect("valid");
+    drop(rules.limiter(store.clone()).expect("valid"));
+    let limiter = rules.limiter(store).expect("valid");
+    rules
+        .set_text(&document("4/h"), Format::Toml)
+        .expect("one limiter has the name");
+    let limiter = limiter.limiter();
+    assert_eq!(limiter.rules().rules()[0].quota().limit(), 4);
+}
+
+#[test]
 fn a_document_that_the_store_refuses_is_rejected() {
     let store = MemoryStore::new();
     let rule = tollgate::Rule::new("other", tollgate::Quota::per_second(1));

@@ -238,7 +238,7 @@ pub use tollgate_core::{
     MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnChange, OnStoreError,
     Outcome, ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry, RuleChange,
     RuleError, RuleErrorKind, SECOND, Source, Store, Ticket, TokenBucketOf, TryAcquireError,
-    UnknownName, Verdict, WaitError, WaitErrorKind, algorithm, memory,
+    UnknownName, Verdict, WaitError, WaitErrorKind, WeakLiveLimiter, algorithm, memory,
 };
 
 pub use self::{
