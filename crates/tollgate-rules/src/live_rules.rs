@@ -2,12 +2,16 @@
 
 use std::{
     fmt,
+    future::poll_fn,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError, Weak},
+    task::Poll,
     time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
+    sync::watch,
     task::{JoinHandle, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -26,7 +30,7 @@ use crate::{
 
 /// How long after an error a source is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a source is waited for, until what has expired is looked at again.
+/// How long the end of an override or a switch is waited for at most: the clock of the system may be set in the meantime.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Rules that follow a document while a service runs: a text, a file, a folder, Redis, or a [`Source`] of your own.
@@ -177,14 +181,19 @@ impl LiveRules {
 
 /// Follows a source for as long as its rules are there.
 async fn follow(shared: Weak<Shared>, mut source: impl Source) {
+    let Some(mut changed) = shared.upgrade().map(|shared| shared.rules.subscribe()) else {
+        return;
+    };
     loop {
         let Some(status) = shared.upgrade().map(|shared| shared.rules.status()) else {
             return;
         };
         source.on_status(&status);
         let found = {
-            let mut next = std::pin::pin!(source.next());
+            let mut next = pin!(source.next());
             loop {
+                // A change from here on may bring an earlier end.
+                changed.mark_unchanged();
                 let expiring = shared.clone();
                 let expire = move || expiring.upgrade().map(|shared| shared.rules.expire());
                 let expires = match spawn_blocking(expire).await {
@@ -194,13 +203,13 @@ async fn follow(shared: Weak<Shared>, mut source: impl Source) {
                             target: "tollgate",
                             "what has expired stays in force for now: it panicked while it was ended"
                         );
-                        None
+                        Some(LONGEST)
                     }
                     // The rules are gone, or the runtime ends.
                     _ => return,
                 };
-                let wait = expires.map_or(LONGEST, |expires| expires.min(LONGEST));
-                if let Ok(found) = timeout(wait, &mut next).await {
+                let wait = expires.map(|expires| expires.min(LONGEST));
+                if let Some(found) = given(next.as_mut(), &mut changed, wait).await {
                     break found;
                 }
             }
@@ -223,6 +232,23 @@ async fn follow(shared: Weak<Shared>, mut source: impl Source) {
         if failed || panicked {
             sleep(PAUSE).await;
         }
+    }
+}
+
+/// What a source gives next. `None`: the rules have changed in the meantime, or the time is over.
+async fn given<T>(
+    mut next: Pin<&mut impl Future<Output = T>>,
+    changed: &mut watch::Receiver<u64>,
+    wait: Option<Duration>,
+) -> Option<T> {
+    let mut changed = pin!(changed.changed());
+    let first = poll_fn(|context| match next.as_mut().poll(context) {
+        Poll::Ready(found) => Poll::Ready(Some(found)),
+        Poll::Pending => changed.as_mut().poll(context).map(|_| None),
+    });
+    match wait {
+        Some(wait) => timeout(wait, first).await.unwrap_or(None),
+        None => first.await,
     }
 }
 

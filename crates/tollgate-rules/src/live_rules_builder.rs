@@ -1,6 +1,6 @@
 //! Setting up rules that follow a source.
 
-use std::{path::Path, time::Duration};
+use std::{future::pending, path::Path, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 
@@ -14,7 +14,7 @@ use crate::{
     live_rules::{LiveRules, document_error},
     rule_text::RuleText,
     rules_in_force::RulesInForce,
-    source::Source,
+    source::{Source, SourceError},
 };
 
 /// How long the first document is waited for.
@@ -32,6 +32,9 @@ pub struct LiveRulesBuilder {
 
 impl LiveRules {
     /// Rules of a text, which [`set_text`](Self::set_text) replaces.
+    ///
+    /// Inside of a tokio runtime, with its timer, overrides and switches end when their time is over. Elsewhere they end with the
+    /// next change of the rules.
     ///
     /// # Errors
     ///
@@ -128,7 +131,11 @@ impl LiveRulesBuilder {
     /// As there.
     pub fn from_text(self, text: &str, format: Format) -> Result<LiveRules, DocumentError> {
         let rules = self.first(Ok(RuleText::new(text, format)))?;
-        Ok(LiveRules::new(rules, None))
+        let rules = LiveRules::new(rules, None);
+        if let Ok(runtime) = Handle::try_current() {
+            rules.start(&runtime, NoSource);
+        }
+        Ok(rules)
     }
 
     /// As [`LiveRules::watch`].
@@ -179,6 +186,15 @@ impl LiveRulesBuilder {
     /// The rules to start with.
     fn first(self, text: Result<RuleText, DocumentError>) -> Result<RulesInForce, DocumentError> {
         RulesInForce::new(self.bindings, self.sinks, text?)
+    }
+}
+
+/// The source of rules that only their process changes: what has a time ends.
+struct NoSource;
+
+impl Source for NoSource {
+    async fn next(&mut self) -> Result<RuleText, SourceError> {
+        pending().await
     }
 }
 

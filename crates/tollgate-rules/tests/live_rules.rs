@@ -4,13 +4,13 @@ use std::{
     convert::Infallible,
     fs,
     path::Path,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::body::{Body, to_bytes};
 use http::{Request, Response};
 use tollgate::{Clock, ManualClock, MemoryStore, MessageBody, RateLimitLayer};
-use tollgate_rules::{Bindings, Format, LiveRules};
+use tollgate_rules::{Author, Bindings, Format, LiveRules, RuleSwitch};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn document(limit: &str) -> String {
@@ -207,6 +207,23 @@ async fn an_override_ends_when_its_time_is_over() {
     .await;
     assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
     assert_eq!(rules.status().revision(), 1);
+}
+
+#[tokio::test]
+async fn a_switch_that_is_set_at_run_time_ends_when_its_time_is_over() {
+    let rules = LiveRules::from_text(&document("8/h"), Format::Toml, Bindings::new());
+    let rules = rules.expect("valid");
+    let layer = rules.layer(MemoryStore::new()).expect("valid");
+    let limit = || layer.limiter().rules().rules()[0].quota().limit();
+    let alice = rules.handle(Author::new("alice"));
+    // The second one comes while nothing has an end.
+    for _ in 0..2 {
+        let soon = tollgate::Clock::system().now() + 1_000_000;
+        let soon = SystemTime::UNIX_EPOCH + Duration::from_micros(soon);
+        let halved = RuleSwitch::all("50%").until(soon);
+        alice.switch(halved).expect("valid");
+        until("the switch has expired", || limit() == 8).await;
+    }
 }
 
 #[tokio::test]
