@@ -23,7 +23,7 @@ use crate::{
     format::Format,
     rule_document::RuleDocument,
     rule_text::RuleText,
-    rules_in_force::RulesInForce,
+    rules_in_force::{Giver, RulesInForce},
     rules_status::RulesStatus,
     source::{Source, SourceError},
 };
@@ -142,7 +142,8 @@ impl LiveRules {
         self.shared.rules.limiter(store)
     }
 
-    /// Puts another text in force, and says what changed in the first layer.
+    /// Puts another text in force, and says what changed in the first layer. When the source has another document later, that one
+    /// replaces this text.
     ///
     /// # Errors
     ///
@@ -150,18 +151,18 @@ impl LiveRules {
     pub fn set_text(&self, text: &str, format: Format) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format);
         let author = text.author();
-        self.shared.rules.apply(Ok(text), author)
+        self.shared.rules.apply(Ok(text), author, Giver::Process)
     }
 
     /// Reads the file or folder now, without waiting for an event, and says what changed in the first layer. Nothing does for
-    /// rules of another source.
+    /// rules of another source. It ends a text of [`set_text`](Self::set_text) also where the file is the same.
     ///
     /// # Errors
     ///
     /// All that is wrong with the documents. The rules stay as they are.
     pub fn reload(&self) -> Result<Vec<RuleChange>, DocumentError> {
         match &self.shared.read {
-            Some(read) => self.shared.apply(read()),
+            Some(read) => self.shared.apply(read(), Giver::Reload),
             None => Ok(Vec::new()),
         }
     }
@@ -256,10 +257,11 @@ impl Shared {
     fn apply(
         &self,
         text: Result<RuleText, DocumentError>,
+        giver: Giver,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         let author = text.as_ref().map(RuleText::author);
         let author = author.unwrap_or_else(|_| Author::new("the source of the rules"));
-        self.rules.apply(text, author)
+        self.rules.apply(text, author, giver)
     }
 
     /// Takes what a source gave. What is wrong with it is reported.
@@ -271,7 +273,7 @@ impl Shared {
                 Err(wrong) => return self.rules.source_failed(&wrong.to_string()),
             },
         };
-        let _ = self.apply(text);
+        let _ = self.apply(text, Giver::Source);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     limit_override::{LimitOverride, RuleSwitch},
     live_rules::LiveRules,
     rule_text::RuleText,
+    rules_in_force::Giver,
     rules_status::RulesStatus,
 };
 
@@ -74,7 +75,11 @@ impl LiveRulesHandle {
         format: Format,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format);
-        self.rules.shared.rules.apply(Ok(text), self.author.clone())
+        let author = self.author.clone();
+        self.rules
+            .shared
+            .rules
+            .apply(Ok(text), author, Giver::Process)
     }
 
     /// Gives one client a limit of its own.

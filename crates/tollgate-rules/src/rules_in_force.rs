@@ -51,6 +51,8 @@ struct State {
     /// The hash of the contents in force, and that of those that were rejected last.
     hash: u64,
     rejected_hash: Option<u64>,
+    /// The hash of the source's contents that were in force last: this process may have replaced them since.
+    hash_of_source: Option<u64>,
     followers: Followers,
     /// The rules of the layers.
     made: MadeRules,
@@ -72,6 +74,17 @@ struct State {
 struct Followers {
     layers: Vec<RulesHandle>,
     limiters: Vec<WeakLiveLimiter>,
+}
+
+/// Whose text it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Giver {
+    /// The source gave it. It may be the same as before.
+    Source,
+    /// The service asks for the source's document, whatever is in force.
+    Reload,
+    /// The service has it from elsewhere.
+    Process,
 }
 
 /// What a change did: the result, and what the audit says of it.
@@ -99,6 +112,7 @@ impl RulesInForce {
                 document,
                 hash: text.hash(),
                 rejected_hash: None,
+                hash_of_source: Some(text.hash()),
                 followers: Followers::default(),
                 made: MadeRules::default(),
                 took: Duration::ZERO,
@@ -141,7 +155,7 @@ impl RulesInForce {
     ) -> Result<Self, DocumentError> {
         let rules = Self::new(bindings, sinks, text)?;
         let mut state = rules.lock();
-        (state.revision, state.of_source) = (0, None);
+        (state.revision, state.of_source, state.hash_of_source) = (0, None, None);
         metrics::in_force(0, state.since);
         drop(state);
         Ok(rules)
@@ -210,8 +224,9 @@ impl RulesInForce {
         &self,
         text: Result<RuleText, DocumentError>,
         author: Author,
+        giver: Giver,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        self.change(|state| state.apply(&self.bindings, text, author))
+        self.change(|state| state.apply(&self.bindings, text, author, giver))
     }
 
     /// Sets overrides and switches of this process, in addition to the source's document.
@@ -306,6 +321,7 @@ impl State {
         bindings: &Bindings,
         text: Result<RuleText, DocumentError>,
         author: Author,
+        giver: Giver,
     ) -> Changed {
         let hash = text.as_ref().ok().map(RuleText::hash);
         let of_source = text.as_ref().ok().and_then(RuleText::revision);
@@ -316,6 +332,16 @@ impl State {
             self.last_rejection = None;
             self.rejected_hash = None;
             self.number(of_source);
+            if giver != Giver::Process {
+                self.hash_of_source = hash;
+            }
+            return (Ok(Vec::new()), None);
+        }
+        let is_as_before = hash.is_some() && hash == self.hash_of_source;
+        if giver == Giver::Source && is_as_before && of_source == self.of_source {
+            // It is no other document, and a text of this process has replaced it.
+            self.last_rejection = None;
+            self.rejected_hash = None;
             return (Ok(Vec::new()), None);
         }
         let before = self.revision;
@@ -331,6 +357,9 @@ impl State {
         match applied {
             Ok((text, document, local, changes, lines)) => {
                 self.hash = text.hash();
+                if giver != Giver::Process {
+                    self.hash_of_source = hash;
+                }
                 (self.text, self.document, self.local) = (text, document, local);
                 self.rejected_hash = None;
                 self.last_rejection = None;

@@ -100,6 +100,23 @@ async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
     .await;
 }
 
+#[tokio::test]
+async fn reading_the_file_again_ends_a_text_of_the_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, document("3/h")).expect("written");
+    let rules = LiveRules::watch(&path, Bindings::new()).expect("valid");
+    rules
+        .set_text(&document("9/h"), Format::Toml)
+        .expect("valid");
+    rules.reload().expect("valid");
+    let limits = rules.document().limiter_rules();
+    assert_eq!(
+        (limits[0].quota().limit(), rules.status().revision()),
+        (3, 3)
+    );
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_swapped_link_of_kubernetes_is_followed() {

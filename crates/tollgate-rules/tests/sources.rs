@@ -137,6 +137,35 @@ async fn a_source_that_fails_is_asked_again_and_the_last_rules_stay_in_force() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_text_of_the_process_stays_until_the_source_has_another_document() {
+    for revision in [None, Some(7)] {
+        let numbered = |text: RuleText, more: u64| match revision {
+            Some(revision) => Ok(text.with_revision(revision + more)),
+            None => Ok(text),
+        };
+        let (sender, source) = sent();
+        sender.send(numbered(text("3/h"), 0)).await.expect("sent");
+        let rules = LiveRules::follow(source, Bindings::new()).await;
+        let rules = rules.expect("valid");
+        rules
+            .set_text(&document("api", "9/h"), Format::Toml)
+            .expect("valid");
+        // That the same document came is seen by the end of the error.
+        sender.send(Err("away".into())).await.expect("sent");
+        until("it has failed", || rules.status().source_error().is_some()).await;
+        sender.send(numbered(text("3/h"), 0)).await.expect("sent");
+        until("it is there", || rules.status().source_error().is_none()).await;
+        let status = rules.status();
+        assert_eq!((limit_of(&rules), status.rejected()), (9, 0), "{status}");
+        sender.send(numbered(text("4/h"), 9)).await.expect("sent");
+        until("the next one", || limit_of(&rules) == 4).await;
+        // It is another one than the last.
+        sender.send(numbered(text("3/h"), 10)).await.expect("sent");
+        until("the first one again", || limit_of(&rules) == 3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_document_that_makes_code_of_the_service_panic_is_rejected_and_later_ones_are_in_force() {
     let (sender, source) = sent();
     let text = |limit: &str, key: &str| {
