@@ -525,7 +525,7 @@ impl Followers {
     }
 
     /// All or none. Says what changed in the first layer, or else in the first limiter.
-    fn replace(&self, before: At<'_>, after: At<'_>) -> Result<Vec<RuleChange>, RuleError> {
+    fn replace(&mut self, before: At<'_>, after: At<'_>) -> Result<Vec<RuleChange>, RuleError> {
         let of_layers = self.replace_layers(after)?;
         let rules = |(document, at, _): At<'_>| document.limiter_rules_at(at);
         let mut of_limiters = Vec::new();
@@ -548,8 +548,19 @@ impl Followers {
         Ok(changes.unwrap_or_default())
     }
 
-    fn replace_layers(&self, (_, _, made): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
-        RulesHandle::replace_all(self.layers.iter().map(|handle| (handle, made.rules())))
+    fn replace_layers(&mut self, (_, _, made): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        loop {
+            let layers = self.layers.len();
+            let rules = self.layers.iter().map(|handle| (handle, made.rules()));
+            let replaced = RulesHandle::replace_all(rules);
+            if replaced.is_err() {
+                self.forget_gone();
+            }
+            // A layer may go at any time, and the others have the rules without it.
+            if replaced.is_ok() || self.layers.len() == layers {
+                return replaced;
+            }
+        }
     }
 }
 
@@ -600,5 +611,21 @@ mod tests {
         let state = rules.lock();
         let kept = state.followers.layers.len() + state.followers.limiters.len();
         assert_eq!(kept, 1, "the last one is not forgotten yet");
+    }
+
+    #[test]
+    fn a_layer_that_goes_while_rules_are_replaced_does_not_hinder_the_others() {
+        let (rules, store) = (rules(), MemoryStore::new());
+        let gone = rules.layer(store.clone()).expect("valid");
+        let layer = rules.layer(store).expect("valid");
+        let mut state = rules.lock();
+        let document = text("3/h").parse(&rules.bindings).expect("valid");
+        let made = document.entries.rules_at(state.computed, &state.made);
+        // They were looked through already.
+        drop(gone);
+        let at = (&document, state.computed, &made);
+        let changes = state.followers.replace(at, at).expect("one is there");
+        assert_eq!((changes.len(), state.followers.layers.len()), (1, 1));
+        assert_eq!(layer.limiter().rules().rules()[0].quota().limit(), 3);
     }
 }
