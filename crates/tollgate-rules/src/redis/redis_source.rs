@@ -31,6 +31,8 @@ pub struct RedisSource {
     subscription: Option<Subscription>,
     /// Look now, and do not wait for a publication.
     is_due: bool,
+    /// The service rejected the document that was seen last.
+    is_rejected: bool,
     conflicts: DocumentConflicts,
     fleet: Fleet,
     listens: bool,
@@ -55,6 +57,7 @@ impl RedisSource {
             },
             subscription: None,
             is_due: true,
+            is_rejected: false,
             conflicts: DocumentConflicts::default(),
             fleet: Fleet::default(),
             listens: true,
@@ -130,7 +133,12 @@ impl RedisSource {
 impl Source for RedisSource {
     async fn next(&mut self) -> Result<RuleText, SourceError> {
         loop {
+            let is_report = self.is_due;
             self.wait().await;
+            if self.is_rejected && !is_report {
+                // What was in the way may be gone: another limiter had one of its names, say.
+                self.report.signature.clear();
+            }
             match self.look().await {
                 Ok(Some(text)) => {
                     // What is in force then is told at once.
@@ -156,6 +164,7 @@ impl Source for RedisSource {
         self.report.revision = status.revision();
         self.report.hash = format!("{:016x}", status.hash());
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        self.is_rejected = status.last_rejection().is_some();
         self.report.says = status.last_rejection().map(first).unwrap_or_default();
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use tollgate::MemoryStore;
+use tollgate::{Limiter, MemoryStore, Quota, Rule};
 use tollgate_rules::{
     Bindings, Format, LimitOverride, RuleSwitch, RuleText,
     redis::{PushErrorKind, RedisRules},
@@ -174,6 +174,27 @@ async fn an_outage_ends_in_the_status_also_where_the_document_is_the_same() {
         .await;
         assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
     }
+}
+
+#[tokio::test]
+async fn a_document_that_was_rejected_is_in_force_once_nothing_is_in_its_way() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits("3/h")).await;
+    let store = MemoryStore::new();
+    let rules = follow(&redis).await;
+    let _layer = rules.layer(store.clone()).expect("valid");
+    let elsewhere = Rule::new("search", Quota::per_second(1));
+    let elsewhere = Limiter::new(store, [elsewhere]).expect("valid");
+    let search = "version = 1\n[[rules]]\nname = 'search'\nlimit = '9/h'\nby = 'path'\n";
+    let search = RuleText::new(search, Format::Toml);
+    push(&redis, limits("4/h").and(search)).await;
+    until("it is rejected", || rules.status().rejected() == 1).await;
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+    drop(elsewhere);
+    until("it is in force", || rules.status().revision() == 2).await;
+    let status = rules.status();
+    assert_eq!((status.rejected(), status.last_rejection()), (1, None));
 }
 
 #[tokio::test]
