@@ -68,14 +68,15 @@ impl FileSource {
 impl Source for FileSource {
     async fn next(&mut self) -> Result<RuleText, SourceError> {
         let changed = &self.changed;
-        if std::mem::replace(&mut self.is_read, true)
-            && timeout(POLL, changed.notified()).await.is_ok()
-        {
+        if self.is_read && timeout(POLL, changed.notified()).await.is_ok() {
             let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
             let _ = timeout(MOST_QUIET, quiet).await;
         }
         let path = self.path.clone();
-        Ok(spawn_blocking(move || file_reader::read(&path)).await??)
+        let read = spawn_blocking(move || file_reader::read(&path)).await;
+        // Here and not before: a call that is dropped has not read it.
+        self.is_read = true;
+        Ok(read??)
     }
 }
 
@@ -184,6 +185,36 @@ mod tests {
         followed.changed.notify_one();
         let took = followed.in_force_after().await;
         assert!(took < 2 * QUIET, "{took:?}");
+    }
+
+    #[test]
+    fn a_file_whose_first_read_was_dropped_is_read_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("limits.toml");
+        fs::write(&path, document("3/h")).expect("written");
+        let mut source = FileSource {
+            path,
+            changed: Arc::default(),
+            _watch: None,
+            is_read: false,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .max_blocking_threads(1)
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            // No file is read before it ends.
+            let busy = spawn_blocking(move || held.recv());
+            let first = timeout(Duration::ZERO, source.next()).await;
+            assert!(first.is_err(), "it waits for a thread");
+            drop(release);
+            assert!(busy.await.expect("it ends").is_err());
+            let begin = Instant::now();
+            assert!(source.next().await.is_ok());
+            assert!(begin.elapsed() < POLL, "{:?}", begin.elapsed());
+        });
     }
 
     #[tokio::test(start_paused = true)]

@@ -81,7 +81,7 @@ impl RedisSource {
 
     /// Until there may be another document.
     async fn wait(&mut self) {
-        if std::mem::take(&mut self.is_due) {
+        if self.is_due {
             return self.subscribe().await;
         }
         let interval = INTERVAL - Duration::from_millis(unique() % SPREAD);
@@ -145,7 +145,8 @@ impl Source for RedisSource {
                     self.is_due = true;
                     return Ok(text);
                 }
-                Ok(None) => {}
+                // Here and not before: a call that is dropped has not looked.
+                Ok(None) => self.is_due = false,
                 Err(wrong) => {
                     // A document that is wrong was seen; that Redis failed is no reason to wait.
                     self.is_due = !wrong.is::<DocumentError>();
@@ -201,5 +202,26 @@ impl fmt::Debug for RedisSource {
             .field("rules", &self.rules)
             .field("process", &self.report.process)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tollgate_redis::Secret;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_look_that_was_dropped_is_still_due() {
+        // It answers nothing.
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let secret = Secret::from_bytes([7; 32]).expect("32 bytes");
+        let rules = RedisRules::new(format!("redis://{address}").as_str(), "shop", &secret);
+        let mut source = rules.expect("an address").source();
+        let first = timeout(Duration::ZERO, source.next()).await;
+        assert!(first.is_err(), "there is no answer");
+        assert!(source.is_due);
     }
 }
