@@ -30,6 +30,9 @@ use crate::{
     rules_status::{RulesStatus, number_of},
 };
 
+/// How long after the store refused it, the end of an override or a switch is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// The document in force, and the layers and limiters that follow it.
 pub(crate) struct RulesInForce {
     bindings: Bindings,
@@ -64,6 +67,8 @@ struct State {
     since: Tick,
     /// When the rules in force were computed: entries that expire later are in force.
     computed: Tick,
+    /// The store has refused the rules without those that have expired since.
+    is_end_refused: bool,
     rejected: u64,
     last_rejection: Option<String>,
     source_error: Option<String>,
@@ -120,6 +125,7 @@ impl RulesInForce {
                 revision,
                 since: now,
                 computed: now,
+                is_end_refused: false,
                 rejected: 0,
                 last_rejection: None,
                 source_error: None,
@@ -289,14 +295,19 @@ impl RulesInForce {
         let mut record = None;
         if due <= now {
             let document = state.document.clone();
-            let lines = match state.replace(&document, now) {
-                Ok(changes) => changes.iter().map(ToString::to_string).collect(),
+            let changes = match state.replace(&document, now) {
+                Ok(changes) => changes,
                 Err(wrong) => {
-                    tracing::error!(target: "tollgate", "what has expired stays in force: {wrong}");
-                    state.computed = now;
-                    Vec::new()
+                    if !std::mem::replace(&mut state.is_end_refused, true) {
+                        tracing::error!(
+                            target: "tollgate",
+                            "what has expired stays in force until the store takes the rules without it: {wrong}"
+                        );
+                    }
+                    return Some(AGAIN);
                 }
             };
+            let lines = changes.iter().map(ToString::to_string).collect();
             record = Some(AuditRecord {
                 at: now,
                 kind: AuditKind::Expired,
@@ -509,6 +520,7 @@ impl State {
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
         self.took = Duration::from_micros(clock::now().saturating_sub(begun));
         self.computed = now;
+        self.is_end_refused = false;
         self.made = made;
         Ok(changes)
     }
@@ -584,7 +596,7 @@ impl fmt::Debug for RulesInForce {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::MemoryStore;
+    use tollgate::{Limiter, MemoryStore};
 
     use super::*;
     use crate::format::Format;
@@ -611,6 +623,24 @@ mod tests {
         let state = rules.lock();
         let kept = state.followers.layers.len() + state.followers.limiters.len();
         assert_eq!(kept, 1, "the last one is not forgotten yet");
+    }
+
+    #[test]
+    fn what_has_expired_ends_once_the_store_takes_the_rules_without_it() {
+        let switch =
+            "version = 1\n[[switches]]\nrules = '*'\nlimit = '50%'\nuntil = 2020-01-01T00:00:00Z\n";
+        let text = text("2/h").and(RuleText::new(switch, Format::Toml));
+        let rules = RulesInForce::new(Bindings::new(), AuditSinks::default(), text);
+        let (rules, store) = (rules.expect("valid"), MemoryStore::new());
+        // The rules are from a time when it had not expired.
+        rules.lock().computed = 0;
+        let layer = rules.layer(store.clone()).expect("valid");
+        let limit = || layer.limiter().rules().rules()[0].quota().limit();
+        let halved = rules.document().limiter_rules_at(0);
+        let other = Limiter::new(store, halved).expect("the same quota");
+        assert_eq!((rules.expire(), limit()), (Some(AGAIN), 1));
+        drop(other);
+        assert_eq!((rules.expire(), limit()), (None, 2));
     }
 
     #[test]
