@@ -272,11 +272,11 @@ impl RulesInForce {
         // Held all along, so that two changes follow each other. Sinks may ask for the status.
         let mut state = self.lock();
         let (result, record) = change(&mut state);
-        let (revision, since) = (state.revision, state.since);
+        // The gauges too are of the change that comes last.
+        metrics::in_force(state.revision, state.since);
         metrics::rejected(state.last_rejection.is_some());
         metrics::source_failing(state.source_error.is_some());
         drop(state);
-        metrics::in_force(revision, since);
         if let Some(record) = record {
             if record.kind == AuditKind::Rejected {
                 metrics::count_rejected();
@@ -641,6 +641,61 @@ mod tests {
         assert_eq!((rules.expire(), limit()), (Some(AGAIN), 1));
         drop(other);
         assert_eq!((rules.expire(), limit()), (None, 2));
+    }
+
+    #[cfg(feature = "metrics")]
+    mod gauges {
+        use ::metrics::{
+            Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
+            Unit, with_local_recorder,
+        };
+
+        use super::*;
+
+        /// Notes whether each gauge is set before the next change can begin.
+        #[derive(Clone)]
+        struct Watched {
+            rules: Arc<RulesInForce>,
+            set: Arc<Mutex<Vec<bool>>>,
+        }
+
+        impl GaugeFn for Watched {
+            fn increment(&self, _: f64) {}
+            fn decrement(&self, _: f64) {}
+            fn set(&self, _: f64) {
+                let is_held = self.rules.state.try_lock().is_err();
+                self.set.lock().expect("whole").push(is_held);
+            }
+        }
+
+        impl Recorder for Watched {
+            fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+                Counter::noop()
+            }
+            fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+                Gauge::from_arc(Arc::new(self.clone()))
+            }
+            fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+                Histogram::noop()
+            }
+        }
+
+        #[test]
+        fn the_gauges_of_two_changes_are_set_one_after_the_other() {
+            let watched = Watched {
+                rules: Arc::new(rules()),
+                set: Arc::default(),
+            };
+            with_local_recorder(&watched, || {
+                let (text, alice) = (Ok(text("3/h")), Author::new("alice"));
+                let changed = watched.rules.apply(text, alice, Giver::Process);
+                changed.expect("valid");
+            });
+            assert_eq!(*watched.set.lock().expect("whole"), [true; 4]);
+        }
     }
 
     #[test]
