@@ -19,20 +19,28 @@ pub struct SlotHolder {
     owner: SlotOwner,
     /// The requests that run.
     running: u32,
-    /// The slots wanted by acquires in flight that are not void.
-    pending: u32,
+    /// The slots wanted by acquires in flight that are not void. Wider than one of them may want: nothing is in flight at 0.
+    pending: u64,
     /// Acquires with a smaller number are void.
     void_before: u64,
+    /// Grants with a smaller number were forgotten by the store.
+    outlived_before: u64,
+    /// If all that is in flight reaches the store.
+    said: Said,
+    /// If the acquires in flight do not. What has happened since they were made counts here too.
+    before: Said,
+}
+
+/// What a process has said to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said {
     newest: u64,
     /// An exact message has said what runs: nothing has ended since.
     is_reported: bool,
     /// The newest message was exact and nothing has ended since, and the store has replied to it.
     is_settled: bool,
-    /// Grants with a smaller number were forgotten by the store.
-    outlived_before: u64,
+    /// Only an exact message puts it off.
     renew_at: Tick,
-    /// `is_settled` and `renew_at` before the newest message.
-    before: (bool, Tick),
 }
 
 /// What becomes of a request whose acquire has been answered.
@@ -58,17 +66,20 @@ impl SlotHolder {
     /// A process that has nothing in use.
     #[must_use]
     pub fn new(owner: SlotOwner) -> Self {
+        let nothing = Said {
+            newest: 0,
+            is_reported: true,
+            is_settled: true,
+            renew_at: 0,
+        };
         Self {
             owner,
             running: 0,
             pending: 0,
             void_before: 0,
-            newest: 0,
-            is_reported: true,
-            is_settled: true,
             outlived_before: 0,
-            renew_at: 0,
-            before: (true, 0),
+            said: nothing,
+            before: nothing,
         }
     }
 
@@ -78,10 +89,14 @@ impl SlotHolder {
         self.running
     }
 
-    /// Acquires slots for one request. [`on_acquired`](Self::on_acquired) or [`give_up`](Self::give_up) has to follow.
+    /// Acquires slots for one request, at least one. [`on_acquired`](Self::on_acquired), [`give_up`](Self::give_up) or
+    /// [`not_sent`](Self::not_sent) has to follow.
     pub fn acquire(&mut self, seq: u64, want: u32, now: Tick, terms: &SlotTerms) -> SlotMessage {
+        if self.pending == 0 {
+            self.before = self.said;
+        }
         let message = self.message(seq, want, self.pending == 0, now, terms);
-        self.pending = self.pending.saturating_add(want);
+        self.pending += u64::from(want);
         message
     }
 
@@ -95,10 +110,12 @@ impl SlotHolder {
         terms: &SlotTerms,
     ) -> SlotStart {
         let is_void = self.is_void(message);
-        if !is_void {
-            self.pending = self.pending.saturating_sub(message.want);
-        }
+        self.take_out(message);
         self.note(message, reply, now, terms);
+        if message.is_exact && !is_void {
+            // It was sent, whatever becomes of those in flight after it.
+            self.before = self.said;
+        }
         match reply.outcome {
             SlotOutcome::Denied => SlotStart::Denied { free: reply.free },
             // The renewal has told the store that it does not run.
@@ -109,8 +126,8 @@ impl SlotHolder {
             }
             SlotOutcome::Granted { .. } => {
                 // The store may count it still.
-                self.is_settled = false;
-                self.renew_at = now;
+                self.in_both(|said| said.is_settled = false);
+                self.renew_by(now);
                 SlotStart::Again
             }
             SlotOutcome::Stale => SlotStart::Again,
@@ -120,21 +137,23 @@ impl SlotHolder {
     /// The reply to an acquire is lost, or its request has gone. The next renewal frees the slots if they were granted; it is due as
     /// after the [end](Self::end) of a request.
     pub fn give_up(&mut self, message: &SlotMessage, now: Tick, terms: &SlotTerms) {
-        if !self.is_void(message) {
-            self.pending = self.pending.saturating_sub(message.want);
-        }
+        self.take_out(message);
         self.tell_soon(now, terms);
     }
 
-    /// The newest message, an acquire, has certainly not reached the store: all is as before it. An earlier one is
-    /// [finished as lost](Self::give_up).
-    pub fn not_sent(&mut self, message: &SlotMessage) {
-        if !self.is_void(message) {
-            self.pending = self.pending.saturating_sub(message.want);
+    /// An acquire has certainly not reached the store: what there is to tell is what it would be if it had not been made, ends of
+    /// requests since then included.
+    pub fn not_sent(&mut self, message: &SlotMessage, now: Tick) {
+        if self.is_void(message) {
+            // The renewal since then says all that it said.
+            return;
         }
-        if message.seq == self.newest {
-            (self.is_settled, self.renew_at) = self.before;
+        self.take_out(message);
+        // Those in flight after an exact one neither say what has ended nor begin a term.
+        if message.is_exact || self.pending == 0 {
+            self.said = self.before;
         }
+        self.tell_if_free(now);
     }
 
     /// Requests that held `slots` slots have ended. Any later exact message says so. A renewal does at once, unless it would void
@@ -146,8 +165,7 @@ impl SlotHolder {
 
     /// The store may count slots that are not in use, and what is in flight does not say so.
     fn tell_soon(&mut self, now: Tick, terms: &SlotTerms) {
-        self.is_reported = false;
-        self.is_settled = false;
+        self.in_both(|said| (said.is_reported, said.is_settled) = (false, false));
         let delay = if self.pending == 0 {
             0
         } else {
@@ -158,7 +176,26 @@ impl SlotHolder {
 
     /// The next renewal is due then, unless it is sooner.
     pub fn renew_by(&mut self, at: Tick) {
-        self.renew_at = self.renew_at.min(at);
+        self.in_both(|said| said.renew_at = said.renew_at.min(at));
+    }
+
+    /// A renewal voids nothing any more.
+    fn tell_if_free(&mut self, now: Tick) {
+        if self.pending == 0 && !self.said.is_reported {
+            self.renew_by(now);
+        }
+    }
+
+    fn in_both(&mut self, change: impl Fn(&mut Said)) {
+        change(&mut self.said);
+        change(&mut self.before);
+    }
+
+    /// An acquire is in flight no more.
+    fn take_out(&mut self, message: &SlotMessage) {
+        if !self.is_void(message) {
+            self.pending = self.pending.saturating_sub(u64::from(message.want));
+        }
     }
 
     /// Whether slots are in use, or wanted.
@@ -170,13 +207,13 @@ impl SlotHolder {
     /// Whether the store may know of slots of this process, so that it has to be renewed. Otherwise the holder may be forgotten.
     #[must_use]
     pub fn is_listed(&self) -> bool {
-        self.is_in_use() || !self.is_settled
+        self.is_in_use() || !self.said.is_settled
     }
 
     /// When the next renewal is due, if one is.
     #[must_use]
     pub fn renew_at(&self) -> Option<Tick> {
-        self.is_listed().then_some(self.renew_at)
+        self.is_listed().then_some(self.said.renew_at)
     }
 
     /// Says exactly what is in use. Acquires in flight are void from now on: a grant that still comes is not used.
@@ -194,9 +231,9 @@ impl SlotHolder {
         terms: &SlotTerms,
     ) {
         self.note(message, reply, now, terms);
-        if reply.outcome == SlotOutcome::Stale && message.seq == self.newest {
+        if reply.outcome == SlotOutcome::Stale && message.seq == self.said.newest {
             // No message of this life is newer: the number has to grow.
-            self.renew_at = now;
+            self.renew_by(now);
         }
     }
 
@@ -221,20 +258,21 @@ impl SlotHolder {
         now: Tick,
         terms: &SlotTerms,
     ) -> SlotMessage {
-        debug_assert!(seq > self.newest, "the numbers of messages grow");
-        self.newest = seq;
-        self.before = (self.is_settled, self.renew_at);
-        self.is_settled = false;
+        debug_assert!(seq > self.said.newest, "the numbers of messages grow");
+        self.said.newest = seq;
+        self.said.is_settled = false;
         if is_exact {
-            self.is_reported = true;
+            self.said.is_reported = true;
             self.void_before = seq;
-            self.renew_at = now.saturating_add(terms.renew_after());
+            self.said.renew_at = now.saturating_add(terms.renew_after());
         }
         SlotMessage {
             owner: self.owner,
             seq,
             lo: self.running,
-            hi: self.running.saturating_add(self.pending),
+            hi: self
+                .running
+                .saturating_add(u32::try_from(self.pending).unwrap_or(u32::MAX)),
             want,
             is_exact,
         }
@@ -245,16 +283,17 @@ impl SlotHolder {
         if is_stale && message.is_exact {
             // The store has not read it, and later ones may not be exact.
             self.tell_soon(now, terms);
-        } else if self.pending == 0 && !self.is_reported {
-            // A renewal voids nothing any more.
-            self.renew_at = now;
+        } else {
+            self.tell_if_free(now);
         }
         if is_stale {
             return;
         }
-        if message.seq == self.newest && message.is_exact && self.is_reported {
-            self.is_settled = true;
-        }
+        self.in_both(|said| {
+            if message.seq == said.newest && message.is_exact && said.is_reported {
+                said.is_settled = true;
+            }
+        });
         if reply.is_new {
             self.outlived_before = self.outlived_before.max(message.seq);
         }
@@ -374,7 +413,7 @@ mod tests {
             let start = holder.on_acquired(&message, &denied, NOW, NOW, &terms());
             assert_eq!(start, SlotStart::Denied { free: 0 });
         }
-        // It might be the first one's, for all the store was told.
+        // It might be the first one's, for all the store was said.
         assert_eq!((holder.running(), grantor.used(&state, NOW)), (0, 1));
         assert_eq!(holder.renew_at(), Some(NOW));
         let message = holder.renew(4, NOW, &terms());
@@ -423,10 +462,10 @@ mod tests {
             if case == 0 {
                 // Nor is the renewal taken back.
                 let mut early = holder;
-                early.not_sent(&void);
+                early.not_sent(&void, NOW + 5);
                 assert_eq!(early.renew_at(), Some(due));
             }
-            let next = holder.acquire(4, 2, NOW + 5, &terms());
+            let next = holder.acquire(4, 2, NOW + 6, &terms());
             assert!(next.is_exact && holder.is_in_use());
             match case {
                 0 => {
@@ -434,9 +473,15 @@ mod tests {
                     assert_eq!(start, SlotStart::Again);
                 }
                 1 => holder.give_up(&void, NOW + 5, &terms()),
-                _ => holder.not_sent(&void),
+                _ => holder.not_sent(&void, NOW + 5),
             }
-            let last = holder.acquire(5, 1, NOW + 5, &terms());
+            if case != 1 {
+                assert_eq!(holder.renew_at(), Some(due + 1));
+                let mut without = holder;
+                without.not_sent(&next, NOW + 6);
+                assert_eq!(without.renew_at(), Some(due));
+            }
+            let last = holder.acquire(5, 1, NOW + 6, &terms());
             assert_eq!((last.lo, last.hi, last.is_exact), (1, 3, false), "{case}");
         }
     }
@@ -447,16 +492,140 @@ mod tests {
         assert!(!holder.is_in_use() && !holder.is_listed());
         let message = holder.acquire(1, 1, NOW, &terms());
         assert!(holder.is_in_use() && holder.is_listed());
-        holder.not_sent(&message);
+        holder.not_sent(&message, NOW);
         assert!(!holder.is_in_use() && !holder.is_listed());
+    }
+
+    /// Acquires in flight, of which the first one is exact.
+    fn in_flight<const N: usize>(holder: &mut SlotHolder, now: Tick) -> [SlotMessage; N] {
+        let mut seq = holder.said.newest;
+        let messages = [(); N].map(|()| {
+            seq += 1;
+            holder.acquire(seq, 1, now, &terms())
+        });
+        assert!(messages[0].is_exact);
+        messages
+    }
+
+    #[test]
+    fn the_end_of_a_request_is_reported_although_an_acquire_in_flight_was_not_sent() {
+        let (mut holder, _) = running();
+        let [message] = in_flight(&mut holder, NOW + 1);
+        holder.end(1, NOW + 2, &terms());
+        holder.not_sent(&message, NOW + 3);
+        assert_eq!(holder.renew_at(), Some(NOW + 3));
+    }
+
+    #[test]
+    fn acquires_none_of_which_was_sent_leave_what_would_be_without_them() {
+        let orders = [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ];
+        let later = NOW + TERM / 4;
+        for is_running in [true, false] {
+            for order in orders {
+                // The fourth: nothing ends.
+                for end in 0..4 {
+                    let (mut holder, mut without) = match is_running {
+                        true => (running().0, running().0),
+                        false => [(); 2].map(|()| SlotHolder::new(SlotOwner(1))).into(),
+                    };
+                    let messages: [_; 3] = in_flight(&mut holder, later);
+                    for (index, message) in order.iter().enumerate() {
+                        if index == end && is_running {
+                            holder.end(1, later, &terms());
+                            without.end(1, later, &terms());
+                        }
+                        holder.not_sent(&messages[*message], later);
+                    }
+                    assert_eq!(holder.said, without.said, "{order:?}, an end at {end}");
+                    assert_eq!(holder.is_listed(), is_running);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn acquires_in_flight_after_one_that_was_not_sent_tell_nothing_in_its_place() {
+        let grantor = SlotGrantor::new(1, TERM);
+        let later = NOW + TERM / 4;
+        for ends in [true, false] {
+            for is_answered_first in [true, false] {
+                let (mut holder, mut state) = running();
+                if ends {
+                    holder.end(1, later, &terms());
+                }
+                let due = holder.renew_at();
+                assert_eq!(due, Some(if ends { later } else { NOW + TERM / 3 }));
+                let [exact, other] = in_flight(&mut holder, later + 1);
+                let denied = grantor.decide(&mut state, later + 1, &other);
+                if !is_answered_first {
+                    holder.not_sent(&exact, later + 2);
+                    assert_eq!(holder.renew_at(), due);
+                }
+                let start = holder.on_acquired(&other, &denied, later + 1, later + 2, &terms());
+                assert!(matches!(start, SlotStart::Denied { .. }));
+                if is_answered_first {
+                    holder.not_sent(&exact, later + 2);
+                }
+                assert_eq!(holder.renew_at(), due);
+            }
+        }
+    }
+
+    #[test]
+    fn an_acquire_that_was_answered_counts_although_a_later_one_was_not_sent() {
+        let (mut holder, mut state) = (SlotHolder::new(SlotOwner(1)), SlotState::default());
+        let [exact, other] = in_flight(&mut holder, NOW);
+        let granted = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &exact);
+        let _started = holder.on_acquired(&exact, &granted, NOW, NOW, &terms());
+        holder.not_sent(&other, NOW);
+        assert_eq!(holder.renew_at(), Some(NOW + TERM / 3));
+    }
+
+    #[test]
+    fn what_becomes_of_a_renewal_counts_although_an_acquire_after_it_was_not_sent() {
+        let (mut holder, mut state) = running();
+        holder.end(1, NOW, &terms());
+        let renewal = holder.renew(2, NOW, &terms());
+        let mut lost = holder;
+        let [message] = in_flight(&mut holder, NOW);
+        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &renewal);
+        holder.on_renewed(&renewal, &reply, NOW, &terms());
+        holder.not_sent(&message, NOW);
+        assert!(!holder.is_listed());
+        // One that is lost is said again soon.
+        let [message] = in_flight(&mut lost, NOW);
+        lost.renew_by(NOW + terms().retry_after());
+        lost.not_sent(&message, NOW);
+        assert_eq!(lost.renew_at(), Some(NOW + terms().retry_after()));
+    }
+
+    #[test]
+    fn an_acquire_of_more_than_ever_fits_hides_none_in_flight() {
+        let mut holder = SlotHolder::new(SlotOwner(1));
+        let most = holder.acquire(1, u32::MAX, NOW, &terms());
+        let one = holder.acquire(2, 1, NOW, &terms());
+        assert_eq!((one.hi, one.is_exact), (u32::MAX, false));
+        holder.not_sent(&most, NOW);
+        assert!(holder.is_in_use());
+        holder.not_sent(&one, NOW);
+        assert!(!holder.is_listed());
     }
 
     #[test]
     fn a_grant_that_came_too_late_goes_back_at_once() {
         let (mut holder, mut state) = (SlotHolder::new(SlotOwner(1)), SlotState::default());
         let message = holder.acquire(1, 1, NOW, &terms());
-        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
-        let late = terms().deadline(NOW, TERM);
+        let mut reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
+        // Before its renewal is due.
+        reply.left = TERM / 6;
+        let late = terms().deadline(NOW, reply.left);
         let _again = holder.on_acquired(&message, &reply, NOW, late, &terms());
         assert_eq!(holder.renew_at(), Some(late));
     }

@@ -74,8 +74,9 @@ impl SlotLease {
     /// Requests that held `slots` slots have ended. The slots stay on lease.
     pub fn end(&mut self, slots: u32) {
         if self.running > self.usable {
-            // The store counts it still, and it does not stay on lease.
+            // The store counts it still, and it does not stay on lease. A message in flight does not say so.
             self.is_settled = false;
+            self.before.0 = false;
         }
         self.running = self.running.saturating_sub(slots);
     }
@@ -156,8 +157,8 @@ impl SlotLease {
         self.renew_at = now;
     }
 
-    /// The message in flight has certainly not reached the store: all is as before it, but for slots that it was to return, which
-    /// stay out of use.
+    /// The message in flight has certainly not reached the store: all is as if it had not been made, but for slots that it was to
+    /// return, which stay out of use.
     pub fn not_sent(&mut self) {
         if std::mem::take(&mut self.is_in_flight) {
             (self.is_settled, self.renew_at) = self.before;
@@ -282,6 +283,16 @@ mod tests {
         let reply_to_it = SlotGrantor::new(0, TERM).decide(&mut state, NOW, &report);
         reply(&mut lease, &report, &reply_to_it, NOW);
         assert_eq!((reply_to_it.count, lease.is_listed()), (0, false));
+    }
+
+    #[test]
+    fn the_end_of_what_was_above_the_limit_is_reported_if_a_message_in_flight_was_not_sent() {
+        let (mut lease, _) = lowered(1, 0);
+        let due = lease.renew_at();
+        let _renewal = message(&mut lease, 3, (0, 0), NOW + 1);
+        lease.end(1);
+        lease.not_sent();
+        assert_eq!((lease.is_listed(), lease.renew_at()), (true, due));
     }
 
     #[test]

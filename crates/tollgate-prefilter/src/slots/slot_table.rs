@@ -161,7 +161,7 @@ impl<T: Clone> SlotTable<T> {
     /// An acquire has certainly not reached the store.
     pub fn not_sent(&mut self, key: &SlotKey, message: &SlotMessage, now: Tick) {
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.holder.not_sent(message);
+            entry.holder.not_sent(message, now);
             self.schedule(key, now);
         }
     }
@@ -475,6 +475,15 @@ mod tests {
         let one = table.acquire(&key(), (), 1, NOW);
         table.not_sent(&key(), &one, NOW);
         assert!(table.is_empty() && table.due_at().is_none());
+        for first in [0, 1] {
+            let messages = [(); 2].map(|()| table.acquire(&key(), (), 1, NOW));
+            table.not_sent(&key(), &messages[first], NOW);
+            let third = table.acquire(&key(), (), 1, NOW);
+            table.not_sent(&key(), &messages[1 - first], NOW);
+            assert!(!table.is_empty());
+            table.not_sent(&key(), &third, NOW);
+            assert!(table.is_empty() && table.due_at().is_none());
+        }
         // Nor do they keep the store from being told of what runs.
         let mut state = SlotState::default();
         start(&mut table, &mut state, 1, NOW);

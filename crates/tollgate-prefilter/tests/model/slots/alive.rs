@@ -3,12 +3,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner};
+use tollgate_prefilter::{
+    SlotHolder, SlotLease, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTerms,
+};
 
 use crate::slots::{
     fault::Fault,
     holder::Holder,
-    system::{MOST, Process, System},
+    system::{InFlight, MOST, Process, System},
     world::{SlotWorld, TERM},
 };
 
@@ -69,7 +71,7 @@ impl SlotWorld {
             process.outlived as u8,
             u8::from(process.holder.is_listed())
                 + 2 * u8::from(process.is_lease_valid)
-                + 4 * u8::from(process.is_reported),
+                + 4 * u8::from(process.is_reported && !self.unsent),
             process.holder.held() as u8,
             pending as u8,
             deadline.min(100) as u8,
@@ -77,7 +79,17 @@ impl SlotWorld {
             if restarts { ranks.of(process.seq) } else { 0 },
         ]);
         bytes.extend(self.ages(now, &process.lost));
+        let undoing = match process.holder {
+            Holder::Exact(holder) if self.unsent => Some(self.undoing(now, process, holder)),
+            _ => None,
+        };
+        bytes.extend(undoing.as_ref().map_or([0; 4], |it| it.bytes));
+        bytes.push(match process.holder {
+            Holder::Leased(lease) if self.unsent => u8::from(is_settled(lease)),
+            _ => 0,
+        });
         let in_flight = process.in_flight.iter().map(|it| {
+            let undone = undoing.as_ref().map_or([0; 2], |undoing| undoing.of(it));
             let is_newest = it.message.seq == process.seq;
             let is_void = match &process.holder {
                 Holder::Exact(holder) => holder.is_void(&it.message),
@@ -87,7 +99,8 @@ impl SlotWorld {
             let flags = flags.iter().fold(0, |flags, it| 2 * flags + u8::from(*it));
             let Some(reply) = it.reply else {
                 let [a, b, c, d, e] = sent_bytes(&it.message, &ranks);
-                return [1, a, b, c, d, e, (now - it.sent) as u8, flags];
+                let sent = [1, a, b, c, d, e, (now - it.sent) as u8, flags];
+                return (sent, undone);
             };
             let outcome = match reply.outcome {
                 SlotOutcome::Granted { .. } => 1,
@@ -102,7 +115,7 @@ impl SlotWorld {
             };
             let (until, valid) = (until as u8, u8::from(it.is_valid));
             let exact = u8::from(it.message.is_exact);
-            match process.holder {
+            let replied = match process.holder {
                 Holder::Leased(_) => [
                     2,
                     outcome,
@@ -126,12 +139,57 @@ impl SlotWorld {
                     [5, u8::from(settles), outcome, exact, 0, 0, 0, flags]
                 }
                 Holder::Exact(_) => [6, until, valid, exact, 0, 0, 0, flags],
-            }
+            };
+            (replied, undone)
         });
         let mut in_flight: Vec<_> = in_flight.collect();
         in_flight.sort_unstable();
-        bytes.extend(in_flight.as_flattened());
+        for (message, undone) in in_flight {
+            bytes.extend(message);
+            bytes.extend(undone);
+        }
         bytes
+    }
+
+    /// What a holder keeps in case that a message was not sent is private: a copy of it shows it.
+    fn undoing(&self, now: Tick, process: &Process, holder: SlotHolder) -> Undoing {
+        let terms = self.terms();
+        let mut undone = holder;
+        let mut renew_at = holder.renew_at();
+        let in_flight = process.in_flight.iter().rev();
+        let acquires = in_flight.map(|it| (it.message, it.is_waited));
+        let acquires = acquires.filter(|(message, is_waited)| {
+            *is_waited && message.want > 0 && !holder.is_void(message)
+        });
+        for (message, _) in acquires {
+            if message.is_exact {
+                // While another is in flight, the key is listed.
+                let mut in_use = undone;
+                in_use.acquire(u64::MAX, 1, now, &terms);
+                in_use.not_sent(&message, now);
+                renew_at = in_use.renew_at();
+            }
+            undone.not_sent(&message, now);
+        }
+        let [sent, undone] = [holder, undone].map(|it| answered(it, now, &terms));
+        let times = process.in_flight.iter().map(|it| it.sent);
+        let mut known = vec![process.said_at];
+        known.extend(holder.renew_at());
+        known.extend(renew_at);
+        let times = Ranks::new(None, times.chain(known));
+        let rank = |at: Option<Tick>| at.map_or(0, |at| 1 + times.of(at));
+        Undoing {
+            bytes: [
+                u8::from(sent.is_listed()) + 2 * u8::from(undone.is_listed()),
+                rank(holder.renew_at()),
+                rank(renew_at),
+                rank(Some(process.said_at)),
+            ],
+            views: [sent, undone],
+            times,
+            now,
+            terms,
+        }
     }
 
     /// Its count, its number, and for how long it is known.
@@ -166,6 +224,67 @@ impl SlotWorld {
             return [0; MOST];
         }
         lost.map(|at| (now - at).min(TERM + self.delay + 1) as u8)
+    }
+}
+
+/// What follows if messages of a process were not sent.
+struct Undoing {
+    bytes: [u8; 4],
+    /// The holder as it is, and without what is in flight.
+    views: [SlotHolder; 2],
+    times: Ranks,
+    now: Tick,
+    terms: SlotTerms,
+}
+
+impl Undoing {
+    /// When a message was sent, and whether an answer to it settles either.
+    fn of(&self, it: &InFlight) -> [u8; 2] {
+        let settles = self.views.map(|mut view| {
+            let reply = reply(SlotOutcome::Granted { fence: 0 });
+            view.on_renewed(&it.message, &reply, self.now, &self.terms);
+            u8::from(!view.is_listed())
+        });
+        let exact = it.message.is_exact.then(|| 1 + self.times.of(it.sent));
+        [exact.unwrap_or(0), settles[0] + 2 * settles[1]]
+    }
+}
+
+/// A holder whose acquires in flight are denied.
+fn answered(mut holder: SlotHolder, now: Tick, terms: &SlotTerms) -> SlotHolder {
+    let mut probe = holder;
+    let mut message = probe.acquire(u64::MAX, 0, now, terms);
+    message.want = message.hi - message.lo;
+    if message.want > 0 {
+        let denied = reply(SlotOutcome::Denied);
+        let _ = holder.on_acquired(&message, &denied, now, now, terms);
+    }
+    holder
+}
+
+/// Whether the store knows all of a lease if what is in flight was not sent.
+fn is_settled(mut lease: SlotLease) -> bool {
+    lease.not_sent();
+    if lease.running() > lease.usable() {
+        // The next end is to be told of in any case.
+        return false;
+    }
+    for _ in 0..2 {
+        let _ = lease.start(0, Tick::MAX);
+        lease.end(lease.running());
+    }
+    let _ = lease.start(0, Tick::MAX);
+    !lease.is_listed()
+}
+
+fn reply(outcome: SlotOutcome) -> SlotReply {
+    SlotReply {
+        outcome,
+        count: 0,
+        free: 0,
+        over: 0,
+        left: TERM,
+        is_new: false,
     }
 }
 

@@ -17,6 +17,7 @@ fn one_slot() -> SlotWorld {
         delay: 1,
         renewals: 1,
         strays: 1,
+        unsent: false,
         budget: Budget::default(),
         follows: false,
         fault: None,
@@ -42,6 +43,17 @@ fn losing() -> SlotWorld {
         renewals: 0,
         strays: 0,
         ..two_requests()
+    }
+}
+
+/// One slot for some requests of one process, whose acquires may not be sent.
+fn unsent(requests: u32) -> SlotWorld {
+    SlotWorld {
+        requests,
+        renewals: 1,
+        unsent: true,
+        follows: false,
+        ..losing()
     }
 }
 
@@ -95,6 +107,11 @@ fn more_slots_and_more_processes_are_used_once_and_never_lost() {
 #[test]
 fn a_slot_that_was_lost_does_not_hide_among_those_that_are_wanted() {
     holds(losing(), Extent::Whole);
+}
+
+#[test]
+fn an_acquire_that_was_not_sent_hides_no_end_and_puts_no_renewal_off() {
+    holds(unsent(3), Extent::Whole);
 }
 
 #[test]
@@ -160,7 +177,7 @@ fn clocks_may_run_apart_by_the_margin() {
 }
 
 /// Worlds that are larger than the test command explores, by name.
-fn larger_worlds() -> [(&'static str, SlotWorld); 9] {
+fn larger_worlds() -> [(&'static str, SlotWorld); 10] {
     let three_slots = SlotWorld {
         limit: 3,
         strays: 0,
@@ -203,6 +220,7 @@ fn larger_worlds() -> [(&'static str, SlotWorld); 9] {
         ),
         ("two_of_two", two_of_two),
         ("two_of_two_crashing", crashing(two_of_two)),
+        ("unsent", unsent(4)),
     ]
 }
 

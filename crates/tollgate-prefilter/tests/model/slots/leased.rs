@@ -17,6 +17,7 @@ fn leased() -> SlotWorld {
         delay: 1,
         renewals: 1,
         strays: 0,
+        unsent: false,
         budget: Budget::default(),
         follows: false,
         fault: None,
@@ -56,6 +57,20 @@ fn leased_slots_are_used_once_where_messages_are_late_and_processes_crash() {
             ..straying()
         },
         NEAREST,
+    );
+}
+
+#[test]
+fn a_message_about_a_lease_that_was_not_sent_hides_no_end() {
+    holds(
+        SlotWorld {
+            limit: 1,
+            requests: 1,
+            delay: 0,
+            unsent: true,
+            ..leased()
+        },
+        Extent::Whole,
     );
 }
 

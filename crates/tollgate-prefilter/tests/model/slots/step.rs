@@ -8,7 +8,7 @@ use crate::slots::{
     fault::Fault,
     holder::Holder,
     system::{Action, Gone, InFlight, MOST, Process, System},
-    world::{ABOVE, ALONE, DENIED, LEAKED, MISSING, SlotWorld, TERM, UNKNOWN},
+    world::{ABOVE, ALONE, DENIED, LATE, LEAKED, MISSING, SlotWorld, TERM, UNKNOWN},
 };
 
 /// What a message of a faulty process says that subtracts a slot.
@@ -155,6 +155,7 @@ impl SlotWorld {
                 let in_flight = &mut process.in_flight;
                 if !it.is_waited {
                     in_flight.remove(index);
+                    process.note_said(&it);
                     return true;
                 }
                 (it.reply, it.is_valid) = (Some(reply), true);
@@ -166,6 +167,7 @@ impl SlotWorld {
                 let Some(reply) = it.reply else {
                     return false;
                 };
+                process.note_said(&it);
                 let (sent, reply) = Fault::received(self.fault, (it.sent, now), reply, &terms);
                 let is_unread = reply.outcome == SlotOutcome::Stale && it.message.is_exact;
                 match &mut process.holder {
@@ -207,8 +209,17 @@ impl SlotWorld {
                 match is_on_its_way {
                     true => it.is_waited = false,
                     false => {
-                        process.in_flight.remove(index);
+                        let it = process.in_flight.remove(index);
+                        process.note_said(&it);
                     }
+                }
+            }
+            Action::NotSent(of, index) => {
+                let process = &mut system.processes[of];
+                let it = process.in_flight.remove(index);
+                match &mut process.holder {
+                    Holder::Leased(lease) => lease.not_sent(),
+                    Holder::Exact(holder) => holder.not_sent(&it.message, now),
                 }
             }
             Action::Crash(of) => {
@@ -266,6 +277,7 @@ impl SlotWorld {
                 process.holder = Holder::new(process.owner, self.is_leased);
                 process.composed = None;
                 process.is_reported = true;
+                process.said_at = 0;
             }
         }
         let known = |owner| self.count(&system.store, system.clock, owner);
@@ -293,6 +305,19 @@ impl SlotWorld {
         if fences && !system.is_disturbed && idle.any(|it| known(it.owner).unwrap_or(0) > 0) {
             system.wrong = Some(LEAKED);
         }
+        let mut processes = system.processes.iter();
+        if self.unsent && processes.any(|it| self.is_late(it)) {
+            system.wrong = Some(LATE);
+        }
+    }
+
+    /// Whether a renewal is due later than the last exact message asks for.
+    fn is_late(&self, process: &Process) -> bool {
+        let Holder::Exact(holder) = process.holder else {
+            return false;
+        };
+        let due_by = process.exact_at() + self.terms().renew_after();
+        holder.renew_at().is_some_and(|at| at > due_by)
     }
 
     /// No message is on its way to the store for longer than the delay.

@@ -59,6 +59,8 @@ pub(super) struct Process {
     pub(super) is_lease_valid: bool,
     /// An exact message has said what runs: nothing has ended since.
     pub(super) is_reported: bool,
+    /// When the last exact message was sent of those that are in flight no more.
+    pub(super) said_at: Tick,
     /// The requests that ran when a faulty process began to write a message.
     pub(super) composed: Option<u32>,
     /// When slots were lost, or on their way back: the last ones first.
@@ -111,6 +113,8 @@ pub(super) enum Action {
     Deliver(usize, usize),
     /// The process waits no longer: the message or its reply is lost, or it is still on its way to the store.
     GiveUp(usize, usize, bool),
+    /// The process hears that a message did not leave it.
+    NotSent(usize, usize),
     /// The process dies, and starts again with nothing.
     Crash(usize),
     /// The store processes a message of a process that is gone.
@@ -129,6 +133,7 @@ impl Process {
             in_flight: Vec::new(),
             is_lease_valid: false,
             is_reported: true,
+            said_at: 0,
             composed: None,
             lost: [0; MOST],
         }
@@ -145,6 +150,21 @@ impl Process {
             it.is_waited && !it.is_void && matches!(outcome, Some(SlotOutcome::Granted { .. }))
         });
         self.holder.held().max(self.running()) + granted.map(|it| it.message.want).sum::<u32>()
+    }
+
+    /// A message that was sent is in flight no more.
+    pub(super) fn note_said(&mut self, it: &InFlight) {
+        if it.message.is_exact {
+            self.said_at = self.said_at.max(it.sent);
+        }
+    }
+
+    /// When the last exact message was sent.
+    pub(super) fn exact_at(&self) -> Tick {
+        let in_flight = self.in_flight.iter().filter(|it| it.message.is_exact);
+        in_flight
+            .map(|it| it.sent)
+            .fold(self.said_at, |last, it| last.max(it))
     }
 }
 

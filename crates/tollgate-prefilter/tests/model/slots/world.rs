@@ -20,6 +20,7 @@ pub(super) const ALONE: &str = "no process runs more requests than the limit";
 pub(super) const MISSING: &str = "a slot that was lost is free again after a term and a delay";
 pub(super) const LEAKED: &str = "a process that has nothing in use occupies no slots";
 pub(super) const DENIED: &str = "no request is denied while slots are free";
+pub(super) const LATE: &str = "what was not sent puts no renewal off";
 
 /// One thing to explore.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,8 @@ pub(super) struct SlotWorld {
     /// Releases and renewals of a process in flight; messages of a process that it does not wait for any more.
     pub(super) renewals: usize,
     pub(super) strays: usize,
+    /// Whether a process may hear that a message did not leave it.
+    pub(super) unsent: bool,
     pub(super) budget: Budget,
     /// Whether it is followed since when each slot is missing.
     pub(super) follows: bool,
@@ -145,6 +148,11 @@ impl Model for SlotWorld {
                     actions.push(Action::Deliver(of, index));
                 }
                 actions.push(Action::GiveUp(of, index, false));
+                // A renewal that was not sent is said again, as one that was lost.
+                let is_undone = self.is_leased || it.message.want > 0;
+                if self.unsent && is_undone && it.is_waited && it.reply.is_none() {
+                    actions.push(Action::NotSent(of, index));
+                }
                 if it.is_waited && it.reply.is_none() && strays < self.strays {
                     actions.push(Action::GiveUp(of, index, true));
                 }
@@ -178,6 +186,7 @@ impl Model for SlotWorld {
             Property::always(MISSING, |_, system: &System| system.wrong != Some(MISSING)),
             Property::always(LEAKED, |_, system: &System| system.wrong != Some(LEAKED)),
             Property::always(DENIED, |_, system: &System| system.wrong != Some(DENIED)),
+            Property::always(LATE, |_, system: &System| system.wrong != Some(LATE)),
         ]
     }
 }

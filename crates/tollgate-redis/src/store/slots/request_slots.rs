@@ -115,8 +115,7 @@ impl RequestSlots {
     pub(crate) fn not_sent(&mut self) {
         let now = self.shared.process_clock.now();
         let mut in_use = self.shared.slots.lock();
-        // The last one first: each is then the newest of its key.
-        for it in std::mem::take(&mut self.acquires).iter().rev() {
+        for it in std::mem::take(&mut self.acquires) {
             in_use.table.not_sent(&it.key, &it.message, now);
         }
         report(&self.shared, in_use);
