@@ -145,7 +145,7 @@ impl LeasedSlots {
                 Start::Wait(reply)
             }
         };
-        report(&inner.shared, in_use);
+        report(&inner.shared, in_use, now);
         if matches!(start, Start::Wait(_)) {
             // Others use them meanwhile.
             self.give_back();
@@ -240,7 +240,7 @@ impl LeasedSlots {
             in_use.leases.end(rule, key, it.number, it.slots, now);
             keys.push(key);
         }
-        report(&self.inner.shared, in_use);
+        report(&self.inner.shared, in_use, now);
         for key in keys {
             self.inner.shared.slots.waiters.wake(key);
         }

@@ -107,7 +107,7 @@ impl RequestSlots {
                 SlotStart::Again => acquired = Acquired::Again,
             }
         }
-        report(&self.shared, in_use);
+        report(&self.shared, in_use, now);
         acquired
     }
 
@@ -118,7 +118,7 @@ impl RequestSlots {
         for it in std::mem::take(&mut self.acquires) {
             in_use.table.not_sent(&it.key, &it.message, now);
         }
-        report(&self.shared, in_use);
+        report(&self.shared, in_use, now);
     }
 
     /// The reply is lost: slots that may have been granted are reported as not in use.
@@ -128,7 +128,7 @@ impl RequestSlots {
         for it in std::mem::take(&mut self.acquires) {
             in_use.table.give_up(&it.key, &it.message, now);
         }
-        report(&self.shared, in_use);
+        report(&self.shared, in_use, now);
     }
 
     /// The decision has the slots that were granted, and its owner returns them.
@@ -150,7 +150,7 @@ impl RequestSlots {
             let (rule, key) = (&it.key.rule, it.key.key);
             in_use.table.end(rule, key, it.number, it.slots, now);
         }
-        report(&self.shared, in_use);
+        report(&self.shared, in_use, now);
     }
 }
 

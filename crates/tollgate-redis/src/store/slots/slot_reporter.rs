@@ -61,7 +61,7 @@ pub(crate) fn release<'a>(
             }
         }
     }
-    report(shared, in_use);
+    report(shared, in_use, now);
     for slot in slots {
         shared.slots.waiters.wake(slot.key);
     }
@@ -72,16 +72,17 @@ pub(crate) fn return_idle(shared: &Arc<Shared>) {
     let now = shared.process_clock.now();
     let mut in_use = shared.slots.lock();
     in_use.leases.return_idle(now);
-    report(shared, in_use);
+    report(shared, in_use, now);
 }
 
 /// Something has changed: the task looks when it is due. It is started if there is none.
-pub(super) fn report(shared: &Arc<Shared>, mut in_use: MutexGuard<'_, InUse>) {
+pub(super) fn report(shared: &Arc<Shared>, mut in_use: MutexGuard<'_, InUse>, now: Tick) {
     let Some(due_at) = in_use.due_at() else {
         return;
     };
     match in_use.looks_at {
-        Some(at) if at <= due_at => {}
+        // A time that has passed: the machine slept, and the task sleeps on, by a clock that stood still.
+        Some(at) if at <= due_at && at > now => {}
         Some(_) => {
             in_use.looks_at = Some(due_at);
             drop(in_use);
@@ -225,7 +226,7 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
                     let _ = waiting.send(outcome);
                 }
             }
-            report(&shared, in_use);
+            report(&shared, in_use, now);
             drop(in_flight);
         });
     }

@@ -405,3 +405,35 @@ async fn a_renewal_that_is_lost_is_sent_again_long_before_the_next_one() {
     sleep(2 * SECOND).await;
     assert!(redis.heard() > before);
 }
+
+/// Tokio's clock stands still while the machine sleeps, and that of the process goes on.
+async fn machine_sleeps(clock: &ManualClock) {
+    // The reporter sleeps until it renews.
+    sleep(SECOND).await;
+    clock.advance(10 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_waits_for_a_reporter_that_sleeps_on_after_the_machine_slept() {
+    let (redis, clock) = (Redis::start(granted(1)), ManualClock::new(NOW));
+    let (_store, limiter) = limiter_by(&clock, [leased("a", 2)]).await;
+    let checks = [check(&limiter, "a", "acme")];
+    let _ticket = start(&limiter, &checks).await;
+    machine_sleeps(&clock).await;
+    redis.answers(granted(2));
+    let began = Instant::now();
+    let _other = start(&limiter, &checks).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_slot_waits_for_a_reporter_that_sleeps_on_after_the_machine_slept() {
+    let (redis, clock) = (Redis::start(granted(1)), ManualClock::new(NOW));
+    let (store, limiter) = limiter_by(&clock, [exact("a", 1)]).await;
+    let ticket = start(&limiter, &[check(&limiter, "a", "acme")]).await;
+    machine_sleeps(&clock).await;
+    redis.answers(granted(0));
+    drop(ticket);
+    // It looks every few milliseconds.
+    assert!(flushed(&store).await < SECOND);
+}
