@@ -10,8 +10,8 @@ use crate::address::Login;
 ///
 /// It is asked for each connection before that logs in, and again when three quarters of a
 /// [lifetime](Credentials::expires_in) are over. Then the open connection logs in anew: no request is dropped for it, and none
-/// waits. Where it fails, or the server refuses what it gave, the connection goes on as it is, and the provider is asked again
-/// after a pause, of up to 5 s. No request ever waits for it. It is given 10 s.
+/// waits. Where it fails or panics, or the server refuses what it gave, the connection goes on as it is, and the provider is asked
+/// again after a pause, of up to 5 s. No request ever waits for it. It is given 10 s.
 ///
 /// A closure is one:
 ///

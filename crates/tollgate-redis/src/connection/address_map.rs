@@ -1,6 +1,10 @@
 //! Servers that are reached elsewhere than they say.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use crate::address::Place;
 
@@ -19,7 +23,10 @@ impl AddressMap {
 
     /// Where the server is reached that is named so.
     pub(super) fn place(&self, host: String, port: u16) -> Place {
-        let mapped = self.0.as_ref().and_then(|function| function(&host, port));
+        let mapped = self.0.as_ref().and_then(|function| {
+            // One that panics has said nothing.
+            catch_unwind(AssertUnwindSafe(|| function(&host, port))).unwrap_or_default()
+        });
         let (host, port) = mapped.unwrap_or((host, port));
         Place::Tcp(host, port)
     }
@@ -32,5 +39,21 @@ impl fmt::Debug for AddressMap {
         } else {
             "AddressMap(none)"
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_that_panics_has_named_no_other_place() {
+        let map = AddressMap::new(|host, port| {
+            assert!(host != "inside", "it is a test");
+            Some(("outside".to_owned(), port))
+        });
+        let places = ["inside", "other"].map(|host| map.place(host.to_owned(), 6379));
+        let expected = ["inside", "outside"].map(|host| Place::Tcp(host.to_owned(), 6379));
+        assert_eq!(places, expected);
     }
 }

@@ -4,6 +4,7 @@ use std::{fmt, io, net::SocketAddr, pin::Pin, sync::Arc};
 
 use tokio::net::lookup_host;
 
+use crate::connection::caught::caught;
 #[cfg(test)]
 use crate::connection::test_hosts;
 
@@ -32,7 +33,9 @@ impl HostResolver {
             return Ok(addresses);
         }
         match &self.0 {
-            Some(function) => function(host.to_owned(), port).await,
+            Some(function) => caught(async { function(host.to_owned(), port).await })
+                .await
+                .unwrap_or_else(|| Err(io::Error::other("the resolver has panicked"))),
             None => Ok(lookup_host((host, port)).await?.collect()),
         }
     }
@@ -44,5 +47,27 @@ impl fmt::Debug for HostResolver {
             Some(_) => "HostResolver(..)",
             None => "HostResolver(system)",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_resolver_that_panics_has_found_nothing() {
+        let at_once = HostResolver::new(|host, _| {
+            assert!(host.is_empty(), "it is a test");
+            async { Ok(Vec::new()) }
+        });
+        let later = HostResolver::new(|host, _| async move {
+            assert!(host.is_empty(), "it is a test");
+            Ok(Vec::new())
+        });
+        for resolver in [at_once, later] {
+            let error = resolver.look_up("redis", 6379).await;
+            let error = error.expect_err("it panics");
+            assert_eq!(error.to_string(), "the resolver has panicked");
+        }
     }
 }

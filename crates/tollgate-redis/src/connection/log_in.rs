@@ -10,12 +10,15 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     address::Access,
-    connection::connect_error::ConnectError,
+    connection::{caught::caught, connect_error::ConnectError},
     credentials::{Credentials, CredentialsProvider},
 };
 
 /// How long a provider may take. No request waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there are none. What it said is not repeated: it may be a password.
+const PANICKED: &str = "the provider has panicked";
 
 /// However soon credentials expire, a connection logs in anew no more often than that.
 const LEAST_LIFE: Duration = Duration::from_millis(100);
@@ -80,9 +83,11 @@ impl CredentialsSource {
     }
 
     /// Waits until the provider replaces credentials that are in use; for ever without a provider.
-    pub(super) async fn replaced(&self, used: &Credentials) {
+    pub(super) async fn replaced(&self, used: &Credentials) -> Result<(), ConnectError> {
         match &self.0 {
-            Some(source) => source.provider.replaced(used).await,
+            Some(source) => caught(async { source.provider.replaced(used).await })
+                .await
+                .ok_or_else(|| ConnectError::no_credentials(PANICKED)),
             None => std::future::pending().await,
         }
     }
@@ -91,10 +96,11 @@ impl CredentialsSource {
 impl Source {
     async fn fetch(&self) -> Result<Credentials, ConnectError> {
         let failed = |why: &dyn fmt::Display| ConnectError::no_credentials(why);
-        let answer = async { self.provider.credentials().await };
+        let answer = caught(async { self.provider.credentials().await });
         let credentials = match timeout(PATIENCE, answer).await {
-            Ok(Ok(credentials)) => credentials,
-            Ok(Err(error)) => return Err(failed(&error)),
+            Ok(Some(Ok(credentials))) => credentials,
+            Ok(Some(Err(error))) => return Err(failed(&error)),
+            Ok(None) => return Err(failed(&PANICKED)),
             Err(_) => return Err(failed(&format_args!("none came within {PATIENCE:?}"))),
         };
         *self.last() = credentials

@@ -13,7 +13,7 @@
 //! cluster
 //! └─ node ── supervisor ── link, prober ── driver ── queue ── call ── request ── script, command, error
 //!                       │                  └─ breaker ── event, options
-//!                       └─ sentinel ── connect ── dial, handshake ── security ── stream, resp ── peer, connect_error
+//!                       └─ sentinel ── connect ── dial, handshake ── security ── stream, resp ── peer, connect_error, caught
 //! ```
 
 pub(crate) mod address_map;
@@ -22,6 +22,7 @@ mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod breaker_state;
 pub(crate) mod call;
+mod caught;
 pub(crate) mod cluster;
 mod command;
 mod connect;

@@ -46,8 +46,13 @@ impl Renewal<'_> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, options.seed);
         loop {
             let until_due = used.expires_in.map(|lifetime| due(lifetime, options.seed));
+            let replaced = async {
+                while let Err(why) = options.credentials.replaced(&used).await {
+                    self.failed(&why, &mut backoff).await;
+                }
+            };
             select! {
-                () = options.credentials.replaced(&used) => {}
+                () = replaced => {}
                 () = wait(until_due) => {}
             }
             loop {
@@ -58,16 +63,18 @@ impl Renewal<'_> {
                         options.events.tell(&NodeEvent::LoggedInAnew);
                         break;
                     }
-                    Err(why) => {
-                        let why = Arc::clone(why.message());
-                        options.events.tell(&NodeEvent::NotLoggedInAnew(why));
-                        // A token service that is in trouble is not to be called without end.
-                        let pause = backoff.next(Instant::now());
-                        sleep(FIRST_PAUSE + pause).await;
-                    }
+                    Err(why) => self.failed(&why, &mut backoff).await,
                 }
             }
         }
+    }
+
+    /// Reports it, and pauses: a token service that fails is not to be called without end.
+    async fn failed(&self, why: &ConnectError, backoff: &mut Backoff) {
+        let why = Arc::clone(why.message());
+        let event = NodeEvent::NotLoggedInAnew(why);
+        self.options.events.tell(&event);
+        sleep(FIRST_PAUSE + backoff.next(Instant::now())).await;
     }
 
     async fn log_in(&self, queue: &Queue) -> Result<Option<Credentials>, ConnectError> {

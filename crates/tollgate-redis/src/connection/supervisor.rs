@@ -11,6 +11,7 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         backoff::Backoff,
+        caught::caught,
         connect::{Connector, is_master},
         connect_error::{ConnectError, ConnectErrorKind},
         driver::{Driver, Lost},
@@ -28,21 +29,30 @@ use crate::{
 
 /// Runs until it is dropped, and takes the connection along.
 pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
+    while caught(keep_connected(&address, &shared)).await.is_none() {
+        // What was called, a receiver of events or a mistake of ours, may panic again.
+        let why = "its task has panicked";
+        shared.set_missing(&ConnectError::new(ConnectErrorKind::Server, why));
+        sleep(shared.options().longest_pause).await;
+    }
+}
+
+async fn keep_connected(address: &Address, shared: &Shared) {
     let options = shared.options();
     let mut backoff = Backoff::new(options.first_pause, options.longest_pause, options.seed);
-    let connector = Connector::new(&address, options);
+    let connector = Connector::new(address, options);
     let resolver = match address.target() {
         Target::Server(_) | Target::Cluster(_) => None,
         Target::Sentinel(sentinels) => Some(Resolver::new(
             sentinels.clone(),
             address.sentinel_access(sentinels),
             options.connect_timeout() / 2,
-            Connector::new(&address, options),
+            Connector::new(address, options),
             options.address_map.clone(),
         )),
     };
     loop {
-        match connect_within(&address, &connector, resolver.as_ref(), &shared).await {
+        match connect_within(address, &connector, resolver.as_ref(), shared).await {
             Ok((stream, peer, used)) => {
                 let began = Instant::now();
                 let renewal = Renewal {
@@ -52,7 +62,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
                     options,
                 };
                 let renewal = (renewal, used);
-                let was_of_use = serve(stream, &peer, renewal, resolver.as_ref(), &shared).await;
+                let was_of_use = serve(stream, &peer, renewal, resolver.as_ref(), shared).await;
                 if was_of_use || began.elapsed() > options.longest_pause {
                     backoff.reset();
                 }
@@ -174,6 +184,7 @@ async fn moved(place: &Place, resolver: Option<&Resolver>, shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use std::{
+        error::Error,
         io,
         sync::{
             Mutex,
@@ -182,6 +193,8 @@ mod tests {
         time::Duration,
     };
 
+    use tollgate_core::{Pending, Step};
+
     use super::*;
     use crate::{
         address::{Login, Sentinels},
@@ -189,6 +202,7 @@ mod tests {
             breaker_state::BreakerState, event::EventSink, log_in::CredentialsSource, node::Node,
             options::NodeOptions, request::Request, script::Script, stream::memory,
         },
+        credentials::CredentialsProvider,
     };
 
     type Events = Arc<Mutex<Vec<(Instant, NodeEvent)>>>;
@@ -328,6 +342,85 @@ mod tests {
         let (_, kind, why) = failure(&events).await;
         assert_eq!(kind, ConnectErrorKind::Credentials);
         assert_eq!(why, "/server: no credentials: the vault is sealed");
+    }
+
+    /// Panics when it is asked for the time with this number, and the first time that it is to say when others replace these.
+    struct Panics {
+        at: usize,
+        asked: AtomicUsize,
+        watched: AtomicUsize,
+    }
+
+    impl CredentialsProvider for Panics {
+        fn credentials(&self) -> Step<Result<Credentials, Box<dyn Error + Send + Sync>>> {
+            let number = self.asked.fetch_add(1, Ordering::Relaxed);
+            assert!(number != self.at, "it is a test");
+            let credentials = Credentials::new("limits", "sesame");
+            Step::Ready(Ok(credentials.expires_in(Duration::from_secs(100))))
+        }
+
+        fn replaced(&self, _: &Credentials) -> Step<()> {
+            let number = self.watched.fetch_add(1, Ordering::Relaxed);
+            Step::Wait(Pending::new(async move {
+                assert!(number > 0, "it is a test");
+                std::future::pending().await
+            }))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_panics_has_given_no_credentials_and_is_asked_again() {
+        memory::play("/server", |_| ":1\r\n".to_owned());
+        for at in [0, 1] {
+            let (node, events) = start(server(), |options| {
+                options.credentials = CredentialsSource::new(Panics {
+                    at,
+                    asked: AtomicUsize::new(0),
+                    watched: AtomicUsize::new(0),
+                });
+            });
+            sleep(Duration::from_secs(150)).await;
+            let why = "no credentials: the provider has panicked";
+            let happened = |wanted: &dyn Fn(&NodeEvent) -> bool| {
+                let events = events.lock().unwrap();
+                events.iter().filter(|(_, event)| wanted(event)).count()
+            };
+            let expected = match at {
+                // That of `replaced` is an event, and not the end of it.
+                0 => (1, 1),
+                _ => (0, 2),
+            };
+            let not_connected = happened(&|event| {
+                let why = format!("/server: {why}").into();
+                *event == NodeEvent::NotConnected(ConnectErrorKind::Credentials, why)
+            });
+            let not_anew = happened(&|event| *event == NodeEvent::NotLoggedInAnew(why.into()));
+            assert_eq!((not_connected, not_anew), expected);
+            assert!(happened(&|event| *event == NodeEvent::LoggedInAnew) > 0);
+            let script = Arc::new(Script::new("return 1"));
+            let answer = node.call(Request::new(&script, &["k"], &[])).await;
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_has_panicked_says_so_and_connects_anew() {
+        memory::play("/server", |_| ":1\r\n".to_owned());
+        let (node, _) = start(server(), |options| {
+            let events = AtomicUsize::new(0);
+            options.events = EventSink::new(move |event| {
+                let is_first = events.fetch_add(1, Ordering::Relaxed) == 0;
+                assert!(!is_first, "it is a test of {event:?}");
+            });
+        });
+        sleep(Duration::from_secs(1)).await;
+        let trouble = node.trouble().expect("it is not connected");
+        assert!(trouble.contains("panicked"), "{trouble}");
+        sleep(Duration::from_secs(9)).await;
+        assert_eq!(node.trouble(), None);
+        let script = Arc::new(Script::new("return 1"));
+        let answer = node.call(Request::new(&script, &["k"], &[])).await;
+        assert!(answer.is_ok(), "{answer:?}");
     }
 
     #[tokio::test(start_paused = true)]
