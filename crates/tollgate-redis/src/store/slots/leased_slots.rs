@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::{
     sync::oneshot,
-    time::{Instant, timeout_at},
+    time::{Instant, Timeout, timeout_at},
 };
 use tollgate_core::{
     Check, Decision, Outcome, Pending, Retry, Source, Step, Tick, Verdict,
@@ -35,7 +35,8 @@ pub(crate) fn acquire_leased(
     );
     Step::Wait(Pending::new(async move {
         loop {
-            if !matches!(timeout_at(by, reply).await, Ok(Ok(Reported::Replied))) {
+            let replied = slots.within(by, reply).await;
+            if !matches!(replied, Ok(Ok(Reported::Replied))) {
                 slots.fail(&checks);
                 break;
             }
@@ -151,6 +152,12 @@ impl LeasedSlots {
             self.give_back();
         }
         start
+    }
+
+    /// The thread that waits may have no runtime, and so no timer.
+    fn within<F: Future>(&self, by: Instant, reply: F) -> Timeout<F> {
+        let _entered = self.inner.shared.runtime.enter();
+        timeout_at(by, reply)
     }
 
     /// Redis could not be asked in time.

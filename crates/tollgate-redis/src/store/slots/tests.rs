@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 use tollgate_core::{
     Check, Consistency, Decision, Key, LeaseShare, Limiter, ManualClock, OnStoreError, Outcome,
     Quota, Reason, Rule, SECOND, Ticket,
@@ -240,6 +243,26 @@ async fn no_more_keys_than_the_bound_have_slots_in_use_and_those_that_have_go_on
             assert!(at_once(&limiter, &[of(7)]).is_none());
         }
     }
+}
+
+#[tokio::test]
+async fn a_thread_without_a_runtime_waits_for_slots_on_lease() {
+    let _redis = Redis::start(granted(1));
+    let store = RedisStore::builder(format!("unix://{PATH}"), "shop", Keys::plain())
+        .caller_clock(ManualClock::new(NOW), SECOND)
+        .without_heartbeats()
+        .deadline(30 * SECOND)
+        .connect()
+        .expect("a valid address and a runtime");
+    store.connected().await;
+    let limiter = Limiter::new(store, [leased("a", 1)]).expect("a valid rule");
+    let (decides, decided) = oneshot::channel();
+    std::thread::spawn(move || {
+        let decision = limiter.wait_blocking("a", &Key::of(["acme"]), SECOND);
+        decides.send(decision.map(|decision| decision.is_allowed()))
+    });
+    let is_allowed = decided.await.expect("it does not panic");
+    assert!(is_allowed.expect("there is room in the queue"));
 }
 
 #[tokio::test(start_paused = true)]
