@@ -25,7 +25,7 @@ use crate::{
 /// See the [module documentation](crate).
 #[derive(Clone)]
 pub struct RedisStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     tasks: Arc<StoreTasks>,
     in_use: Arc<InUse>,
     registry: RuleRegistry,

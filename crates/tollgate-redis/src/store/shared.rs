@@ -103,36 +103,29 @@ impl Shared {
     /// Sends a settlement, whose reply no request waits for. `waiting`: the places in the reply that say what has lapsed.
     pub(super) fn settle(&self, call: &Call, waiting: SmallVec<[(Arc<RuleCounts>, u16); 1]>) {
         let (answer, size) = (self.send(call, CallFor::Settlements), call.checks());
-        match Handle::try_current() {
-            Ok(runtime) if !answer.is_refused() => {
-                let in_flight = self.in_flight_calls.begin();
-                // A call that is dropped before it is sent is not sent.
-                runtime.spawn(async move {
-                    let reply = match answer.await {
-                        Ok(Value::Integers(reply)) if !waiting.is_empty() => {
-                            Reply::new(size, reply)
-                        }
-                        _ => None,
-                    };
-                    for (counts, place) in waiting {
-                        if let Some(reply) = &reply {
-                            counts.lapse(reply.lapsed_units(place));
-                        }
-                    }
-                    drop(in_flight);
-                });
-            }
-            _ => self.observer.settlement_lost(),
+        if answer.is_refused() {
+            return self.observer.settlement_lost();
         }
+        let in_flight = self.in_flight_calls.begin();
+        // A call that is dropped before it is sent is not sent.
+        self.spawn(async move {
+            let reply = match answer.await {
+                Ok(Value::Integers(reply)) if !waiting.is_empty() => Reply::new(size, reply),
+                _ => None,
+            };
+            for (counts, place) in waiting {
+                if let Some(reply) = &reply {
+                    counts.lapse(reply.lapsed_units(place));
+                }
+            }
+            drop(in_flight);
+        });
     }
 
     /// Runs a task that no request waits for.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // In another runtime, such as that of a test, the task goes there.
-        match Handle::try_current() {
-            Ok(here) => here.spawn(task),
-            Err(_) => self.runtime.spawn(task),
-        };
+        // The caller may have no runtime, or one that is about to end.
+        self.runtime.spawn(task);
     }
 
     /// The reply to a call, once it is there.
@@ -173,5 +166,76 @@ impl fmt::Debug for Shared {
         f.debug_struct("Shared")
             .field("backend", &self.backend)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+        thread,
+    };
+
+    use tokio::{
+        runtime::Builder,
+        time::{sleep, timeout},
+    };
+    use tollgate_core::{Key, Limiter, Quota};
+
+    use super::*;
+    use crate::{connection::stream::memory, keys::keys::Keys, store::redis_store::RedisStore};
+
+    fn store(path: &str) -> RedisStore {
+        RedisStore::builder(format!("unix://{path}"), "shop", Keys::plain())
+            .without_heartbeats()
+            .connect()
+            .expect("a valid address and a runtime")
+    }
+
+    /// Until it is so, within a minute.
+    async fn until(is_so: impl Fn() -> bool) {
+        let wait = async {
+            while !is_so() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), wait)
+            .await
+            .expect("it is so");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ticket_that_a_thread_without_a_runtime_cancels_is_settled() {
+        let heard = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&heard);
+        memory::play("/settled", move |words| {
+            count.fetch_add(usize::from(words[0].starts_with("EVAL")), Ordering::Relaxed);
+            "*4\r\n:1700000000000000\r\n:-1\r\n:99\r\n:1000\r\n".to_owned()
+        });
+        let store = store("/settled");
+        store.connected().await;
+        let rule = Rule::new("rule", Quota::fixed_window(100, Duration::from_secs(3_600)));
+        let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+        let check = limiter.check("rule", &Key::of(["acme"])).expect("the rule");
+        let decision = limiter.acquire(&[check]).await;
+        assert!(decision.is_allowed(), "{decision:?}");
+        let ticket = limiter.ticket(&[check], &decision);
+        assert!(thread::spawn(move || ticket.cancel()).join().is_ok());
+        until(|| heard.load(Ordering::Relaxed) == 2).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_no_request_waits_for_outlives_the_runtime_of_its_caller() {
+        let shared = Arc::clone(&store("/nowhere").shared);
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        let caller = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().build().expect("a runtime");
+            runtime.block_on(async {
+                shared.spawn(async move { done.store(true, Ordering::Relaxed) });
+            });
+        });
+        assert!(caller.join().is_ok());
+        until(|| is_done.load(Ordering::Relaxed)).await;
     }
 }

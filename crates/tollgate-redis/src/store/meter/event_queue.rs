@@ -60,7 +60,10 @@ pub(super) enum Pushed {
     /// The task that sends has to be started.
     StartSender,
     /// There was no room.
-    Dropped,
+    Dropped {
+        /// The task that sends has ended, and has to be started.
+        start_sender: bool,
+    },
 }
 
 impl Event {
@@ -107,14 +110,15 @@ impl EventQueue {
         {
             return Pushed::Queued;
         }
-        if state.waiting.len() >= MOST {
-            return Pushed::Dropped;
+        let has_room = state.waiting.len() < MOST;
+        if has_room {
+            state.waiting.push_back(entry);
         }
-        state.waiting.push_back(entry);
-        if std::mem::replace(&mut state.has_sender, true) {
-            Pushed::Queued
-        } else {
-            Pushed::StartSender
+        let start_sender = !std::mem::replace(&mut state.has_sender, true);
+        match (has_room, start_sender) {
+            (false, start_sender) => Pushed::Dropped { start_sender },
+            (true, true) => Pushed::StartSender,
+            (true, false) => Pushed::Queued,
         }
     }
 
@@ -205,13 +209,18 @@ mod tests {
     fn the_queue_is_bounded() {
         let queue = EventQueue::default();
         for key in 0..MOST as u128 {
-            assert_ne!(
-                queue.push(entry(0, Event::Refused(check(key, 1), 1))),
-                Pushed::Dropped
-            );
+            let pushed = queue.push(entry(0, Event::Refused(check(key, 1), 1)));
+            assert!(matches!(pushed, Pushed::Queued | Pushed::StartSender));
         }
         let last = entry(0, Event::Refused(check(u128::MAX, 1), 1));
-        assert_eq!(queue.push(last), Pushed::Dropped);
+        let dropped = |start_sender| Pushed::Dropped { start_sender };
+        assert_eq!(queue.push(last), dropped(false));
+        // Nobody would ever make room.
+        queue.sender_ended();
+        assert_eq!(
+            [(); 2].map(|()| queue.push(last)),
+            [true, false].map(dropped)
+        );
         assert!(queue.take().is_some() && queue.take().is_none());
         assert_eq!(queue.push(last), Pushed::StartSender);
     }

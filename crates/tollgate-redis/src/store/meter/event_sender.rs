@@ -31,16 +31,16 @@ type SentEntries = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
 impl EventSender {
     /// Queues an event, and starts the task if there is none.
     pub(super) fn push(reference: &Arc<Reference>, entry: Entry) {
-        match reference.queue.push(entry) {
-            Pushed::Queued => {}
-            Pushed::StartSender => {
-                let sender = Self {
-                    reference: Arc::clone(reference),
-                    has_ended: false,
-                };
-                reference.shared.spawn(sender.run());
-            }
-            Pushed::Dropped => RecheckTask::lost(reference, entry.since, &entry),
+        let pushed = reference.queue.push(entry);
+        if let Pushed::Dropped { .. } = pushed {
+            RecheckTask::lost(reference, entry.since, &entry);
+        }
+        if let Pushed::StartSender | Pushed::Dropped { start_sender: true } = pushed {
+            let sender = Self {
+                reference: Arc::clone(reference),
+                has_ended: false,
+            };
+            reference.shared.spawn(sender.run());
         }
     }
 
