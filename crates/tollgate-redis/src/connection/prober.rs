@@ -112,7 +112,8 @@ mod tests {
         async fn probe(&self) -> Waiting {
             let mut taken = VecDeque::new();
             for _ in 0..60_000 {
-                self.queue.take(1, &mut taken);
+                let all = (&mut taken, &mut Vec::new());
+                self.queue.take(1, all, |_| false);
                 match taken.pop_front() {
                     Some(probe) => return probe,
                     None => sleep(TICK).await,

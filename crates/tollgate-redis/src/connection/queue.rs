@@ -62,14 +62,24 @@ impl Queue {
         Ok(())
     }
 
-    /// Moves up to `room` calls that somebody still waits for to `taken`.
-    pub(super) fn take(&self, room: usize, taken: &mut VecDeque<Waiting>) {
+    /// Moves up to `room` calls that somebody still waits for to `taken`, and those to `expired` that are `over`.
+    pub(super) fn take(
+        &self,
+        room: usize,
+        (taken, expired): (&mut VecDeque<Waiting>, &mut Vec<Waiting>),
+        mut is_over: impl FnMut(&Waiting) -> bool,
+    ) {
         let mut state = self.lock();
         while taken.len() < room {
             let Some(call) = state.calls.pop_front() else {
                 return;
             };
-            if !call.is_dropped() {
+            if call.is_dropped() {
+                continue;
+            }
+            if is_over(&call) {
+                expired.push(call);
+            } else {
                 taken.push_back(call);
             }
         }

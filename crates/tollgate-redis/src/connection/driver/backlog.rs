@@ -79,13 +79,23 @@ impl Backlog {
 
     /// Appends what waits to the empty `out`, first what was asked before; as many calls as there is room for. Those that go
     /// with one another become one command.
-    pub(super) fn fill(&mut self, out: &mut Vec<u8>) {
+    ///
+    /// Calls whose deadline has passed, while this process stood still, are answered instead. Says how many.
+    pub(super) fn fill(&mut self, out: &mut Vec<u8>) -> u32 {
+        let mut now = None;
+        let mut is_over = |call: &Waiting| call.deadline() <= *now.get_or_insert_with(Instant::now);
+        // Outside of the lock of the queue they are answered.
+        let mut expired = Vec::new();
         let room = self.room.saturating_sub(self.inflight.len());
         let mut unknown: SmallVec<[Arc<Script>; 1]> = SmallVec::new();
         while self.taken.len() < room
             && let Some(call) = self.again.pop_front()
         {
             if call.is_dropped() {
+                continue;
+            }
+            if is_over(&call) {
+                expired.push(call);
                 continue;
             }
             let script = call.request().script();
@@ -97,7 +107,9 @@ impl Backlog {
             }
             self.taken.push_back(call);
         }
-        self.queue.take(room, &mut self.taken);
+        let taken = (&mut self.taken, &mut expired);
+        self.queue.take(room, taken, is_over);
+        let expired = not_asked(expired);
         let some_go_alone = self.isolation.is_any();
         if some_go_alone {
             let isolation = self.taken.iter_mut();
@@ -114,8 +126,7 @@ impl Backlog {
             // Calls on the same keys stay in order.
             self.taken.make_contiguous().sort_by_key(place);
         }
-        let is_any = !self.taken.is_empty();
-        let now = (is_any && self.traffic.is_there()).then(Instant::now);
+        let now = now.filter(|_| self.traffic.is_there());
         while let Some(first) = self.taken.front() {
             if let Some(now) = now
                 && !first.is_again()
@@ -147,6 +158,7 @@ impl Backlog {
             self.inflight
                 .push(self.taken.drain(..count), out.len(), now);
         }
+        expired
     }
 
     /// Whether one more call may be without an answer.
@@ -283,14 +295,7 @@ impl Backlog {
                 None => break,
             }
         }
-        let mut expired = 0;
-        for call in self.taken.drain(..) {
-            expired += 1;
-            call.fail(
-                CallErrorKind::Expired,
-                "Redis was not free to be asked in time",
-            );
-        }
+        let mut expired = not_asked(self.taken.drain(..));
         let stuck = self.inflight.expire(now, |call| {
             expired += 1;
             call.fail(CallErrorKind::Unknown, "Redis did not answer in time");
@@ -314,6 +319,19 @@ impl Backlog {
     pub(super) fn lose(&mut self, lost: Lost) {
         self.lost.get_or_insert(lost);
     }
+}
+
+/// Answers calls that were not sent before their deadline, and says how many.
+fn not_asked(calls: impl IntoIterator<Item = Waiting>) -> u32 {
+    let mut count = 0;
+    for call in calls {
+        count += 1;
+        call.fail(
+            CallErrorKind::Expired,
+            "Redis was not free to be asked in time",
+        );
+    }
+    count
 }
 
 impl Drop for Backlog {
@@ -394,6 +412,24 @@ mod tests {
     async fn failure(call: Call) -> (CallErrorKind, String) {
         let error = call.await.unwrap_err();
         (error.kind(), error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_deadline_has_passed_is_not_sent_again() {
+        let mut bench = Bench::new();
+        let (late, in_time) = (bench.call(10), bench.call(20));
+        assert!(bench.send(true) > 0);
+        for _ in 0..2 {
+            bench.answer(Reply::Error(UNKNOWN.into()));
+        }
+        tokio::time::advance(Duration::from_millis(10)).await;
+        let mut out = Vec::new();
+        assert_eq!(bench.backlog.fill(&mut out), 1);
+        assert!(!out.is_empty());
+        assert_eq!(failure(late).await.0, CallErrorKind::Expired);
+        bench.answer(Reply::Value(Value::Integer(7)));
+        assert_eq!(in_time.await.unwrap(), Value::Integer(7));
+        assert_eq!(bench.backlog.fill(&mut Vec::new()), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -171,7 +171,8 @@ impl<S: Transport> Driver<S> {
                 self.out.clear();
                 self.written = 0;
                 let was_owed = self.backlog.is_owed();
-                self.backlog.fill(&mut self.out);
+                let expired = self.backlog.fill(&mut self.out);
+                self.breaker.record(0, expired);
                 if self.out.is_empty() {
                     return self.flush(cx);
                 }

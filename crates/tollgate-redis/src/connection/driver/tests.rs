@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::JoinHandle,
-    time::Instant,
+    time::{Instant, advance},
 };
 
 use crate::connection::{
@@ -433,6 +433,28 @@ async fn calls_that_are_never_sent_open_the_breaker_too() {
         tokio::time::sleep(Duration::from_millis(125)).await;
     }
     assert_eq!(bench.breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_expire_while_the_process_stands_still_are_not_sent_and_open_the_breaker() {
+    let mut bench = by_default(65_536);
+    for _ in 0..5 {
+        assert_eq!(bench.breaker.state(), BreakerState::Closed);
+        let late = bench.call("late");
+        advance(bench.options.deadline).await;
+        assert_eq!(kind(late.await), CallErrorKind::Expired);
+        tokio::time::sleep(Duration::from_millis(125)).await;
+    }
+    assert_eq!(bench.breaker.state(), BreakerState::Open);
+    // One that comes in time goes alone.
+    let late = bench.call("late");
+    advance(bench.options.deadline).await;
+    let next = bench.call("next");
+    let sent = bench.received().await;
+    assert!(sent.contains("next") && !sent.contains("late"), "{sent}");
+    bench.answers(":1\r\n").await;
+    next.await.unwrap();
+    assert_eq!(kind(late.await), CallErrorKind::Expired);
 }
 
 #[tokio::test(start_paused = true)]
