@@ -135,6 +135,9 @@ impl InFlight {
             }
             Err(error) => {
                 let is_lost = !did_not_run(&error);
+                if !is_lost {
+                    inner.give_back_permits(&self.layout.checks);
+                }
                 match &mut self.slots {
                     Some(slots) if is_lost => slots.lose(),
                     Some(slots) => slots.not_sent(),
@@ -425,6 +428,9 @@ fn acquire(
         message
     };
     let layout = call.acquire_slots(encoder, checks, patience, may_make, message);
+    if let Some(layout) = layout.as_ref().filter(|_| !has_room) {
+        inner.give_back_permits(layout);
+    }
     layout.filter(|_| has_room)
 }
 

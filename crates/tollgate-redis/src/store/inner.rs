@@ -124,6 +124,15 @@ impl Inner {
         }
     }
 
+    /// Gives back what the caps have allowed to a request that did not run.
+    pub(super) fn give_back_permits(&self, layout: &RequestLayout) {
+        for check in layout.capped.iter().filter(|check| check.may_make) {
+            if let Some(cap) = self.cap(check.rule) {
+                cap.give_back();
+            }
+        }
+    }
+
     /// Counts the key that a report of local usage has created, if `left` is what it leaves of a fresh state.
     pub(super) fn note_reported(&self, report: &Check, left: u64) {
         let rule = &self.rules.rules()[usize::from(report.rule())];

@@ -198,14 +198,14 @@ impl fmt::Debug for RedisStore {
 #[cfg(test)]
 mod tests {
     use tollgate_core::{
-        Check, Consistency, Decision, Quota, Retry, SECOND, Source, Verdict,
+        Check, Clock, Consistency, Decision, Quota, Retry, SECOND, Source, Verdict,
         algorithm::Assessment,
         store::{Fingerprint, RuleStore},
     };
-    use tollgate_prefilter::{Begin, Next, Reply};
+    use tollgate_prefilter::{Begin, Next, Reply, SlotKey, SlotTable};
 
     use super::*;
-    use crate::keys::keys::Keys;
+    use crate::{keys::keys::Keys, store::process_slots::SlotTarget};
 
     #[tokio::test(start_paused = true)]
     async fn units_that_a_dropped_limiter_cannot_report_are_lost_after_a_while() {
@@ -245,5 +245,50 @@ mod tests {
         assert_eq!(lost(), 0);
         sleep(Duration::from_secs(3)).await;
         assert_eq!(lost(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn permits_for_new_keys_come_back_from_requests_that_did_not_run() {
+        // A process that was not counted has ten of them, and one more after a tenth of a second.
+        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
+            .cap_new_keys("rate", 160)
+            .connect()
+            .expect("a valid address and a runtime");
+        let rate = Rule::new("rate", Quota::fixed_window(100, SECOND));
+        let rules = RuleSet::new([rate, Rule::new("slots", Quota::concurrent(1))]);
+        let shared = Arc::clone(&store.shared);
+        let rules = Arc::new(rules.expect("valid rules"));
+        let bound = Bound::new(shared, None, rules).expect("a store for the rules");
+        let inner = bound.inner();
+        let permits = || {
+            let (cap, now) = (inner.cap(0).expect("it has a cap"), Clock::system().now());
+            let permits = (0..10).take_while(|_| cap.take(now)).count();
+            (0..permits).for_each(|_| cap.give_back());
+            permits
+        };
+        let check = |rule, key| Check::new(rule, Fingerprint::from_bits(key), 1);
+        for key in 0..20 {
+            let _ = bound.acquire(&[check(0, key)]).await;
+        }
+        assert_eq!(permits(), 10, "without a connection");
+        {
+            let mut in_use = store.shared.slots.lock();
+            for key in 0..SlotTable::<()>::MOST_KEYS as u128 {
+                let key = SlotKey {
+                    key: Fingerprint::from_bits(key),
+                    rule: "slots".into(),
+                    place: None,
+                };
+                let target = SlotTarget {
+                    encoder: Arc::clone(&inner.encoder),
+                    check: check(1, 0),
+                };
+                in_use.table.acquire(&key, target, 1, 0);
+            }
+        }
+        for key in 0..20 {
+            let _ = bound.acquire(&[check(0, key), check(1, u128::MAX)]).await;
+        }
+        assert_eq!(permits(), 10, "without room for a slot");
     }
 }
