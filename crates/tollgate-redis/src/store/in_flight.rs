@@ -108,14 +108,20 @@ impl InFlight {
                         query,
                     });
                 }
-                Err(why) => match query.finish(Err(why), inner.now()) {
-                    Next::Query(next) => query = next,
-                    Next::Done(done) => {
-                        hand_over(slots);
-                        send_follow_up(inner, done.follow_up);
-                        return ControlFlow::Break(done.decision);
+                Err(why) => {
+                    if let Some(slots) = &mut slots {
+                        // Those before the check that had no room. The reply to a further step says nothing of them.
+                        slots.not_sent();
                     }
-                },
+                    match query.finish(Err(why), inner.now()) {
+                        Next::Query(next) => query = next,
+                        Next::Done(done) => {
+                            hand_over(slots);
+                            send_follow_up(inner, done.follow_up);
+                            return ControlFlow::Break(done.decision);
+                        }
+                    }
+                }
             }
         }
     }
@@ -211,6 +217,9 @@ impl InFlight {
             false => None,
         };
         let Some((call, checks)) = again else {
+            if let Some(slots) = &mut self.slots {
+                slots.not_sent();
+            }
             // Others were faster again and again: it is denied.
             let verdicts = verdicts.map(|(check, verdict)| match verdict.is_of_slots() {
                 true => {

@@ -266,6 +266,21 @@ async fn a_thread_without_a_runtime_waits_for_slots_on_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_without_room_for_its_second_slot_keeps_no_place_for_the_first() {
+    const MOST: u64 = 65_536;
+    let store = store("/nowhere", &ManualClock::new(NOW));
+    let limiter = Limiter::new(store, [exact("a", 1), exact("b", 1)]).expect("valid rules");
+    for number in 1..MOST {
+        let check = limiter.check("a", &Key::of([number])).expect("the rule");
+        assert!(at_once(&limiter, &[check]).is_none());
+    }
+    let both = ["a", "b"].map(|rule| check(&limiter, rule, "acme"));
+    let failed = at_once(&limiter, &both).expect("there is room for one of them");
+    assert_eq!(failed.reason(), Some(Reason::StoreFailed));
+    assert!(at_once(&limiter, &both[1..]).is_none(), "there still is");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_when_redis_may_have_forgotten_it_is_not_used() {
     let redis = Redis::start(granted(0));
     redis.says(|number| granted(100 + number));
