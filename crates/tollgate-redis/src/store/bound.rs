@@ -145,12 +145,8 @@ impl Bound {
     fn reset_in_one_slot(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
         let inner = &self.inner;
         let mut call = inner.shared.new_call();
-        let reset = inner.local.begin_reset(&checks, inner.now());
-        let returned = reset.returned().iter();
-        let returned = returned.map(|(check, it)| call.close(&inner.encoder, check, *it));
-        let returned: SmallVec<[_; 1]> = returned.collect();
-        let first = call.checks();
-        if !call.reset_all(&inner.encoder, &checks) {
+        // Before anything is taken out of this process.
+        if !call.has_room_to_reset(checks.len(), 0) {
             return Step::Ready(Err(StoreError::new(
                 StoreErrorKind::Misconfigured,
                 format!(
@@ -159,6 +155,17 @@ impl Bound {
                 ),
             )));
         }
+        let reset = inner.local.begin_reset(&checks, inner.now());
+        let returned = reset.returned().iter();
+        let returned = returned.map(|(check, it)| {
+            // Leases for which there is no room stay here.
+            let has_room = call.has_room_to_reset(checks.len(), 1);
+            has_room.then(|| call.close(&inner.encoder, check, *it))?
+        });
+        let returned: SmallVec<[_; 1]> = returned.collect();
+        let first = call.checks();
+        let is_added = call.reset_all(&inner.encoder, &checks);
+        debug_assert!(is_added, "there was room");
         let on_redis = first..call.checks();
         if call.is_empty() {
             return Step::Ready(Ok(reset.was_counted()));

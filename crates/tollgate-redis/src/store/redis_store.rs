@@ -198,7 +198,7 @@ impl fmt::Debug for RedisStore {
 #[cfg(test)]
 mod tests {
     use tollgate_core::{
-        Check, Clock, Consistency, Decision, Quota, Retry, SECOND, Source, Verdict,
+        Check, Clock, Consistency, Decision, Quota, Retry, SECOND, Source, StoreErrorKind, Verdict,
         algorithm::Assessment,
         store::{Fingerprint, RuleStore},
     };
@@ -207,11 +207,8 @@ mod tests {
     use super::*;
     use crate::{keys::keys::Keys, store::process_slots::SlotTarget};
 
-    #[tokio::test(start_paused = true)]
-    async fn units_that_a_dropped_limiter_cannot_report_are_lost_after_a_while() {
-        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
-            .connect()
-            .expect("a valid address and a runtime");
+    /// Five units of a key are not reported.
+    fn with_unreported(store: &RedisStore) -> Bound {
         let rule = Rule::new("rule", Quota::fixed_window(100, SECOND));
         let rule = rule.consistency(Consistency::Eventual {
             interval: Duration::from_millis(100),
@@ -238,6 +235,15 @@ mod tests {
         }
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
+        bound
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn units_that_a_dropped_limiter_cannot_report_are_lost_after_a_while() {
+        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
+            .connect()
+            .expect("a valid address and a runtime");
+        let bound = with_unreported(&store);
         drop(bound);
         let lost = || store.shared.observer.units_lost();
         // It goes on for a while.
@@ -290,5 +296,31 @@ mod tests {
             let _ = bound.acquire(&[check(0, key), check(1, u128::MAX)]).await;
         }
         assert_eq!(permits(), 10, "without room for a slot");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reset_of_too_many_checks_takes_nothing_out_of_the_process() {
+        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
+            .connect()
+            .expect("a valid address and a runtime");
+        let bound = with_unreported(&store);
+        let unreported = || {
+            let usage = store.shared.engine.usage(bound.inner().now());
+            usage.units_unreported
+        };
+        let checks = |count: u128| -> Vec<_> {
+            let keys = (0..count).map(Fingerprint::from_bits);
+            keys.map(|key| Check::new(0, key, 1)).collect()
+        };
+        for count in [2_048, 4_000] {
+            let refused = bound.reset(&checks(count)).await;
+            let refused = refused.expect_err("they are too many");
+            assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
+            assert_eq!(unreported(), 5);
+        }
+        let failed = bound.reset(&checks(2_047)).await;
+        let failed = failed.expect_err("there is no connection");
+        assert_eq!(failed.kind(), StoreErrorKind::Unavailable);
+        assert_eq!(unreported(), 0);
     }
 }

@@ -264,7 +264,7 @@ impl Call {
     ///
     /// False if they do not fit into the call. Then nothing was added.
     pub(crate) fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
-        if !self.has_room(4 * checks.len()) {
+        if !self.has_room_to_reset(checks.len(), 0) {
             return false;
         }
         let with = rules.with(checks.iter().copied());
@@ -296,6 +296,11 @@ impl Call {
             }
         }
         true
+    }
+
+    /// Whether a reset of that many checks fits, behind that many others.
+    pub(crate) fn has_room_to_reset(&self, checks: usize, others: usize) -> bool {
+        self.has_room(4 * checks + others)
     }
 
     /// Adds the return of a lease of the check's state. Gives the index of its answer; `None` if the call is full, or there is
