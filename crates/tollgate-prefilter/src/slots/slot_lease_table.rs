@@ -178,8 +178,10 @@ impl<T: Clone> SlotLeaseTable<T> {
                 free: entry.free_now(now).min(slots.saturating_sub(1)),
             }
         } else {
-            // What is idle is used as soon as it is renewed.
-            if !(is_overdue && entry.has_idle(slots, now)) {
+            // What is idle is used as soon as it is renewed, which is at once.
+            if is_overdue && entry.has_idle(slots, now) {
+                entry.paused_until = entry.paused_until.min(now);
+            } else {
                 entry.wanted = entry.wanted.saturating_add(slots);
                 entry.least = entry.least.min(slots);
             }

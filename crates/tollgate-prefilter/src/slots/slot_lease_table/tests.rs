@@ -297,6 +297,32 @@ fn a_lease_is_renewed_before_it_is_used_after_its_process_stood_still() {
 }
 
 #[test]
+fn a_lease_whose_renewals_were_lost_is_renewed_as_soon_as_a_request_needs_it() {
+    let mut fleet = Fleet::new(1, 9);
+    let number = fleet.start(0, 2).expect("they are free");
+    fleet.end(0, number, 2);
+    let away = |fleet: &mut Fleet, until| {
+        while let Some(at) = fleet.processes[0].due_at().filter(|at| *at <= until) {
+            fleet.now = at;
+            for (key, ..) in fleet.processes[0].poll(at, 9) {
+                fleet.processes[0].on_lost(&key, true, at);
+            }
+        }
+    };
+    away(&mut fleet, NOW + TERM / 2);
+    // They are in use from time to time, so that they stay.
+    let number = fleet.start(0, 2).expect("it is on lease");
+    fleet.end(0, number, 2);
+    // Too little of the term is left to start on.
+    away(&mut fleet, NOW + TERM - TERM / 6);
+    fleet.now += 1;
+    assert_eq!(fleet.ask(0, 2), LeasedStart::Wait);
+    assert_eq!(fleet.send(0), [LeaseAnswer::Known]);
+    assert!(matches!(fleet.ask(0, 2), LeasedStart::Started { .. }));
+    assert_eq!(fleet.used(), 2, "and no more than those are asked for");
+}
+
+#[test]
 fn requests_that_outlive_what_the_store_knows_are_counted_and_recognised() {
     let mut fleet = Fleet::new(1, 2);
     let number = fleet.start(0, 1).expect("it is free");
