@@ -413,7 +413,7 @@ mod tests {
             let start = holder.on_acquired(&message, &denied, NOW, NOW, &terms());
             assert_eq!(start, SlotStart::Denied { free: 0 });
         }
-        // It might be the first one's, for all the store was said.
+        // It might be the first one's, for all that the store knows.
         assert_eq!((holder.running(), grantor.used(&state, NOW)), (0, 1));
         assert_eq!(holder.renew_at(), Some(NOW));
         let message = holder.renew(4, NOW, &terms());
