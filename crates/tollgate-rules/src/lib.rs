@@ -96,6 +96,7 @@ mod explanation;
 mod file_reader;
 mod file_source;
 mod fleet;
+mod followers;
 mod format;
 pub mod guide;
 mod hidden_keys;

@@ -8,8 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 use tollgate::{
-    LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleChange, RuleError,
-    RulesHandle, Store, WeakLiveLimiter,
+    LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleChange, RuleError, Store,
 };
 use tollgate_core::Tick;
 
@@ -23,6 +22,7 @@ use crate::{
     document_error::DocumentError,
     document_tree::DocumentTree,
     fleet::Fleet,
+    followers::Followers,
     made_rules::MadeRules,
     metrics,
     rule_document::{ReadText, RuleDocument},
@@ -72,13 +72,6 @@ struct State {
     rejected: u64,
     last_rejection: Option<String>,
     source_error: Option<String>,
-}
-
-/// What has the rules in force. None of it is kept: the names of what the service has dropped are free.
-#[derive(Default)]
-struct Followers {
-    layers: Vec<RulesHandle>,
-    limiters: Vec<WeakLiveLimiter>,
 }
 
 /// Whose text it is.
@@ -180,16 +173,14 @@ impl RulesInForce {
     pub(crate) fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
         let mut state = self.lock();
         let layer = RateLimitLayer::switchable(store, state.make())?;
-        state.followers.forget_gone();
-        state.followers.layers.push(layer.handle());
+        state.followers.add_layer(layer.handle());
         Ok(layer)
     }
 
     pub(crate) fn message_layer(&self, store: impl Store) -> Result<MessageLimitLayer, RuleError> {
         let mut state = self.lock();
         let layer = MessageLimitLayer::new(store, state.make())?;
-        state.followers.forget_gone();
-        state.followers.layers.push(layer.handle());
+        state.followers.add_layer(layer.handle());
         Ok(layer)
     }
 
@@ -197,8 +188,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let rules = state.document.limiter_rules_at(state.computed);
         let limiter = LiveLimiter::new(store, rules)?;
-        state.followers.forget_gone();
-        state.followers.limiters.push(limiter.downgrade());
+        state.followers.add_limiter(&limiter);
         Ok(limiter)
     }
 
@@ -509,9 +499,9 @@ impl State {
     ) -> Result<Vec<RuleChange>, DocumentError> {
         let begun = clock::now();
         self.followers.forget_gone();
-        let made = match self.followers.layers.is_empty() {
-            true => MadeRules::default(),
-            false => document.entries.rules_at(now, &self.made),
+        let made = match self.followers.has_layers() {
+            true => document.entries.rules_at(now, &self.made),
+            false => MadeRules::default(),
         };
         let before = (&self.document, self.computed, &self.made);
         let changes = self
@@ -523,56 +513,6 @@ impl State {
         self.is_end_refused = false;
         self.made = made;
         Ok(changes)
-    }
-}
-
-/// A document, the time that its rules are for, and those that were made of it for layers.
-type At<'a> = (&'a RuleDocument, Tick, &'a MadeRules);
-
-impl Followers {
-    /// Forgets the layers and limiters that are gone.
-    fn forget_gone(&mut self) {
-        self.layers.retain(|handle| handle.limiter().is_some());
-        self.limiters.retain(|limiter| limiter.upgrade().is_some());
-    }
-
-    /// All or none. Says what changed in the first layer, or else in the first limiter.
-    fn replace(&mut self, before: At<'_>, after: At<'_>) -> Result<Vec<RuleChange>, RuleError> {
-        let of_layers = self.replace_layers(after)?;
-        let rules = |(document, at, _): At<'_>| document.limiter_rules_at(at);
-        let mut of_limiters = Vec::new();
-        let limiters = self.limiters.iter().filter_map(WeakLiveLimiter::upgrade);
-        let limiters: Vec<LiveLimiter> = limiters.collect();
-        for (index, limiter) in limiters.iter().enumerate() {
-            match limiter.replace(rules(after)) {
-                Ok(changes) => of_limiters.push(changes),
-                Err(wrong) => {
-                    // These rules were in force until now, and their names are free.
-                    for limiter in &limiters[..index] {
-                        let _ = limiter.replace(rules(before));
-                    }
-                    let _ = self.replace_layers(before);
-                    return Err(wrong);
-                }
-            }
-        }
-        let changes = of_layers.into_iter().chain(of_limiters).next();
-        Ok(changes.unwrap_or_default())
-    }
-
-    fn replace_layers(&mut self, (_, _, made): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
-        loop {
-            let layers = self.layers.len();
-            let rules = self.layers.iter().map(|handle| (handle, made.rules()));
-            let replaced = RulesHandle::replace_all(rules);
-            if replaced.is_err() {
-                self.forget_gone();
-            }
-            // A layer may go at any time, and the others have the rules without it.
-            if replaced.is_ok() || self.layers.len() == layers {
-                return replaced;
-            }
-        }
     }
 }
 
@@ -621,7 +561,7 @@ mod tests {
             drop(rules.limiter(store.clone()).expect("valid"));
         }
         let state = rules.lock();
-        let kept = state.followers.layers.len() + state.followers.limiters.len();
+        let kept = state.followers.len();
         assert_eq!(kept, 1, "the last one is not forgotten yet");
     }
 
@@ -710,7 +650,7 @@ mod tests {
         drop(gone);
         let at = (&document, state.computed, &made);
         let changes = state.followers.replace(at, at).expect("one is there");
-        assert_eq!((changes.len(), state.followers.layers.len()), (1, 1));
+        assert_eq!((changes.len(), state.followers.len()), (1, 1));
         assert_eq!(layer.limiter().rules().rules()[0].quota().limit(), 3);
     }
 }

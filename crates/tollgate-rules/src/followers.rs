@@ -1,0 +1,87 @@
+//! The layers and limiters that have the rules in force.
+
+use tollgate::{LiveLimiter, RuleChange, RuleError, RulesHandle, WeakLiveLimiter};
+use tollgate_core::Tick;
+
+use crate::{made_rules::MadeRules, rule_document::RuleDocument};
+
+/// What has the rules in force. None of it is kept: the names of what the service has dropped are free.
+#[derive(Default)]
+pub(crate) struct Followers {
+    layers: Vec<RulesHandle>,
+    limiters: Vec<WeakLiveLimiter>,
+}
+
+/// A document, the time that its rules are for, and those that were made of it for layers.
+pub(crate) type At<'a> = (&'a RuleDocument, Tick, &'a MadeRules);
+
+impl Followers {
+    pub(crate) fn has_layers(&self) -> bool {
+        !self.layers.is_empty()
+    }
+
+    /// How many layers and limiters there are, gone or not.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.layers.len() + self.limiters.len()
+    }
+
+    pub(crate) fn add_layer(&mut self, layer: RulesHandle) {
+        self.forget_gone();
+        self.layers.push(layer);
+    }
+
+    pub(crate) fn add_limiter(&mut self, limiter: &LiveLimiter) {
+        self.forget_gone();
+        self.limiters.push(limiter.downgrade());
+    }
+
+    /// Forgets the layers and limiters that are gone.
+    pub(crate) fn forget_gone(&mut self) {
+        self.layers.retain(|handle| handle.limiter().is_some());
+        self.limiters.retain(|limiter| limiter.upgrade().is_some());
+    }
+
+    /// All or none. Says what changed in the first layer, or else in the first limiter.
+    pub(crate) fn replace(
+        &mut self,
+        before: At<'_>,
+        after: At<'_>,
+    ) -> Result<Vec<RuleChange>, RuleError> {
+        let of_layers = self.replace_layers(after)?;
+        let rules = |(document, at, _): At<'_>| document.limiter_rules_at(at);
+        let mut of_limiters = Vec::new();
+        let limiters = self.limiters.iter().filter_map(WeakLiveLimiter::upgrade);
+        let limiters: Vec<LiveLimiter> = limiters.collect();
+        for (index, limiter) in limiters.iter().enumerate() {
+            match limiter.replace(rules(after)) {
+                Ok(changes) => of_limiters.push(changes),
+                Err(wrong) => {
+                    // These rules were in force until now, and their names are free.
+                    for limiter in &limiters[..index] {
+                        let _ = limiter.replace(rules(before));
+                    }
+                    let _ = self.replace_layers(before);
+                    return Err(wrong);
+                }
+            }
+        }
+        let changes = of_layers.into_iter().chain(of_limiters).next();
+        Ok(changes.unwrap_or_default())
+    }
+
+    fn replace_layers(&mut self, (_, _, made): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        loop {
+            let layers = self.layers.len();
+            let rules = self.layers.iter().map(|handle| (handle, made.rules()));
+            let replaced = RulesHandle::replace_all(rules);
+            if replaced.is_err() {
+                self.forget_gone();
+            }
+            // A layer may go at any time, and the others have the rules without it.
+            if replaced.is_ok() || self.layers.len() == layers {
+                return replaced;
+            }
+        }
+    }
+}
