@@ -707,38 +707,14 @@ async fn a_request_that_queues_again_has_what_is_left_of_its_patience() {
     assert_eq!(begin.elapsed(), SECOND);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_request_that_finds_no_slot_at_its_start_waits_for_one_within_its_patience() {
-    for (patience, ends_at, reason) in [
-        (MINUTE, SECOND, None),
-        (SECOND / 2, SECOND / 2, Some(Reason::WaitExpired)),
-    ] {
-        let limiter = limiter([provider(), exports(MINUTE)]);
-        let checks = ["provider", "exports"].map(|rule| check(&limiter, rule, "a", 1));
-        let begin = Instant::now();
-        assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
-        let waiting = waits(&limiter, checks, patience);
-        sleep(SECOND / 10).await;
-        let running = at_once(limiter.acquire(&checks[1..]));
-        assert!(running.is_allowed());
-        let ends = tokio::spawn(async move {
-            sleep(SECOND - SECOND / 10).await;
-            drop(running);
-        });
-        let ended = waiting.await.expect("a task").expect("there is room");
-        assert_eq!(ended.reason(), reason);
-        assert_eq!(begin.elapsed(), ends_at);
-        ends.await.expect("a task");
-    }
-}
-
-/// A slot that another request takes before the request starts, which has waited for a unit, and gives back later.
-async fn lost_slot(slots: Rule) -> (Option<Reason>, Duration) {
+/// Another request takes the slot before this one starts, which waits for a unit, and returns it after a second. How this one ends,
+/// and when.
+async fn lost_slot(slots: Rule, patience: Duration) -> (Option<Reason>, Duration) {
     let limiter = limiter([provider(), slots]);
     let checks = ["provider", "exports"].map(|rule| check(&limiter, rule, "a", 1));
     let begin = Instant::now();
     assert!(at_once(limiter.acquire(&checks[..1])).is_allowed());
-    let waiting = waits(&limiter, checks, MINUTE);
+    let waiting = waits(&limiter, checks, patience);
     sleep(SECOND / 10).await;
     let running = at_once(limiter.acquire(&checks[1..]));
     assert!(running.is_allowed());
@@ -753,9 +729,20 @@ async fn lost_slot(slots: Rule) -> (Option<Reason>, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_finds_no_slot_at_its_start_waits_for_one_within_its_patience() {
+    for (patience, ends_at, reason) in [
+        (MINUTE, SECOND, None),
+        (SECOND / 2, SECOND / 2, Some(Reason::WaitExpired)),
+    ] {
+        let ended = lost_slot(exports(MINUTE), patience).await;
+        assert_eq!(ended, (reason, ends_at));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_typical_keeps_no_request_from_a_slot_that_comes_back_sooner() {
     let rare = Rule::new("exports", Quota::concurrent(1).typically(20 * SECOND));
-    assert_eq!(lost_slot(rare.wait(MINUTE)).await, (None, SECOND));
+    assert_eq!(lost_slot(rare.wait(MINUTE), MINUTE).await, (None, SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -765,7 +752,7 @@ async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_wa
     for rule in [slots(), typical] {
         // At the start, after the wait for the unit.
         let denied = (Some(Reason::Slots), SECOND / 5);
-        assert_eq!(lost_slot(rule).await, denied);
+        assert_eq!(lost_slot(rule, MINUTE).await, denied);
     }
     // Next to slots that are free, and that it would wait for.
     let limiter = limiter([
