@@ -34,7 +34,7 @@ impl SlotReturn {
         let (local, stored): (SmallVec<[HeldSlot; 2]>, SmallVec<[HeldSlot; 2]>) =
             slots.iter().copied().partition(is_local);
         fallback.local().release(&local);
-        // Who waits is known to the store, whoever gives the slots.
+        // Requests that wait for slots wait at the store, also while it fails.
         if let Some(waiters) = self.store.slot_waiters() {
             local.iter().for_each(|slot| waiters.wake(slot.key));
         }

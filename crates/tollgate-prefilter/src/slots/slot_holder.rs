@@ -26,16 +26,16 @@ pub struct SlotHolder {
     /// Grants with a smaller number were forgotten by the store.
     outlived_before: u64,
     /// If all that is in flight reaches the store.
-    said: Said,
+    state: ReportState,
     /// If the acquires in flight do not. What has happened since they were made counts here too.
-    before: Said,
+    before: ReportState,
 }
 
-/// What a process has said to the store.
+/// What a process has reported to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
+struct ReportState {
     newest: u64,
-    /// An exact message has said what runs: nothing has ended since.
+    /// An exact message has reported what runs: nothing has ended since.
     is_reported: bool,
     /// The newest message was exact and nothing has ended since, and the store has replied to it.
     is_settled: bool,
@@ -66,7 +66,7 @@ impl SlotHolder {
     /// A process that has nothing in use.
     #[must_use]
     pub fn new(owner: SlotOwner) -> Self {
-        let nothing = Said {
+        let nothing = ReportState {
             newest: 0,
             is_reported: true,
             is_settled: true,
@@ -78,7 +78,7 @@ impl SlotHolder {
             pending: 0,
             void_before: 0,
             outlived_before: 0,
-            said: nothing,
+            state: nothing,
             before: nothing,
         }
     }
@@ -93,7 +93,7 @@ impl SlotHolder {
     /// [`not_sent`](Self::not_sent) has to follow.
     pub fn acquire(&mut self, seq: u64, want: u32, now: Tick, terms: &SlotTerms) -> SlotMessage {
         if self.pending == 0 {
-            self.before = self.said;
+            self.before = self.state;
         }
         let message = self.message(seq, want, self.pending == 0, now, terms);
         self.pending += u64::from(want);
@@ -114,7 +114,7 @@ impl SlotHolder {
         self.note(message, reply, now, terms);
         if message.is_exact && !is_void {
             // It was sent, whatever becomes of those in flight after it.
-            self.before = self.said;
+            self.before = self.state;
         }
         match reply.outcome {
             SlotOutcome::Denied => SlotStart::Denied { free: reply.free },
@@ -126,7 +126,7 @@ impl SlotHolder {
             }
             SlotOutcome::Granted { .. } => {
                 // The store may count it still.
-                self.in_both(|said| said.is_settled = false);
+                self.in_both(|state| state.is_settled = false);
                 self.renew_by(now);
                 SlotStart::Again
             }
@@ -151,7 +151,7 @@ impl SlotHolder {
         self.take_out(message);
         // Those in flight after an exact one neither say what has ended nor begin a term.
         if message.is_exact || self.pending == 0 {
-            self.said = self.before;
+            self.state = self.before;
         }
         self.tell_if_free(now);
     }
@@ -165,7 +165,7 @@ impl SlotHolder {
 
     /// The store may count slots that are not in use, and what is in flight does not say so.
     fn tell_soon(&mut self, now: Tick, terms: &SlotTerms) {
-        self.in_both(|said| (said.is_reported, said.is_settled) = (false, false));
+        self.in_both(|state| (state.is_reported, state.is_settled) = (false, false));
         let delay = if self.pending == 0 {
             0
         } else {
@@ -176,18 +176,18 @@ impl SlotHolder {
 
     /// The next renewal is due then, unless it is sooner.
     pub fn renew_by(&mut self, at: Tick) {
-        self.in_both(|said| said.renew_at = said.renew_at.min(at));
+        self.in_both(|state| state.renew_at = state.renew_at.min(at));
     }
 
     /// A renewal voids nothing any more.
     fn tell_if_free(&mut self, now: Tick) {
-        if self.pending == 0 && !self.said.is_reported {
+        if self.pending == 0 && !self.state.is_reported {
             self.renew_by(now);
         }
     }
 
-    fn in_both(&mut self, change: impl Fn(&mut Said)) {
-        change(&mut self.said);
+    fn in_both(&mut self, change: impl Fn(&mut ReportState)) {
+        change(&mut self.state);
         change(&mut self.before);
     }
 
@@ -207,13 +207,13 @@ impl SlotHolder {
     /// Whether the store may know of slots of this process, so that it has to be renewed. Otherwise the holder may be forgotten.
     #[must_use]
     pub fn is_listed(&self) -> bool {
-        self.is_in_use() || !self.said.is_settled
+        self.is_in_use() || !self.state.is_settled
     }
 
     /// When the next renewal is due, if one is.
     #[must_use]
     pub fn renew_at(&self) -> Option<Tick> {
-        self.is_listed().then_some(self.said.renew_at)
+        self.is_listed().then_some(self.state.renew_at)
     }
 
     /// Says exactly what is in use. Acquires in flight are void from now on: a grant that still comes is not used.
@@ -231,7 +231,7 @@ impl SlotHolder {
         terms: &SlotTerms,
     ) {
         self.note(message, reply, now, terms);
-        if reply.outcome == SlotOutcome::Stale && message.seq == self.said.newest {
+        if reply.outcome == SlotOutcome::Stale && message.seq == self.state.newest {
             // No message of this life is newer: the number has to grow.
             self.renew_by(now);
         }
@@ -258,13 +258,13 @@ impl SlotHolder {
         now: Tick,
         terms: &SlotTerms,
     ) -> SlotMessage {
-        debug_assert!(seq > self.said.newest, "the numbers of messages grow");
-        self.said.newest = seq;
-        self.said.is_settled = false;
+        debug_assert!(seq > self.state.newest, "the numbers of messages grow");
+        self.state.newest = seq;
+        self.state.is_settled = false;
         if is_exact {
-            self.said.is_reported = true;
+            self.state.is_reported = true;
             self.void_before = seq;
-            self.said.renew_at = now.saturating_add(terms.renew_after());
+            self.state.renew_at = now.saturating_add(terms.renew_after());
         }
         SlotMessage {
             owner: self.owner,
@@ -289,9 +289,9 @@ impl SlotHolder {
         if is_stale {
             return;
         }
-        self.in_both(|said| {
-            if message.seq == said.newest && message.is_exact && said.is_reported {
-                said.is_settled = true;
+        self.in_both(|state| {
+            if message.seq == state.newest && message.is_exact && state.is_reported {
+                state.is_settled = true;
             }
         });
         if reply.is_new {
@@ -496,9 +496,9 @@ mod tests {
         assert!(!holder.is_in_use() && !holder.is_listed());
     }
 
-    /// Acquires in flight, of which the first one is exact.
+    /// Acquires in flight. The first one is exact.
     fn in_flight<const N: usize>(holder: &mut SlotHolder, now: Tick) -> [SlotMessage; N] {
-        let mut seq = holder.said.newest;
+        let mut seq = holder.state.newest;
         let messages = [(); N].map(|()| {
             seq += 1;
             holder.acquire(seq, 1, now, &terms())
@@ -543,7 +543,7 @@ mod tests {
                         }
                         holder.not_sent(&messages[*message], later);
                     }
-                    assert_eq!(holder.said, without.said, "{order:?}, an end at {end}");
+                    assert_eq!(holder.state, without.state, "{order:?}, an end at {end}");
                     assert_eq!(holder.is_listed(), is_running);
                 }
             }

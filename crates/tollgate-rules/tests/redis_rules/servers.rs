@@ -182,7 +182,7 @@ async fn rules_are_read_and_pushed_while_their_slot_moves() {
     assert_eq!(rules.status().rejected(), 0);
 }
 
-/// A call about several keys, of which one server has some and another the rest: neither takes it.
+/// While one server has some of a call's keys and another has the rest, both refuse it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_waits_until_all_keys_are_on_one_server_and_else_says_that_they_move() {
     let cluster = RedisCluster::start_patient().await;

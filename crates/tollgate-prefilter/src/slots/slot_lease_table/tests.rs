@@ -538,7 +538,7 @@ fn who_has_asked_meanwhile_asks_again_after_a_reply_or_when_it_is_lost() {
 
 #[test]
 fn some_more_are_asked_for_than_are_wanted_as_long_as_plenty_are_free() {
-    // By the limit, of which eight run, and what is wanted: a quarter of the lease more, and a quarter of what is free at most.
+    // By the limit and what is wanted, while eight run: a quarter of the lease more, but at most a quarter of what is free.
     for (limit, wanted, asked) in [(40, 1, 4), (12, 3, 4), (8, 1, 1)] {
         let mut fleet = Fleet::new(1, limit);
         assert!(fleet.start(0, 8).is_some());

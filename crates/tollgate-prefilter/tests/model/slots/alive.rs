@@ -173,7 +173,7 @@ impl SlotWorld {
         }
         let [sent, undone] = [holder, undone].map(|it| answered(it, now, &terms));
         let times = process.in_flight.iter().map(|it| it.sent);
-        let mut known = vec![process.said_at];
+        let mut known = vec![process.reported_at];
         known.extend(holder.renew_at());
         known.extend(renew_at);
         let times = Ranks::new(None, times.chain(known));
@@ -183,7 +183,7 @@ impl SlotWorld {
                 u8::from(sent.is_listed()) + 2 * u8::from(undone.is_listed()),
                 rank(holder.renew_at()),
                 rank(renew_at),
-                rank(Some(process.said_at)),
+                rank(Some(process.reported_at)),
             ],
             views: [sent, undone],
             times,

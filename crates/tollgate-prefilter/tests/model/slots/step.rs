@@ -277,7 +277,7 @@ impl SlotWorld {
                 process.holder = Holder::new(process.owner, self.is_leased);
                 process.composed = None;
                 process.is_reported = true;
-                process.said_at = 0;
+                process.reported_at = 0;
             }
         }
         let known = |owner| self.count(&system.store, system.clock, owner);

@@ -60,7 +60,7 @@ pub(super) struct Process {
     /// An exact message has said what runs: nothing has ended since.
     pub(super) is_reported: bool,
     /// When the last exact message was sent of those that are in flight no more.
-    pub(super) said_at: Tick,
+    pub(super) reported_at: Tick,
     /// The requests that ran when a faulty process began to write a message.
     pub(super) composed: Option<u32>,
     /// When slots were lost, or on their way back: the last ones first.
@@ -133,7 +133,7 @@ impl Process {
             in_flight: Vec::new(),
             is_lease_valid: false,
             is_reported: true,
-            said_at: 0,
+            reported_at: 0,
             composed: None,
             lost: [0; MOST],
         }
@@ -155,7 +155,7 @@ impl Process {
     /// A message that was sent is in flight no more.
     pub(super) fn note_said(&mut self, it: &InFlight) {
         if it.message.is_exact {
-            self.said_at = self.said_at.max(it.sent);
+            self.reported_at = self.reported_at.max(it.sent);
         }
     }
 
@@ -164,7 +164,7 @@ impl Process {
         let in_flight = self.in_flight.iter().filter(|it| it.message.is_exact);
         in_flight
             .map(|it| it.sent)
-            .fold(self.said_at, |last, it| last.max(it))
+            .fold(self.reported_at, |last, it| last.max(it))
     }
 }
 

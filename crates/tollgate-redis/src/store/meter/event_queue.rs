@@ -215,7 +215,7 @@ mod tests {
         let last = entry(0, Event::Refused(check(u128::MAX, 1), 1));
         let dropped = |start_sender| Pushed::Dropped { start_sender };
         assert_eq!(queue.push(last), dropped(false));
-        // Nobody would ever make room.
+        // Without a sender the queue stays full: the next event starts one.
         queue.sender_ended();
         assert_eq!(
             [(); 2].map(|()| queue.push(last)),
