@@ -1,7 +1,7 @@
 //! For authors of stores, and for code that decides without the layer's help: what a [`Store`](crate::Store) is given and answers.
 //!
-//! A store is written against [`tollgate-core`](tollgate_core), whose module [`store`](tollgate_core::store) says how, and is tested by the suite of
-//! [tollgate-conformance](https://docs.rs/tollgate-conformance).
+//! A store is written against [`tollgate-core`](tollgate_core), whose module [`store`](tollgate_core::store) says how, and is tested by
+//! the suite in the folder `tests/conformance` of the repository.
 //!
 //! ```
 //! use tollgate::{

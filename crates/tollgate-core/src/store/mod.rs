@@ -92,8 +92,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The crate `tollgate-conformance` has the suite that every store has to pass, one test for each sentence, and a delayed,
-//! failing store to try callers on. In the tests of a store:
+//! The folder `tests/conformance` of the repository is a package to copy: the suite that every store has to pass, one test for each
+//! sentence, and a delayed, failing store to try callers on. In the tests of a store:
 //!
 //! ```
 //! use tollgate_conformance::conformance_suite;

@@ -1,4 +1,4 @@
-//! The suite that every store of [tollgate](https://docs.rs/tollgate) has to pass, and a remote store to try it on. How to write a store
+//! The suite that every store of tollgate has to pass, and a remote store to try it on. How to write a store
 //! is the subject of [`tollgate_core::store`]; [tollgate-redis](https://docs.rs/tollgate-redis) is one. The
 //! [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) says what the words mean.
 //!
