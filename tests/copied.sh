@@ -22,7 +22,8 @@ sed -n '/^## Copying one$/,$ s/^| *\(\[.*\) | *\(`.*\) |$/\1;\2/p' examples/READ
       printf '== %s\n' "$name"
       package=$packages/$name
       mkdir -p "$package/src"
-      if [ -d "examples/$name" ]; then cp "examples/$name"/*.rs "$package/src"; else cp "examples/$name.rs" "$package/src/main.rs"; fi
+      file=$(ls "examples/$name.rs" "examples/start/$name.rs" 2>/dev/null || true)
+      if [ -n "$file" ]; then cp "$file" "$package/src/main.rs"; else cp "examples/$name"/*.rs "$package/src"; fi
       {
         printf '[package]\nname = "copied_%s"\nversion = "0.1.0"\nedition = "2024"\n\n[dependencies]\n' "$name"
         grep -o '`[^`]*`' <<<"$dependencies" | tr -d '`' | while read -r arguments; do

@@ -1,16 +1,10 @@
-//! `cargo run --release -p tollgate-lab simulate` prints what each consistency costs under each workload; `pictures`
-//! draws those of the documentation.
+//! `cargo run --release -p tollgate-lab simulate` prints what each consistency costs under each workload.
 
 #![expect(clippy::print_stdout, reason = "the table is what the program is for")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_lab::{Consistency, Network, Workload, pictures, run, table};
+use tollgate_lab::{Consistency, Network, Workload, run, table};
 
 /// The laboratory of tollgate's prefilter.
 #[derive(Debug, Parser)]
@@ -23,18 +17,6 @@ struct Arguments {
 enum Command {
     /// Simulate workloads under consistencies, and print a table
     Simulate(Simulate),
-    /// Draw the pictures of the documentation
-    Pictures(Pictures),
-}
-
-#[derive(Debug, clap::Args)]
-struct Pictures {
-    /// The folder that they are written into
-    #[arg(long, default_value = "docs/pictures")]
-    folder: PathBuf,
-    /// The folder of the crates, whose `guide/pictures.md` holds the pictures of their pages
-    #[arg(long, default_value = "crates")]
-    crates: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,33 +38,9 @@ struct Simulate {
     seconds: u32,
 }
 
-fn main() -> Result<(), String> {
-    match Arguments::parse().command {
-        Command::Simulate(arguments) => {
-            simulate(&arguments);
-            Ok(())
-        }
-        Command::Pictures(arguments) => draw(&arguments),
-    }
-}
-
-/// Writes each picture, and says how large it is.
-fn draw(to: &Pictures) -> Result<(), String> {
-    let pictures = pictures::all();
-    for picture in &pictures {
-        let file = to.folder.join(picture.name).with_extension("svg");
-        write(&file, &picture.svg)?;
-    }
-    for (package, links) in pictures::guide_links(&pictures) {
-        write(&to.crates.join(package).join("guide/pictures.md"), &links)?;
-    }
-    Ok(())
-}
-
-fn write(file: &Path, text: &str) -> Result<(), String> {
-    fs::write(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-    println!("{}: {} bytes", file.display(), text.len());
-    Ok(())
+fn main() {
+    let Command::Simulate(arguments) = Arguments::parse().command;
+    simulate(&arguments);
 }
 
 fn simulate(arguments: &Simulate) {

@@ -1,21 +1,21 @@
 //! Writing SVG.
 //!
-//! By hand, because what a picture needs is a dozen lines of text, and because libraries that draw charts write colours into each
-//! element. These colours are in classes, which follow the reader's preference for light or dark, also in an `<img>`.
+//! By hand, because a picture needs a dozen elements, and because libraries that draw charts write colours into each of them. These
+//! colours are in classes, which follow the reader's preference for light or dark, also in an `<img>`.
 
 use std::fmt::{self, Display, Write};
 
 /// A picture, element by element. Lengths are in pixels, from the top left corner.
 #[derive(Debug)]
-pub(super) struct Svg {
-    pub(super) height: f64,
+pub struct Svg {
+    height: f64,
     title: &'static str,
     description: String,
     body: String,
 }
 
 /// The width of all pictures: that of a column of text.
-pub(super) const WIDTH: f64 = 760.0;
+pub const WIDTH: f64 = 760.0;
 /// The paper around them. Without paper, a page in the dark that a browser does not know of would hide the text.
 const MARGIN: f64 = 12.0;
 
@@ -25,16 +25,16 @@ text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-se
 .head{font-weight:600}.small{font-size:12px}.mid{text-anchor:middle}.end{text-anchor:end}
 .paper{fill:#fff}.soft,.bar{fill:#59636e}.yes{fill:#0969da}.no,.over{fill:#bc4c00}
 .box{fill:#f6f8fa;stroke:#818b98}.grid,.line,.mark{fill:none;stroke:#d1d9e0}.line{stroke:#59636e}
-.mark{stroke:#59636e;stroke-dasharray:4 3}.tip{fill:#59636e}
+.mark{stroke:#59636e;stroke-dasharray:4 3}
 @media(prefers-color-scheme:dark){
 text{fill:#e6edf3}.paper{fill:#161b22}.soft,.bar{fill:#9198a1}.yes{fill:#4493f8}.no,.over{fill:#f0883e}
-.box{fill:#212830;stroke:#656c76}.grid{stroke:#3d444d}.line,.mark{stroke:#9198a1}.tip{fill:#9198a1}
+.box{fill:#212830;stroke:#656c76}.grid{stroke:#3d444d}.line,.mark{stroke:#9198a1}
 }
 ";
 
 impl Svg {
     /// An empty picture. The title and the description are for readers who cannot see it.
-    pub(super) fn new(height: f64, title: &'static str, description: impl Into<String>) -> Self {
+    pub fn new(height: f64, title: &'static str, description: impl Into<String>) -> Self {
         Self {
             height,
             title,
@@ -44,7 +44,7 @@ impl Svg {
     }
 
     /// A line of text. `y` is where its letters stand.
-    pub(super) fn text(&mut self, (x, y): (f64, f64), class: &str, text: impl Display) {
+    pub fn text(&mut self, (x, y): (f64, f64), class: &str, text: impl Display) {
         let (x, y, text) = (Length(x), Length(y), escaped(&text.to_string()));
         let class = attribute(class);
         self.element(format_args!(
@@ -52,7 +52,8 @@ impl Svg {
         ));
     }
 
-    pub(super) fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str) {
+    /// A rectangle from its top left corner, with its width and height.
+    pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str) {
         let (x, y, width, height) = (Length(x), Length(y), Length(width), Length(height));
         // Corners of boxes are round, those of bars are not.
         let round = if class == "box" { " rx=\"6\"" } else { "" };
@@ -63,58 +64,15 @@ impl Svg {
     }
 
     /// Lines through some points, one after the other.
-    pub(super) fn lines(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
+    pub fn lines(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
         let lines = path(points);
         let class = attribute(class);
         self.element(format_args!("<path d=\"{lines}\"{class}/>"));
     }
 
-    /// The same below everything that is drawn already.
-    pub(super) fn lines_below(
-        &mut self,
-        class: &str,
-        points: impl IntoIterator<Item = (f64, f64)>,
-    ) {
-        let above = std::mem::take(&mut self.body);
-        self.lines(class, points);
-        self.body.push_str(&above);
-    }
-
-    /// Bars of one width that stand on `foot`, in one element.
-    pub(super) fn bars(
-        &mut self,
-        class: &str,
-        foot: f64,
-        (width, height): (f64, f64),
-        middles: impl IntoIterator<Item = f64>,
-    ) {
-        let mut path = String::new();
-        let (wide, high) = (Length(width), Length(height));
-        for middle in middles {
-            let (x, y) = (Length(middle - width / 2.0), Length(foot));
-            write(&mut path, format_args!("M{x} {y}v-{high}h{wide}v{high}z"));
-        }
-        if !path.is_empty() {
-            let class = attribute(class);
-            self.element(format_args!("<path d=\"{path}\"{class}/>"));
-        }
-    }
-
-    /// A straight arrow.
-    pub(super) fn arrow(&mut self, from: (f64, f64), to: (f64, f64)) {
-        self.lines("line", [from, to]);
-        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
-        // All arrows are level or upright: the longer side is the length.
-        let length = dx.abs().max(dy.abs()).max(1.0);
-        let (dx, dy) = (dx / length * 8.0, dy / length * 8.0);
-        let (back, side) = ((to.0 - dx, to.1 - dy), (dy / 2.0, dx / 2.0));
-        let left = (back.0 - side.0, back.1 + side.1);
-        let right = (back.0 + side.0, back.1 - side.1);
-        self.lines("tip", [to, left, right, to]);
-    }
-
     /// The whole file.
-    pub(super) fn finish(self) -> String {
+    #[must_use]
+    pub fn finish(self) -> String {
         let corner = Length(-MARGIN);
         let (width, height) = (WIDTH + 2.0 * MARGIN, self.height + 2.0 * MARGIN);
         let (width, height) = (Length(width), Length(height));
