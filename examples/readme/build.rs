@@ -9,8 +9,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     service::main()?;
 
     // `include!` takes a program without the line that says what it is.
-    println!("cargo:rerun-if-changed=hello.rs");
-    let hello = fs::read_to_string("hello.rs")?;
+    println!("cargo:rerun-if-changed=start/hello.rs");
+    let hello = fs::read_to_string("start/hello.rs")?;
     let (_, program) = hello
         .split_once("\n\n")
         .ok_or("hello.rs has a first line")?;

@@ -57,7 +57,7 @@ const README_OF_THE_CRATE: &str = include_str!("../../crates/tollgate/README.md"
 
 #[test]
 fn the_program_in_the_readme_is_an_example() {
-    let file = include_str!("../hello.rs");
+    let file = include_str!("../start/hello.rs");
     // The file begins with what it is.
     let (_, program) = file.split_once("\n\n").expect("a first line");
     for page in [README, README_OF_THE_CRATE] {

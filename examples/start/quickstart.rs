@@ -1,4 +1,4 @@
-//! Two routes, each with its limits: `cargo run --example quickstart`.
+//! Two routes, each with its limits: `cargo run -p tollgate-start --example quickstart`.
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 

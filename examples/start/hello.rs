@@ -1,4 +1,4 @@
-//! The program of the README: `cargo run --example hello`.
+//! The program of the README: `cargo run -p tollgate-start --example hello`.
 
 use std::net::SocketAddr;
 
