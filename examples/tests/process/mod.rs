@@ -44,7 +44,7 @@ impl Process {
             .spawn()
             .unwrap_or_else(|error| {
                 panic!(
-                    "{} does not start ({error}): `cargo build -p tollgate-examples --examples` makes it",
+                    "{} does not start ({error}): `cargo build --workspace --all-features --examples` makes it",
                     program.display()
                 )
             });
