@@ -21,7 +21,7 @@ pub struct RuleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleErrorKind {
-    /// The rule's name.
+    /// The rule's name, or that of its units.
     Name,
     /// The numbers of a quota.
     Quota,

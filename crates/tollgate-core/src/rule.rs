@@ -68,6 +68,7 @@ struct Settings {
     variable: Option<VariableQuota>,
     top_keys: Option<TopKeysSetting>,
     subject_type: Option<Arc<str>>,
+    unit: Option<Arc<str>>,
 }
 
 /// How many requests may wait for a rule in a process.
@@ -108,6 +109,7 @@ impl Rule {
             variable: None,
             top_keys: None,
             subject_type: None,
+            unit: None,
         };
         Self {
             settings: Arc::new(settings),
@@ -165,6 +167,7 @@ impl Rule {
             of: Arc::clone(self.shared_name()),
         };
         settings.on_store_error = OnStoreError::Allow;
+        settings.unit.clone_from(&self.settings.unit);
         threshold
     }
 
@@ -322,6 +325,20 @@ impl Rule {
     #[must_use]
     pub fn subject_type_name(&self) -> Option<&str> {
         self.settings.subject_type.as_deref()
+    }
+
+    /// What the rule counts, in the plural: `tokens`, `bytes`, `words`. A layer says so where it tells clients about the limit. Default:
+    /// `requests`, and `units` where a request costs something other than 1.
+    #[must_use]
+    pub fn unit(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.set().unit = Some(name.into());
+        self
+    }
+
+    /// The [unit](Self::unit), if it was named.
+    #[must_use]
+    pub fn unit_name(&self) -> Option<&str> {
+        self.settings.unit.as_deref()
     }
 
     /// Whether it keeps its [top keys](Self::top_keys).

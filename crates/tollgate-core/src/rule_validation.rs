@@ -15,6 +15,7 @@ use crate::{
 /// Whether the settings of a rule go together.
 pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
     validate_name(rule.name())?;
+    validate_unit(rule)?;
     let quota = |quota: &Quota, of: &dyn fmt::Display| {
         quota
             .validate()
@@ -177,6 +178,27 @@ fn validate_cost(rule: &Rule) -> Result<(), RuleError> {
         }
     }
     Ok(())
+}
+
+/// A unit is a word in sentences and a string in header fields.
+fn validate_unit(rule: &Rule) -> Result<(), RuleError> {
+    let Some(unit) = rule.unit_name() else {
+        return Ok(());
+    };
+    let is_word = unit.starts_with(|c: char| c.is_ascii_alphabetic())
+        && unit
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || " _./-".contains(c));
+    if is_word && unit.len() <= 64 {
+        return Ok(());
+    }
+    Err(rule.error(
+        RuleErrorKind::Name,
+        format!(
+            "a unit {unit:?} cannot be in header fields; take a word in the plural, such as \"tokens\": at most 64 letters, \
+             digits, spaces and _ . / -, the first a letter"
+        ),
+    ))
 }
 
 /// Checks the name of a rule or a threshold: what is valid both as a quoted string and as a token of a structured field.

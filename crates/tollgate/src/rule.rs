@@ -155,6 +155,23 @@ impl Rule {
         Self(self.0.subject_type(name))
     }
 
+    /// What the rule counts, in the plural: `tokens`, `bytes`, `words`. [Rejections](crate::rejection) say so ("allows 10000 tokens
+    /// per 60 s"), and so does `qu` of [`DRAFT_11`](crate::header::HeaderStyle::DRAFT_11). Default: `requests`, and `units` where a
+    /// request costs something other than 1 or a closure computes the cost.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, key::header};
+    ///
+    /// let rule = Rule::new("tokens-per-key", Quota::gcra(10_000, MINUTE))
+    ///     .unit("tokens")
+    ///     .cost(500)
+    ///     .by(header("x-api-key"));
+    /// # let _ = rule;
+    /// ```
+    pub fn unit(self, name: impl Into<Arc<str>>) -> Self {
+        Self(self.0.unit(name))
+    }
+
     /// Keeps the [top keys](Self::top_keys), and shows each by what `label` calls it: an account's number, an address with its
     /// end masked. It is shown in top keys and in warnings of hot keys, so it should not be a secret. It is called for
     /// keys that come often, not for each request.
@@ -335,6 +352,7 @@ impl RequestRule {
     pub fn cost_by(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         let settings = self.set();
         settings.cost = Some(Arc::new(cost));
+        settings.counts_units();
         self
     }
 
@@ -432,6 +450,7 @@ impl RequestRule {
     ) -> Self {
         let settings = self.set();
         settings.response_cost = Some(Arc::new(cost));
+        settings.counts_units();
         self
     }
 
@@ -631,7 +650,22 @@ impl RequestRule {
     }
 }
 
+/// What a rule counts, in the plural; `units` where requests differ in cost.
+pub(crate) fn unit_of(rule: &tollgate_core::Rule) -> &str {
+    rule.unit_name().unwrap_or(match rule.fixed_cost() {
+        1 => "requests",
+        _ => "units",
+    })
+}
+
 impl RequestSettings {
+    /// A closure computes the cost, so the rule does not count requests.
+    fn counts_units(&mut self) {
+        if self.rule.unit_name().is_none() {
+            self.rule = self.rule.clone().unit("units");
+        }
+    }
+
     /// The first setting that has no effect on a rule for handlers.
     pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
         [

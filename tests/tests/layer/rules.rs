@@ -232,6 +232,52 @@ async fn a_quota_is_computed_for_each_request() {
 }
 
 #[tokio::test]
+async fn clients_read_what_a_rule_counts() {
+    let api = || Rule::new("api", Quota::fixed_window(10, MINUTE));
+    let cases = [
+        (all(api()), "requests", ""),
+        (all(api().cost(10)), "units", r#"qu="units";"#),
+        (all(api()).cost_by(|_| 10), "units", r#"qu="units";"#),
+        (
+            all(api()).cost_by_response(|_| Some(10)),
+            "units",
+            r#"qu="units";"#,
+        ),
+        (
+            all(api().cost(10).unit("tokens")),
+            "tokens",
+            r#"qu="tokens";"#,
+        ),
+        (all(api().unit("requests")).cost_by(|_| 10), "requests", ""),
+    ];
+    for (rule, unit, qu) in cases {
+        let app = app([rule]);
+        let first = send(&app, "/").await;
+        let policy = format!(r#""api";q=10;{qu}w=60"#);
+        assert_eq!(field(&first, "ratelimit-policy"), policy);
+        while status(&app, "/").await == 200 {}
+        let denied = text(send(&app, "/").await).await;
+        assert!(
+            denied.contains(&format!("allows 10 {unit} per 60 s.")),
+            "{denied}"
+        );
+        let call = Request::post("/a.B/C").header("content-type", "application/grpc");
+        let denied = send(&app, call).await;
+        let status = tonic::Status::from_header_map(denied.headers()).expect("a status");
+        let details = String::from_utf8_lossy(status.details()).into_owned();
+        assert!(
+            details.contains(&format!("allows 10 {unit} per 60 s.")),
+            "{details}"
+        );
+    }
+    for unit in ["", "2 tokens", "größe", "a\"b", "to\nkens"] {
+        let error = RateLimitLayer::new(MemoryStore::new(), [all(api().unit(unit))]);
+        let error = error.expect_err("no word").to_string();
+        assert!(error.contains("plural"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_is_looked_up_has_its_computed_quota() {
     let by_name = key::look_up(|_| async { Some("ann".to_owned()) });
     let rule = per_minute("calls", 1).by(by_name);

@@ -1,8 +1,8 @@
 //! Lists of named policies: the syntax of draft-8 to draft-11.
 //!
 //! ```text
-//! RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400, "exports";q=3;qu="concurrent-requests"
-//! RateLimit: "burst";r=42;t=17, "daily";r=901;t=30411, "exports";r=2
+//! RateLimit-Policy: "burst";q=100;w=60, "tokens";q=1000;qu="tokens";w=86400, "exports";q=3;qu="concurrent-requests"
+//! RateLimit: "burst";r=42;t=17, "tokens";r=901;t=30411, "exports";r=2
 //! ```
 
 use std::sync::Arc;
@@ -10,14 +10,17 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue};
 use tollgate_core::{AlgorithmKind, Quota, Rule, RuleSet};
 
-use crate::header::{
-    line::Line,
-    merge,
-    name::{RATELIMIT, RATELIMIT_POLICY},
-    per_quota::{Before, PerQuota},
-    quota_status::QuotaStatus,
-    seconds::whole_seconds,
-    structured::{self, push_integer, separate, string},
+use crate::{
+    header::{
+        line::Line,
+        merge,
+        name::{RATELIMIT, RATELIMIT_POLICY},
+        per_quota::{Before, PerQuota},
+        quota_status::QuotaStatus,
+        seconds::whole_seconds,
+        structured::{self, push_integer, separate, string},
+    },
+    rule::unit_of,
 };
 
 /// The constant parts of the fields, serialised once.
@@ -167,8 +170,14 @@ fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
     line.push(string(rule.name())?.as_bytes());
     line.push(b";q=");
     push_integer(&mut line, quota.limit());
-    if quota.algorithm() == AlgorithmKind::Concurrent {
-        line.push(b";qu=\"concurrent-requests\"");
+    let unit = match (unit_of(rule), quota.algorithm()) {
+        ("requests", AlgorithmKind::Concurrent) => "concurrent-requests",
+        (unit, _) => unit,
+    };
+    // What the parameter means where it is absent. The draft's registry has it in the singular.
+    if unit != "requests" {
+        line.push(b";qu=");
+        line.push(string(unit)?.as_bytes());
     }
     // A window under a second has no `w`: 0 is not allowed, and 1 would state another rate.
     if quota.window().as_secs() > 0 {

@@ -9,7 +9,7 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use tollgate_core::{AlgorithmKind, Quota, Reason, Retry, Rule};
 
-use crate::{key::NoKey, rejection::denial::Denial};
+use crate::{key::NoKey, rejection::denial::Denial, rule::unit_of};
 
 /// The details of a denial for a response body, without the retry time. Nothing about the client; with a hidden quota, nothing
 /// about the rules.
@@ -27,6 +27,7 @@ pub(super) struct DenialDetails<'a> {
 pub(super) struct Exceeded<'a> {
     pub(super) name: &'a str,
     quota: Quota,
+    unit: &'a str,
     never: bool,
 }
 
@@ -40,22 +41,31 @@ impl Exceeded<'_> {
 impl fmt::Display for Exceeded<'_> {
     /// A sentence for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, limit) = (self.name, self.limit());
+        let (name, limit, rate) = (self.name, self.limit(), self.quota.rate());
+        let amount = |number| Amount {
+            number,
+            unit: self.unit,
+        };
         if self.never {
-            return write!(
+            write!(
                 f,
-                "The request costs more than policy \"{name}\" ever allows, which is {limit}."
-            );
+                "The request costs more than policy \"{name}\" ever allows, which is "
+            )?;
+            return match self.unit {
+                "requests" => write!(f, "{limit}."),
+                _ => write!(f, "{}.", amount(limit)),
+            };
         }
-        let requests = if limit == 1 { "request" } else { "requests" };
         if self.quota.algorithm() == AlgorithmKind::Concurrent {
-            return write!(f, "Policy \"{name}\" allows {limit} {requests} at once.");
+            return write!(f, "Policy \"{name}\" allows {} at once.", amount(limit));
         }
-        let window = Readable(self.quota.window());
-        write!(
-            f,
-            "Policy \"{name}\" allows {limit} {requests} per {window}."
-        )
+        let period = Readable(self.quota.period());
+        write!(f, "Policy \"{name}\" allows {} per {period}", amount(rate))?;
+        match limit == rate {
+            true => f.write_str("."),
+            // A bucket: people know the rate, and what fits in at once.
+            false => write!(f, ", at most {limit} at once."),
+        }
     }
 }
 
@@ -79,6 +89,7 @@ impl<'a> DenialDetails<'a> {
                 Some(Exceeded {
                     name: rule.name(),
                     quota: rule.quota_under(verdict.plan()),
+                    unit: unit_of(rule),
                     never: verdict.retry() == Retry::Never,
                 })
             })
@@ -103,6 +114,7 @@ impl<'a> DenialDetails<'a> {
             exceeded: SmallVec::from_iter([Exceeded {
                 name: rule.name(),
                 quota: *quota,
+                unit: unit_of(rule),
                 never: false,
             }]),
             no_key: None,
@@ -164,6 +176,29 @@ impl<'a> DenialDetails<'a> {
     }
 }
 
+/// A number with its unit: `1 token`, `5 tokens`.
+struct Amount<'a> {
+    number: u64,
+    unit: &'a str,
+}
+
+impl fmt::Display for Amount<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, unit } = *self;
+        let Some(one) = unit.strip_suffix('s').filter(|_| number == 1) else {
+            return write!(f, "{number} {unit}");
+        };
+        if let Some(stem) = one.strip_suffix("ie") {
+            return write!(f, "{number} {stem}y");
+        }
+        let ends = ["che", "she", "sse", "xe"];
+        match ends.iter().any(|end| one.ends_with(end)) {
+            true => write!(f, "{number} {}", &one[..one.len() - 1]),
+            false => write!(f, "{number} {one}"),
+        }
+    }
+}
+
 /// A duration in the largest unit in which it is a whole number.
 struct Readable(Duration);
 
@@ -182,7 +217,42 @@ impl fmt::Display for Readable {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::SECOND;
+
     use super::*;
+
+    #[test]
+    fn a_sentence_has_the_rate_and_the_unit_that_people_know() {
+        for (quota, unit, words) in [
+            (
+                Quota::gcra(10, SECOND).burst(5),
+                "requests",
+                "10 requests per 1 s, at most 5 at once",
+            ),
+            (
+                Quota::token_bucket(20).refill(1, SECOND),
+                "queries",
+                "1 query per 1 s, at most 20 at once",
+            ),
+            (
+                Quota::leaky_bucket(3).leak(3, SECOND),
+                "tokens",
+                "3 tokens per 1 s",
+            ),
+            (
+                Quota::sliding_log(1, 60 * SECOND),
+                "units",
+                "1 unit per 60 s",
+            ),
+            (Quota::fixed_window(1, SECOND), "batches", "1 batch per 1 s"),
+            (Quota::concurrent(1), "requests", "1 request at once"),
+        ] {
+            let rule = Rule::new("api", quota).unit(unit);
+            let details = DenialDetails::used_up(&rule, &quota, StatusCode::TOO_MANY_REQUESTS);
+            let sentence = format!("Policy \"api\" allows {words}.");
+            assert_eq!(details.detail(), Some(sentence));
+        }
+    }
 
     #[test]
     fn times_are_whole_numbers_of_a_unit() {
