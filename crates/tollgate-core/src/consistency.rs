@@ -51,10 +51,6 @@ pub enum Consistency {
     ///
     /// Worthwhile for keys that one process sees several times a second. Buckets, fixed windows and sliding windows of two
     /// counters can be leased, with limits of 20 and above.
-    ///
-    /// [Slots](crate::Quota::concurrent) of any limit can be leased. A process keeps slots when its requests end, for the next ones,
-    /// and returns those that it did not need since the last renewal. A slot that is on lease is denied to others: a crashed process
-    /// has its slots until they lapse, and one that runs has idle ones for up to a third of that time. The `share` does not apply.
     Leased {
         /// How much of a key's limit or burst all processes together may hold on lease. 10 % is usual. More saves more
         /// calls, and more may sit unused.

@@ -131,8 +131,7 @@ impl Ticket {
     /// The number of its slots of the rule with this name: a fencing token. It is greater than the number of every earlier slot of
     /// the same rule and key, so a protected resource can refuse a request with a smaller number than one that it has seen.
     ///
-    /// `None` if the ticket holds no slots of the rule, or if they are [on lease](crate::Consistency::Leased): processes that hand
-    /// out slots themselves share no order.
+    /// `None` if the ticket holds no slots of the rule.
     ///
     /// # Accuracy
     ///
@@ -142,9 +141,8 @@ impl Ticket {
     #[must_use]
     pub fn slot_number(&self, rule: &str) -> Option<u64> {
         let index = self.store.rules().position(rule)?;
-        let slots = self.slots.as_ref()?.slots().iter();
-        let mut of_rule = slots.filter(|slot| usize::from(slot.rule) == index);
-        let slot = of_rule.next().filter(|slot| slot.source != Source::Lease)?;
+        let mut slots = self.slots.as_ref()?.slots().iter();
+        let slot = slots.find(|slot| usize::from(slot.rule) == index)?;
         Some(slot.number)
     }
 
@@ -327,45 +325,4 @@ fn receipts_of(
         })
         .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
     queued.chain(taken).collect()
-}
-
-#[cfg(all(test, not(tollgate_shuttle)))]
-mod tests {
-    use super::*;
-    use crate::{
-        held_slots::{HeldSlot, SlotOwner},
-        key::Fingerprint,
-        memory::MemoryStore,
-        quota::Quota,
-        store::rule_store::Store,
-    };
-
-    #[derive(Debug)]
-    struct Forgetful;
-
-    impl SlotOwner for Forgetful {
-        fn release(&self, _slots: &[HeldSlot]) {}
-    }
-
-    #[test]
-    fn slots_on_lease_have_no_number() {
-        let rules = RuleSet::new([Rule::new("exports", Quota::concurrent(2))]);
-        let store = MemoryStore::new().bind(Arc::new(rules.expect("a valid rule")));
-        let store = store.expect("a free name");
-        let owner: Arc<dyn SlotOwner> = Arc::new(Forgetful);
-        let number = |source| {
-            let slot = HeldSlot::new(0, Fingerprint::from_bits(1), 1, 7);
-            let mut slots = SlotList::default();
-            slots.push(&owner, slot.from_source(source));
-            let ticket = Ticket {
-                store: Arc::clone(&store),
-                receipts: SmallVec::new(),
-                on_drop: None,
-                slots: Some(slots),
-            };
-            ticket.slot_number("exports")
-        };
-        assert_eq!(number(Source::Store), Some(7));
-        assert_eq!(number(Source::Lease), None);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{AlgorithmKind, Consistency, Quota, Rule, RuleSet};
+use tollgate_core::{Consistency, Quota, Rule, RuleSet};
 
 use crate::{
     lease::terms::{LeaseTerms, NoLease},
@@ -28,8 +28,6 @@ pub enum Effective {
     Exact(Option<DowngradeReason>),
     /// Processes hold leases.
     Leased(LeaseTerms),
-    /// Processes hold [slots](Quota::concurrent) on lease.
-    LeasedSlots,
     /// Processes count local usage and report it.
     Eventual(ReportTerms),
 }
@@ -81,9 +79,6 @@ impl Effective {
     pub fn new(quota: &Quota, consistency: Consistency) -> Self {
         match consistency {
             Consistency::Exact => Self::Exact(None),
-            Consistency::Leased { .. } if quota.algorithm() == AlgorithmKind::Concurrent => {
-                Self::LeasedSlots
-            }
             Consistency::Leased { share } => match LeaseTerms::new(quota, share.as_permille()) {
                 Ok(terms) => Self::Leased(terms),
                 Err(why) => Self::Exact(Some(DowngradeReason::NoLease(why))),
@@ -140,7 +135,9 @@ mod tests {
         for consistency in [leased, eventual] {
             let reason = why(large, consistency, store).expect("there is a reason");
             assert_eq!(reason.to_string(), "the store says so");
-            assert!(why(log, consistency, None).is_some());
+            for quota in [log, Quota::concurrent(100)] {
+                assert!(why(quota, consistency, None).is_some());
+            }
         }
         // A rule that is exact anyway has no reason, and neither has one that is not enforced.
         assert_eq!(why(large, Consistency::Exact, store), None);

@@ -109,8 +109,7 @@
 //! # Slots
 //!
 //! A limit on how many requests of a key run at once. A [`SlotGrantor`] counts them for all processes; a [`SlotHolder`] is a
-//! process's side where each request acquires its slots, and a [`SlotLease`] where the process hands them out itself. A process is
-//! known for a term after its last [message](SlotMessage), which says what it has in use: if it crashes, its slots are free then.
+//! process's side. A process is known for a term after its last [message](SlotMessage), which says what it has in use: if it crashes, its slots are free then.
 
 mod deny;
 mod effective;
@@ -144,8 +143,6 @@ pub use self::{
     slots::{
         slot_grantor::{SlotGrantor, SlotRecord, SlotState},
         slot_holder::{SlotHolder, SlotStart},
-        slot_lease::SlotLease,
-        slot_lease_table::{LeaseAnswer, LeasedStart, SlotLeaseTable},
         slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
         slot_table::{SlotCounts, SlotKey, SlotTable},
         slot_terms::SlotTerms,

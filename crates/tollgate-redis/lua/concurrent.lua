@@ -4,13 +4,12 @@
 -- its id (8 bytes), the number of its last message, when it is forgotten, its term in µs, and its slots.
 --
 -- A take carries a message behind the fields of the check, packed as 'c8dI4I4B': the owner; the number of the message;
--- the requests that run; those and what earlier messages in flight may still be granted; and flags: 1 if the last number
--- counts no message in flight, 2 for a lease, whose reply has the slots of the owner instead of the number of the grant.
--- The units are the slots wanted: 0 for a release or a renewal. A check without a message only looks.
+-- the requests that run; those and what earlier messages in flight may still be granted; and 1 if the last number counts no
+-- message in flight. The units are the slots wanted: 0 for a release or a renewal. A check without a message only looks.
 --
 -- Returns: 1. -4 - x: granted, and x is the number of the grant. 0: they do not fit. 1: a later message of the owner came
--- first, and nothing was done. For a lease -4 - x and 2 + x: granted or not, and the owner has x slots. 2. the slots that
--- are free; negative: those in use above the limit. 3. µs until the owner is forgotten: -1 - x if it was not known.
+-- first, and nothing was done. 2. the slots that are free; negative: those in use above the limit. 3. µs until the owner is
+-- forgotten: -1 - x if it was not known.
 --
 -- A process that crashes says nothing any more, and its slots are free after its term. A message that is lost does no
 -- harm, because counts are absolute; one that is late neither, because messages are numbered. Therefore an owner is kept
@@ -19,10 +18,10 @@
 if purpose then return function() return -1 end end
 
 return function(raw, term, limit, _, now, cost)
-  local owner, seq, least, most, flags
+  local owner, seq, least, most, exact
   if #check >= 63 and role < 2 then
     owner = sub(check, 39, 46)
-    seq, least, most, flags = unpack('<dI4I4B', check, 47)
+    seq, least, most, exact = unpack('<dI4I4B', check, 47)
   end
   local fence, used, ends, kept, place = 0, 0, now, {}, 0
   local own_seq, own_until, own_term, own_count
@@ -58,7 +57,7 @@ return function(raw, term, limit, _, now, cost)
   if count > most then count = most end
   if count < least then count = least end
   -- A message that does not know what is in use must not keep alive what was lost.
-  if flags % 2 == 1 or not own_seq then own_until, own_term = now + term, term end
+  if exact == 1 or not own_seq then own_until, own_term = now + term, term end
   used = used + count
   local retry, again = 0, nil
   if cost == 0 then
@@ -69,10 +68,6 @@ return function(raw, term, limit, _, now, cost)
     again = fence
   elseif cost > limit then
     retry = -2
-  end
-  if flags > 1 then
-    again = count
-    if retry == 0 then retry = 2 + count end
   end
   if own_until > ends then ends = own_until end
   -- If another rule denies the request, `decide.lua` takes its slots out of the end of the state.

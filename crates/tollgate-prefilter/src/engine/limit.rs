@@ -101,7 +101,7 @@ impl Limit {
         match &self.effective {
             Effective::Leased(_) => Some(LEASES),
             Effective::Eventual(terms) => Some((terms.interval() / 2).clamp(SHORTEST, LEASES)),
-            Effective::Exact(_) | Effective::LeasedSlots => None,
+            Effective::Exact(_) => None,
         }
     }
 

@@ -51,7 +51,7 @@ impl Local {
         match limit.effective {
             Effective::Leased(_) => _ = self.leases.get_or_init(|| Leases::new(self.keys)),
             Effective::Eventual(_) => _ = self.reports.get_or_init(|| Reports::new(self.keys)),
-            Effective::Exact(_) | Effective::LeasedSlots => {}
+            Effective::Exact(_) => {}
         }
     }
 
@@ -97,7 +97,7 @@ impl Local {
                 self.unlearn(key);
                 (answer, Source::Local)
             }
-            Effective::Exact(_) | Effective::LeasedSlots => return Err(Miss { is_new: true }),
+            Effective::Exact(_) => return Err(Miss { is_new: true }),
         };
         if answer.remaining < cost {
             answer.retry = self.wait(limit, check, answer.remaining, now);
@@ -222,7 +222,7 @@ impl Local {
                     reports.learn(limit, key, (sent, now), left, new_keys);
                 }
             }
-            Effective::Exact(_) | Effective::LeasedSlots => {}
+            Effective::Exact(_) => {}
         }
     }
 

@@ -2,8 +2,6 @@
 
 pub(crate) mod slot_grantor;
 pub(crate) mod slot_holder;
-pub(crate) mod slot_lease;
-pub(crate) mod slot_lease_table;
 pub(crate) mod slot_message;
 pub(crate) mod slot_table;
 pub(crate) mod slot_terms;

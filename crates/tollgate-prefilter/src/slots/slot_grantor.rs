@@ -112,9 +112,7 @@ impl SlotGrantor {
             let used = self.used(state, now);
             return SlotReply {
                 outcome: SlotOutcome::Stale,
-                count: known.count,
                 free: self.free(used),
-                over: used.saturating_sub(limit) as u32,
                 left: end_of(known, now) - now,
                 is_new: false,
             };
@@ -162,9 +160,7 @@ impl SlotGrantor {
                 true => SlotOutcome::Granted { fence: state.fence },
                 false => SlotOutcome::Denied,
             },
-            count: record.count,
             free: self.free(used),
-            over: used.saturating_sub(limit) as u32,
             left: record.expires_at - now,
             is_new: known.is_none(),
         }
@@ -205,7 +201,7 @@ mod tests {
         let (grantor, mut state) = (SlotGrantor::new(2, TERM), SlotState::default());
         let reply = grantor.deny(&mut state, NOW, &wants(1, 1, 1));
         assert_eq!(reply.outcome, SlotOutcome::Denied);
-        assert_eq!((reply.count, reply.free, reply.is_new), (0, 2, true));
+        assert_eq!((reply.free, reply.is_new), (2, true));
         // One that wants nothing has all it wants.
         let reply = grantor.deny(&mut state, NOW, &wants(1, 2, 0));
         assert!(reply.is_granted() && !reply.is_new);
@@ -231,17 +227,17 @@ mod tests {
         let before = state.clone();
         let reply = grantor.decide(&mut state, NOW + 5, &message);
         assert_eq!((reply.outcome, reply.is_new), (SlotOutcome::Stale, false));
-        assert_eq!((reply.count, reply.free, reply.left), (2, 1, TERM - 5));
+        assert_eq!((reply.free, reply.left), (1, TERM - 5));
         assert_eq!(state, before);
     }
 
     #[test]
-    fn what_is_in_use_above_a_lowered_limit_is_said_and_nothing_more_is_granted() {
+    fn nothing_more_is_granted_above_a_lowered_limit() {
         let mut state = SlotState::default();
         SlotGrantor::new(3, TERM).decide(&mut state, NOW, &wants(1, 1, 3));
         let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &wants(2, 1, 1));
         assert_eq!(reply.outcome, SlotOutcome::Denied);
-        assert_eq!((reply.over, reply.free, reply.count), (2, 0, 0));
+        assert_eq!(reply.free, 0);
     }
 
     /// A clock that is set back by an hour.
@@ -270,20 +266,11 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_comes_twice_says_what_is_above_a_lowered_limit() {
-        let mut state = SlotState::default();
-        let message = wants(1, 1, 3);
-        SlotGrantor::new(3, TERM).decide(&mut state, NOW, &message);
-        let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
-        assert_eq!((reply.outcome, reply.over), (SlotOutcome::Stale, 2));
-    }
-
-    #[test]
     fn grants_alone_have_numbers_and_what_they_take_is_not_free() {
         let (grantor, mut state) = (SlotGrantor::new(3, TERM), SlotState::default());
         let reply = grantor.decide(&mut state, NOW, &wants(1, 1, 2));
         assert_eq!(reply.outcome, SlotOutcome::Granted { fence: NOW });
-        assert_eq!((reply.count, reply.free, reply.over), (2, 1, 0));
+        assert_eq!(reply.free, 1);
         // Neither what is denied nor a renewal.
         let denied = grantor.decide(&mut state, NOW + 1, &wants(2, 1, 2));
         let renewed = grantor.decide(&mut state, NOW + 2, &wants(2, 2, 0));
@@ -302,6 +289,6 @@ mod tests {
             ..wants(1, 2, 1)
         };
         let reply = grantor.decide(&mut state, NOW + 5, &inexact);
-        assert_eq!((reply.count, reply.left), (2, TERM - 5));
+        assert_eq!((grantor.used(&state, NOW), reply.left), (2, TERM - 5));
     }
 }

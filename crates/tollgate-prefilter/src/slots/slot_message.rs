@@ -41,12 +41,8 @@ pub struct SlotMessage {
 pub struct SlotReply {
     /// What became of the slots wanted.
     pub outcome: SlotOutcome,
-    /// The slots that the store counts for the owner.
-    pub count: u32,
     /// The slots that are free now.
     pub free: u32,
-    /// The slots in use above the limit, because it was lowered or outlived requests came back.
-    pub over: u32,
     /// How long the store knows the owner unless it hears from it again, in µs.
     pub left: Tick,
     /// Whether the store did not know the owner: it is new, or its term has ended, or the store has lost its states.
@@ -89,9 +85,7 @@ mod tests {
     fn a_reply_that_came_too_late_has_granted_nothing() {
         let of = |outcome| SlotReply {
             outcome,
-            count: 1,
             free: 1,
-            over: 0,
             left: 1,
             is_new: false,
         };

@@ -614,9 +614,7 @@ mod tests {
         let message = table.acquire(&key(), (), 1, NOW);
         let stale = SlotReply {
             outcome: SlotOutcome::Stale,
-            count: 0,
             free: 9,
-            over: 0,
             left: TERM,
             is_new: false,
         };

@@ -40,12 +40,6 @@ impl SlotTerms {
         self.term / 500
     }
 
-    /// For how long a process that was denied slots on lease asks for no more of that key, in µs: 100 ms of 15 s.
-    #[must_use]
-    pub fn deny_for(&self) -> Tick {
-        self.term / 150
-    }
-
     /// The pause before a renewal whose reply was lost is sent again, in µs: half a second of 15 s.
     #[must_use]
     pub fn retry_after(&self) -> Tick {
@@ -67,8 +61,7 @@ mod tests {
     #[test]
     fn all_times_are_parts_of_the_term() {
         let terms = SlotTerms::new(15_000_000);
-        let soon = [terms.patience(), terms.deny_for(), terms.retry_after()];
-        assert_eq!(soon, [30_000, 100_000, 500_000]);
+        assert_eq!((terms.patience(), terms.retry_after()), (30_000, 500_000));
         assert_eq!((terms.term(), terms.renew_after()), (15_000_000, 5_000_000));
     }
 

@@ -66,10 +66,10 @@ struct Handles {
     unreported: Gauge,
     leased_keys: Gauge,
     scheduled_keys: Gauge,
-    /// The keys of leases, of local usage, of slots, and of slots on lease.
-    table_keys: [Gauge; 4],
+    /// The keys of leases, of local usage, and of slots.
+    table_keys: [Gauge; 3],
     /// The same, and the deny cache.
-    table_bytes: [Gauge; 5],
+    table_bytes: [Gauge; 4],
     calls_saved: Counter,
     lost: Counter,
     calls: [Counter; 7],
@@ -108,9 +108,9 @@ impl Handles {
             unreported: gauge!(UNREPORTED),
             leased_keys: gauge!(LEASED_KEYS, "kind" => "lease"),
             scheduled_keys: gauge!(LEASED_KEYS, "kind" => "scheduled"),
-            table_keys: ["leases", "reports", "slots", "slot_leases"]
+            table_keys: ["leases", "reports", "slots"]
                 .map(|table| gauge!(TABLE_KEYS, "table" => table)),
-            table_bytes: ["leases", "reports", "slots", "slot_leases", "deny_cache"]
+            table_bytes: ["leases", "reports", "slots", "deny_cache"]
                 .map(|table| gauge!(TABLE_BYTES, "table" => table)),
             calls_saved: counter!(CALLS_SAVED),
             lost: counter!(LOST_UNITS),
@@ -267,15 +267,10 @@ impl Meters {
         handles.slots_in_use.set(in_use as f64);
     }
 
-    pub(super) fn slot_tables(&self, usage: [TableUsage; 2]) {
+    pub(super) fn slot_table(&self, usage: TableUsage) {
         let handles = self.handles();
-        let gauges = handles.table_keys[2..]
-            .iter()
-            .zip(&handles.table_bytes[2..]);
-        for ((keys, bytes), usage) in gauges.zip(usage) {
-            keys.set(usage.keys as f64);
-            bytes.set(usage.bytes as f64);
-        }
+        handles.table_keys[2].set(usage.keys as f64);
+        handles.table_bytes[2].set(usage.bytes as f64);
     }
 
     pub(super) fn usage(&self, usage: &EngineUsage) {
@@ -289,7 +284,7 @@ impl Meters {
             (&handles.table_keys[1], usage.reports.keys),
             (&handles.table_bytes[0], usage.leases.bytes),
             (&handles.table_bytes[1], usage.reports.bytes),
-            (&handles.table_bytes[4], usage.deny_cache_bytes),
+            (&handles.table_bytes[3], usage.deny_cache_bytes),
         ];
         for (gauge, number) in numbers {
             gauge.set(number as f64);

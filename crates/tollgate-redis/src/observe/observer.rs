@@ -225,10 +225,10 @@ impl Observer {
         let _ = (counts, in_use);
     }
 
-    /// The tables of slots that requests acquire, and of those on lease, are so large now.
-    pub(crate) fn slot_tables(&self, usage: [TableUsage; 2]) {
+    /// The table of slots is so large now.
+    pub(crate) fn slot_table(&self, usage: TableUsage) {
         #[cfg(feature = "metrics")]
-        self.meters.slot_tables(usage);
+        self.meters.slot_table(usage);
         #[cfg(not(feature = "metrics"))]
         let _ = usage;
     }

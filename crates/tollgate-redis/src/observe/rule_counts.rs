@@ -51,7 +51,7 @@ impl RuleCounts {
     /// What a consistency is called in labels.
     pub(super) fn label(effective: &Effective) -> &'static str {
         match effective {
-            Effective::Leased(_) | Effective::LeasedSlots => "leased",
+            Effective::Leased(_) => "leased",
             Effective::Eventual(_) => "eventual",
             _ => "exact",
         }

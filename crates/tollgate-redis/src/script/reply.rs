@@ -334,37 +334,13 @@ impl Reply {
             // Or another rule denies the request.
             _ => SlotOutcome::Denied,
         };
-        // There are fewer than 2^32.
-        let count = |slots: i64| u32::try_from(slots.max(0)).unwrap_or(u32::MAX);
         Some(SlotReply {
             outcome,
-            // A process that asks for each request knows them itself.
-            count: 0,
-            free: count(free),
-            over: count(free.saturating_neg()),
+            // There are fewer than 2^32.
+            free: u32::try_from(free.max(0)).unwrap_or(u32::MAX),
             // -1 - n is the complement of n.
             left: u64::try_from(if left < 0 { !left } else { left }).ok()?,
             is_new: left < 0,
-        })
-    }
-
-    /// The answer to a message about slots on lease.
-    pub(crate) fn leased_slots(&self, place: u16, message: &SlotMessage) -> Option<SlotReply> {
-        let [retry, ..] = self.of(usize::from(place))?;
-        let (outcome, count) = match retry {
-            STALE => (SlotOutcome::Stale, 0),
-            granted if granted <= FITS_AGAIN => (
-                SlotOutcome::Granted { fence: 0 },
-                FITS_AGAIN.abs_diff(granted),
-            ),
-            denied if denied > STALE => (SlotOutcome::Denied, STALE.abs_diff(denied) - 1),
-            // It failed, or wants more than the limit.
-            _ => return None,
-        };
-        Some(SlotReply {
-            outcome,
-            count: u32::try_from(count).unwrap_or(u32::MAX),
-            ..self.slots(place, message)?
         })
     }
 

@@ -5,7 +5,7 @@ use std::{any::Any, fmt, ops::ControlFlow, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Decision, KeyBuf, Mode, OnChange, Pending, Rule, RuleError, RuleErrorKind, RuleSet,
-    Source, Step, StoreError, StoreErrorKind, Tick,
+    Step, StoreError, StoreErrorKind, Tick,
     store::{Checks, Fingerprint, HeldSlot, Receipt, RuleStore, Settlement, SlotWaiters},
 };
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
@@ -21,7 +21,7 @@ use crate::{
         meter::Meter,
         rules_on_redis::RulesOnRedis,
         shared::Shared,
-        slots::{acquire_leased, release},
+        slots::release,
         store_tasks::StoreTasks,
         unsupported_waits::refuse_unsupported_waits,
     },
@@ -98,13 +98,7 @@ impl Bound {
             .map(Arc::new);
         let on_redis = RulesOnRedis::new(&shared, &encoder, &meter);
         let local = shared.engine.bind(Arc::clone(&rules), Box::new(on_redis));
-        let leased_slots = rules.rules().iter().enumerate().map(|(rule, it)| {
-            let of_plan = |plan| effective(rule, plan);
-            let mut effective = (0..it.quotas()).filter_map(of_plan);
-            effective.any(|it| it == Effective::LeasedSlots)
-        });
         let inner = Arc::new(Inner {
-            leased_slots: leased_slots.collect(),
             local,
             counts,
             meter,
@@ -221,20 +215,10 @@ impl RuleStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        if checks.iter().any(|check| self.inner.leases_slots(check)) {
-            let bound = self.clone();
-            return acquire_leased(&self.inner, checks, move |others| bound.acquire(others));
-        }
         self.begin(self.inner.local.begin(checks, self.inner.now()))
     }
 
     fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
-        if checks.iter().any(|check| self.inner.leases_slots(check)) {
-            let bound = self.clone();
-            return acquire_leased(&self.inner, checks, move |others| {
-                bound.acquire_within(others, patience)
-            });
-        }
         let patience = Tick::try_from(patience.as_micros()).unwrap_or(Tick::MAX);
         let begin = (self.inner.local).begin_within(checks, patience, self.inner.now());
         self.begin(begin)
@@ -283,10 +267,7 @@ impl RuleStore for Bound {
             return false;
         };
         let in_use = self.inner.shared.slots.lock();
-        match slot.source {
-            Source::Lease => in_use.leases.is_outlived(name, slot.key, slot.number),
-            _ => in_use.table.is_outlived(name, slot.key, slot.number),
-        }
+        (in_use.table).is_outlived(name, slot.key, slot.number)
     }
 
     fn slot_waiters(&self) -> Option<&SlotWaiters> {

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 use tollgate_core::Rule;
 
-use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared, slots};
+use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared};
 
 /// How often a flush looks whether all slots that went back were reported.
 const POLL_EVERY: Duration = Duration::from_millis(2);
@@ -44,7 +44,6 @@ impl InUse {
             for inner in &all {
                 flusher::flush(inner).await;
             }
-            slots::return_idle(shared);
             while !shared.slots.is_reported() {
                 sleep(POLL_EVERY).await;
             }

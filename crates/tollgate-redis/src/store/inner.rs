@@ -25,8 +25,6 @@ pub(super) struct Inner {
     pub(super) encoder: Arc<Encoder>,
     /// By rule: how many keys this process may make.
     pub(super) caps: Box<[Option<Arc<NewKeyCap>>]>,
-    /// By rule: whether its slots are on lease.
-    pub(super) leased_slots: Box<[bool]>,
     /// What this process decides locally.
     pub(super) local: BoundRules,
     /// What is counted of decisions, by rule and plan.
@@ -41,17 +39,6 @@ impl Inner {
     #[inline]
     pub(super) fn now(&self) -> Tick {
         self.shared.process_clock.now()
-    }
-
-    /// Whether a check takes slots that this process has on lease.
-    #[inline]
-    pub(super) fn leases_slots(&self, check: &Check) -> bool {
-        let rule = usize::from(check.rule());
-        self.leased_slots.get(rule).is_some_and(|it| *it)
-            && check.cost() > 0
-            && !self.rules.rules()[rule]
-                .quota_under(usize::from(check.plan()))
-                .is_unlimited()
     }
 
     /// Sends settlements, whose replies no request waits for.

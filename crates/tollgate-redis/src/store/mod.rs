@@ -24,7 +24,6 @@ mod process_clock;
 mod process_slots;
 mod quotas;
 mod redis_store;
-mod reported;
 mod rules_on_redis;
 mod shared;
 mod slots;

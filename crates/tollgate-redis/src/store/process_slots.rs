@@ -1,17 +1,16 @@
 //! The slots that this process has in use.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tollgate_core::{Check, Tick, store::SlotWaiters};
-use tollgate_prefilter::{SlotCounts, SlotKey, SlotLeaseTable, SlotOwner, SlotTable, SlotTerms};
+use tollgate_prefilter::{SlotCounts, SlotOwner, SlotTable, SlotTerms};
 
-use crate::{script::encoder::Encoder, store::reported::Reported};
+use crate::script::encoder::Encoder;
 
 /// How often slots that another process may have returned are asked for.
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -30,10 +29,6 @@ pub(super) struct ProcessSlots {
 /// What is in use, and who tells Redis of it.
 pub(super) struct InUse {
     pub(super) table: SlotTable<SlotTarget>,
-    /// Those on lease, of another owner.
-    pub(super) leases: SlotLeaseTable<SlotTarget>,
-    /// Requests that wait for slots on lease.
-    pub(super) waiting: BTreeMap<SlotKey, Vec<oneshot::Sender<Reported>>>,
     /// When the task looks next; `None`: there is none.
     pub(super) looks_at: Option<Tick>,
     /// What the metrics have counted, and when.
@@ -53,8 +48,6 @@ impl ProcessSlots {
         Self {
             in_use: Mutex::new(InUse {
                 table: SlotTable::new(SlotOwner::random(), SlotTerms::new(micros)),
-                leases: SlotLeaseTable::new(SlotOwner::random(), SlotTerms::new(micros)),
-                waiting: BTreeMap::new(),
                 looks_at: None,
                 measured: (SlotCounts::default(), 0),
             }),
@@ -66,8 +59,7 @@ impl ProcessSlots {
 
     /// Whether Redis knows of all requests that have ended.
     pub(super) fn is_reported(&self) -> bool {
-        let in_use = self.lock();
-        in_use.table.is_reported() && in_use.leases.is_reported()
+        self.lock().table.is_reported()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, InUse> {
@@ -76,28 +68,10 @@ impl ProcessSlots {
     }
 }
 
-impl InUse {
-    /// When the next message to Redis is due.
-    pub(super) fn due_at(&self) -> Option<Tick> {
-        let (of_table, of_leases) = (self.table.due_at(), self.leases.due_at());
-        of_table.into_iter().chain(of_leases).min()
-    }
-
-    /// What has happened so far.
-    pub(super) fn counts(&self) -> SlotCounts {
-        let mut counts = self.table.counts();
-        counts.renewals += self.leases.messages();
-        counts.outlived += self.leases.outlived();
-        counts
-    }
-}
-
 impl fmt::Debug for ProcessSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let in_use = self.lock();
         f.debug_tuple("ProcessSlots")
-            .field(&in_use.table)
-            .field(&in_use.leases)
+            .field(&self.lock().table)
             .finish()
     }
 }

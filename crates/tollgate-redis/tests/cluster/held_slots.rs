@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate_core::{
-    Check, Consistency, Decision, LeaseShare, Limiter, MAX_PERIOD, Quota, Reason, Rule, Source,
-    Ticket,
-};
+use tollgate_core::{Check, Decision, Limiter, MAX_PERIOD, Quota, Reason, Rule, Ticket};
 use tollgate_redis::{Keys, Partition, RedisStore};
 use tollgate_test_servers::redis_cluster::RedisCluster;
 
@@ -14,11 +11,8 @@ use crate::{key, secret};
 
 const TERM: Duration = Duration::from_secs(2);
 const TENANTS: usize = 12;
-pub(crate) const LEASED: Consistency = Consistency::Leased {
-    share: LeaseShare::percent(50),
-};
 
-async fn limiter(cluster: &RedisCluster, consistency: Consistency) -> Limiter {
+async fn limiter(cluster: &RedisCluster) -> Limiter {
     let store = RedisStore::builder(cluster.url(), "held", Keys::hashed(secret(7)))
         .partition(Partition::Key)
         .deadline(Duration::from_secs(10))
@@ -27,7 +21,7 @@ async fn limiter(cluster: &RedisCluster, consistency: Consistency) -> Limiter {
         .expect("a valid address");
     store.connected().await;
     let rules = [
-        Rule::new("exports", Quota::concurrent(1)).consistency(consistency),
+        Rule::new("exports", Quota::concurrent(1)),
         Rule::new("per-ip", Quota::fixed_window(2, MAX_PERIOD)),
     ];
     Limiter::new(store, rules).expect("valid rules")
@@ -58,47 +52,28 @@ async fn freed(limiter: &Limiter, tenant: &str) {
 }
 
 /// Two keys are two steps, and the slot of the first one goes back when the second denies.
-pub(crate) async fn slots_go_back_when_a_later_step_denies(
-    cluster: &RedisCluster,
-    consistency: Consistency,
-) {
-    let limiter = limiter(cluster, consistency).await;
-    let is_leased = consistency == LEASED;
-    // One that stays on lease is there for the next request at once.
-    let is_back = async |limiter: &Limiter| {
-        if !is_leased {
-            freed(limiter, "acme").await;
-        }
-    };
-    let ip = if is_leased { "ip-leased" } else { "ip" };
+pub(crate) async fn slots_go_back_when_a_later_step_denies(cluster: &RedisCluster) {
+    let limiter = limiter(cluster).await;
     for _ in 0..2 {
-        let (decision, ticket) = acquire(&limiter, "acme", ip).await;
+        let (decision, ticket) = acquire(&limiter, "acme", "ip").await;
         assert!(decision.is_allowed());
-        assert_eq!(ticket.slot_number("exports").is_none(), is_leased);
-        let by = decision.verdicts()[0].source();
-        assert_eq!(by == Source::Lease, is_leased, "{decision:?}");
+        assert!(ticket.slot_number("exports").is_some());
         let (denied, _) = acquire(&limiter, "acme", "other").await;
         assert_eq!(denied.reason(), Some(Reason::Slots));
         drop((decision, ticket));
-        is_back(&limiter).await;
+        freed(&limiter, "acme").await;
     }
     for _ in 0..3 {
-        let (denied, ticket) = acquire(&limiter, "acme", ip).await;
+        let (denied, ticket) = acquire(&limiter, "acme", "ip").await;
         assert_eq!(denied.reason(), Some(Reason::Quota));
         drop((denied, ticket));
-        is_back(&limiter).await;
+        freed(&limiter, "acme").await;
     }
 }
 
 /// What runs for longer than the term is renewed in each slot of the cluster.
-pub(crate) async fn slots_are_renewed_wherever_they_lie(
-    cluster: &RedisCluster,
-    consistency: Consistency,
-) {
-    let (here, there) = (
-        limiter(cluster, consistency).await,
-        limiter(cluster, consistency).await,
-    );
+pub(crate) async fn slots_are_renewed_wherever_they_lie(cluster: &RedisCluster) {
+    let (here, there) = (limiter(cluster).await, limiter(cluster).await);
     let tenants: Vec<_> = (0..TENANTS)
         .map(|tenant| format!("tenant-{tenant}"))
         .collect();

@@ -12,8 +12,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 use tollgate_core::{
-    Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Source,
-    Store,
+    Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Source, Store,
 };
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 use tollgate_test_servers::redis_cluster::RedisCluster;
@@ -52,10 +51,8 @@ async fn a_cluster_is_one_limit() {
     what_was_taken_goes_back_when_a_later_slot_denies(&cluster).await;
     a_tenant_is_a_partition(&cluster).await;
     a_cap_on_new_keys_holds_in_each_partition(&cluster).await;
-    for consistency in [Consistency::Exact, held_slots::LEASED] {
-        held_slots::slots_go_back_when_a_later_step_denies(&cluster, consistency).await;
-        held_slots::slots_are_renewed_wherever_they_lie(&cluster, consistency).await;
-    }
+    held_slots::slots_go_back_when_a_later_step_denies(&cluster).await;
+    held_slots::slots_are_renewed_wherever_they_lie(&cluster).await;
     waiting::requests_wait_in_the_order_of_their_server(&cluster).await;
     what_a_cluster_cannot_do_is_refused(&cluster).await;
     #[cfg(feature = "metrics")]

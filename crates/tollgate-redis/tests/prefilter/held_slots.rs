@@ -3,11 +3,9 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{
-    Check, Consistency, Key, LeaseShare, Limiter, OnStoreError, Quota, Reason, Rule, SECOND, Ticket,
-};
+use tollgate_core::{Check, Key, Limiter, OnStoreError, Quota, Reason, Rule, SECOND, Ticket};
 use tollgate_redis::{Keys, Partition, RedisStore};
-use tollgate_test_servers::redis_server::RedisServer;
+use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 
 const PATIENT: Duration = Duration::from_secs(20);
 
@@ -169,42 +167,17 @@ async fn a_store_tells_of_slots_that_went_back_before_it_ends() {
 #[tokio::test]
 async fn a_ticket_says_that_its_slots_were_forgotten() {
     const TERM: Duration = Duration::from_secs(1);
-    for consistency in [
-        Consistency::Exact,
-        Consistency::Leased {
-            share: LeaseShare::percent(50),
-        },
-    ] {
-        let server = RedisServer::start(&[]).await;
-        let store = RedisStore::builder(server.url(), "outlived", Keys::plain())
-            .deadline(PATIENT)
-            .slot_term(TERM)
-            .connect()
-            .expect("a valid address");
-        store.connected().await;
-        let exports = Rule::new("exports", Quota::concurrent(4)).consistency(consistency);
-        let limiter = Limiter::new(store, [exports]).expect("a valid rule");
-        let check = limiter.check("exports", &Key::shared()).expect("the rule");
-        let start = async || {
-            let decision = limiter.acquire(&[check]).await;
-            assert!(decision.is_allowed() && !decision.is_degraded());
-            limiter.ticket(&[check], &decision)
-        };
-        let first = start().await;
-        assert!(!first.is_outlived());
-        server.stop();
-        sleep(TERM * 2).await;
-        server.resume();
-        let mut tries = 0;
-        while !first.is_outlived() {
-            tries += 1;
-            assert!(tries < 3_000, "{consistency:?}: it does not say so");
-            sleep(Duration::from_millis(10)).await;
-        }
-        let second = start().await;
-        assert!(!second.is_outlived(), "{consistency:?}");
-        // It is counted again.
-        let left = limiter.peek(&[check.with_cost(0)]).await.verdicts()[0].remaining();
-        assert!(left <= 2, "{consistency:?}: {left}");
-    }
+    let server = RedisServer::start(&[]).await;
+    let limiter = limiter_with_term(&server, Partition::One, 4, TERM).await;
+    let first = start(&limiter, "acme", "ada").await.expect("it is free");
+    assert!(!first.is_outlived());
+    server.stop();
+    sleep(TERM * 2).await;
+    server.resume();
+    eventually("it says so", async || first.is_outlived().then_some(())).await;
+    let second = start(&limiter, "acme", "ada").await.expect("it is free");
+    assert!(!second.is_outlived());
+    // It is counted again.
+    freed(&limiter, "acme", "ada", 2).await;
+    drop((first, second));
 }

@@ -25,7 +25,6 @@ mod faults;
 mod fleet;
 mod given_back;
 mod held_slots;
-mod leased_slots;
 mod load;
 mod local_and_store;
 mod meter;

@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time::sleep};
-use tollgate_core::{Consistency, Key, LeaseShare, Limiter, OnStoreError, Quota, Rule, Source};
+use tollgate_core::{Key, Limiter, OnStoreError, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_test_servers::{
     numbers::Numbers,
@@ -42,7 +42,6 @@ const EVENTS: u64 = 28;
 #[derive(Serialize, Deserialize)]
 struct SlotRole {
     slots_at: String,
-    is_leased: bool,
     log: PathBuf,
     seed: u64,
 }
@@ -61,19 +60,14 @@ pub(crate) fn play() {
     }
 }
 
-async fn limiter(address: &str, is_leased: bool) -> (RedisStore, Limiter) {
+async fn limiter(address: &str) -> (RedisStore, Limiter) {
     let store = RedisStore::builder(address, "slots", Keys::plain())
         .deadline(Duration::from_secs(1))
         .slot_term(TERM)
         .connect()
         .expect("a valid address");
     store.connected().await;
-    let share = LeaseShare::percent(50);
     let rule = Rule::new("jobs", Quota::concurrent(LIMIT as u64));
-    let rule = rule.consistency(match is_leased {
-        true => Consistency::Leased { share },
-        false => Consistency::Exact,
-    });
     let limiter = Limiter::new(store.clone(), [rule.on_store_error(OnStoreError::Deny)]);
     (store, limiter.expect("a valid rule"))
 }
@@ -86,7 +80,7 @@ async fn run(role: &SlotRole) {
         let mut log = log.lock().expect("no thread panics");
         log.write_all(line.as_bytes()).expect("it is written");
     };
-    let (_store, limiter) = limiter(&role.slots_at, role.is_leased).await;
+    let (_store, limiter) = limiter(&role.slots_at).await;
     let mut tasks = JoinSet::new();
     let ticks = Arc::clone(&log);
     tasks.spawn(async move {
@@ -99,22 +93,15 @@ async fn run(role: &SlotRole) {
         let (limiter, log) = (limiter.clone(), Arc::clone(&log));
         let seed = role.seed * TASKS + task;
         let mut numbers = Numbers(seed);
-        let source = match role.is_leased {
-            true => Source::Lease,
-            false => Source::Store,
-        };
         tasks.spawn(async move {
-            // Slots on lease have no number that all processes know.
-            for own in seed << 32.. {
+            loop {
                 let check = limiter.check("jobs", &Key::shared()).expect("the rule");
                 let asked = clock::now();
                 let decision = limiter.acquire(&[check]).await;
                 let started = clock::now();
-                let verdict = decision.verdicts()[0];
-                if decision.is_allowed() && verdict.source() == source {
+                if decision.is_allowed() && decision.verdicts()[0].source() == Source::Store {
                     let ticket = limiter.ticket(&[check], &decision);
-                    let number = ticket.slot_number("jobs").unwrap_or(own);
-                    assert_eq!(number == own, source == Source::Lease);
+                    let number = ticket.slot_number("jobs").expect("it has a slot");
                     write(&log, format!("s {started} {number} {asked}\n"));
                     sleep(Duration::from_millis(1 + numbers.below(40))).await;
                     // Before the slot goes back.
@@ -135,12 +122,11 @@ struct Life {
     interrupted: Vec<u64>,
 }
 
-fn start(folder: &Path, (address, is_leased): (&str, bool), number: u64) -> Life {
+fn start(folder: &Path, address: &str, number: u64) -> Life {
     let log = folder.join(number.to_string());
     fs::write(&log, "").expect("a file");
     let mut process = Process::start(&SlotRole {
         slots_at: address.to_owned(),
-        is_leased,
         log: log.clone(),
         seed: number,
     });
@@ -229,21 +215,12 @@ fn overlapping_times_are_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn never_more_than_the_slots_run_among_processes_that_die_and_stand_still() {
-    chaos(false).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn never_more_than_the_slots_on_lease_run_among_processes_that_die_and_stand_still() {
-    chaos(true).await;
-}
-
-async fn chaos(is_leased: bool) {
     let server = RedisServer::start(&[]).await;
     let folder = TempDir::new().expect("a folder");
     let mut numbers = Numbers(20_260_722);
     let mut next = PROCESSES;
     let mut running: Vec<Life> = (0..PROCESSES)
-        .map(|number| start(folder.path(), (&server.url(), is_leased), number))
+        .map(|number| start(folder.path(), &server.url(), number))
         .collect();
     let mut lives = Vec::new();
     let mut stopped: Vec<(usize, u64)> = Vec::new();
@@ -263,7 +240,7 @@ async fn chaos(is_leased: bool) {
         }
         running[index].interrupted.push(clock::now());
         if numbers.one_in(3) {
-            let fresh = start(folder.path(), (&server.url(), is_leased), next);
+            let fresh = start(folder.path(), &server.url(), next);
             next += 1;
             let dead = std::mem::replace(&mut running[index], fresh);
             lives.push((dead.log.clone(), dead.interrupted.clone()));
@@ -281,7 +258,7 @@ async fn chaos(is_leased: bool) {
         drop(life);
     }
     // What was held is back after a term and the delay of the last messages.
-    let (_store, limiter) = limiter(&server.url(), is_leased).await;
+    let (_store, limiter) = limiter(&server.url()).await;
     let check = limiter.check("jobs", &Key::shared()).expect("the rule");
     loop {
         let left = limiter.peek(&[check.with_cost(0)]).await.verdicts()[0].remaining();
@@ -309,16 +286,14 @@ async fn chaos(is_leased: bool) {
     let mut numbers_of = numbers.windows(2);
     let is_own = numbers_of.all(|two| two[0].number < two[1].number);
     assert!(is_own, "each slot has a number of its own");
-    if !is_leased {
-        // Whatever was asked for when another had its number already has a larger one.
-        let mut first_started = u64::MAX;
-        for it in numbers.iter().rev() {
-            assert!(
-                it.asked < first_started,
-                "{} was asked for after a larger number was there",
-                it.number
-            );
-            first_started = first_started.min(it.started);
-        }
+    // Whatever was asked for when another had its number already has a larger one.
+    let mut first_started = u64::MAX;
+    for it in numbers.iter().rev() {
+        assert!(
+            it.asked < first_started,
+            "{} was asked for after a larger number was there",
+            it.number
+        );
+        first_started = first_started.min(it.started);
     }
 }

@@ -3,13 +3,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{
-    SlotHolder, SlotLease, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTerms,
-};
+use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTerms};
 
 use crate::slots::{
     fault::Fault,
-    holder::Holder,
     system::{InFlight, MOST, Process, System},
     world::{SlotWorld, TERM},
 };
@@ -59,42 +56,26 @@ impl SlotWorld {
         let numbers = numbers.chain(restarts.then_some(process.seq));
         let ranks = Ranks::new(self.record(system, process.owner).map(|it| it.1), numbers);
         let mut bytes = self.record_bytes(system, process.owner, &ranks);
-        let (pending, deadline) = match process.holder {
-            Holder::Exact(mut holder) => {
-                let message = holder.acquire(u64::MAX, 0, now, &self.terms());
-                (message.hi - message.lo, 0)
-            }
-            Holder::Leased(lease) => (lease.usable(), lease.deadline().saturating_sub(now)),
-        };
+        let mut holder = process.holder;
+        let message = holder.acquire(u64::MAX, 0, now, &self.terms());
+        let pending = message.hi - message.lo;
         bytes.extend([
             process.valid as u8,
             process.outlived as u8,
             u8::from(process.holder.is_listed())
-                + 2 * u8::from(process.is_lease_valid)
-                + 4 * u8::from(process.is_reported && !self.unsent),
-            process.holder.held() as u8,
+                + 2 * u8::from(process.is_reported && !self.unsent),
+            process.holder.running() as u8,
             pending as u8,
-            deadline.min(100) as u8,
             process.composed.map_or(0, |it| 1 + it as u8),
             if restarts { ranks.of(process.seq) } else { 0 },
         ]);
         bytes.extend(self.ages(now, &process.lost));
-        let undoing = match process.holder {
-            Holder::Exact(holder) if self.unsent => Some(self.undoing(now, process, holder)),
-            _ => None,
-        };
+        let undoing = self.unsent.then(|| self.undoing(now, process));
         bytes.extend(undoing.as_ref().map_or([0; 4], |it| it.bytes));
-        bytes.push(match process.holder {
-            Holder::Leased(lease) if self.unsent => u8::from(is_settled(lease)),
-            _ => 0,
-        });
         let in_flight = process.in_flight.iter().map(|it| {
             let undone = undoing.as_ref().map_or([0; 2], |undoing| undoing.of(it));
             let is_newest = it.message.seq == process.seq;
-            let is_void = match &process.holder {
-                Holder::Exact(holder) => holder.is_void(&it.message),
-                Holder::Leased(_) => !it.is_waited,
-            };
+            let is_void = process.holder.is_void(&it.message);
             let flags = [it.is_waited, it.is_void, is_void, is_newest];
             let flags = flags.iter().fold(0, |flags, it| 2 * flags + u8::from(*it));
             let Some(reply) = it.reply else {
@@ -115,30 +96,15 @@ impl SlotWorld {
             };
             let (until, valid) = (until as u8, u8::from(it.is_valid));
             let exact = u8::from(it.message.is_exact);
-            let replied = match process.holder {
-                Holder::Leased(_) => [
-                    2,
-                    outcome,
-                    until,
-                    reply.count as u8,
-                    reply.over as u8,
-                    valid,
-                    it.message.want as u8,
-                    flags,
-                ],
-                // A reply that changes nothing is like any other.
-                Holder::Exact(_) if self.fault != Some(Fault::VoidStarts) && is_void => {
+            let settles = u8::from(is_newest && exact == 1 && outcome != 3);
+            // A reply that changes nothing is like any other.
+            let replied = match () {
+                () if self.fault != Some(Fault::VoidStarts) && is_void => {
                     [3, u8::from(it.message.want > 0), outcome, exact, 0, 0, 0, 0]
                 }
-                Holder::Exact(_) if it.message.want == 0 => {
-                    let settles = is_newest && exact == 1 && outcome != 3;
-                    [4, u8::from(settles), outcome, exact, 0, 0, 0, 0]
-                }
-                Holder::Exact(_) if outcome != 1 => {
-                    let settles = is_newest && exact == 1 && outcome != 3;
-                    [5, u8::from(settles), outcome, exact, 0, 0, 0, flags]
-                }
-                Holder::Exact(_) => [6, until, valid, exact, 0, 0, 0, flags],
+                () if it.message.want == 0 => [4, settles, outcome, exact, 0, 0, 0, 0],
+                () if outcome != 1 => [5, settles, outcome, exact, 0, 0, 0, flags],
+                () => [6, until, valid, exact, 0, 0, 0, flags],
             };
             (replied, undone)
         });
@@ -152,7 +118,8 @@ impl SlotWorld {
     }
 
     /// What a holder keeps in case that a message was not sent is private: a copy of it shows it.
-    fn undoing(&self, now: Tick, process: &Process, holder: SlotHolder) -> Undoing {
+    fn undoing(&self, now: Tick, process: &Process) -> Undoing {
+        let holder = process.holder;
         let terms = self.terms();
         let mut undone = holder;
         let mut renew_at = holder.renew_at();
@@ -262,27 +229,10 @@ fn answered(mut holder: SlotHolder, now: Tick, terms: &SlotTerms) -> SlotHolder 
     holder
 }
 
-/// Whether the store knows all of a lease if what is in flight was not sent.
-fn is_settled(mut lease: SlotLease) -> bool {
-    lease.not_sent();
-    if lease.running() > lease.usable() {
-        // The next end is to be told of in any case.
-        return false;
-    }
-    for _ in 0..2 {
-        let _ = lease.start(0, Tick::MAX);
-        lease.end(lease.running());
-    }
-    let _ = lease.start(0, Tick::MAX);
-    !lease.is_listed()
-}
-
 fn reply(outcome: SlotOutcome) -> SlotReply {
     SlotReply {
         outcome,
-        count: 0,
         free: 0,
-        over: 0,
         left: TERM,
         is_new: false,
     }

@@ -13,7 +13,6 @@ fn one_slot() -> SlotWorld {
         limit: 1,
         processes: 2,
         requests: 1,
-        is_leased: false,
         delay: 1,
         renewals: 1,
         strays: 1,

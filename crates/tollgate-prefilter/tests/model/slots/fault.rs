@@ -38,14 +38,6 @@ pub(super) enum Fault {
     NeverRevived,
     /// The end of a request counts twice.
     DoubleRelease,
-    /// A leased slot is used until its return is answered.
-    LoweredLate,
-    /// A granted lease is used whatever the store counts.
-    CountIgnored,
-    /// What is above the limit stays on lease.
-    OverIgnored,
-    /// A lease is used after its end.
-    UsedTooLate,
 }
 
 impl Fault {
@@ -120,18 +112,6 @@ impl Fault {
             Some(Self::DeadlineFromReply) => (now, reply),
             Some(Self::NoMargin) => {
                 reply.left += terms.term() - terms.deadline(0, terms.term());
-                (sent, reply)
-            }
-            Some(Self::CountIgnored) => {
-                reply.count = u32::MAX;
-                (sent, reply)
-            }
-            Some(Self::OverIgnored) => {
-                reply.over = 0;
-                (sent, reply)
-            }
-            Some(Self::UsedTooLate) => {
-                reply.left = Tick::MAX / 2;
                 (sent, reply)
             }
             _ => (sent, reply),

@@ -5,8 +5,6 @@ mod alive;
 mod exact;
 mod explore;
 mod fault;
-mod holder;
-mod leased;
 mod step;
 mod system;
 mod world;

@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 use tollgate_core::Tick;
-use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotStart, SlotState};
+use tollgate_prefilter::{
+    SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotStart, SlotState,
+};
 
 use crate::slots::{
     fault::Fault,
-    holder::Holder,
     system::{Action, Gone, InFlight, MOST, Process, System},
     world::{ABOVE, ALONE, DENIED, LATE, LEAKED, MISSING, SlotWorld, TERM, UNKNOWN},
 };
@@ -46,30 +47,11 @@ impl SlotWorld {
                 system.clock -= TERM;
                 system.left.back -= 1;
             }
-            Action::Acquire(of, want) => {
+            Action::Acquire(of) => {
                 let process = &mut system.processes[of];
                 process.seq += 1;
-                let message = match &mut process.holder {
-                    Holder::Exact(holder) => holder.acquire(process.seq, want, now, &terms),
-                    Holder::Leased(lease) => {
-                        match lease.message(process.seq, (want, 0), now, &terms) {
-                            Some(message) => message,
-                            None => return false,
-                        }
-                    }
-                };
+                let message = process.holder.acquire(process.seq, 1, now, &terms);
                 self.send(process, message, now);
-            }
-            Action::Start(of) => {
-                let process = &mut system.processes[of];
-                let Holder::Leased(lease) = &mut process.holder else {
-                    return false;
-                };
-                if !lease.start(1, now) {
-                    return false;
-                }
-                let is_valid = process.is_lease_valid;
-                self.start(system, of, is_valid);
             }
             Action::End(of, is_valid) => {
                 let process = &mut system.processes[of];
@@ -81,58 +63,23 @@ impl SlotWorld {
                     Some(Fault::DoubleRelease) => 2,
                     _ => 1,
                 };
-                match &mut process.holder {
-                    Holder::Leased(lease) => lease.end(slots),
-                    Holder::Exact(holder) => {
-                        holder.end(slots, now, &terms);
-                        process.is_reported = false;
-                        // It is up to a renewal to say so, which may come at once.
-                        if self.fault == Some(Fault::RelativeCounts) {
-                            process.seq += 1;
-                            let mut message = holder.renew(process.seq, now, &terms);
-                            message.lo = SUBTRACTS;
-                            self.send(process, message, now);
-                        }
-                    }
+                process.holder.end(slots, now, &terms);
+                process.is_reported = false;
+                // It is up to a renewal to say so, which may come at once.
+                if self.fault == Some(Fault::RelativeCounts) {
+                    process.seq += 1;
+                    let mut message = process.holder.renew(process.seq, now, &terms);
+                    message.lo = SUBTRACTS;
+                    self.send(process, message, now);
                 }
-            }
-            Action::Return(of, slots) => {
-                let process = &mut system.processes[of];
-                let Holder::Leased(lease) = &mut process.holder else {
-                    return false;
-                };
-                process.seq += 1;
-                let mut lowered = *lease;
-                let message = lowered.message(process.seq, (0, slots), now, &terms);
-                match self.fault {
-                    Some(Fault::LoweredLate) => {
-                        let _ = lease.message(process.seq, (0, 0), now, &terms);
-                    }
-                    _ => *lease = lowered,
-                }
-                let Some(message) = message else {
-                    return false;
-                };
-                self.send(process, message, now);
             }
             Action::Renew(of) => {
                 let process = &mut system.processes[of];
                 process.seq += 1;
-                let message = match &mut process.holder {
-                    Holder::Exact(holder) => {
-                        let mut message = holder.renew(process.seq, now, &terms);
-                        if let Some(running) = process.composed.take() {
-                            (message.lo, message.hi) = (running, running);
-                        }
-                        message
-                    }
-                    Holder::Leased(lease) => {
-                        match lease.message(process.seq, (0, 0), now, &terms) {
-                            Some(message) => message,
-                            None => return false,
-                        }
-                    }
-                };
+                let mut message = process.holder.renew(process.seq, now, &terms);
+                if let Some(running) = process.composed.take() {
+                    (message.lo, message.hi) = (running, running);
+                }
                 self.send(process, message, now);
             }
             Action::Compose(of) => {
@@ -170,25 +117,18 @@ impl SlotWorld {
                 process.note_said(&it);
                 let (sent, reply) = Fault::received(self.fault, (it.sent, now), reply, &terms);
                 let is_unread = reply.outcome == SlotOutcome::Stale && it.message.is_exact;
-                match &mut process.holder {
-                    Holder::Leased(lease) => {
-                        lease.on_reply(&it.message, &reply, sent, now, &terms);
-                        process.is_lease_valid |= it.is_valid;
+                process.is_reported &= !is_unread;
+                let holder = &mut process.holder;
+                if it.message.want == 0 {
+                    holder.on_renewed(&it.message, &reply, now, &terms);
+                } else {
+                    let mut message = it.message;
+                    if self.fault == Some(Fault::VoidStarts) && holder.is_void(&message) {
+                        message.seq = u64::MAX;
                     }
-                    Holder::Exact(holder) if it.message.want == 0 => {
-                        holder.on_renewed(&it.message, &reply, now, &terms);
-                        process.is_reported &= !is_unread;
-                    }
-                    Holder::Exact(holder) => {
-                        let mut message = it.message;
-                        if self.fault == Some(Fault::VoidStarts) && holder.is_void(&message) {
-                            message.seq = u64::MAX;
-                        }
-                        let start = holder.on_acquired(&message, &reply, sent, now, &terms);
-                        process.is_reported &= !is_unread;
-                        if matches!(start, SlotStart::Started { .. }) {
-                            self.start(system, of, it.is_valid);
-                        }
+                    let start = holder.on_acquired(&message, &reply, sent, now, &terms);
+                    if matches!(start, SlotStart::Started { .. }) {
+                        self.start(system, of, it.is_valid);
                     }
                 }
             }
@@ -196,15 +136,9 @@ impl SlotWorld {
                 let process = &mut system.processes[of];
                 let it = &mut process.in_flight[index];
                 let message = it.message;
-                if it.is_waited {
-                    match &mut process.holder {
-                        Holder::Leased(lease) => lease.give_up(now),
-                        Holder::Exact(holder) if message.want > 0 => {
-                            holder.give_up(&message, now, &terms);
-                            process.is_reported = false;
-                        }
-                        Holder::Exact(_) => {}
-                    }
+                if it.is_waited && message.want > 0 {
+                    process.holder.give_up(&message, now, &terms);
+                    process.is_reported = false;
                 }
                 match is_on_its_way {
                     true => it.is_waited = false,
@@ -217,10 +151,7 @@ impl SlotWorld {
             Action::NotSent(of, index) => {
                 let process = &mut system.processes[of];
                 let it = process.in_flight.remove(index);
-                match &mut process.holder {
-                    Holder::Leased(lease) => lease.not_sent(),
-                    Holder::Exact(holder) => holder.not_sent(&it.message, now),
-                }
+                process.holder.not_sent(&it.message, now);
             }
             Action::Crash(of) => {
                 let fresh = match self.fault {
@@ -229,7 +160,7 @@ impl SlotWorld {
                 };
                 system.next_owner += 1;
                 system.left.crashes -= 1;
-                let fresh = Process::new(fresh, self.is_leased);
+                let fresh = Process::new(fresh);
                 let dead = std::mem::replace(&mut system.processes[of], fresh);
                 let strays = dead.in_flight.iter().filter(|it| it.reply.is_none());
                 let mut lost = dead.lost;
@@ -267,14 +198,13 @@ impl SlotWorld {
             if !self.is_known(&system.store, system.clock, process.owner) {
                 process.outlived += process.valid;
                 process.valid = 0;
-                process.is_lease_valid = false;
                 for it in &mut process.in_flight {
                     it.is_valid = false;
                 }
             }
             if !self.is_listed(process) && process.in_flight.iter().all(|it| !it.is_waited) {
                 // Nothing is kept of a key that is not in use.
-                process.holder = Holder::new(process.owner, self.is_leased);
+                process.holder = SlotHolder::new(process.owner);
                 process.composed = None;
                 process.is_reported = true;
                 process.reported_at = 0;
@@ -313,11 +243,8 @@ impl SlotWorld {
 
     /// Whether a renewal is due later than the last exact message asks for.
     fn is_late(&self, process: &Process) -> bool {
-        let Holder::Exact(holder) = process.holder else {
-            return false;
-        };
         let due_by = process.exact_at() + self.terms().renew_after();
-        holder.renew_at().is_some_and(|at| at > due_by)
+        process.holder.renew_at().is_some_and(|at| at > due_by)
     }
 
     /// No message is on its way to the store for longer than the delay.
@@ -333,7 +260,7 @@ impl SlotWorld {
             message.lo = message.lo.saturating_sub(process.outlived);
             message.hi = message.hi.saturating_sub(process.outlived);
         }
-        if message.is_exact && !self.is_leased {
+        if message.is_exact {
             for it in &mut process.in_flight {
                 it.is_void = true;
             }

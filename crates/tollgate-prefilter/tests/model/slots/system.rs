@@ -4,9 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use smallvec::SmallVec;
 use tollgate_core::Tick;
-use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotState};
-
-use crate::slots::holder::Holder;
+use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotState};
 
 /// The most slots of a process that are followed.
 pub(super) const MOST: usize = 3;
@@ -49,14 +47,12 @@ pub(super) struct Budget {
 pub(super) struct Process {
     pub(super) owner: SlotOwner,
     pub(super) seq: u64,
-    pub(super) holder: Holder,
+    pub(super) holder: SlotHolder,
     /// Requests that run and whose slots the store has known ever since.
     pub(super) valid: u32,
     /// Requests that run otherwise.
     pub(super) outlived: u32,
     pub(super) in_flight: Vec<InFlight>,
-    /// The store has known the slots on lease ever since.
-    pub(super) is_lease_valid: bool,
     /// An exact message has said what runs: nothing has ended since.
     pub(super) is_reported: bool,
     /// When the last exact message was sent of those that are in flight no more.
@@ -96,14 +92,10 @@ pub(super) enum Action {
     Reset,
     Forward,
     Back,
-    /// A request acquires a slot, or a lease is increased by so many.
-    Acquire(usize, u32),
-    /// A request starts on the lease.
-    Start(usize),
+    /// A request acquires a slot.
+    Acquire(usize),
     /// A request ends.
     End(usize, bool),
-    /// So many slots of a lease go back.
-    Return(usize, u32),
     Renew(usize),
     /// A faulty process begins to write a renewal.
     Compose(usize),
@@ -123,15 +115,14 @@ pub(super) enum Action {
 }
 
 impl Process {
-    pub(super) fn new(owner: SlotOwner, is_leased: bool) -> Self {
+    pub(super) fn new(owner: SlotOwner) -> Self {
         Self {
             owner,
             seq: 0,
-            holder: Holder::new(owner, is_leased),
+            holder: SlotHolder::new(owner),
             valid: 0,
             outlived: 0,
             in_flight: Vec::new(),
-            is_lease_valid: false,
             is_reported: true,
             reported_at: 0,
             composed: None,
@@ -149,7 +140,7 @@ impl Process {
             let outcome = it.reply.map(|reply| reply.outcome);
             it.is_waited && !it.is_void && matches!(outcome, Some(SlotOutcome::Granted { .. }))
         });
-        self.holder.held().max(self.running()) + granted.map(|it| it.message.want).sum::<u32>()
+        self.holder.running().max(self.running()) + granted.map(|it| it.message.want).sum::<u32>()
     }
 
     /// A message that was sent is in flight no more.

@@ -1,8 +1,7 @@
 //! The processes, the network between them and the store, and what any of them may do.
 //!
 //! When a process renews is not decided here: the checker tries everything. What it says, and what it does with a reply, is the real
-//! [`SlotHolder`](tollgate_prefilter::SlotHolder)'s or [`SlotLease`](tollgate_prefilter::SlotLease)'s; what the store does is the
-//! real [`SlotGrantor`]'s.
+//! [`SlotHolder`](tollgate_prefilter::SlotHolder)'s; what the store does is the real [`SlotGrantor`]'s.
 
 use stateright::{Model, Property};
 use tollgate_core::Tick;
@@ -29,7 +28,6 @@ pub(super) struct SlotWorld {
     pub(super) processes: usize,
     /// The requests that a process runs and begins at the same time.
     pub(super) requests: u32,
-    pub(super) is_leased: bool,
     /// How long a message may be on its way to the store. A reply may take for ever.
     pub(super) delay: Tick,
     /// Releases and renewals of a process in flight; messages of a process that it does not wait for any more.
@@ -77,9 +75,7 @@ impl Model for SlotWorld {
             now: 1_000,
             clock: 1_000,
             store: SlotState::default(),
-            processes: owners
-                .map(|owner| Process::new(owner, self.is_leased))
-                .collect(),
+            processes: owners.map(Process::new).collect(),
             gone: Vec::new(),
             next_owner: self.processes as u64 + 1,
             left: self.budget,
@@ -109,30 +105,16 @@ impl Model for SlotWorld {
             let begun = waited().map(|it| it.message.want).sum::<u32>();
             let renewals = waited().filter(|it| it.message.want == 0).count();
             let is_listed = self.is_listed(process);
-            if self.is_leased {
-                if process.running() < self.requests {
-                    actions.push(Action::Start(of));
-                }
-                if waited().count() == 0 {
-                    actions.extend((1..=self.limit).map(|want| Action::Acquire(of, want)));
-                    let idle = process.holder.held() - process.running();
-                    actions.extend((1..=idle).map(|slots| Action::Return(of, slots)));
-                    if is_listed {
-                        actions.push(Action::Renew(of));
-                    }
-                }
-            } else {
-                if process.running() + begun < self.requests {
-                    actions.push(Action::Acquire(of, 1));
-                }
-                if is_listed && renewals < self.renewals {
-                    actions.push(Action::Renew(of));
-                    if self.fault == Some(Fault::CountedBefore) && process.composed.is_none() {
-                        actions.push(Action::Compose(of));
-                    }
+            if process.running() + begun < self.requests {
+                actions.push(Action::Acquire(of));
+            }
+            if is_listed && renewals < self.renewals {
+                actions.push(Action::Renew(of));
+                if self.fault == Some(Fault::CountedBefore) && process.composed.is_none() {
+                    actions.push(Action::Compose(of));
                 }
             }
-            if self.is_leased || renewals < self.renewals {
+            if renewals < self.renewals {
                 if process.valid > 0 {
                     actions.push(Action::End(of, true));
                 }
@@ -149,8 +131,7 @@ impl Model for SlotWorld {
                 }
                 actions.push(Action::GiveUp(of, index, false));
                 // A renewal that was not sent is said again, as one that was lost.
-                let is_undone = self.is_leased || it.message.want > 0;
-                if self.unsent && is_undone && it.is_waited && it.reply.is_none() {
+                if self.unsent && it.message.want > 0 && it.is_waited && it.reply.is_none() {
                     actions.push(Action::NotSent(of, index));
                 }
                 if it.is_waited && it.reply.is_none() && strays < self.strays {

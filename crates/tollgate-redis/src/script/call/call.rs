@@ -144,15 +144,14 @@ impl Call {
         )
     }
 
-    /// Adds a message about slots that no request carries; whether they are on lease. Gives the index of its answer; `None` as for
-    /// [`close`](Self::close).
+    /// Adds a message about slots that no request carries. Gives the index of its answer; `None` as for [`close`](Self::close).
     #[must_use = "the answer says whether it was read"]
     pub(crate) fn tell_slots(
         &mut self,
         rules: &Encoder,
         check: &Check,
         with: Option<Fingerprint>,
-        (message, is_leased): (&SlotMessage, bool),
+        message: &SlotMessage,
     ) -> Option<u16> {
         if !self.has_room(1) {
             return None;
@@ -171,7 +170,7 @@ impl Call {
         let check = check.with_cost(u64::from(message.want));
         self.args
             .begin(Operation::Take, rule_args, &check, found.key, &plan);
-        self.args.add_slots(message, is_leased);
+        self.args.add_slots(message);
         self.args.end_with(rules, (rule_args, &plan), found, false);
         Some(place)
     }
@@ -444,7 +443,7 @@ impl Call {
             if rule_args.takes_slots() && cost > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));
                 if let Some(message) = message(&check, with, place) {
-                    self.args.add_slots(&message, false);
+                    self.args.add_slots(&message);
                 }
             }
             self.args

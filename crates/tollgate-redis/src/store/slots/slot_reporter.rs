@@ -8,17 +8,15 @@ use std::{
 
 use tokio::time::sleep;
 use tollgate_core::{
-    Source, Tick,
+    Tick,
     store::{Fingerprint, HeldSlot},
 };
-use tollgate_prefilter::{LeaseAnswer, SlotKey, SlotMessage};
+use tollgate_prefilter::{SlotKey, SlotMessage};
 
 use crate::{
     observe::{CallFor, Stopwatch},
     store::{
-        did_not_run::did_not_run,
         process_slots::{InUse, SlotTarget},
-        reported::Reported,
         shared::Shared,
     },
 };
@@ -40,8 +38,6 @@ struct Message {
     key: SlotKey,
     target: SlotTarget,
     message: SlotMessage,
-    /// Of slots on lease.
-    is_leased: bool,
 }
 
 /// Requests have ended that were given these slots. The rules' names are those of their states.
@@ -55,10 +51,7 @@ pub(crate) fn release<'a>(
     for slot in slots {
         if let Some(name) = name(slot.rule) {
             let count = u32::try_from(slot.slots).unwrap_or(u32::MAX);
-            match slot.source {
-                Source::Lease => in_use.leases.end(name, slot.key, slot.number, count, now),
-                _ => in_use.table.end(name, slot.key, slot.number, count, now),
-            }
+            (in_use.table).end(name, slot.key, slot.number, count, now);
         }
     }
     report(shared, in_use, now);
@@ -67,17 +60,9 @@ pub(crate) fn release<'a>(
     }
 }
 
-/// The store ends: idle slots go back at once.
-pub(crate) fn return_idle(shared: &Arc<Shared>) {
-    let now = shared.process_clock.now();
-    let mut in_use = shared.slots.lock();
-    in_use.leases.return_idle(now);
-    report(shared, in_use, now);
-}
-
 /// Something has changed: the task looks when it is due. It is started if there is none.
 pub(super) fn report(shared: &Arc<Shared>, mut in_use: MutexGuard<'_, InUse>, now: Tick) {
-    let Some(due_at) = in_use.due_at() else {
+    let Some(due_at) = in_use.table.due_at() else {
         return;
     };
     match in_use.looks_at {
@@ -130,15 +115,11 @@ fn send_due(task: &mut Task) -> Option<Duration> {
     for _ in 0..CALLS {
         let now = shared.process_clock.now();
         let mut in_use = shared.slots.lock();
-        let of_requests = in_use.table.poll(now, MOST).into_iter();
-        let leased = in_use.leases.poll(now, MOST).into_iter();
-        let messages = of_requests.map(|it| (it, false));
-        let messages = messages.chain(leased.map(|it| (it, true)));
-        let messages = messages.map(|((key, target, message), is_leased)| Message {
+        let messages = in_use.table.poll(now, MOST).into_iter();
+        let messages = messages.map(|(key, target, message)| Message {
             key,
             target,
             message,
-            is_leased,
         });
         let messages: Vec<_> = messages.collect();
         // What comes up meanwhile is seen below.
@@ -151,10 +132,10 @@ fn send_due(task: &mut Task) -> Option<Duration> {
     }
     let now = shared.process_clock.now();
     let mut in_use = shared.slots.lock();
-    let due_at = in_use.due_at();
+    let due_at = in_use.table.due_at();
     in_use.looks_at = due_at;
     if cfg!(feature = "metrics") && (due_at.is_none() || now >= in_use.measured.1 + MEASURE_EVERY) {
-        let (counts, before) = (in_use.counts(), in_use.measured.0);
+        let (counts, before) = (in_use.table.counts(), in_use.measured.0);
         in_use.measured = (counts, now);
         let since = [
             counts.renewals - before.renewals,
@@ -162,10 +143,8 @@ fn send_due(task: &mut Task) -> Option<Duration> {
             counts.outlived - before.outlived,
         ];
         // It takes a look at every key.
-        let used = in_use.table.in_use().0 + in_use.leases.in_use().0;
-        shared.observer.slots(since, used);
-        let tables = [in_use.table.usage(), in_use.leases.usage()];
-        shared.observer.slot_tables(tables);
+        shared.observer.slots(since, in_use.table.in_use().0);
+        shared.observer.slot_table(in_use.table.usage());
     }
     // Under the lock: the next call that acquires starts another task.
     task.is_over = due_at.is_none();
@@ -186,8 +165,7 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
         let mut call = shared.new_call();
         let outcomes = messages.into_iter().map(|it| {
             let SlotTarget { encoder, check } = &it.target;
-            let message = (&it.message, it.is_leased);
-            let place = call.tell_slots(encoder, check, it.key.place, message);
+            let place = call.tell_slots(encoder, check, it.key.place, &it.message);
             (it, place)
         });
         let outcomes: Vec<(Message, Option<u16>)> = outcomes.collect();
@@ -197,33 +175,14 @@ fn send(shared: &Arc<Shared>, messages: Vec<Message>) {
         let runtime = shared.runtime.clone();
         runtime.spawn(async move {
             let reply = shared.reply(stopwatch, answer.await, size);
-            let is_sent = !reply.as_ref().is_err_and(did_not_run);
             let now: Tick = shared.process_clock.now();
             let mut in_use = shared.slots.lock();
             for (it, place) in outcomes {
                 let (key, message) = (&it.key, &it.message);
-                let reply = reply.as_ref().ok().zip(place);
-                if !it.is_leased {
-                    match reply.and_then(|(reply, place)| reply.slots(place, message)) {
-                        Some(answer) => in_use.table.on_renewed(key, message, &answer, now),
-                        None => in_use.table.on_lost(key, now),
-                    }
-                    continue;
-                }
-                let outcome =
-                    match reply.and_then(|(reply, place)| reply.leased_slots(place, message)) {
-                        Some(answer) => match in_use.leases.on_reply(key, message, &answer, now) {
-                            LeaseAnswer::Known => Reported::Replied,
-                            LeaseAnswer::Again => continue,
-                        },
-                        None => {
-                            in_use.leases.on_lost(key, is_sent && place.is_some(), now);
-                            Reported::Lost
-                        }
-                    };
-                for waiting in in_use.waiting.remove(key).unwrap_or_default() {
-                    // A caller that has gone needs no reply.
-                    let _ = waiting.send(outcome);
+                let answer = reply.as_ref().ok().zip(place);
+                match answer.and_then(|(reply, place)| reply.slots(place, message)) {
+                    Some(answer) => in_use.table.on_renewed(key, message, &answer, now),
+                    None => in_use.table.on_lost(key, now),
                 }
             }
             report(&shared, in_use, now);

@@ -14,22 +14,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Consistency, Decision, Key, LeaseShare, Limiter, ManualClock, OnStoreError, Outcome,
-    Quota, Reason, Rule, SECOND, Ticket,
+    Check, Decision, Key, Limiter, ManualClock, OnStoreError, Quota, Reason, Rule, SECOND, Ticket,
 };
 
 use crate::{connection::stream::memory, keys::keys::Keys, store::redis_store::RedisStore};
 
 const NOW: u64 = 1_700_000_000_000_000;
 const PATH: &str = "/slots";
-const LEASED: Consistency = Consistency::Leased {
-    share: LeaseShare::percent(50),
-};
 
 /// What is said to a message about slots, by how many there were before.
 type Says = dyn Fn(i64) -> [i64; 3] + Send;
@@ -41,14 +34,9 @@ struct Redis {
     heard: Arc<AtomicUsize>,
 }
 
-/// This number of slots is granted, and none is free; for a request that asks for itself it is the number of its grant.
-fn granted(slots: i64) -> [i64; 3] {
-    [-4 - slots, 0, 15_000_000]
-}
-
-/// A lease has this number of slots, and no other is free.
-fn denied(slots: i64) -> [i64; 3] {
-    [2 + slots, 0, 15_000_000]
+/// The grant with this number; no other slot is free.
+fn granted(number: i64) -> [i64; 3] {
+    [-4 - number, 0, 15_000_000]
 }
 
 impl Redis {
@@ -97,10 +85,6 @@ impl Redis {
     fn heard(&self) -> usize {
         self.heard.load(Ordering::Relaxed)
     }
-}
-
-fn leased(name: &str, limit: u64) -> Rule {
-    exact(name, limit).consistency(LEASED)
 }
 
 fn exact(name: &str, limit: u64) -> Rule {
@@ -158,114 +142,6 @@ async fn start(limiter: &Limiter, checks: &[Check]) -> Ticket {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_waits_for_one_slot_leaves_those_of_its_other_rules_to_others() {
-    let _redis = Redis::start(granted(1));
-    let (_store, limiter) = limiter([leased("a", 1), leased("b", 1)]).await;
-    let both = ["a", "b"].map(|rule| check(&limiter, rule, "acme"));
-    drop(start(&limiter, &both[..1]).await);
-    // Redis has not been asked for the slot of `b`.
-    let mut waits = pin!(limiter.acquire(&both).into_future());
-    assert!(is_pending(waits.as_mut()).await);
-    let meanwhile = at_once(&limiter, &both[..1]).expect("it is on lease");
-    assert!(meanwhile.is_allowed());
-    drop(limiter.ticket(&both[..1], &meanwhile));
-    let decision = waits.await;
-    assert!(decision.is_allowed());
-    drop(limiter.ticket(&both, &decision));
-    // Neither was lost on the way.
-    let again = at_once(&limiter, &both).expect("both are on lease");
-    assert!(again.is_allowed());
-    let ticket = limiter.ticket(&both, &again);
-    drop(ticket);
-    assert!(at_once(&limiter, &both).is_some_and(|it| it.is_allowed()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn after_a_denial_redis_is_asked_for_no_other_slot() {
-    let redis = Redis::start(granted(1));
-    let (_store, limiter) = limiter([leased("a", 1), leased("b", 1)]).await;
-    let both = ["a", "b"].map(|rule| check(&limiter, rule, "acme"));
-    let _ticket = start(&limiter, &both[..1]).await;
-    redis.answers(denied(1));
-    let denial = limiter.acquire(&both[..1]).await;
-    assert_eq!(denial.reason(), Some(Reason::Slots));
-    let heard = redis.heard();
-    let denial = at_once(&limiter, &both).expect("it is known that none is free");
-    assert_eq!(denial.reason(), Some(Reason::Slots));
-    assert_eq!(denial.verdicts()[1].outcome(), Outcome::NotDecided);
-    sleep(SECOND).await;
-    assert_eq!(redis.heard(), heard);
-    // As after one that never fits.
-    let never = [both[0].with_cost(2), both[1]];
-    let denial = at_once(&limiter, &never).expect("two never fit");
-    assert_eq!(denial.reason(), Some(Reason::Never));
-    assert_eq!(denial.verdicts()[1].outcome(), Outcome::NotDecided);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_of_a_higher_limit_leaves_no_more_than_the_lower_one() {
-    let _redis = Redis::start([-5, 4, 15_000_000]);
-    let (store, higher) = limiter([leased("a", 5)]).await;
-    let checks = [check(&higher, "a", "acme")];
-    let decision = higher.acquire(&checks).await;
-    assert_eq!(decision.verdicts()[0].remaining(), 4);
-    drop(higher.ticket(&checks, &decision));
-    drop(higher);
-    let lower = Limiter::new(store, [leased("a", 2)]).expect("a valid rule");
-    let checks = [check(&lower, "a", "acme")];
-    let decision = at_once(&lower, &checks).expect("it is on lease");
-    assert!(decision.is_allowed(), "{decision:?}");
-    assert_eq!(decision.verdicts()[0].remaining(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_more_keys_than_the_bound_have_slots_in_use_and_those_that_have_go_on() {
-    const MOST: u64 = 65_536;
-    let clock = ManualClock::new(NOW);
-    for rule in [leased("a", 1), exact("a", 1)] {
-        let consistency = rule.consistency_of();
-        let store = store("/nowhere", &clock);
-        let limiter = Limiter::new(store, [rule]).expect("a valid rule");
-        let of = |number: u64| {
-            let key = Key::of([number]);
-            limiter.check("a", &key).expect("the rule")
-        };
-        for number in 0..MOST {
-            assert!(
-                at_once(&limiter, &[of(number)]).is_none(),
-                "{consistency:?}"
-            );
-        }
-        let failed = at_once(&limiter, &[of(MOST)]);
-        let failed = failed.unwrap_or_else(|| panic!("{consistency:?}: it waits"));
-        assert_eq!(failed.reason(), Some(Reason::StoreFailed));
-        if consistency == LEASED {
-            assert!(at_once(&limiter, &[of(7)]).is_none());
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_thread_without_a_runtime_waits_for_slots_on_lease() {
-    let _redis = Redis::start(granted(1));
-    let store = RedisStore::builder(format!("unix://{PATH}"), "shop", Keys::plain())
-        .caller_clock(ManualClock::new(NOW), SECOND)
-        .without_heartbeats()
-        .deadline(30 * SECOND)
-        .connect()
-        .expect("a valid address and a runtime");
-    store.connected().await;
-    let limiter = Limiter::new(store, [leased("a", 1)]).expect("a valid rule");
-    let (decides, decided) = oneshot::channel();
-    std::thread::spawn(move || {
-        let decision = limiter.wait_blocking("a", &Key::of(["acme"]), SECOND);
-        decides.send(decision.map(|decision| decision.is_allowed()))
-    });
-    let is_allowed = decided.await.expect("it does not panic");
-    assert!(is_allowed.expect("there is room in the queue"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_without_room_for_its_second_slot_keeps_no_place_for_the_first() {
     const MOST: u64 = 65_536;
     let store = store("/nowhere", &ManualClock::new(NOW));
@@ -313,16 +189,14 @@ async fn a_slot_that_the_server_refuses_is_not_in_use_afterwards() {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_slot_that_was_never_asked_for_redis_has_to_hear_nothing() {
-    for rule in [exact("a", 9), leased("a", 9)] {
-        let store = store("/nowhere", &ManualClock::new(NOW));
-        let limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
-        let checks = [check(&limiter, "a", "acme")];
-        let began = Instant::now();
-        let failed = limiter.acquire(&checks).await;
-        assert_eq!(failed.reason(), Some(Reason::StoreFailed));
-        // Neither waits for the deadline.
-        assert_eq!((began.elapsed(), flushed(&store).await), Default::default());
-    }
+    let store = store("/nowhere", &ManualClock::new(NOW));
+    let limiter = Limiter::new(store.clone(), [exact("a", 9)]).expect("a valid rule");
+    let checks = [check(&limiter, "a", "acme")];
+    let began = Instant::now();
+    let failed = limiter.acquire(&checks).await;
+    assert_eq!(failed.reason(), Some(Reason::StoreFailed));
+    // It does not wait for the deadline.
+    assert_eq!((began.elapsed(), flushed(&store).await), Default::default());
 }
 
 /// How long a request waits for a slot that comes back after this time.
@@ -341,24 +215,18 @@ async fn waits(limiter: &Limiter, checks: &[Check], until: impl Future) -> Durat
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_a_slot_gets_the_one_that_its_process_returns() {
     const AFTER: Duration = Duration::from_millis(50);
-    for rule in [exact("a", 1), leased("a", 1)] {
-        let redis = Redis::start(granted(1));
-        let (_store, limiter) = limiter([rule.wait(20 * SECOND)]).await;
-        let checks = [check(&limiter, "a", "acme")];
-        let ticket = start(&limiter, &checks).await;
-        redis.answers(if ticket.slot_number("a").is_some() {
-            [0, 0, 0]
-        } else {
-            denied(1)
-        });
-        let returned = async {
-            sleep(AFTER).await;
-            redis.answers(granted(1));
-            drop(ticket);
-        };
-        // It looks by itself after twice that time.
-        assert_eq!(waits(&limiter, &checks, returned).await, AFTER);
-    }
+    let redis = Redis::start(granted(1));
+    let (_store, limiter) = limiter([exact("a", 1).wait(20 * SECOND)]).await;
+    let checks = [check(&limiter, "a", "acme")];
+    let ticket = start(&limiter, &checks).await;
+    redis.answers([0, 0, 0]);
+    let returned = async {
+        sleep(AFTER).await;
+        redis.answers(granted(1));
+        drop(ticket);
+    };
+    // It looks by itself after twice that time.
+    assert_eq!(waits(&limiter, &checks, returned).await, AFTER);
 }
 
 #[tokio::test(start_paused = true)]
@@ -378,52 +246,30 @@ async fn a_request_that_waits_for_a_slot_looks_for_those_that_other_processes_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_waits_for_a_slot_gets_the_one_of_a_request_that_is_denied() {
-    let redis = Redis::start(granted(1));
-    let rate = Rule::new("rate", Quota::fixed_window(1, SECOND));
-    let (_store, limiter) = limiter([rate, leased("a", 1).wait(20 * SECOND)]).await;
-    let both = ["rate", "a"].map(|rule| check(&limiter, rule, "acme"));
-    let ticket = start(&limiter, &both[1..]).await;
-    redis.answers(denied(1));
-    let denial = limiter.acquire(&both[1..]).await;
-    assert_eq!(denial.reason(), Some(Reason::Slots));
-    drop(ticket);
-    redis.answers([500_000, 0, 500_000]);
-    let mut denied = pin!(limiter.acquire(&both).into_future());
-    assert!(is_pending(denied.as_mut()).await);
-    let denied = async { assert_eq!(denied.await.reason(), Some(Reason::Quota)) };
-    assert_eq!(waits(&limiter, &both[1..], denied).await, Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_flush_waits_until_redis_has_heard_of_slots_that_are_free() {
-    for rule in [exact("a", 1), leased("a", 1)] {
-        let redis = Redis::start(granted(1));
-        let (store, limiter) = limiter([rule]).await;
-        drop(start(&limiter, &[check(&limiter, "a", "acme")]).await);
-        redis.answers(granted(0));
-        assert_eq!(redis.heard(), 1);
-        assert!(flushed(&store).await < 20 * SECOND);
-        assert_eq!(redis.heard(), 2);
-    }
+    let redis = Redis::start(granted(1));
+    let (store, limiter) = limiter([exact("a", 1)]).await;
+    drop(start(&limiter, &[check(&limiter, "a", "acme")]).await);
+    redis.answers(granted(0));
+    assert_eq!(redis.heard(), 1);
+    assert!(flushed(&store).await < 20 * SECOND);
+    assert_eq!(redis.heard(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn slots_that_redis_may_have_granted_are_reported_as_not_in_use() {
-    for rule in [exact("a", 1), leased("a", 1)] {
-        let (redis, clock) = (Redis::start(granted(0)), ManualClock::new(NOW));
-        let (store, limiter) = limiter_by(&clock, [rule]).await;
-        redis.is_silent(true);
-        let failed = limiter.acquire(&[check(&limiter, "a", "acme")]).await;
-        assert_eq!(failed.reason(), Some(Reason::StoreFailed));
-        // By then there is another connection.
-        sleep(SECOND).await;
-        redis.is_silent(false);
-        clock.advance(SECOND);
-        let before = redis.heard();
-        assert!(flushed(&store).await < 20 * SECOND);
-        assert!(redis.heard() > before);
-    }
+    let (redis, clock) = (Redis::start(granted(0)), ManualClock::new(NOW));
+    let (store, limiter) = limiter_by(&clock, [exact("a", 1)]).await;
+    redis.is_silent(true);
+    let failed = limiter.acquire(&[check(&limiter, "a", "acme")]).await;
+    assert_eq!(failed.reason(), Some(Reason::StoreFailed));
+    // By then there is another connection.
+    sleep(SECOND).await;
+    redis.is_silent(false);
+    clock.advance(SECOND);
+    let before = redis.heard();
+    assert!(flushed(&store).await < 20 * SECOND);
+    assert!(redis.heard() > before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -447,19 +293,6 @@ async fn machine_sleeps(clock: &ManualClock) {
     // The reporter sleeps until it renews.
     sleep(SECOND).await;
     clock.advance(10 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_request_waits_for_a_reporter_that_sleeps_on_after_the_machine_slept() {
-    let (redis, clock) = (Redis::start(granted(1)), ManualClock::new(NOW));
-    let (_store, limiter) = limiter_by(&clock, [leased("a", 2)]).await;
-    let checks = [check(&limiter, "a", "acme")];
-    let _ticket = start(&limiter, &checks).await;
-    machine_sleeps(&clock).await;
-    redis.answers(granted(2));
-    let began = Instant::now();
-    let _other = start(&limiter, &checks).await;
-    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

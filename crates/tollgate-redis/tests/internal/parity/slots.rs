@@ -77,7 +77,6 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
             want: numbers.of(&[0, 1, 1, 1, 2, 4]) as u32,
             is_exact: numbers.one_in(2),
         };
-        let is_leased = numbers.one_in(3);
         let with = match numbers.below(4) {
             0 if message.want > 0 => With::Another {
                 admits: numbers.one_in(2),
@@ -92,7 +91,7 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
             false => grantor.decide(&mut state, now, &message),
         };
         let here = format_args!("seed {seed}, step {step}, {message:?}, {with:?}");
-        let check = check(&message, limit, term, is_leased, with);
+        let check = check(&message, limit, term, with);
         let other = other(with);
         let is_first = matches!(with, With::Another { is_first: true, .. });
         let time = [(now as f64).to_le_bytes(), MARGIN.to_le_bytes()].concat();
@@ -103,7 +102,9 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
         let time_args: &[u8] = if by_server { &[] } else { &time };
         args.insert(0, time_args);
         let answer = server.evaluate(&[b"slots", b"other"], &args).integers();
-        let expected = numbers_of(&message, &reply, &fits, is_leased, is_denied, limit);
+        let free = i64::from(limit) - grantor.used(&state, now) as i64;
+        let [retry, left] = numbers_of(&message, &reply, &fits, is_denied, limit);
+        let expected = [retry, free, left];
         let at = 1 + 3 * usize::from(is_first);
         assert_eq!(answer[at..at + 3], expected, "{here}");
         seen[match reply.outcome {
@@ -139,34 +140,27 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
     assert!(seen.iter().all(|times| *times > 10), "{seen:?}");
 }
 
-/// The numbers that the script returns for a check.
+/// What the script returns for a check: whether it fits, and until when its owner is known.
 fn numbers_of(
     message: &SlotMessage,
     reply: &SlotReply,
     fits: &SlotReply,
-    is_leased: bool,
     is_denied: bool,
     limit: u32,
-) -> [i64; 3] {
-    let granted = |count: u32, fence: u64| match (is_leased, message.want) {
-        (true, _) => -4 - i64::from(count),
-        (false, 0) => -1,
-        (false, _) => -4 - fence as i64,
-    };
+) -> [i64; 2] {
     let retry = match (reply.outcome, fits.outcome) {
         (SlotOutcome::Stale, _) => 1,
         (_, SlotOutcome::Granted { .. }) if is_denied => -1,
-        (SlotOutcome::Granted { fence }, _) => granted(reply.count, fence),
+        (SlotOutcome::Granted { .. }, _) if message.want == 0 => -1,
+        (SlotOutcome::Granted { fence }, _) => -4 - fence as i64,
         _ if message.want > limit => -2,
-        _ if is_leased => 2 + i64::from(reply.count),
         _ => 0,
     };
-    let free = i64::from(reply.free) - i64::from(reply.over);
     let left = reply.left as i64;
-    [retry, free, if reply.is_new { -1 - left } else { left }]
+    [retry, if reply.is_new { -1 - left } else { left }]
 }
 
-fn check(message: &SlotMessage, limit: u32, term: u64, is_leased: bool, with: With) -> Vec<u8> {
+fn check(message: &SlotMessage, limit: u32, term: u64, with: With) -> Vec<u8> {
     let more = matches!(
         with,
         With::Another {
@@ -180,7 +174,7 @@ fn check(message: &SlotMessage, limit: u32, term: u64, is_leased: bool, with: Wi
     check.extend((message.seq as f64).to_le_bytes());
     check.extend(message.lo.to_le_bytes());
     check.extend(message.hi.to_le_bytes());
-    check.push(u8::from(message.is_exact) + 2 * u8::from(is_leased));
+    check.push(u8::from(message.is_exact));
     check
 }
 
@@ -252,7 +246,7 @@ fn a_value_that_is_not_of_slots_is_left_alone() {
             want: 1,
             is_exact: true,
         };
-        let check = check(&message, 1, 15_000_000, false, With::Nothing);
+        let check = check(&message, 1, 15_000_000, With::Nothing);
         let answer = server.evaluate(&[b"slots", b"other"], &[b"", &check]);
         assert_eq!(answer.integers()[1..], [-3, 0, 0]);
         let left = server.command(&[b"GET", b"slots"]);

@@ -15,15 +15,12 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate_core::{
-    Check, Consistency, Decision, Key, LeaseShare, Limiter, MINUTE, OnStoreError, Quota, Reason,
-    Rule, SECOND, Tick, Ticket,
+    Check, Decision, Key, Limiter, MINUTE, OnStoreError, Quota, Reason, Rule, SECOND, Tick, Ticket,
 };
 use tollgate_redis::{BreakerState, Keys, Partition, RedisStore};
 use tollgate_test_servers::eventually::eventually;
 
-/// The rules of slots, one exact and one leased.
-const OF_SLOTS: [&str; 2] = ["exact", "leased"];
-/// Slots of each.
+/// Slots of the rule with this name.
 const SLOTS: u64 = 4;
 /// Units of the queue, one a second: it is longer than any fail-over.
 const BURST: u64 = 100;
@@ -50,16 +47,13 @@ impl Process {
             .connect()
             .expect("a valid address");
         store.connected().await;
-        let share = LeaseShare::percent(50);
-        let limiter = |rules: &[Rule]| {
-            let rules = rules.iter().cloned();
-            let rules = rules.map(|rule| rule.on_store_error(OnStoreError::Deny));
-            Limiter::new(store.clone(), rules).expect("valid rules")
+        let limiter = |rule: Rule| {
+            let rule = rule.on_store_error(OnStoreError::Deny);
+            Limiter::new(store.clone(), [rule]).expect("a valid rule")
         };
-        let [exact, leased] = OF_SLOTS.map(|rule| Rule::new(rule, Quota::concurrent(SLOTS)));
-        let slots = limiter(&[exact, leased.consistency(Consistency::Leased { share })]);
+        let slots = limiter(Rule::new("slots", Quota::concurrent(SLOTS)));
         let queue = Rule::new("queue", Quota::gcra(1, SECOND).burst(BURST));
-        let queue = limiter(&[queue.wait(LONG)]);
+        let queue = limiter(queue.wait(LONG));
         Self {
             store,
             slots,
@@ -67,8 +61,8 @@ impl Process {
         }
     }
 
-    fn slots(&self, rule: &str, slots: u64) -> [Check; 1] {
-        let check = self.slots.check(rule, &Key::shared());
+    fn slots(&self, slots: u64) -> [Check; 1] {
+        let check = self.slots.check("slots", &Key::shared());
         [check.expect("the rule").with_cost(slots)]
     }
 
@@ -78,8 +72,8 @@ impl Process {
     }
 
     /// Starts a request, or is denied by the store.
-    async fn start_one(&self, rule: &str) -> Option<Ticket> {
-        let checks = self.slots(rule, 1);
+    async fn start_one(&self) -> Option<Ticket> {
+        let checks = self.slots(1);
         let decision = decided(&self.slots, &checks).await;
         if !decision.is_allowed() {
             assert_eq!(decision.reason(), Some(Reason::Slots), "{decision:?}");
@@ -88,8 +82,8 @@ impl Process {
         Some(self.slots.ticket(&checks, &decision))
     }
 
-    async fn free_slots(&self, rule: &str) -> u64 {
-        let looked = self.slots.peek(&self.slots(rule, 0)).await;
+    async fn free_slots(&self) -> u64 {
+        let looked = self.slots.peek(&self.slots(0)).await;
         looked.verdicts()[0].remaining()
     }
 
@@ -139,12 +133,9 @@ impl Held {
         let start = || Process::start(address, namespace);
         let processes = [start().await, start().await];
         let mut running = Vec::new();
-        for rule in OF_SLOTS {
-            for slot in 0..SLOTS {
-                let process = &processes[(slot % 2) as usize];
-                let started = eventually("a slot is free", || process.start_one(rule)).await;
-                running.push(started);
-            }
+        for slot in 0..SLOTS {
+            let process = &processes[(slot % 2) as usize];
+            running.push(eventually("a slot is free", || process.start_one()).await);
         }
         let [here, there] = &processes;
         let began = decided(&here.queue, &here.units(BURST)).await.at();
@@ -177,9 +168,7 @@ impl Held {
 
     async fn nothing_starts(&self) {
         for process in &self.processes {
-            for rule in OF_SLOTS {
-                assert!(process.start_one(rule).await.is_none(), "{rule}");
-            }
+            assert!(process.start_one().await.is_none());
         }
     }
 
@@ -221,17 +210,13 @@ impl Held {
     /// It has something, or more starts than may.
     pub async fn was_lost(mut self) {
         let mut started = Vec::new();
-        for rule in OF_SLOTS {
-            let before = started.len();
-            for process in &self.processes {
-                // It says what it runs: half of the slots.
-                while let Some(ticket) = process.start_one(rule).await {
-                    started.push(ticket);
-                }
+        for process in &self.processes {
+            // It says what it runs: half of the slots.
+            while let Some(ticket) = process.start_one().await {
+                started.push(ticket);
             }
-            let more = started.len() - before;
-            assert!(more as u64 <= SLOTS / 2, "{rule}: {more}");
         }
+        assert!(started.len() as u64 <= SLOTS / 2, "{}", started.len());
         // All of them are known now.
         self.nothing_starts().await;
         eventually("those that ran know", || async {
@@ -263,16 +248,13 @@ impl Held {
         let places: Vec<_> = (1..=WAITING).map(|n| self.began + n * UNIT).collect();
         assert_eq!(due, places);
         for process in &self.processes {
-            // What is on lease goes back sooner.
             assert_eq!(process.store.flush(PATIENT).await, 0);
         }
         let [address, namespace] = &self.place;
         let other = Process::start(address, namespace).await;
-        for rule in OF_SLOTS {
-            eventually(&format!("no slot of {rule} is in use"), || async {
-                (other.free_slots(rule).await == SLOTS).then_some(())
-            })
-            .await;
-        }
+        eventually("no slot is in use", || async {
+            (other.free_slots().await == SLOTS).then_some(())
+        })
+        .await;
     }
 }

@@ -77,19 +77,15 @@ async fn slots_in_use_and_what_is_reported_of_them_are_counted_once() {
     let (recorded, _guard) = Recorded::start();
     let clock = ManualClock::new(NOW);
     let redis = Redis::start(granted(1));
-    let rules = [exact("exact", 9), leased("leased", 4)];
-    let (store, limiter) = limiter_by(&clock, rules).await;
+    let (store, limiter) = limiter_by(&clock, [exact("a", 9)]).await;
     let mut tickets = Vec::new();
     for key in ["acme", "globex"] {
-        let check = check(&limiter, "exact", key).with_cost(2);
+        let check = check(&limiter, "a", key).with_cost(2);
         tickets.push(start(&limiter, &[check]).await);
     }
-    let check = check(&limiter, "leased", "acme");
-    tickets.push(start(&limiter, &[check]).await);
     pass(&clock, THIRD).await;
-    let table = |kind: &str| recorded.gauge(&format!("tollgate_redis_table_keys,table={kind}"));
-    assert_eq!(recorded.gauge(IN_USE), 5.0);
-    assert_eq!((table("slots"), table("slot_leases")), (2.0, 1.0));
+    let table = || recorded.gauge("tollgate_redis_table_keys,table=slots");
+    assert_eq!((recorded.gauge(IN_USE), table()), (4.0, 2.0));
     let slots = |what: &str| recorded.count(&format!("tollgate_redis_slots_total,what={what}"));
     // All but the two messages of requests.
     let by_itself = || redis.heard() as u64 - 2;
@@ -100,17 +96,16 @@ async fn slots_in_use_and_what_is_reported_of_them_are_counted_once() {
     pass(&clock, THIRD).await;
     redis.answers(granted(1));
     pass(&clock, THIRD).await;
-    assert_eq!(slots("outlived"), 3);
+    assert_eq!(slots("outlived"), 2);
     redis.answers(granted(0));
     drop(tickets);
     assert!(flushed(&store).await < THIRD);
     for _ in 0..3 {
         pass(&clock, THIRD).await;
     }
-    assert_eq!(recorded.gauge(IN_USE), 0.0);
-    assert_eq!((table("slots"), table("slot_leases")), (0.0, 0.0));
+    assert_eq!((recorded.gauge(IN_USE), table()), (0.0, 0.0));
     assert_eq!(slots("reported"), by_itself());
-    assert_eq!((slots("voided"), slots("outlived")), (0, 3));
+    assert_eq!((slots("voided"), slots("outlived")), (0, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,25 +124,6 @@ async fn a_grant_that_comes_too_late_is_counted_as_void() {
     pass(&clock, THIRD).await;
     let voided = recorded.count("tollgate_redis_slots_total,what=voided");
     assert_eq!(voided, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn decisions_by_slots_on_lease_are_counted_as_such_and_as_calls_that_were_saved() {
-    let (recorded, _guard) = Recorded::start();
-    let redis = Redis::start(granted(1));
-    let (_store, limiter) = limiter([leased("a", 1)]).await;
-    let checks = [check(&limiter, "a", "acme")];
-    for _ in 0..3 {
-        drop(start(&limiter, &checks).await);
-    }
-    let _ticket = start(&limiter, &checks).await;
-    redis.answers(denied(1));
-    assert!(!limiter.acquire(&checks).await.is_allowed());
-    // The gauges are brought up to date each second.
-    sleep(2 * SECOND).await;
-    let decided = "tollgate_redis_decisions_total,rule=a,consistency=leased,source=lease";
-    assert_eq!(recorded.count(decided), 5);
-    assert_eq!(recorded.count("tollgate_redis_calls_saved_total"), 5);
 }
 
 #[tokio::test(start_paused = true)]
