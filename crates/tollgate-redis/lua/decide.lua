@@ -81,9 +81,8 @@ while true do
     end
   else
     -- `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
-    -- overflow bucket too; `is_older` whether the state was found under a name of the previous format.
-    local raw, gone, notify, is_older
-    local before, before_other = 0, 0
+    -- overflow bucket too.
+    local raw, gone, notify
     -- The end of the part before the quotas of a rule that scales.
     local known = #check
     if scales then known = known - 2 - 21 * unpack('<H', check, known - 1) end
@@ -92,12 +91,7 @@ while true do
     elseif what < 8 then
       raw = try('GET', KEYS[key])
     else
-      local ends, overflow_before, overflow_before_other = known - 5, 0, 0
-      if what >= 64 then
-        ends, what = ends - 8, what - 64
-        before, before_other, overflow_before, overflow_before_other = unpack('<HHHH', check, ends + 6)
-      end
-      local other, overflow, overflow_other = unpack('<HHH', check, ends)
+      local other, overflow, overflow_other = unpack('<HHH', check, known - 5)
       local moves = what % 32 >= 16
       notify = what >= 32 and 1
       what = what % 8
@@ -112,16 +106,9 @@ while true do
           raw = try('GET', KEYS[other])
           if not moves then key = other elseif raw then gone = other end
         end
-        if not raw and before > 0 then
-          raw = try('GET', KEYS[before])
-          if not raw and before_other > 0 then raw = try('GET', KEYS[before_other]) end
-          is_older = raw
-          if raw and not raw.err then raw = converted(raw) end
-        end
         local again = not raw and overflow > 0
         if again then
           key, other, overflow, notify = overflow, overflow_other, 0, notify and 2
-          before, before_other = overflow_before, overflow_before_other
         end
       until not again
       if notify == 2 then
@@ -254,11 +241,8 @@ while true do
       if state == '' or ttl <= 0 then
         done = try('DEL', KEYS[key])
         if done == 0 or done == 1 then done, wrote = nil, true end
-        -- Otherwise the next request would find the old usage again.
-        if not done and before > 0 then try('DEL', KEYS[before]) end
-        if not done and before_other > 0 then try('DEL', KEYS[before_other]) end
       elseif ttl < 2^53 then
-        if keeps and by_server and not gone and not is_older then
+        if keeps and by_server and not gone then
           -- The time to live is right already. To set it again costs more than the rest of the write.
           done = try('SET', KEYS[key], state, 'KEEPTTL')
         else

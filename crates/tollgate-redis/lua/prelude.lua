@@ -15,7 +15,7 @@
 --              which keeps the leases; 5 debit: take even if the units do not fit; 6 return a lease; 7 grant a lease if
 --              the request before it was granted, or a scheduled lease if that has one check and was denied.
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
---              other name; 128 used units scale with the limit. For 0 to 3: 32 report new keys; 64 there are keys of the previous format.
+--              other name; 128 used units scale with the limit. For 0 to 3: 32 report new keys.
 --          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written)
 --          B   1 if the next check belongs to the same request, 0 if this is its last check
 --          H   the key: KEYS[H]
@@ -44,12 +44,8 @@
 --          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
 --          Otherwise a new state is written under the first name if states move, and under the other name if they stay.
---          with 64, after these, '<HHHH': the same four names in the previous format, or 0. If there is no state under the
---          names of this format, the script converts one that it finds under those, and writes it under the name of this
---          format. The old state stays for processes that only know the previous format.
 --          with 128, last of all, the quotas of the rule, 21 bytes each as above, and their number, '<H'. A state that none of
 --          them wrote is scaled to the first: see `scale.lua`.
---          For 4, algorithm 255 means any: whatever is under the key is deleted.
 --          For 0 and 1, of a request of one check, without flags: an argument of two bytes behind it, '<H', is how often the
 --          check repeats, each time for the next key. Each repetition is a request of its own.
 --          Operations 2 to 7 are requests of one check. The caller folds checks on one state into one, with the sum of
@@ -126,9 +122,6 @@ local function kept_with(state, leases, now, raw)
   if before ~= period then leases = pack('<dd', (now - now % period) / period, units) end
   return state .. leases
 end
-
--- Converts a state of the previous format. This is the first format, so there is none.
-local function converted(raw) return raw end
 
 -- ⌊a · b / d⌋ and the remainder, exact for products beyond 53 bits: a, b < 2^53, d < 2^50.
 local function muldiv(a, b, d)

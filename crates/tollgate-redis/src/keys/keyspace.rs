@@ -14,13 +14,12 @@
 //! data, such as `{namespace}:instances`, keep to that.
 //!
 //! Each algorithm has its own states, as in memory: a rule that changes its algorithm starts fresh, and two versions of a
-//! service do not overwrite each other's states during a deployment. The same holds for formats: [what happens when two
-//! meet](crate::guide::upgrading).
+//! service do not overwrite each other's states during a deployment. The same holds for [formats](VERSION): [what happens when
+//! two meet](crate::guide::upgrading).
 
 use tollgate_core::{RuleError, RuleErrorKind, store::Fingerprint};
 
 use crate::keys::{
-    format::Formats,
     keys::{Keys, Name},
     packed::Bytes,
     slot::{slot, tag_in},
@@ -87,13 +86,16 @@ impl Metered {
     }
 }
 
+/// The version of the format of states: in their names, and in the upper half of their first byte. Processes of two releases
+/// whose formats differ never read what they do not understand, and each counts for itself.
+pub(crate) const VERSION: u8 = 1;
+
 /// The names of the states of a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Keyspace {
     namespace: Box<str>,
     pub(crate) partition: Partition,
     pub(crate) keys: Keys,
-    pub(crate) formats: Formats,
 }
 
 impl Keyspace {
@@ -122,15 +124,7 @@ impl Keyspace {
             namespace: namespace.into(),
             partition,
             keys: Keys::given(),
-            formats: Formats::KNOWN,
         })
-    }
-
-    /// The same by a process of another release.
-    #[cfg(test)]
-    pub(crate) fn with_formats(mut self, formats: Formats) -> Self {
-        self.formats = formats;
-        self
     }
 
     /// The name of the set of instances. No state has it: those end in a number.
@@ -178,11 +172,12 @@ impl Keyspace {
         self
     }
 
-    /// Writes the name of a state of a rule, a family and a format, which lies where `with` does.
+    /// Writes the name of a state of a rule and a family, which lies where `with` does.
     pub(crate) fn write_name(
         &self,
         out: &mut Bytes,
-        (rule, family, format): (&str, u8, u8),
+        rule: &str,
+        family: u8,
         name: &Name,
         with: Option<&Name>,
     ) {
@@ -206,7 +201,7 @@ impl Keyspace {
         out.push(b':');
         out.extend_from_slice(rule.as_bytes());
         // Of one digit.
-        out.extend_from_slice(&[b':', family, b'0' + format % 10]);
+        out.extend_from_slice(&[b':', family, b'0' + VERSION]);
     }
 }
 
@@ -275,7 +270,7 @@ mod tests {
                     let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
                     let with = (place == 2).then_some(&name);
                     let mut out = Bytes::new();
-                    keyspace.write_name(&mut out, (&rule, b'a', 1), &name, with);
+                    keyspace.write_name(&mut out, &rule, b'a', &name, with);
                     assert!(names.insert(out));
                 }
             }
@@ -296,7 +291,7 @@ mod tests {
                 let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
                 let with = with_tenant.then_some(&name);
                 let mut state = Bytes::new();
-                keyspace.write_name(&mut state, ("r", b'a', 1), &name, with);
+                keyspace.write_name(&mut state, "r", b'a', &name, with);
                 let state = String::from_utf8(state.to_vec()).expect("letters");
                 for key in [state, keyspace.instances(), keyspace.quotas()] {
                     // As the guide gives them to a user of the server: `~{shop}:* ~shop:{*`.

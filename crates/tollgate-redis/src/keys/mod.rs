@@ -1,11 +1,10 @@
 //! What stands in Redis for a client: a key of a rule as a part of a name, and in which slot of a cluster that name is.
 //!
 //! ```text
-//! keyspace ── format, slot, packed
+//! keyspace ── slot, packed
 //! └─ keys ── rotation, plain ── mask ── secret
 //! ```
 
-pub(crate) mod format;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 pub(crate) mod keys;
 pub(crate) mod keyspace;

@@ -8,7 +8,7 @@ use tollgate_core::{
     store::Fingerprint,
 };
 
-use crate::keys::format::VERSION;
+use crate::keys::keyspace::VERSION;
 
 /// The role of a rule that decides.
 pub(crate) const ENFORCED: u8 = 0;

@@ -26,11 +26,10 @@ pub(super) enum Operation {
 }
 
 /// Flags that are added to the operation of a check: it has further keys; its state moves to the first of them; the answer
-/// reports new keys; there may be keys of the previous format; used units scale with the limit.
+/// reports new keys; used units scale with the limit.
 const OTHER: u8 = 8;
 const MOVES: u8 = 16;
 const REPORTS_NEW: u8 = 32;
-const OLDER: u8 = 64;
 const SCALES: u8 = 128;
 
 /// The arguments of a call, in order.
@@ -114,8 +113,7 @@ impl Args {
         reports_new: bool,
     ) {
         let begins = self.0.ends.last().copied().unwrap_or(0);
-        let older = found.older != [0; 4];
-        if reports_new || older || found.other > 0 || found.overflow > 0 {
+        if reports_new || found.other > 0 || found.overflow > 0 {
             let flags = [
                 OTHER,
                 if rules.keyspace.keys.moves() {
@@ -124,15 +122,10 @@ impl Args {
                     0
                 },
                 if reports_new { REPORTS_NEW } else { 0 },
-                if older { OLDER } else { 0 },
             ];
             self.0.bytes[begins] += flags.iter().sum::<u8>();
             for place in [found.other, found.overflow, found.overflow_other] {
                 self.0.bytes.extend_from_slice(&place.to_le_bytes());
-            }
-            if older {
-                let keys = found.older.map(u16::to_le_bytes);
-                self.0.bytes.extend_from_slice(keys.as_flattened());
             }
         }
         if let Some(quotas) = rule_args.scaled(quota) {

@@ -22,11 +22,8 @@ use crate::script::{
 /// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
 
-/// The most keys of a check: its own and the overflow bucket, each by two secrets and in two formats.
-const MOST_KEYS: usize = 8;
-
-/// In the place of an algorithm: a state of any format is forgotten, whatever it is.
-const ANY: u8 = u8::MAX;
+/// The most keys of a check: its own and the overflow bucket, each by two secrets.
+const MOST_KEYS: usize = 4;
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
@@ -278,16 +275,7 @@ impl Call {
             let check = check.with_cost(0);
             let first = self.keys.len();
             let found = self.keys.find(rules, rule_args, &check, with, None, first);
-            let mut of_any = *quota;
-            of_any[0] = ANY;
-            let [older, older_other, ..] = found.older;
-            let keys = [
-                (found.key, quota),
-                (found.other, quota),
-                (older, &of_any),
-                (older_other, &of_any),
-            ];
-            for (key, quota) in keys.into_iter().filter(|(key, _)| *key > 0) {
+            for key in [found.key, found.other].into_iter().filter(|key| *key > 0) {
                 self.rules |= rule_args.bit;
                 self.args
                     .begin(Operation::Reset, rule_args, &check, key, quota);
@@ -299,7 +287,7 @@ impl Call {
 
     /// Whether a reset of that many checks fits, behind that many others.
     pub(crate) fn has_room_to_reset(&self, checks: usize, others: usize) -> bool {
-        self.has_room(4 * checks + others)
+        self.has_room(2 * checks + others)
     }
 
     /// Adds the return of a lease of the check's state. Gives the index of its answer; `None` if the call is full, or there is

@@ -14,8 +14,6 @@ pub(super) struct Found {
     pub(super) other: u16,
     pub(super) overflow: u16,
     pub(super) overflow_other: u16,
-    /// The same four, of the format before.
-    pub(super) older: [u16; 4],
 }
 
 /// The keys of a call, in order.
@@ -42,37 +40,27 @@ impl StateKeys {
         from: usize,
     ) -> Found {
         let with = with.filter(|_| !rules.is_with(check.rule()));
-        let of = |format: u8, keys: &mut Self| {
-            let (key, other) = keys.both(rules, (rule_args, format), check.key(), with, from);
-            let one_slot = rules.keyspace.partition == Partition::One;
-            let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| match with {
-                None if !one_slot => keys.with_overflow_bucket(
-                    rules,
-                    (rule_args, format),
-                    overflow,
-                    check.key(),
-                    from,
-                ),
-                _ => keys.both(rules, (rule_args, format), overflow, with, from),
-            });
-            [key, other, overflow, overflow_other]
-        };
-        let formats = rules.keyspace.formats;
-        let [key, other, overflow, overflow_other] = of(formats.written, self);
+        let (key, other) = self.both(rules, rule_args, check.key(), with, from);
+        let one_slot = rules.keyspace.partition == Partition::One;
+        let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| match with {
+            None if !one_slot => {
+                self.with_overflow_bucket(rules, rule_args, overflow, check.key(), from)
+            }
+            _ => self.both(rules, rule_args, overflow, with, from),
+        });
         Found {
             key,
             other,
             overflow,
             overflow_other,
-            older: formats.older.map_or([0; 4], |older| of(older, self)),
         }
     }
 
-    /// The numbers of a state's names of a format: of two secrets that by the newer, then that by the older.
+    /// The numbers of a state's names: of two secrets that by the newer, then that by the older.
     fn both(
         &mut self,
         rules: &Encoder,
-        of: (&RuleArgs, u8),
+        rule_args: &RuleArgs,
         key: Fingerprint,
         with: Option<Fingerprint>,
         from: usize,
@@ -80,9 +68,15 @@ impl StateKeys {
         let keys = &rules.keyspace.keys;
         let (newer, older) = keys.names(key);
         let (with_newer, with_older) = with.map(|with| keys.names(with)).unzip();
-        let newer = self.key(rules, of, &newer, with_newer.as_ref(), from);
+        let newer = self.key(rules, rule_args, &newer, with_newer.as_ref(), from);
         let older = older.map_or(0, |older| {
-            self.key(rules, of, &older, with_older.flatten().as_ref(), from)
+            self.key(
+                rules,
+                rule_args,
+                &older,
+                with_older.flatten().as_ref(),
+                from,
+            )
         });
         (newer, older)
     }
@@ -91,7 +85,7 @@ impl StateKeys {
     fn with_overflow_bucket(
         &mut self,
         rules: &Encoder,
-        of: (&RuleArgs, u8),
+        rule_args: &RuleArgs,
         overflow: Fingerprint,
         client: Fingerprint,
         from: usize,
@@ -99,9 +93,9 @@ impl StateKeys {
         let keys = &rules.keyspace.keys;
         let (newer, older) = keys.names(overflow);
         let (client, client_older) = keys.names(client);
-        let newer = self.key(rules, of, &newer, Some(&client.slot_tag()), from);
+        let newer = self.key(rules, rule_args, &newer, Some(&client.slot_tag()), from);
         let older = older.zip(client_older).map_or(0, |(older, client)| {
-            self.key(rules, of, &older, Some(&client.slot_tag()), from)
+            self.key(rules, rule_args, &older, Some(&client.slot_tag()), from)
         });
         (newer, older)
     }
@@ -110,7 +104,7 @@ impl StateKeys {
     fn key(
         &mut self,
         rules: &Encoder,
-        (rule_args, format): (&RuleArgs, u8),
+        rule_args: &RuleArgs,
         name: &Name,
         with: Option<&Name>,
         from: usize,
@@ -118,7 +112,8 @@ impl StateKeys {
         let start = self.0.bytes.len();
         rules.keyspace.write_name(
             &mut self.0.bytes,
-            (&rule_args.state_name, rule_args.family, format),
+            &rule_args.state_name,
+            rule_args.family,
             name,
             with,
         );
