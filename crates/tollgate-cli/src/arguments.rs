@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, doctor, exit, key, rules, size, watch};
+use crate::{completions, doctor, exit, key, rules, size, top};
 
 /// Checks, explains and sizes rate limits, and looks after those in Redis.
 #[derive(Debug, Parser)]
@@ -34,12 +34,8 @@ pub(crate) enum Command {
     Size(size::SizeArgs),
     /// What is wrong with a Redis for this use, and what to do about it.
     Doctor(doctor::DoctorArgs),
-    /// Which rules deny most, or which keys come most often: one look at a service.
-    Top(watch::TopArgs),
-    /// The same as a table that renews itself.
-    Watch(watch::WatchArgs),
+    /// Which keys come most often: one look at a service.
+    Top(top::TopArgs),
     /// Prints completions for a shell.
     Completions(completions::CompletionsArgs),
-    /// Prints the manual page, or one for each command into a folder.
-    Man(completions::ManArgs),
 }

@@ -11,6 +11,7 @@ mod exit;
 mod failure;
 mod hints;
 mod key;
+mod page;
 mod printable;
 mod redis_args;
 mod report;
@@ -21,8 +22,8 @@ mod run;
 mod size;
 mod table;
 mod time_text;
+mod top;
 mod trust;
-mod watch;
 
 use std::process::ExitCode;
 

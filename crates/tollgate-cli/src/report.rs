@@ -33,16 +33,8 @@ impl Report {
         }
     }
 
-    /// The report of a command that has printed all of it.
-    pub(crate) fn nothing() -> Self {
-        Self::new("", Value::Null, Exit::Yes)
-    }
-
     /// As it is printed, with a line feed at the end.
     pub(crate) fn printed(&self, as_json: bool) -> String {
-        if self.json.is_null() && self.text.is_empty() {
-            return String::new();
-        }
         if as_json {
             return json_text(&self.json);
         }

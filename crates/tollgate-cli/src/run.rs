@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     key, printable,
     report::{Report, json_text},
-    rules, size, watch,
+    rules, size, top,
 };
 
 /// Runs a command, prints its report, and gives the exit code.
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
 }
 
 /// Writes to the standard output.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
@@ -62,9 +62,7 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
         Command::Key(command) => key::run(command).await,
         Command::Size(args) => size::run(&args).await,
         Command::Doctor(args) => doctor::run(&args).await,
-        Command::Top(args) => watch::top(&args).await,
-        Command::Watch(args) => watch::watch(&args, arguments.json).await,
+        Command::Top(args) => top::run(&args).await,
         Command::Completions(args) => Ok(completions::completions(&args, Arguments::command())),
-        Command::Man(args) => completions::man(&args, Arguments::command()),
     }
 }

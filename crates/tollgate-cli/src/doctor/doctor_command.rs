@@ -1,6 +1,6 @@
 //! The command.
 
-use std::{path::PathBuf, time::Duration};
+use std::{cmp::Reverse, path::PathBuf, time::Duration};
 
 use clap::Args;
 use serde_json::json;
@@ -8,14 +8,14 @@ use serde_json::json;
 use crate::{
     bound_names::BoundNames,
     doctor::{
-        Places,
         examination::Patient,
         finding::{Finding, Level},
+        place::Places,
     },
     exit::Exit,
     failure::Failure,
     printable,
-    redis_args::{PartitionName, RedisArgs},
+    redis_args::RedisArgs,
     report::Report,
     rule_args,
 };
@@ -23,7 +23,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   tollgate doctor --redis redis://tollgate:sesame@cache.internal --namespace shop
-  tollgate doctor --redis redis-cluster://one,two,three --namespace shop --partition key --rules limits.toml
+  tollgate doctor --redis redis-cluster://one,two,three --namespace shop --rules limits.toml
   tollgate doctor --redis redis://admin:sesame@cache.internal --namespace shop --json
 
 Run it as the user of the service, to learn what that user may do, and as an administrator, who may read more. It
@@ -34,10 +34,6 @@ writes one key of its own, which it removes. Exit code 1: there is an error or a
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     redis: RedisArgs,
-
-    /// The partition of the service on a cluster: one, key, or by-rule:NAME.
-    #[arg(long, value_name = "PARTITION")]
-    partition: Option<PartitionName>,
 
     /// How long a request of the service may wait for Redis, in milliseconds.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=60_000))]
@@ -66,7 +62,6 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
         places: Places::read(&args.redis.redis, &args.redis.trust)?,
         namespace: &args.redis.namespace,
         secret,
-        partition: args.partition.as_ref().map(|named| named.0.clone()),
         deadline: Duration::from_millis(args.deadline),
         longest,
     };
@@ -83,9 +78,9 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
 /// The worst first; a remedy is a line of its own, to be copied.
 fn text(findings: &[Finding]) -> String {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
-    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    sorted.sort_by_key(|finding| Reverse(finding.level));
     let mut text = String::new();
-    for finding in &sorted {
+    for finding in sorted {
         let server = match &*finding.server {
             "" => String::new(),
             server => format!("{}: ", printable::line(server, 80)),
@@ -104,13 +99,9 @@ fn text(findings: &[Finding]) -> String {
             ));
         }
     }
-    let count = |level: Level| {
-        findings
-            .iter()
-            .filter(|finding| finding.level == level)
-            .count()
-    };
-    let (errors, warnings) = (count(Level::Error), count(Level::Warning));
+    let levels = || findings.iter().map(|finding| finding.level);
+    let errors = levels().filter(|level| *level == Level::Error).count();
+    let warnings = levels().filter(|level| *level == Level::Warning).count();
     match errors + warnings {
         0 => text + "\nnothing is wrong",
         _ => text + &format!("\n{errors} errors, {warnings} warnings"),

@@ -2,24 +2,25 @@
 
 use std::time::Duration;
 
-use tollgate_redis::{Partition, Secret};
+use tollgate_redis::Secret;
 
 use crate::{
     doctor::{
-        Access, Place, Places, Server,
         access::access,
-        cluster::{self, Shard},
-        finding::Finding,
-        memory::memory,
-        namespace::{instances, neighbours},
+        finding::{
+            Finding,
+            Level::{Error, Fine, Note, Warning},
+        },
+        namespace::instances,
         pace::pace,
-        persistence::persistence,
-        replication::replication,
-        server::words,
-        version::version,
+        place::{Access, Place, Places},
+        server::{Server, words},
+        server_info::ServerInfo,
     },
     failure::Failure,
 };
+
+const SLOTS: u32 = 16_384;
 
 /// What is known before anything is asked.
 #[derive(Debug)]
@@ -27,7 +28,6 @@ pub(crate) struct Patient<'a> {
     pub(crate) places: Places,
     pub(crate) namespace: &'a str,
     pub(crate) secret: Option<Secret>,
-    pub(crate) partition: Option<Partition>,
     pub(crate) deadline: Duration,
     /// The longest window or refill of the rules.
     pub(crate) longest: Option<Duration>,
@@ -37,94 +37,84 @@ impl Patient<'_> {
     /// All findings.
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Failure> {
         match &self.places {
-            Places::Server(place) => self.one(place).await,
+            Places::Server(place) => {
+                self.examine_server(&mut Server::connect(place).await?, false)
+                    .await
+            }
             Places::Sentinel {
                 sentinels,
                 master,
                 access,
             } => {
                 let (place, mut findings) = ask_sentinels(sentinels, master, access).await?;
-                findings.extend(self.one(&place).await?);
+                let mut server = Server::connect(&place).await?;
+                findings.extend(self.examine_server(&mut server, false).await?);
                 Ok(findings)
             }
-            Places::Cluster { seeds, access } => self.cluster(seeds, access).await,
+            Places::Cluster { seeds, access } => self.examine_cluster(seeds, access).await,
         }
     }
 
-    async fn one(&self, place: &Place) -> Result<Vec<Finding>, Failure> {
-        let mut server = Server::connect(place).await?;
-        let mut findings = self.examine_server(&mut server, false).await;
-        findings.extend(instances(&mut server, self.namespace, self.secret.as_ref()).await);
-        findings.push(neighbours(&mut server, self.namespace).await);
-        Ok(findings)
-    }
-
-    async fn cluster(&self, seeds: &[Place], access: &Access) -> Result<Vec<Finding>, Failure> {
+    async fn examine_cluster(
+        &self,
+        seeds: &[Place],
+        access: &Access,
+    ) -> Result<Vec<Finding>, Failure> {
         let (mut seed, mut findings) = first_that_answers(seeds).await?;
-        let shards = match cluster::shards(&mut seed).await {
-            Ok(shards) => shards,
-            Err(finding) => return Ok(vec![finding]),
-        };
-        if shards.is_empty() {
-            return Ok(vec![Finding::error(
+        let (primaries, state) = primaries(&mut seed).await;
+        findings.push(state);
+        let covers = seed.setting("cluster-require-full-coverage").await;
+        if covers.as_deref() == Some("yes") && !primaries.is_empty() {
+            findings.push(Warning.of(
                 "cluster",
-                format!("{} is no part of a cluster, or has no slots", seed.name),
-                "give the address of one server, redis://host, or assign slots: redis-cli --cluster create",
-            )]);
+                "cluster-require-full-coverage is yes: one shard that is gone stops all others",
+                "CONFIG SET cluster-require-full-coverage no, on every server",
+            ));
         }
-        findings.extend(cluster::state(&mut seed, &shards).await);
-        let partition = self.partition.as_ref();
-        findings.extend(cluster::partition(&mut seed, &shards, self.namespace, partition).await);
-        for shard in &shards {
-            findings.extend(self.shard(shard, access).await);
-        }
-        Ok(findings)
-    }
-
-    async fn shard(&self, shard: &Shard, access: &Access) -> Vec<Finding> {
-        let named = |mut finding: Finding| {
-            finding.server.clone_from(&shard.primary);
-            finding
-        };
-        let mut server = match Server::connect(&Place::tcp(access, &shard.primary)).await {
-            Ok(server) => server,
-            Err(failure) => {
-                let finding = Finding::error(
+        for primary in primaries {
+            let found = match Server::connect(&Place::tcp(access, &primary)).await {
+                Ok(mut server) => self.examine_server(&mut server, true).await?,
+                Err(failure) => vec![Error.of(
                     "connection",
                     failure.message,
                     "if the service reaches servers by other names than they announce, it needs an address_map",
-                );
-                return vec![named(finding)];
-            }
-        };
-        let mut findings = self.examine_server(&mut server, true).await;
-        findings.extend(instances(&mut server, self.namespace, self.secret.as_ref()).await);
-        findings.push(neighbours(&mut server, self.namespace).await);
-        findings.into_iter().map(named).collect()
+                )],
+            };
+            findings.extend(found.into_iter().map(|finding| Finding {
+                server: primary.clone(),
+                ..finding
+            }));
+        }
+        Ok(findings)
     }
 
-    async fn examine_server(&self, server: &mut Server, is_cluster: bool) -> Vec<Finding> {
+    async fn examine_server(
+        &self,
+        server: &mut Server,
+        is_cluster: bool,
+    ) -> Result<Vec<Finding>, Failure> {
         let mut findings = Vec::new();
         match server.info().await {
             Ok(info) => {
-                findings.push(version(&info));
-                let least = server.setting("min-replicas-to-write").await;
-                findings.push(replication(&info, least.as_deref()));
                 if !is_cluster && info.get("redis_mode").is_some_and(|mode| mode == "cluster") {
-                    findings.push(Finding::error(
+                    findings.push(Error.of(
                         "cluster",
                         "this is one server of a cluster: keys on the other servers cannot be decided",
                         "give the address of the cluster, redis-cluster://one,two,three",
                     ));
                 }
-                findings.extend(memory(&info));
-                let save = server.setting("save").await;
-                findings.push(persistence(&info, save.as_deref(), self.longest));
+                let info = ServerInfo {
+                    info,
+                    min_replicas_to_write: server.setting("min-replicas-to-write").await,
+                    save: server.setting("save").await,
+                };
+                findings.extend([info.role(), info.memory(), info.eviction()]);
+                findings.push(info.persistence(self.longest));
             }
-            Err(wrong) => findings.push(Finding::note(
-                "version",
+            Err(wrong) => findings.push(Note.of(
+                "info",
                 format!(
-                    "version, role, memory, eviction and disks may not be read: {}",
+                    "role, memory, eviction and disks may not be read: {}",
                     words(&wrong)
                 ),
                 "that is as it should be for the user of a service; run this as an administrator too, or add +info +config|get",
@@ -132,15 +122,71 @@ impl Patient<'_> {
         }
         let user = self.places.access().user();
         findings.extend(access(server, self.namespace, is_cluster, user).await);
-        if !self.places.access().has_login() && !server.name.starts_with('/') {
-            findings.push(Finding::note(
-                "login",
-                "the server asks for no password: anyone who reaches it can decide which clients pass",
-                "bind it to a private network, and give the service a user of its own (ACL SETUSER)",
-            ));
-        }
         findings.extend(pace(server, self.namespace, self.deadline).await);
-        findings
+        findings.extend(instances(server, self.namespace, self.secret.as_ref()).await);
+        Ok(findings)
+    }
+}
+
+/// The primaries that have slots, as one server of the cluster knows them, and whether each slot has one.
+async fn primaries(server: &mut Server) -> (Vec<String>, Finding) {
+    let ranges: Vec<Vec<redis::Value>> = match server.ask(&["CLUSTER", "SLOTS"]).await {
+        Ok(ranges) => ranges,
+        Err(wrong) => {
+            let said = words(&wrong);
+            let remedy = match said.contains("cluster support disabled") {
+                true => "it is a single server: name it with redis://",
+                false => "+cluster|slots for the user; without it the store finds no server either",
+            };
+            let says = format!("who has which slot may not be read: {said}");
+            return (Vec::new(), Error.of("cluster", says, remedy));
+        }
+    };
+    let (mut primaries, mut served) = (Vec::new(), 0);
+    for range in &ranges {
+        let [first, last, primary, ..] = &range[..] else {
+            continue;
+        };
+        let slots = redis::from_redis_value_ref::<u32>(first)
+            .and_then(|first| Ok((first, redis::from_redis_value_ref::<u32>(last)?)));
+        let node = redis::from_redis_value_ref::<Vec<redis::Value>>(primary).ok();
+        let place = node.and_then(|node| {
+            let host: String = redis::from_redis_value_ref(node.first()?).ok()?;
+            let port: u16 = redis::from_redis_value_ref(node.get(1)?).ok()?;
+            // A server that does not know its own address leaves it out.
+            let host = match host.is_empty() {
+                true => server.name.rsplit_once(':')?.0.to_owned(),
+                false => host,
+            };
+            Some(place_text(&host, port))
+        });
+        let (Ok((first, last)), Some(place)) = (slots, place) else {
+            continue;
+        };
+        served += last - first + 1;
+        if !primaries.contains(&place) {
+            primaries.push(place);
+        }
+    }
+    let says = format!(
+        "{} shards, {served} of {SLOTS} slots served",
+        primaries.len()
+    );
+    let finding = match served {
+        SLOTS => Fine.of("cluster", says, ""),
+        _ => Error.of(
+            "cluster",
+            format!("{says}: requests whose keys lie elsewhere are not decided"),
+            "redis-cli --cluster check says which are missing, redis-cli --cluster fix assigns them",
+        ),
+    };
+    (primaries, finding)
+}
+
+fn place_text(host: &str, port: u16) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 
@@ -161,21 +207,19 @@ async fn ask_sentinels(
             Err(failure) => Err(failure.message),
         };
         match answer {
-            Ok(Some((host, port))) if host.contains(':') => said.push(format!("[{host}]:{port}")),
-            Ok(Some((host, port))) => said.push(format!("{host}:{port}")),
-            Ok(None) => findings.push(Finding::warning(
+            Ok(Some((host, port))) => said.push(place_text(&host, port)),
+            Ok(None) => findings.push(Warning.of(
                 CHECK,
                 format!("{} knows no master {master:?}", place.name()),
                 "SENTINEL MASTERS there says which it knows",
             )),
-            Err(why) => findings.push(Finding::warning(
+            Err(why) => findings.push(Warning.of(
                 CHECK,
                 format!("{} does not say who the master is: {why}", place.name()),
                 "start it, or leave it out of the address; its user needs +sentinel|get-master-addr-by-name",
             )),
         }
     }
-    let all = sentinels.len();
     let count = |host: &String| said.iter().filter(|other| *other == host).count();
     let Some(host) = said.iter().max_by_key(|host| count(host)) else {
         let whys: Vec<_> = findings.iter().map(|finding| &*finding.says).collect();
@@ -184,16 +228,16 @@ async fn ask_sentinels(
             whys.join("; ")
         )));
     };
-    let (agreeing, answered) = (count(host), said.len());
+    let (agreeing, all) = (count(host), sentinels.len());
     let says = format!("{agreeing} of {all} say that {host} is the master");
-    findings.insert(0, match () {
-        () if agreeing * 2 > all => Finding::fine(CHECK, says),
-        () if agreeing * 2 > answered => Finding::warning(
+    findings.push(match () {
+        () if agreeing * 2 > all => Fine.of(CHECK, says, ""),
+        () if agreeing * 2 > said.len() => Warning.of(
             CHECK,
             format!("only {says}: the store believes them while the others do not answer"),
             "start those that are down: one that was cut off with an old master would not be outvoted",
         ),
-        () => Finding::error(
+        () => Error.of(
             CHECK,
             format!("only {says}: the store does not connect while those that answer do not agree"),
             "name all sentinels in the address, and start those that are down",
@@ -203,16 +247,15 @@ async fn ask_sentinels(
 }
 
 async fn first_that_answers(seeds: &[Place]) -> Result<(Server, Vec<Finding>), Failure> {
-    let mut whys = Vec::new();
+    let (mut whys, mut findings) = (Vec::new(), Vec::new());
     for seed in seeds {
         match Server::connect(seed).await {
-            Ok(server) => {
-                let findings = whys.into_iter().map(|why| {
-                    Finding::warning("connection", why, "start it, or take it out of the address")
-                });
-                return Ok((server, findings.collect()));
+            Ok(server) => return Ok((server, findings)),
+            Err(failure) => {
+                let remedy = "start it, or take it out of the address";
+                findings.push(Warning.of("connection", &*failure.message, remedy));
+                whys.push(failure.message);
             }
-            Err(failure) => whys.push(failure.message),
         }
     }
     Err(Failure::failed(whys.join("\n")))

@@ -27,43 +27,16 @@ pub(crate) struct Finding {
     pub(crate) server: String,
 }
 
-impl Finding {
-    pub(crate) fn fine(check: &'static str, says: impl Into<String>) -> Self {
-        Self::new(Level::Fine, check, says, "")
-    }
-
-    pub(crate) fn note(
+impl Level {
+    /// A finding of this level.
+    pub(crate) fn of(
+        self,
         check: &'static str,
         says: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Self {
-        Self::new(Level::Note, check, says, remedy)
-    }
-
-    pub(crate) fn warning(
-        check: &'static str,
-        says: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self::new(Level::Warning, check, says, remedy)
-    }
-
-    pub(crate) fn error(
-        check: &'static str,
-        says: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self::new(Level::Error, check, says, remedy)
-    }
-
-    fn new(
-        level: Level,
-        check: &'static str,
-        says: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self {
-            level,
+    ) -> Finding {
+        Finding {
+            level: self,
             check,
             says: says.into(),
             remedy: remedy.into(),
@@ -71,6 +44,17 @@ impl Finding {
         }
     }
 
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Fine => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Finding {
     pub(crate) fn json(&self) -> Value {
         json!({
             "level": self.level.word(),
@@ -79,16 +63,5 @@ impl Finding {
             "says": self.says,
             "remedy": self.remedy,
         })
-    }
-}
-
-impl Level {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Fine => "ok",
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
     }
 }

@@ -131,11 +131,6 @@ impl Place {
 }
 
 impl Access {
-    /// Whether a password is given.
-    pub(crate) fn has_login(&self) -> bool {
-        self.password.is_some()
-    }
-
     pub(crate) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
@@ -172,7 +167,7 @@ mod tests {
         assert_eq!(
             (
                 place.access.user(),
-                place.access.has_login(),
+                place.access.password.is_some(),
                 place.access.database
             ),
             (Some("ada"), true, 3)
@@ -182,7 +177,7 @@ mod tests {
             panic!("it is one server");
         };
         assert_eq!(
-            (&*place.name(), place.access.has_login()),
+            (&*place.name(), place.access.password.is_some()),
             ("[::1]:7000", false)
         );
         let Places::Server(place) = read("unix:///run/redis.sock") else {
@@ -219,7 +214,7 @@ mod tests {
         };
         let names: Vec<_> = seeds.iter().map(Place::name).collect();
         assert_eq!(
-            (names.join(" "), access.has_login()),
+            (names.join(" "), access.password.is_some()),
             ("one:6379 two:7001".to_owned(), false)
         );
     }

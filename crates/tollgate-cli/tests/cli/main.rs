@@ -8,4 +8,4 @@ mod key;
 mod rules;
 mod size;
 mod support;
-mod watch;
+mod top;

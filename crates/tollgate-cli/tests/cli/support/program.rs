@@ -17,7 +17,6 @@ pub(crate) const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822
 /// The variables that the program reads.
 const VARIABLES: &[&str] = &[
     "REDIS_URL",
-    "TOLLGATE_METRICS",
     "TOLLGATE_NAMESPACE",
     "TOLLGATE_RULES",
     "TOLLGATE_SECRET",

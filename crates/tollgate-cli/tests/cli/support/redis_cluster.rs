@@ -48,12 +48,4 @@ impl RedisCluster {
     pub(crate) fn server(&self, index: usize) -> &RedisServer {
         &self.servers[index]
     }
-
-    /// The server that has this slot.
-    pub(crate) fn server_of(&self, slot: u16) -> &RedisServer {
-        let owner = RANGES
-            .iter()
-            .position(|(first, last)| (*first..=*last).contains(&slot));
-        self.server(owner.expect("each slot has a server"))
-    }
 }

@@ -1,32 +1,45 @@
-//! The keys that come most often, as a service's `TopKeysEndpoint` has them.
+//! `tollgate top`: the keys that come most often, as a service's `TopKeysEndpoint` has them.
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{failure::Failure, table::Table, watch::page::Page};
+use crate::{exit::Exit, failure::Failure, page, report::Report, table::Table};
 
-/// Where they are.
-const PAGE: Page = Page {
-    option: "--keys",
-    example: "http://127.0.0.1:3000/top-keys",
-    what: "a TopKeysEndpoint",
-};
+const EXAMPLES: &str = "\
+Examples:
+  tollgate top --keys http://127.0.0.1:3000/top-keys
+  tollgate top --keys http://127.0.0.1:3000/top-keys --most 5 --json
+
+Which rules deny most is in the service's metrics: `tollgate_requests_total`.";
 
 /// The numbers of a key.
 const NUMBERS: [&str; 4] = ["at_least", "at_most", "denials", "cost"];
 
-/// Tables for people and programs: at most `most` keys of each rule.
-pub(crate) async fn view(url: &str, most: usize) -> Result<(String, Value), Failure> {
-    let text = PAGE.fetch(url).await?;
-    shown(&text, most).ok_or_else(|| {
-        Failure::failed(format!(
-            "{url} has no document of top keys; does the service serve {} there?",
-            PAGE.what
-        ))
-    })
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TopArgs {
+    /// Where a service has its `TopKeysEndpoint`.
+    #[arg(long, value_name = "URL")]
+    keys: String,
+
+    /// How many keys of each rule.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    most: usize,
 }
 
-/// `None`: it is another document.
-fn shown(text: &str, most: usize) -> Option<(String, Value)> {
+pub(crate) async fn run(args: &TopArgs) -> Result<Report, Failure> {
+    let text = page::fetch(&args.keys).await?;
+    let (text, json) = tables(&text, args.most).ok_or_else(|| {
+        Failure::failed(format!(
+            "{} has no document of top keys; does the service serve a TopKeysEndpoint there?",
+            args.keys
+        ))
+    })?;
+    Ok(Report::new(text, json, Exit::Yes))
+}
+
+/// Tables for people and programs: at most `most` keys of each rule. `None`: it is another document.
+fn tables(text: &str, most: usize) -> Option<(String, Value)> {
     let document: Value = serde_json::from_str(text).ok()?;
     let mut table = Table::new([
         "rule",
@@ -89,21 +102,20 @@ mod tests {
         for text in [
             "",
             "{}",
-            "<html>",
             "{\"rules\": 7}",
             "{\"rules\": [{}]}",
             "{\"rules\": [{\"rule\": \"api\", \"keys\": [{\"key\": \"x\"}]}]}",
         ] {
-            assert!(shown(text, 9).is_none(), "{text}");
+            assert!(tables(text, 9).is_none(), "{text}");
         }
         // A count that is not known for sure has two ends.
         for (at_most, requests) in [(4, " 4 "), (6, " 4 to 6 ")] {
             let key = json!({ "key": "AAAA", "at_least": 4, "at_most": at_most, "denials": 1, "cost": 9 });
             let page = json!({ "rules": [{ "rule": "api", "keys": [key] }] });
-            let (text, _) = shown(&page.to_string(), 9).expect("it is one");
+            let (text, _) = tables(&page.to_string(), 9).expect("it is one");
             assert!(text.contains(requests), "{text}");
         }
-        let (text, json) = shown("{\"rules\": []}", 9).expect("it is one");
+        let (text, json) = tables("{\"rules\": []}", 9).expect("it is one");
         assert!(text.contains("top_keys = true"), "{text}");
         assert_eq!(json, json!({ "rules": [] }));
     }
