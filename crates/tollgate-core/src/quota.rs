@@ -103,7 +103,8 @@ impl Quota {
         self
     }
 
-    /// `limit` units in each window of `period`, windows aligned to the Unix epoch.
+    /// `limit` units in each window of `period`, windows aligned to the Unix epoch: a day begins at 00:00 UTC, and a week on
+    /// Thursdays at 00:00 UTC.
     #[must_use]
     pub const fn fixed_window(limit: u64, period: Duration) -> Self {
         Self::new(AlgorithmKind::FixedWindow, limit, period)

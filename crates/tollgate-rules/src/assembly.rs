@@ -13,7 +13,7 @@ use crate::{
     format::Format,
     hidden_keys::HiddenKeys,
     json_tree,
-    node::{Node, Value},
+    node::{Node, Value, field},
     override_entry::Override,
     problems::{Problem, Problems, SHOWN},
     reader::Reader,
@@ -24,6 +24,7 @@ use crate::{
 
 /// The fields of a document.
 pub(crate) const FIELDS: &[&str] = &[
+    "$schema",
     "version",
     "include",
     "rules",
@@ -124,6 +125,18 @@ fn parse(text: &str, format: Format, problems: &Problems) -> Node {
     }
 }
 
+/// Whether a text is a JSON Schema: editors want that of documents next to them.
+pub(crate) fn is_schema(text: &str, format: Format) -> bool {
+    const META: &str = "json-schema.org/";
+    if !text.contains(META) {
+        return false;
+    }
+    let root = parse(text, format, &Problems::default());
+    let names_meta =
+        matches!(field(&root, "$schema"), Some(Value::Text(meta)) if meta.contains(META));
+    names_meta && field(&root, "version").is_none()
+}
+
 /// The names of the files that a text includes, with their places. What is wrong with it is found when it is read as a whole.
 pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)> {
     if !text.contains("include") {
@@ -179,6 +192,7 @@ impl<'a> Assembly<'a> {
     fn reader(&self, part: usize) -> Reader<'a> {
         Reader {
             text: self.parts[part].text,
+            format: self.parts[part].format,
             problems: &self.tables[part].problems,
         }
     }
@@ -200,16 +214,19 @@ impl<'a> Assembly<'a> {
                 if let Some(version) = reader.number(version, "a version", 1, u64::MAX)
                     && version != 1
                 {
+                    let right = reader.example("version = 1");
                     let message =
-                        format!("there is no version {version} of the format; write version = 1");
+                        format!("there is no version {version} of the format; write {right}");
                     let span = fields.get("version").map_or(0..0, |node| node.span.clone());
                     reader.wrong(&span, message);
                 }
             } else {
-                reader.wrong(
-                    &(0..0),
-                    "the version of the format is missing; begin with version = 1",
-                );
+                let right = reader.example("version = 1");
+                let message = format!("the version of the format is missing; begin with {right}");
+                reader.wrong(&(0..0), message);
+            }
+            if let Some(node) = fields.get("$schema") {
+                reader.text(node, "where the schema is, as \"./limits.schema.json\"");
             }
             if let Some(node) = fields.get("include") {
                 self.check_include(part, node);

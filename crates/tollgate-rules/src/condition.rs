@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use http::{HeaderValue, Method};
-use tollgate::condition::{PathPattern, grpc_method_is, grpc_service_is};
+use tollgate::condition::{PathPattern, grpc_method_is, grpc_service_is, method_in};
 
 use crate::{
     bindings::{Bindings, Predicate},
@@ -33,7 +33,7 @@ pub(crate) const HEADER_FIELDS: &[&str] = &["name", "equals"];
 pub(crate) struct Condition {
     /// The path that it names on its own.
     pub(crate) path: Option<At<PathPattern>>,
-    /// One of these, unless there is none.
+    /// One of these, unless there is none. GET includes HEAD.
     pub(crate) methods: Vec<Method>,
     /// All of them hold as well.
     others: Vec<Arc<Predicate>>,
@@ -61,16 +61,24 @@ impl Condition {
         if let Some(node) = fields.get("grpc_service")
             && let Some(service) = reader.text(node, "a service as \"weather.v1.Weather\"")
         {
-            condition.add(grpc_service_is(service.value));
+            match is_grpc_name(service.value) {
+                true => condition.add(grpc_service_is(service.value)),
+                false => reader.wrong(
+                    &service.span,
+                    "this is not a service; write it with its package and without slashes, as \"weather.v1.Weather\"",
+                ),
+            }
         }
         if let Some(node) = fields.get("grpc_method")
             && let Some(called) = reader.text(node, "a method as \"weather.v1.Weather/Current\"")
         {
             match called.value.trim_start_matches('/').split_once('/') {
-                Some((service, method)) => condition.add(grpc_method_is(service, method)),
-                None => reader.wrong(
+                Some((service, method)) if is_grpc_name(service) && is_grpc_name(method) => {
+                    condition.add(grpc_method_is(service, method));
+                }
+                _ => reader.wrong(
                     &called.span,
-                    "a method has its service in front, as \"weather.v1.Weather/Current\"",
+                    "a method has its service in front, as \"weather.v1.Weather/Current\"; for all methods of a service take grpc_service",
                 ),
             }
         }
@@ -150,14 +158,22 @@ impl Condition {
             let Some(text) = reader.text(node, "a method as \"GET\"") else {
                 continue;
             };
-            let upper = text.value.to_ascii_uppercase();
-            match Method::from_bytes(text.value.as_bytes()) {
-                Ok(method) if text.value == upper => methods.push(method),
-                _ => reader.wrong(
-                    &text.span,
-                    format!("{:?} is not a method; did you mean {upper:?}?", text.value),
+            let upper = text.value.trim().to_ascii_uppercase();
+            let message = match Method::from_bytes(text.value.as_bytes()) {
+                _ if ["*", "ANY", "ALL"].contains(&&*upper) => format!(
+                    "{:?} is not a method; for all methods leave methods out",
+                    text.value
                 ),
-            }
+                Ok(method) if text.value == upper => {
+                    methods.push(method);
+                    continue;
+                }
+                _ if Method::from_bytes(upper.as_bytes()).is_err() => {
+                    format!("{:?} is not a method; write one as \"GET\"", text.value)
+                }
+                _ => format!("{:?} is not a method; did you mean {upper:?}?", text.value),
+            };
+            reader.wrong(&text.span, message);
         }
         self.methods = methods;
     }
@@ -180,7 +196,7 @@ impl Condition {
             self.add(move |head| head.headers.contains_key(&header));
             return;
         };
-        let Some(value) = reader.text(equals, "the value of the header as text") else {
+        let Some(value) = header_value(reader, equals) else {
             return;
         };
         match HeaderValue::from_str(value.value) {
@@ -213,10 +229,11 @@ impl Condition {
     /// Whether it holds for a request.
     pub(crate) fn predicate(&self) -> Arc<Predicate> {
         let path = self.path.as_ref().map(|path| path.value.clone());
-        let (methods, others) = (self.methods.clone(), self.others.clone());
+        let methods = (!self.methods.is_empty()).then(|| method_in(self.methods.clone()));
+        let others = self.others.clone();
         Arc::new(move |head| {
             path.as_ref().is_none_or(|path| path.matches(head))
-                && (methods.is_empty() || methods.contains(&head.method))
+                && methods.as_ref().is_none_or(|holds| holds(head))
                 && others.iter().all(|holds| holds(head))
         })
     }
@@ -243,18 +260,42 @@ impl Condition {
         both
     }
 
-    /// Which of two conditions is more specific; the greater one is: by the path, then by whether it names methods. Without a path
-    /// it is the least.
+    /// Which of two conditions is more specific; the greater one is: by the path, then by whether it names methods, then by whether it
+    /// names HEAD, which others have with GET. Without a path it is the least.
     pub(crate) fn cmp_specificity(&self, other: &Self) -> Ordering {
         let paths = match (&self.path, &other.path) {
             (Some(one), Some(other)) => one.value.cmp_specificity(&other.value),
             (one, other) => one.is_some().cmp(&other.is_some()),
         };
-        paths.then_with(|| {
-            self.methods
-                .is_empty()
-                .cmp(&other.methods.is_empty())
-                .reverse()
-        })
+        paths
+            .then_with(|| {
+                self.methods
+                    .is_empty()
+                    .cmp(&other.methods.is_empty())
+                    .reverse()
+            })
+            .then_with(|| {
+                let names_head = |one: &Self| one.methods.contains(&Method::HEAD);
+                names_head(self).cmp(&names_head(other))
+            })
     }
+}
+
+/// Whether it is the name of a gRPC service or method.
+fn is_grpc_name(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
+    !text.is_empty() && text.chars().all(is_letter)
+}
+
+/// The value that a header is compared with.
+pub(crate) fn header_value<'a>(reader: Reader<'a>, node: &'a Node) -> Option<At<&'a str>> {
+    let text = reader.text(node, "the value of the header as text")?;
+    let trimmed = text.value.trim();
+    if trimmed != text.value {
+        let message =
+            format!("values of headers have no spaces around them; did you mean {trimmed:?}?");
+        reader.wrong(&text.span, message);
+        return None;
+    }
+    Some(text)
 }

@@ -29,7 +29,7 @@ impl Cost {
         match &node.value {
             Value::Text(name) => {
                 let bound = bindings.costs.get(name).cloned();
-                if bound.is_none() {
+                if bound.is_none() && !reader.is_quoted_number(node) {
                     let known = bindings.costs.keys().map(String::as_str);
                     reader.unknown(&node.span, "bound cost", name, known);
                 }

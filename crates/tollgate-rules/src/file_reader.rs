@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    assembly::includes,
+    assembly::{includes, is_schema},
     document_error::DocumentError,
     format::Format,
     problems::Problem,
@@ -27,7 +27,8 @@ impl RuleText {
     }
 }
 
-/// Reads a file and what it includes, or the files of a folder that are documents, in the order of their names.
+/// Reads a file and what it includes, or the files of a folder that are documents, in the order of their names. A JSON Schema
+/// in the folder is none.
 ///
 /// # Errors
 ///
@@ -50,15 +51,17 @@ pub(crate) fn read(path: &Path) -> Result<RuleText, DocumentError> {
         }
     }
     paths.sort();
-    if paths.is_empty() {
+    for path in &paths {
+        reading.read(path)?;
+    }
+    let is_document = |text: &OneText| !is_schema(&text.text, text.format);
+    reading.texts.retain(is_document);
+    if reading.texts.is_empty() {
         let message = "the folder has no document; add one called .toml, .yaml or .json";
         return Err(DocumentError::of_whole(
             &path.display().to_string(),
             message,
         ));
-    }
-    for path in &paths {
-        reading.read(path)?;
     }
     Ok(RuleText::of_texts(reading.texts))
 }

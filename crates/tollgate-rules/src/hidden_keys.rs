@@ -21,7 +21,9 @@ const SHOWN: &[&str] = &["rule", "limit", "until", "reason"];
 /// In the place of a key, which shows it neither.
 const HASH: &str = "hash";
 /// The fields of a document that have no keys. One that is unknown may have been meant for overrides.
-const WITHOUT_KEYS: &[&str] = &["version", "include", "rules", "groups", "switches"];
+const WITHOUT_KEYS: &[&str] = &[
+    "$schema", "version", "include", "rules", "groups", "switches",
+];
 
 impl HiddenKeys {
     /// The keys in a text that could be read as a whole.

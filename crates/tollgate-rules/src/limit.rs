@@ -33,8 +33,8 @@ pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Opti
             value: Value::Text(name),
             span,
         }) if name == "concurrent" => {
-            let message =
-                "slots have no period, and are written as a text: limit = \"concurrent 3\"";
+            let right = reader.example("limit = \"concurrent 3\"");
+            let message = format!("slots have no period, and are written as a text: {right}");
             reader.wrong(span, message);
             return None;
         }
@@ -47,6 +47,14 @@ pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Opti
             .map(Some),
     };
     let units = fields.required(reader, "a limit", "units", "100");
+    if let (Some(Value::Float(units)), Some(Value::Text(per))) = (
+        units.map(|node| &node.value),
+        fields.get("per").map(|node| &node.value),
+    ) && let Err(wrong) = format!("{units}/{per}").parse::<Quota>()
+    {
+        reader.wrong(&node.span, wrong.message());
+        return None;
+    }
     let units = units.and_then(|node| reader.number(node, "a number of units", 1, MAX_UNITS));
     let per = fields.required(reader, "a limit", "per", "\"1min\"");
     let per = per.and_then(|node| reader.duration(node));

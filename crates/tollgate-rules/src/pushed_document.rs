@@ -8,6 +8,7 @@ use crate::{
     bindings::Bindings,
     document_error::DocumentError,
     document_tree::{DocumentTree, table},
+    format::Format,
     node::{Node, Value, field},
     problems::Problems,
     reader::Reader,
@@ -59,6 +60,7 @@ impl PushedDocument {
         let problems = Problems::default();
         let reader = Reader {
             text: "",
+            format: Format::Json,
             problems: &problems,
         };
         for node in &mut self.lists.overrides {
@@ -116,7 +118,6 @@ fn hash_of(node: &Node) -> Option<&Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Format;
 
     #[test]
     fn every_list_of_a_document_is_pushed() {

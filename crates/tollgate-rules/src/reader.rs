@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean};
 
 use crate::{
+    format::Format,
     node::{Name, Node, Value},
     problems::{Problems, SHOWN},
 };
@@ -22,6 +23,8 @@ pub(crate) struct At<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) text: &'a str,
+    /// The syntax of examples in messages.
+    pub(crate) format: Format,
     pub(crate) problems: &'a Problems,
 }
 
@@ -61,9 +64,52 @@ impl<'a> Reader<'a> {
         self.problems.add(span.clone(), message);
     }
 
-    fn expected(&self, node: &Node, what: &str) {
+    pub(crate) fn expected(&self, node: &Node, what: &str) {
         let kind = node.value.kind();
         self.wrong(&node.span, format!("this is {kind}; write {what}"));
+    }
+
+    /// Notes a text in quotes that is right without them.
+    fn is_quoted(&self, node: &Node, is_right: impl Fn(&str) -> bool) -> bool {
+        let Value::Text(text) = &node.value else {
+            return false;
+        };
+        let is_quoted = is_right(text);
+        if is_quoted {
+            self.wrong(
+                &node.span,
+                format!("this is a text; write {text} without quotes"),
+            );
+        }
+        is_quoted
+    }
+
+    /// Notes a whole number in quotes.
+    pub(crate) fn is_quoted_number(&self, node: &Node) -> bool {
+        self.is_quoted(node, |text| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    }
+
+    /// An example of TOML in the syntax of the document: `wait = "5s"` is `wait: "5s"` in YAML.
+    pub(crate) fn example(&self, toml: &str) -> String {
+        match self.format {
+            Format::Toml => toml.to_owned(),
+            Format::Yaml => toml.replace(" = ", ": "),
+            Format::Json => {
+                let mut json = String::new();
+                let mut parts = toml.split(" = ").peekable();
+                while let Some(part) = parts.next() {
+                    if parts.peek().is_none() {
+                        return json + part;
+                    }
+                    let name = part.rfind(|c: char| !c.is_alphanumeric() && c != '_');
+                    let (before, name) = part.split_at(name.map_or(0, |at| at + 1));
+                    json.push_str(&format!("{before}\"{name}\": "));
+                }
+                json
+            }
+        }
     }
 
     /// An unknown word, with the known ones, and the one that it resembles.
@@ -204,6 +250,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn boolean(&self, node: &Node) -> Option<bool> {
         match node.value {
             Value::Bool(boolean) => Some(boolean),
+            _ if self.is_quoted(node, |text| matches!(text, "true" | "false")) => None,
             _ => {
                 self.expected(node, "true or false");
                 None
@@ -223,6 +270,7 @@ impl<'a> Reader<'a> {
                 }
                 fits
             }
+            _ if self.is_quoted_number(node) => None,
             _ => {
                 self.expected(node, &format!("{what}, a whole number"));
                 None
@@ -242,7 +290,11 @@ impl<'a> Reader<'a> {
         match &node.value {
             Value::List(nodes) => Some(nodes),
             _ => {
-                self.expected(node, &format!("{what}, a list (in TOML [[{what}]])"));
+                let example = match self.format {
+                    Format::Toml => format!(" as [[{what}]]"),
+                    _ => String::new(),
+                };
+                self.expected(node, &format!("{what}, a list{example}"));
                 None
             }
         }

@@ -6,7 +6,7 @@ use tollgate::InnerResponse;
 
 use crate::{
     bindings::{Bindings, ResponseFn},
-    condition::HEADER_FIELDS,
+    condition::{HEADER_FIELDS, header_value},
     json_text::one_line,
     node::{Node, Value},
     reader::Reader,
@@ -111,8 +111,9 @@ fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<Resp
     if let Value::Table(fields) = &node.value
         && fields.is_empty()
     {
+        let example = reader.example("{ status = [401, 403] }");
         let message =
-            "all responses count; write which, such as { status = [401, 403] }, or leave this out";
+            format!("all responses count; write which, such as {example}, or leave this out");
         reader.wrong(&node.span, message);
     }
     let all: Vec<Arc<ResponseFn>> = all.into_iter().collect::<Option<_>>()?;
@@ -187,7 +188,7 @@ fn header(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
     let equals = match equals {
         None => None,
         Some(node) => {
-            let text = reader.text(node, "the value of the header as text")?;
+            let text = header_value(reader, node)?;
             Some(text.value.to_owned())
         }
     };

@@ -178,6 +178,7 @@ impl RuleDocument {
         let problems = Problems::default();
         let reader = Reader {
             text: "",
+            format: Format::Toml,
             problems: &problems,
         };
         match self.entries.rules[index].key.of_text(reader, &node, rule) {

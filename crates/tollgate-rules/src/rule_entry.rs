@@ -172,7 +172,8 @@ impl RuleEntry {
         });
         let max_waiting = fields.get("max_waiting");
         if let (Some(node), None) = (max_waiting, &wait) {
-            let message = "no request of this rule waits; add wait = \"5s\", or leave this out";
+            let wait = reader.example("wait = \"5s\"");
+            let message = format!("no request of this rule waits; add {wait}, or leave this out");
             reader.wrong(&node.span, message);
         }
         let max_waiting = max_waiting.and_then(|node| read_max_waiting(reader, node));
@@ -182,7 +183,9 @@ impl RuleEntry {
         let plans = fields.get("plans");
         let plans = plans.map_or(Vec::new(), |node| read_plans(reader, node, own.as_ref()));
         if let (Some(node), true) = (plan_node, plans.is_empty()) {
-            let message = "plan selects one of the rule's plans, and it has none; add plans = { gold = \"200/s\" }";
+            let plans = reader.example("plans = { gold = \"200/s\" }");
+            let message =
+                format!("plan selects one of the rule's plans, and it has none; add {plans}");
             reader.wrong(&node.span, message);
         }
         let quota = fields.get("quota_by");
@@ -194,7 +197,9 @@ impl RuleEntry {
             on_store_error.and_then(|node| StoreErrorAnswers::read(reader, node, bindings));
         let exact_when = fields.get("exact_when");
         if let (Some(node), None | Some(Consistency::Exact)) = (exact_when, consistency) {
-            let message = "the rule is exact for all requests; leave this out, or add consistency = { leased = \"10%\" }";
+            let leased = reader.example("consistency = { leased = \"10%\" }");
+            let message =
+                format!("the rule is exact for all requests; leave this out, or add {leased}");
             reader.wrong(&node.span, message);
         }
         let exact_when = exact_when.map(|node| Condition::read(reader, node, bindings));
@@ -480,8 +485,9 @@ fn read_quota(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Ar
 fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(String, At<Quota>)> {
     let Value::Table(entries) = &node.value else {
         let message = format!(
-            "this is {}; write plans = {{ gold = \"200/s\", internal = \"unlimited\" }}",
-            node.value.kind()
+            "this is {}; write {}",
+            node.value.kind(),
+            reader.example("plans = { gold = \"200/s\", internal = \"unlimited\" }")
         );
         reader.wrong(&node.span, message);
         return Vec::new();
@@ -507,7 +513,24 @@ fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
         let status = StatusCode::from_u16(status as u16).ok()?;
         return Some(Missing::Reject(status));
     }
-    reader.word(node, "way to count requests without a key", MISSING)
+    if reader.is_quoted_number(node) {
+        return None;
+    }
+    let found = match &node.value {
+        Value::Text(text) => MISSING.iter().find(|(name, _)| name == text),
+        _ => None,
+    };
+    if found.is_none() {
+        let words = MISSING.iter().map(|(name, _)| *name);
+        let what = "way to count requests without a key";
+        match &node.value {
+            Value::Text(text) => {
+                reader.unknown(&node.span, what, text, words.chain(["a status as 401"]));
+            }
+            _ => reader.expected(node, "\"shared\", \"skip\" or a status as 401"),
+        }
+    }
+    found.map(|(_, missing)| *missing)
 }
 
 fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {

@@ -45,6 +45,8 @@ pub(crate) struct RuleKey {
 struct Part {
     /// As it is written.
     name: String,
+    /// What it is by itself, up to a colon; empty for what the service binds.
+    kind: &'static str,
     extractor: Arc<dyn KeyExtractor>,
     text: TextForm,
 }
@@ -141,6 +143,10 @@ impl RuleKey {
             let made = if part.is_named() {
                 let node = texts.next()?;
                 let text = reader.text(node, "the key as text")?;
+                if let Some(mistake) = part.mistake(text.value) {
+                    reader.wrong(&node.span, mistake);
+                    return None;
+                }
                 let made = part.key_of(text.value, &mut own);
                 if made.is_none() {
                     let message = format!("this is not a key of {}; {}", part.name, part.example());
@@ -173,6 +179,7 @@ impl Part {
         if let Some(bound) = bindings.keys.get(written) {
             return Some(Self {
                 name: written.to_owned(),
+                kind: "",
                 extractor: Arc::clone(&bound.extractor),
                 text: bound.parse.clone().map_or(TextForm::None, TextForm::Bound),
             });
@@ -217,8 +224,13 @@ impl Part {
             reader.wrong(&part, wrong);
             return None;
         }
+        let built_in = BUILT_IN.iter().map(|known| known.trim_end_matches(':'));
         Some(Self {
             name: written.to_owned(),
+            kind: built_in
+                .into_iter()
+                .find(|known| *known == kind)
+                .unwrap_or_default(),
             extractor,
             text,
         })
@@ -233,8 +245,9 @@ impl Part {
         pattern: Option<&PathPattern>,
     ) -> Option<Self> {
         let Some(pattern) = pattern else {
+            let when = reader.example(&format!("when = {{ path = \"/users/{{{name}}}\" }}"));
             let message = format!(
-                "{written:?} is a parameter of the rule's path, and it has none; add when = {{ path = \"/users/{{{name}}}\" }}"
+                "{written:?} is a parameter of the rule's path, and it has none; add {when}"
             );
             reader.wrong(&node.span, message);
             return None;
@@ -251,6 +264,7 @@ impl Part {
         let parameter = name.to_owned();
         let key_of = move |value: &str| Key::of([&*parameter, value]);
         let key_of_text = key_of.clone();
+        let is_catch_all = pattern.as_str().contains(&format!("{{*{name}}}"));
         let (pattern, parameter) = (pattern.clone(), name.to_owned());
         let extractor = tollgate::key::computed(move |head| {
             let value = pattern.parameter(head, &parameter)?;
@@ -258,9 +272,11 @@ impl Part {
         });
         Some(Self {
             name: written.to_owned(),
+            kind: "path:",
             extractor: Arc::new(extractor),
             text: TextForm::Bound(Arc::new(move |text| {
-                (!text.is_empty()).then(|| key_of_text(text))
+                let is_segment = is_catch_all || !text.contains('/');
+                (!text.is_empty() && is_segment).then(|| key_of_text(text))
             })),
         })
     }
@@ -288,6 +304,34 @@ impl Part {
         }
     }
 
+    /// Why no request has this text as its key, although it could be written. The text is not shown: it is a client's.
+    fn mistake(&self, text: &str) -> Option<&'static str> {
+        let is_sent = |path: &str| {
+            PathPattern::new(path).is_ok_and(|pattern| pattern.parameters().next().is_none())
+        };
+        match self.kind {
+            _ if text == "*" => Some(
+                "a star is no key, and an override is for one client; write one for each, give the rule fewer parts, or change its \
+                 limit",
+            ),
+            "method" if text.bytes().any(|byte| byte.is_ascii_lowercase()) => {
+                Some("methods are written in upper case, as \"GET\"")
+            }
+            // What clients send is decoded before it counts.
+            "query" if has_escape(text) => {
+                Some("values of a query are counted decoded; write %62 as b")
+            }
+            "path" if text.starts_with('/') && !is_sent(text) => Some(
+                "no client sends this path; write it without a query, parameters and stars, and other characters escaped, as \
+                 /caf%C3%A9",
+            ),
+            "path:" if !text.is_empty() && !is_sent(&format!("/{text}")) => Some(
+                "no client sends this in a path; write it without a query and stars, and other characters escaped, as caf%C3%A9",
+            ),
+            _ => None,
+        }
+    }
+
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Option<()> {
         match self.extractor.extract(head, key) {
             Extracted::Key => Some(()),
@@ -296,12 +340,13 @@ impl Part {
     }
 
     fn example(&self) -> &'static str {
-        match &*self.name {
+        match self.kind {
             "client_ip" => "write an address, as 192.0.2.7 or 2001:db8::1",
             "method" => "write a method, as POST",
             "path" => "write a path, as /search",
             "grpc_service" => "write a service, as weather.v1.Weather",
             "grpc_method" => "write a method with its service, as /weather.v1.Weather/Current",
+            "path:" => "write what clients send in one segment of the path",
             _ => "write the value that clients send",
         }
     }
@@ -362,6 +407,12 @@ fn of_service(text: &str, head: &mut Parts) -> Option<()> {
 fn of_method(text: &str, head: &mut Parts) -> Option<()> {
     head.method = Method::from_bytes(text.as_bytes()).ok()?;
     Some(())
+}
+
+/// Whether a text has a byte as `%7E`.
+fn has_escape(text: &str) -> bool {
+    let mut windows = text.as_bytes().windows(3);
+    windows.any(|w| w[0] == b'%' && w[1].is_ascii_hexdigit() && w[2].is_ascii_hexdigit())
 }
 
 /// Each byte that is no letter or digit as `%7E`.

@@ -40,6 +40,7 @@ pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency
             "eventual" => "{ eventual = { interval = \"100ms\", max_unreported = 50 } }",
             _ => return reader.word(node, "consistency", &[("exact", Consistency::Exact)]),
         };
+        let table = reader.example(table);
         reader.wrong(
             &node.span,
             format!("{text} needs its numbers; write {table}"),
@@ -83,7 +84,9 @@ impl StoreErrorAnswers {
             });
         };
         if nodes.is_empty() {
-            let message = "there is no answer in the list; write one as \"deny\", or { when = { methods = [\"GET\"] }, answer = \"allow\" }";
+            let example = reader.example("{ when = { methods = [\"GET\"] }, answer = \"allow\" }");
+            let message =
+                format!("there is no answer in the list; write one as \"deny\", or {example}");
             reader.wrong(&node.span, message);
         }
         let mut answers = Self::default();

@@ -418,3 +418,38 @@ async fn an_include_that_leaves_the_folder_or_ends_in_a_circle_is_refused() {
     let error = error.expect_err("there is no file").to_string();
     assert!(error.contains("only a file includes others"), "{error}");
 }
+
+#[tokio::test]
+async fn the_schema_may_lie_next_to_documents_that_name_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).expect("written");
+    };
+    write("limits.schema.json", tollgate_rules::SCHEMA);
+    let rules = || LiveRules::watch(folder.path(), Bindings::new());
+    let error = rules().expect_err("a schema is no document").to_string();
+    assert!(error.contains("the folder has no document"), "{error}");
+    let named = |name: &str| {
+        format!(
+            r#"{{ "$schema": "./limits.schema.json", "version": 1,
+                "rules": [{{ "name": "{name}", "limit": "3/h", "by": "constant" }}] }}"#
+        )
+    };
+    write("a.json", &named("a"));
+    write(
+        "b.toml",
+        &("#:schema ./limits.schema.json\n".to_owned() + &document("b", "3/h")),
+    );
+    write(
+        "c.toml",
+        &("\"$schema\" = \"./limits.schema.json\"\n".to_owned() + &document("c", "3/h")),
+    );
+    let rules = rules().expect("three documents");
+    let names: Vec<_> = rules.document().names().map(str::to_owned).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    // A document that takes the schema of schemas for its own is one.
+    let other = named("d").replace("./limits", "https://json-schema.org/limits");
+    write("d.json", &other);
+    rules.reload().expect("four documents");
+    assert_eq!(rules.document().names().count(), 4);
+}

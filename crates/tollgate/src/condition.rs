@@ -17,6 +17,8 @@
 //! and methods finds those of a request. So a rule for each of a thousand routes costs a request little more than
 //! one rule does. [`any_of`] keeps that; [`not`] and closures may be `true` anywhere, and are called for each request.
 //!
+//! A condition that can never hold, such as `method_in([])` or `path_under("/users/{id}")`, is an error of the layer that has it.
+//!
 //! A header that exempts must be one that clients cannot send, because a proxy removes it.
 //!
 //! [`RequestRule::when`]: crate::RequestRule::when
@@ -28,26 +30,67 @@ use tollgate_core::RuleError;
 use crate::{
     key::{client_ip, service_and_method},
     known_condition::KnownCondition,
+    path_pattern::prefix_mistake,
     routes::{Methods, PathOf, PathShape, Routes},
 };
 
 pub use crate::path_pattern::PathPattern;
 
-/// The request has one of these methods.
+/// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
+///
+/// `method_in([Method::HEAD])` is HEAD alone. For GET alone write a closure, `|head| head.method == Method::GET`.
 pub fn method_in(
     methods: impl IntoIterator<Item = Method>,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
-    let methods: Vec<_> = methods.into_iter().collect();
+    let mut methods: Vec<_> = methods.into_iter().collect();
+    let mistake = method_mistake(&methods);
+    if methods.contains(&Method::GET) {
+        methods.push(Method::HEAD);
+    }
     let routes = Routes::of_methods(Methods::any_of(&methods));
     let holds = move |head: &Parts| methods.contains(&head.method);
-    KnownCondition::new(routes, holds).into_fn()
+    let condition = KnownCondition::new(routes, holds);
+    condition.with_mistake(mistake).into_fn()
+}
+
+/// Why no request has one of these methods.
+fn method_mistake(methods: &[Method]) -> Option<String> {
+    const STANDARD: [Method; 9] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::PATCH,
+        Method::OPTIONS,
+        Method::CONNECT,
+        Method::TRACE,
+    ];
+    if methods.is_empty() {
+        return Some("method_in of no method never holds; name one, or leave it out".to_owned());
+    }
+    methods.iter().find_map(|method| {
+        let upper = method.as_str().to_ascii_uppercase();
+        if ["*", "ANY", "ALL"].contains(&&*upper) {
+            return Some(format!(
+                "{method:?} is not a method; for all methods leave method_in out"
+            ));
+        }
+        let meant = STANDARD.iter().find(|known| known.as_str() == upper);
+        let meant = meant.filter(|known| *known != method)?;
+        Some(format!(
+            "{method:?} is not a method, because case matters; did you mean {meant:?}?"
+        ))
+    })
 }
 
 /// The path is this one or below it: `/internal` matches `/internal` and `/internal/jobs`, not `/internals`.
 ///
-/// The path is compared undecoded.
+/// The path is compared undecoded. A text that no path begins with is an error of the layer: a pattern such as `/users/{id}`, a
+/// query, characters that clients send escaped.
 pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let mut prefix = prefix.into();
+    let mistake = prefix_mistake(&prefix);
     while prefix.ends_with('/') {
         prefix.pop();
     }
@@ -60,7 +103,8 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
         let rest = head.uri.path().strip_prefix(&*prefix);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    KnownCondition::new(routes, holds).into_fn()
+    let condition = KnownCondition::new(routes, holds);
+    condition.with_mistake(mistake).into_fn()
 }
 
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
@@ -123,12 +167,14 @@ pub fn grpc_service_is(
     service: impl Into<String>,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let service = service.into();
+    let mistake = call_mistake(&service, "Current");
     let routes = Routes::of_path(PathShape::under(PathOf::Uri, &service));
     let holds = move |head: &Parts| {
         let called = service_and_method(head.uri.path());
         called.is_some_and(|(called, _)| called == service)
     };
-    KnownCondition::new(routes, holds).into_fn()
+    let condition = KnownCondition::new(routes, holds);
+    condition.with_mistake(mistake).into_fn()
 }
 
 /// The call is to this gRPC method: `grpc_method_is("weather.v1.Weather", "Current")`.
@@ -137,28 +183,51 @@ pub fn grpc_method_is(
     method: impl Into<String>,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let (service, method) = (service.into(), method.into());
+    let mistake = call_mistake(&service, &method);
     let path = format!("{service}/{method}");
     let routes = Routes::of_path(PathShape::exactly(PathOf::Uri, &path));
     let holds = move |head: &Parts| {
         let called = service_and_method(head.uri.path());
         called.is_some_and(|(called, name)| called == service && name == method)
     };
-    KnownCondition::new(routes, holds).into_fn()
+    let condition = KnownCondition::new(routes, holds);
+    condition.with_mistake(mistake).into_fn()
+}
+
+/// Why no call is to this service and method.
+fn call_mistake(service: &str, method: &str) -> Option<String> {
+    let is_name = |name: &str| {
+        let letter = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
+        !name.is_empty() && name.chars().all(letter)
+    };
+    match (is_name(service), is_name(method)) {
+        (true, true) => None,
+        (false, _) => Some(format!(
+            "{service:?} is not a service; write it with its package and without slashes, as \"weather.v1.Weather\""
+        )),
+        (true, false) => Some(format!(
+            "{method:?} is not a method of a service; write its name alone, as \"Current\", or take grpc_service_is for all"
+        )),
+    }
 }
 
 /// The request matched this route of axum's router: `/items/{id}`.
 ///
 /// Add the layer where the route is known: `route_layer`, a method router's `layer`, or `Router::layer`. It is `false` if no
-/// route matched, as in a fallback.
+/// route matched, as in a fallback. A text that is no route, as [`PathPattern`] says, is an error of the layer.
 #[cfg(feature = "axum")]
 pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let route = route.into();
+    let mistake = PathPattern::new(&route)
+        .err()
+        .map(|wrong| wrong.to_string());
     let routes = match route.strip_prefix('/') {
         Some(path) => Routes::of_path(PathShape::exactly(PathOf::Route, path)),
         None => Routes::any(),
     };
     let holds = move |head: &Parts| PathOf::Route.path(head).is_some_and(|path| path == route);
-    KnownCondition::new(routes, holds).into_fn()
+    let condition = KnownCondition::new(routes, holds);
+    condition.with_mistake(mistake).into_fn()
 }
 
 /// Either condition is `true`.
@@ -174,9 +243,10 @@ pub fn any_of(
 pub fn not(
     condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
-    // Without the routes: it is true outside of them.
-    let condition = KnownCondition::of(condition).holds;
-    move |head| !condition(head)
+    let KnownCondition { holds, mistake, .. } = KnownCondition::of(condition);
+    // Without its routes: it is true outside of them.
+    let not = KnownCondition::new(Routes::any(), move |head| !holds(head));
+    not.with_mistake(mistake).into_fn()
 }
 
 #[cfg(test)]
@@ -284,8 +354,76 @@ mod tests {
     }
 
     #[test]
+    fn get_includes_head_and_head_is_itself_alone() {
+        for (methods, get, head_too) in [
+            (vec![Method::GET], true, true),
+            (vec![Method::HEAD], false, true),
+            (vec![Method::POST], false, false),
+        ] {
+            let holds = method_in(methods.clone());
+            assert_eq!(holds(&head(Method::GET, "/")), get, "{methods:?}");
+            assert_eq!(holds(&head(Method::HEAD, "/")), head_too, "{methods:?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_never_holds_is_an_error_of_its_layer() {
+        use tollgate_core::{MINUTE, MemoryStore, Quota};
+
+        use crate::{RateLimitLayer, Rule, key::constant};
+
+        let method = |text: &str| Method::from_bytes(text.as_bytes()).expect("a token");
+        let rule = || Rule::new("r", Quota::gcra(1, MINUTE)).by(constant("all"));
+        for (rule, words) in [
+            (rule().when(method_in([])), "no method"),
+            (rule().when(method_in([method("*")])), "leave method_in out"),
+            (rule().when(method_in([method("get")])), "did you mean GET?"),
+            (
+                rule().when(path_under("internal")),
+                "did you mean \"/internal\"?",
+            ),
+            (rule().when(path_under("/users/{id}")), "this is no pattern"),
+            (rule().when(path_under("/users/:id")), "this is no pattern"),
+            (
+                rule().when(path_under("/search*")),
+                "a star stands for nothing",
+            ),
+            (rule().when(path_under("/a?b=c")), "did you mean \"/a\"?"),
+            (
+                rule().when(path_under("/café/")),
+                "did you mean \"/caf%C3%A9/\"?",
+            ),
+            (rule().when(grpc_service_is("/a.B")), "without slashes"),
+            (
+                rule().when(grpc_method_is("a.B", "*")),
+                "take grpc_service_is",
+            ),
+            (
+                rule().exempt(any_of(|_| false, not(method_in([])))),
+                "no method",
+            ),
+            (rule().exact_when(path_under("a")), "begins with a slash"),
+            (
+                rule().on_store_error_when(method_in([]), tollgate_core::OnStoreError::Deny),
+                "no method",
+            ),
+            #[cfg(feature = "axum")]
+            (
+                rule().when(route_is("/users/:id")),
+                "did you mean \"/users/{id}\"?",
+            ),
+        ] {
+            let error = RateLimitLayer::new(MemoryStore::new(), [rule]).expect_err(words);
+            let error = error.to_string();
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        let right = rule().when(path_under("/")).exempt(path_under(""));
+        assert!(RateLimitLayer::new(MemoryStore::new(), [right]).is_ok());
+    }
+
+    #[test]
     fn conditions_combine() {
-        let reads = method_in([Method::GET, Method::HEAD]);
+        let reads = method_in([Method::GET]);
         let condition = any_of(not(reads), path_under("/heavy"));
         assert!(condition(&head(Method::POST, "/")));
         assert!(condition(&head(Method::GET, "/heavy/report")));

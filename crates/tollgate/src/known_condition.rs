@@ -19,6 +19,8 @@ pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 pub(crate) struct KnownCondition {
     pub(crate) routes: Routes,
     pub(crate) holds: Arc<Predicate>,
+    /// Why it can never hold: an error of the layer whose rule has it.
+    pub(crate) mistake: Option<Arc<str>>,
 }
 
 /// The closure of a condition of ours. It puts the condition into a [`Probe`] in a head.
@@ -40,7 +42,14 @@ impl KnownCondition {
         Self {
             routes,
             holds: Arc::new(holds),
+            mistake: None,
         }
+    }
+
+    /// It, unless there is a mistake in it or in what it is made of.
+    pub(crate) fn with_mistake(mut self, mistake: Option<impl Into<Arc<str>>>) -> Self {
+        self.mistake = self.mistake.or(mistake.map(Into::into));
+        self
     }
 
     /// The condition of a closure: of one of ours, what is known; any other may be true anywhere.
@@ -67,20 +76,13 @@ impl KnownCondition {
         known
     }
 
-    /// Both are true.
-    pub(crate) fn and(self, other: Self) -> Self {
-        let (one, two) = (self.holds, other.holds);
-        Self::new(self.routes.and(&other.routes), move |head| {
-            one(head) && two(head)
-        })
-    }
-
     /// Either is true.
     pub(crate) fn or(self, other: Self) -> Self {
         let (one, two) = (self.holds, other.holds);
         Self::new(self.routes.or(&other.routes), move |head| {
             one(head) || two(head)
         })
+        .with_mistake(self.mistake.or(other.mistake))
     }
 }
 

@@ -64,11 +64,19 @@ impl PathPattern {
     }
 
     fn parts(text: &str) -> Result<Vec<Part>, String> {
-        let Some(path) = text.strip_prefix('/') else {
-            return Err(format!(
-                "a path begins with a slash; did you mean \"/{text}\"?"
-            ));
+        let path = match absolute(text)? {
+            "" => return Err("a path begins with a slash; did you mean \"/\"?".into()),
+            path => &path[1..],
         };
+        let braced: Vec<_> = path.split('/').map(braced).collect();
+        if braced.iter().any(Option::is_some) {
+            let segments = path.split('/').zip(&braced);
+            let segments = segments.map(|(segment, braced)| braced.as_deref().unwrap_or(segment));
+            let meant = segments.collect::<Vec<_>>().join("/");
+            return Err(format!(
+                "parameters are written in braces; did you mean \"/{meant}\"?"
+            ));
+        }
         let parts: Vec<Part> = path.split('/').map(Part::new).collect::<Result<_, _>>()?;
         let last = parts.len() - 1;
         if parts[..last]
@@ -76,6 +84,25 @@ impl PathPattern {
             .any(|part| matches!(part, Part::CatchAll { .. }))
         {
             return Err("a catch-all is the last segment, as /files/{*rest}".into());
+        }
+        if let Some(wrong) = parts
+            .iter()
+            .find_map(|part| literal_mistake(part.literal()))
+        {
+            return Err(wrong);
+        }
+        let sent: String = parts
+            .iter()
+            .map(|part| format!("/{}", part.escaped()))
+            .collect();
+        // Braces of literals stay: some clients send them.
+        if parts
+            .iter()
+            .any(|part| escaped(part.literal()) != part.literal())
+        {
+            return Err(format!(
+                "clients send some of its characters escaped, and a path is compared as it is sent; did you mean {sent:?}?"
+            ));
         }
         Ok(parts)
     }
@@ -184,11 +211,6 @@ impl fmt::Debug for PathPattern {
 
 impl Part {
     fn new(segment: &str) -> Result<Self, String> {
-        if segment.starts_with(':') || segment == "*" {
-            return Err(
-                "parameters are written in braces, as /users/{id} and /files/{*rest}".into(),
-            );
-        }
         let no_name = || Err("a parameter has a name in braces, as /users/{id}".to_owned());
         let (prefix, parameter) = unescaped(segment);
         let Some(parameter) = parameter else {
@@ -202,17 +224,47 @@ impl Part {
                 "a segment has one parameter, with nothing behind it, as /users/{id}".into(),
             );
         }
+        if let Some(name) = name.strip_suffix("...") {
+            return Err(format!(
+                "a catch-all has a star in front; did you mean \"{{*{name}}}\"?"
+            ));
+        }
+        if let Some(end) = name.find([':', '?', '<', '(', ' ']) {
+            return Err(format!(
+                "a parameter is its name alone, and matches any segment; did you mean \"{{{}}}\"?",
+                &name[..end]
+            ));
+        }
         match name.strip_prefix('*') {
             None if name.is_empty() || name.contains(['{', '*']) => no_name(),
             None => Ok(Self::Parameter {
                 prefix,
                 name: name.to_owned(),
             }),
-            Some("") => no_name(),
+            Some(name) if name.is_empty() || name.contains('*') => no_name(),
             Some(name) if prefix.is_empty() => Ok(Self::CatchAll {
                 name: name.to_owned(),
             }),
             Some(_) => Err("a catch-all is the whole last segment, as /files/{*rest}".into()),
+        }
+    }
+
+    /// The text that a segment has, or begins with.
+    fn literal(&self) -> &str {
+        match self {
+            Self::Literal(text) | Self::Parameter { prefix: text, .. } => text,
+            Self::CatchAll { .. } => "",
+        }
+    }
+
+    /// It as a pattern, with its literal as clients send it.
+    fn escaped(&self) -> String {
+        let literal = escaped(self.literal());
+        let literal = literal.replace('{', "{{").replace('}', "}}");
+        match self {
+            Self::Literal(_) => literal,
+            Self::Parameter { name, .. } => format!("{literal}{{{name}}}"),
+            Self::CatchAll { name } => format!("{{*{name}}}"),
         }
     }
 
@@ -236,6 +288,111 @@ impl Part {
             _ => false,
         }
     }
+}
+
+/// What is wrong with the text of a prefix of paths, or of a path without parameters.
+pub(crate) fn prefix_mistake(text: &str) -> Option<String> {
+    let wrong = |mistake: String| Some(format!("{text:?} is not a path: {mistake}"));
+    match absolute(text) {
+        Err(mistake) => return wrong(mistake),
+        Ok(path) if path.contains(['{', '}']) || path.split('/').any(|s| braced(s).is_some()) => {
+            return wrong(
+                "this is no pattern, so nothing stands for a parameter; take path(\"/users/{id}/{*rest}\")".into(),
+            );
+        }
+        Ok(_) => {}
+    }
+    if let Some(mistake) = text.split('/').find_map(literal_mistake) {
+        return wrong(mistake);
+    }
+    let sent = escaped(text);
+    (sent != text).then_some(())?;
+    wrong(format!(
+        "clients send some of its characters escaped, and a path is compared as it is sent; did you mean {sent:?}?"
+    ))
+}
+
+/// A path that begins with a slash and has no query.
+fn absolute(text: &str) -> Result<&str, String> {
+    if let Some((_, path)) = text.split_once("://") {
+        let path = path.find('/').map_or("/", |at| &path[at..]);
+        return Err(format!(
+            "a path has no scheme and no host; did you mean {path:?}?"
+        ));
+    }
+    if !text.is_empty() && !text.starts_with('/') {
+        return Err(format!(
+            "a path begins with a slash; did you mean \"/{text}\"?"
+        ));
+    }
+    let is_outside = |at: usize| {
+        let before = &text[..at];
+        before.matches('{').count() == before.matches('}').count()
+    };
+    let mut ends = text.match_indices(['?', '#']).map(|(at, _)| at);
+    match ends.find(|at| is_outside(*at)) {
+        None => Ok(text),
+        Some(end) => Err(format!(
+            "a path ends before the query; did you mean {:?}?",
+            &text[..end]
+        )),
+    }
+}
+
+/// A segment whose parameter other routers would write like this: `:id`, `*rest`, `<id>`, `[id]`, `${id}`.
+fn braced(segment: &str) -> Option<String> {
+    let name = |text: &str| {
+        let name = text.rsplit([':', ' ']).next().unwrap_or_default();
+        let name = name.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let enclosed = |open: char, close: char| {
+        let (prefix, rest) = segment.split_once(open)?;
+        let (inner, _) = rest.split_once(close)?;
+        let parameter = match inner.contains("..") || inner.contains('*') {
+            true => format!("{{*{}}}", name(inner)?),
+            false => format!("{{{}}}", name(inner)?),
+        };
+        let prefix = prefix.strip_suffix('$').unwrap_or(prefix);
+        Some(format!("{prefix}{parameter}"))
+    };
+    if let Some(rest) = segment.strip_prefix(':') {
+        return Some(format!("{{{}}}", name(rest).unwrap_or_else(|| "id".into())));
+    }
+    if let Some(rest) = segment.strip_prefix('*') {
+        return Some(format!(
+            "{{*{}}}",
+            name(rest).unwrap_or_else(|| "rest".into())
+        ));
+    }
+    if segment.contains("${") {
+        return enclosed('{', '}');
+    }
+    enclosed('<', '>').or_else(|| enclosed('[', ']'))
+}
+
+/// What is wrong with the text of a segment: no request has it, however it is escaped.
+fn literal_mistake(segment: &str) -> Option<String> {
+    if segment.contains('*') {
+        return Some(
+            "a star stands for nothing; write /files/{*rest} for all below a path, and /v{version} for the end of a segment"
+                .into(),
+        );
+    }
+    let decoded = segment.replace("%2e", ".").replace("%2E", ".");
+    matches!(&*decoded, "." | "..").then(|| {
+        format!("clients resolve a segment {segment:?} before they send a path; leave it out")
+    })
+}
+
+/// A text of a path as clients send it (RFC 3986 §3.3). Braces, slashes and what is escaped stay.
+fn escaped(text: &str) -> String {
+    let bytes = text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ if b"-._~!$&'()*+,;=:@%/{}".contains(&byte) => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    });
+    bytes.collect()
 }
 
 /// The text of a segment up to its parameter, in which braces are doubled, and what follows the brace that opens the parameter.
@@ -346,7 +503,32 @@ mod tests {
             ("search", "\"/search\""),
             ("", "\"/\""),
             ("/users/:id", "{id}"),
-            ("/files/*", "{*rest}"),
+            ("/users/:id/posts", "did you mean \"/users/{id}/posts\"?"),
+            ("/files/*", "did you mean \"/files/{*rest}\"?"),
+            ("/files/*path", "did you mean \"/files/{*path}\"?"),
+            ("/files/**", "did you mean \"/files/{*rest}\"?"),
+            ("/search*", "a star stands for nothing"),
+            ("/a*b/c", "a star stands for nothing"),
+            ("/x*{id}", "a star stands for nothing"),
+            ("/users/<id>", "did you mean \"/users/{id}\"?"),
+            ("/users/<int:id>/x", "did you mean \"/users/{id}/x\"?"),
+            ("/users/[id]", "did you mean \"/users/{id}\"?"),
+            ("/docs/[...slug]", "did you mean \"/docs/{*slug}\"?"),
+            ("/users/${id}", "did you mean \"/users/{id}\"?"),
+            ("/users/{id:[0-9]+}", "did you mean \"{id}\"?"),
+            ("/users/{id?}", "did you mean \"{id}\"?"),
+            ("/files/{rest...}", "did you mean \"{*rest}\"?"),
+            ("/files/{**rest}", "has a name"),
+            ("/search?q={q}", "did you mean \"/search\"?"),
+            ("/{a}?b#c", "did you mean \"/{a}\"?"),
+            ("/page#top", "did you mean \"/page\"?"),
+            ("https://example.com/a", "did you mean \"/a\"?"),
+            ("/café", "did you mean \"/caf%C3%A9\"?"),
+            ("/ü{id}/{*rest}", "did you mean \"/%C3%BC{id}/{*rest}\"?"),
+            ("/a b", "did you mean \"/a%20b\"?"),
+            ("/a|b", "did you mean \"/a%7Cb\"?"),
+            ("/a/../b", "resolve a segment \"..\""),
+            ("/%2e/b", "resolve a segment"),
             ("/a/{*rest}/b", "last segment"),
             ("/a/b{*rest}", "whole last segment"),
             ("/{a}{b}", "one parameter"),

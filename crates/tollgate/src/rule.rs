@@ -259,6 +259,8 @@ pub(crate) struct RequestSettings {
     /// Outside of them, `applies` is false.
     pub(crate) routes: Routes,
     pub(crate) exempt: Option<Arc<Predicate>>,
+    /// Why one of its conditions never holds.
+    pub(crate) condition_mistake: Option<Arc<str>>,
     pub(crate) applies_to_key: Option<Arc<KeyPredicate>>,
     /// The plans of single keys, by name.
     pub(crate) plans_by_key: Arc<Vec<(Key, Arc<str>)>>,
@@ -308,6 +310,7 @@ impl RequestRule {
             applies: None,
             routes: Routes::any(),
             exempt: None,
+            condition_mistake: None,
             applies_to_key: None,
             plans_by_key: Arc::default(),
             plan_of_key: None,
@@ -516,14 +519,15 @@ impl RequestRule {
 
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
     pub fn when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        let (mut routes, mut applies) = self.condition(applies);
         let settings = self.set();
-        let mut applies = KnownCondition::of(applies);
-        if let Some(holds) = settings.applies.take() {
-            let routes = settings.routes.clone();
-            applies = KnownCondition { routes, holds }.and(applies);
+        if let Some(before) = settings.applies.take() {
+            routes = settings.routes.and(&routes);
+            let then = applies;
+            applies = Arc::new(move |head| before(head) && then(head));
         }
-        settings.applies = Some(applies.holds);
-        settings.routes = applies.routes;
+        settings.applies = Some(applies);
+        settings.routes = routes;
         self
     }
 
@@ -595,7 +599,7 @@ impl RequestRule {
         applies: impl Fn(&Parts) -> bool + Send + Sync + 'static,
         answer: OnStoreError,
     ) -> Self {
-        let applies = KnownCondition::of(applies).holds;
+        let (_, applies) = self.condition(applies);
         self.policies().add_store_error(applies, answer);
         self
     }
@@ -619,9 +623,20 @@ impl RequestRule {
     ///
     /// As [`CheckPolicy::exact`](crate::CheckPolicy::exact).
     pub fn exact_when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        let applies = KnownCondition::of(applies).holds;
+        let (_, applies) = self.condition(applies);
         self.policies().add_exact(applies);
         self
+    }
+
+    /// A condition with where it can be true. Its mistake is kept for the layer.
+    fn condition(
+        &mut self,
+        condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> (Routes, Arc<Predicate>) {
+        let known = KnownCondition::of(condition);
+        let before = &mut self.set().condition_mistake;
+        *before = before.take().or(known.mistake);
+        (known.routes, known.holds)
     }
 
     fn policies(&mut self) -> &mut CheckPolicies {
@@ -640,8 +655,8 @@ impl RequestRule {
     /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as
     /// skipped. Called twice, either is enough.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        let (_, exempt) = self.condition(exempt);
         let settings = self.set();
-        let exempt = KnownCondition::of(exempt).holds;
         settings.exempt = Some(match settings.exempt.take() {
             None => exempt,
             Some(before) => Arc::new(move |head| before(head) || exempt(head)),

@@ -8,7 +8,8 @@
 //! limit
 //! ```
 //!
-//! units are admitted. A window of an hour begins on the hour and one of a day at midnight, UTC, in every process.
+//! units are admitted. A window of an hour begins on the hour and one of a day at midnight, UTC, in every process. One of a week
+//! begins on Thursdays at midnight, UTC, because the epoch was a Thursday; one of 30 days at no date of a calendar.
 //!
 //! # Worst case
 //!

@@ -4,10 +4,10 @@ use std::{str::FromStr, time::Duration};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
-    quota::Quota,
+    quota::{MAX_PERIOD, Quota},
     quota_text::{
         error::{ParseQuotaError, Wrong},
-        period::period,
+        period::{PeriodText, period},
         settings::{make, read_settings},
         units::units,
         word::{Word, words},
@@ -187,5 +187,31 @@ fn units_per_period(word: &Word<'_>, next: &[Word<'_>]) -> Result<(u64, Duration
     let (number, period) = word.split_at(slash);
     let number = number.trimmed();
     let period = period.split_at(1).1.trimmed();
-    Ok((units(&number)?, self::period(&period)?))
+    let units = units(&number).map_err(|wrong| match whole_rate(number.text, &period) {
+        None => wrong,
+        Some(meant) => Wrong::new(
+            number.span(),
+            format!(
+                "{} is not a number of units; write a whole number in a longer time, as \"{meant}\"",
+                number.quoted()
+            ),
+        ),
+    })?;
+    Ok((units, self::period(&period)?))
+}
+
+/// A rate with a fraction in whole units: `17/100s` for `0.17/s`.
+fn whole_rate(number: &str, period: &Word<'_>) -> Option<String> {
+    let (whole, fraction) = number.split_once('.')?;
+    let digits = format!("{whole}{fraction}");
+    let units: u64 = digits.parse().ok().filter(|units| *units > 0)?;
+    let parts = 10_u32.checked_pow(fraction.len().try_into().ok()?)?;
+    // Their greatest common divisor.
+    let (mut common, mut rest) = (u64::from(parts), units);
+    while rest > 0 {
+        (common, rest) = (rest, common % rest);
+    }
+    let parts = u32::try_from(u64::from(parts) / common).ok()?;
+    let time = self::period(period).ok()?.checked_mul(parts)?;
+    (time <= MAX_PERIOD).then(|| format!("{}/{}", units / common, PeriodText(time)))
 }

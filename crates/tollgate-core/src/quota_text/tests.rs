@@ -85,6 +85,17 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
         ("100/", "", &["period is missing"]),
         ("/min", "", &["number of units is missing"]),
         ("1.5/s", "1.5", &["not a number of units", "whole number"]),
+        ("1.5/s", "1.5", &["as \"3/2s\""]),
+        ("0.17/s", "0.17", &["as \"17/100s\""]),
+        ("gcra 0.50/min burst 3", "0.50", &["as \"1/2min\""]),
+        ("2.0/h", "2.0", &["as \"2/h\""]),
+        (
+            "0.0001/1d",
+            "0.0001",
+            &["not a number of units; write a whole number as"],
+        ),
+        ("0.0/s", "0.0", &["write a whole number as"]),
+        ("1.5.2/s", "1.5.2", &["write a whole number as"]),
         ("-1/s", "-1", &["not a number of units"]),
         (
             "100/mni",

@@ -171,6 +171,37 @@ async fn conditions_hold_as_they_are_written() {
     }
 }
 
+#[tokio::test]
+async fn a_rule_for_get_counts_head_unless_it_says_otherwise() {
+    let head = || request(Method::HEAD, "/");
+    for (when, counts) in [
+        ("{ methods = ['GET'] }", true),
+        ("{ methods = ['GET'], not = { methods = ['HEAD'] } }", false),
+        ("{ methods = ['HEAD'] }", true),
+        ("{ methods = ['POST'] }", false),
+        ("{ not = { methods = ['GET'] } }", false),
+        ("{ any = [{ path = '/x' }, { methods = 'GET' }] }", true),
+    ] {
+        let document = toml(&one("\"constant\"", &format!("when = {when}"))).expect(when);
+        let passed = passing(document.rules(), head).await;
+        assert_eq!(passed == 2, counts, "{when}");
+    }
+    // In a group, the rule that names HEAD has it.
+    let rule = |name: &str, limit: u32, methods: &str| {
+        format!(
+            "[[rules]]\nname = '{name}'\nlimit = 'fixed_window {limit}/h'\nby = 'constant'\nwhen = {{ methods = [{methods}] }}\n"
+        )
+    };
+    let text = format!(
+        "version = 1\n{}{}[[groups]]\nname = 'g'\nrules = ['reads', 'heads']\n",
+        rule("reads", 2, "'GET'"),
+        rule("heads", 5, "'HEAD', 'OPTIONS'"),
+    );
+    let document = toml(&text).expect("valid");
+    assert_eq!(passing(document.rules(), head).await, 5);
+    assert_eq!(passing(document.rules(), || get("/")).await, 2);
+}
+
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn a_rule_by_route_counts_each_route_of_a_router_apart() {

@@ -248,7 +248,13 @@ mod tests {
 
     fn methods() -> impl Strategy<Value = Method> {
         let other = Method::from_bytes(b"PURGE").expect("a method");
-        select(vec![Method::GET, Method::POST, Method::DELETE, other])
+        select(vec![
+            Method::GET,
+            Method::HEAD,
+            Method::POST,
+            Method::DELETE,
+            other,
+        ])
     }
 
     fn joined(segments: &[&str]) -> String {

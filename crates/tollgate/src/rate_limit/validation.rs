@@ -47,6 +47,13 @@ pub(crate) fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> 
             ),
         ));
     }
+    if let Some(mistake) = &request_rule.condition_mistake {
+        return Err(RuleError::new(
+            RuleErrorKind::RuleSet,
+            rule.name(),
+            &**mistake,
+        ));
+    }
     if request_rule.plan.is_some() && rule.quotas() == 1 {
         return Err(RuleError::new(
             RuleErrorKind::Plan,
