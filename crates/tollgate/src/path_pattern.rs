@@ -348,6 +348,9 @@ fn braced(segment: &str) -> Option<String> {
     };
     let enclosed = |open: char, close: char| {
         let (prefix, rest) = segment.split_once(open)?;
+        if open != '{' && prefix.contains('{') {
+            return None;
+        }
         let (inner, _) = rest.split_once(close)?;
         let parameter = match inner.contains("..") || inner.contains('*') {
             true => format!("{{*{}}}", name(inner)?),
