@@ -18,6 +18,7 @@ use tollgate::{
     RateLimitLayer, Rule, SECOND,
     key::constant,
     observe::{BUCKETS, flush_metrics},
+    shed::{Capacity, Priority, ShedLayer},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_rules::{Bindings, LiveRules};
@@ -318,6 +319,16 @@ fn app(limits: RateLimitLayer, recorder: PrometheusHandle) -> Router {
         .route("/metrics", get(render))
 }
 
+/// A service that sheds by the requests in flight on one route and by the delay of workers on the other.
+fn shedding() -> Router {
+    let shed = |capacity| ShedLayer::new(capacity).priority(|_| Priority::P1);
+    let in_flight = shed(Capacity::in_flight(1).expect("a capacity"));
+    let delay = shed(Capacity::worker_delay(SECOND).expect("a capacity"));
+    Router::new()
+        .route("/", get(|| async { "" }).layer(in_flight))
+        .route("/delay", get(|| async { "" }).layer(delay))
+}
+
 /// A service whose rules skip, and would deny.
 fn skipping() -> Router {
     let rule = |name| Rule::new(name, Quota::gcra(1, HOUR));
@@ -388,6 +399,8 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
     let other_store = redis_store(&redis);
     let _other = Limiter::new(other_store, [Rule::new("exact", Quota::gcra(99, HOUR))]);
     let skipping = skipping();
+    let shedding = shedding();
+    let mut unread = Vec::new();
     let prometheus = Prometheus::start(&service);
 
     let mut open: Vec<(String, String)> = dashboards().iter().flat_map(queries).collect();
@@ -404,6 +417,12 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
             let _ = service.get("/weather/Oslo").await;
             let request = Request::get("/").body(Body::empty()).expect("valid");
             let _ = skipping.clone().oneshot(request).await;
+            // Two at a time, where there is room for one.
+            for path in ["/", "/", "/delay"] {
+                let request = Request::get(path).body(Body::empty()).expect("valid");
+                unread.push(shedding.clone().oneshot(request).await);
+            }
+            unread.clear();
             for check in &checks {
                 let _ = limiter.acquire(&[*check]).await;
             }

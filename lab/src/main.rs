@@ -1,10 +1,16 @@
-//! `cargo run --release -p tollgate-lab simulate` prints what each consistency costs under each workload.
+//! `cargo run --release -p tollgate-lab simulate` prints what each consistency costs under each workload; `overload` what shedding
+//! makes of more requests than a service can serve.
 
 #![expect(clippy::print_stdout, reason = "the table is what the program is for")]
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_lab::{Consistency, Network, Workload, run, table};
+use tollgate::shed::Priority;
+use tollgate_lab::{
+    Consistency, Network, Workload,
+    overload::{Scene, Stack},
+    run, table,
+};
 
 /// The laboratory of tollgate's prefilter.
 #[derive(Debug, Parser)]
@@ -17,6 +23,12 @@ struct Arguments {
 enum Command {
     /// Simulate workloads under consistencies, and print a table
     Simulate(Simulate),
+    /// Run a service of four permits under overload, with and without shedding, and print a table
+    Overload {
+        /// How many seeds, whose means are printed
+        #[arg(long, default_value_t = 5)]
+        seeds: u64,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -39,8 +51,48 @@ struct Simulate {
 }
 
 fn main() {
-    let Command::Simulate(arguments) = Arguments::parse().command;
-    simulate(&arguments);
+    match Arguments::parse().command {
+        Command::Simulate(arguments) => simulate(&arguments),
+        Command::Overload { seeds } => overload(seeds),
+    }
+}
+
+fn overload(seeds: u64) {
+    println!(
+        "| load | in front | useful work | P0 served | P0, p99 | P1 shed | P2 shed | P3 shed |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for load in [1.0, 2.0, 4.0, 10.0] {
+        for stack in Stack::ALL {
+            let mut sums = [0.0; 6];
+            for seed in 1..=seeds {
+                let scene = Scene {
+                    stack,
+                    load,
+                    seconds: 60,
+                    slow: None,
+                    seed,
+                };
+                let outcome = scene.run();
+                let served = f64::from(outcome.served[0]) / f64::from(outcome.offered[0].max(1));
+                let [p1, p2, p3] = [Priority::P1, Priority::P2, Priority::P3]
+                    .map(|class| outcome.shed_part(class));
+                let row = [
+                    outcome.useful(scene),
+                    served,
+                    outcome.p99(Priority::P0) / 100.0,
+                    p1,
+                    p2,
+                    p3,
+                ];
+                sums.iter_mut().zip(row).for_each(|(sum, one)| *sum += one);
+            }
+            let [useful, served, p99, p1, p2, p3] = sums.map(|sum| sum / seeds as f64 * 100.0);
+            println!(
+                "| {load} × | {stack} | {useful:.0} % | {served:.1} % | {p99:.0} ms | {p1:.0} % | {p2:.0} % | {p3:.0} % |"
+            );
+        }
+    }
 }
 
 fn simulate(arguments: &Simulate) {

@@ -55,6 +55,10 @@ pub mod grpc {}
 pub mod guarantees {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/overload.md")]
+pub mod overload {}
+
+#[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/migrating.md")]
 pub mod migrating {}
 

@@ -230,6 +230,7 @@ mod rate_limit;
 pub mod rejection;
 mod routes;
 mod rule;
+pub mod shed;
 pub mod store;
 
 pub use tollgate_core::{

@@ -151,7 +151,6 @@ mod query;
 mod tuple;
 mod value;
 
-pub(crate) use self::grpc::service_and_method;
 pub use self::{
     authority::{Authority, authority},
     client_ip::{ClientIp, client_ip},
@@ -171,6 +170,7 @@ pub use self::{
     peer::PeerAddr,
     query::{Query, query},
 };
+pub(crate) use self::{client_ip::network, grpc::service_and_method, peer::peer};
 #[cfg(feature = "axum")]
 pub use self::{
     matched_path::{MatchedPath, matched_path},

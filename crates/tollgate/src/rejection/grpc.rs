@@ -154,6 +154,18 @@ pub(crate) fn grpc_web_is_not_translated(head: &Parts) -> Response<Bytes> {
     response
 }
 
+/// The response to a call that is shed: `UNAVAILABLE`, with a pushback. `protocol` is gRPC or gRPC-Web.
+pub(crate) fn unavailable(head: &Parts, protocol: WireProtocol, wait: Duration) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, content_type(head, protocol));
+    insert_status(fields, UNAVAILABLE);
+    if let Some(millis) = millis(wait) {
+        fields.insert(GRPC_RETRY_PUSHBACK, HeaderValue::from(millis));
+    }
+    response
+}
+
 fn insert_status(fields: &mut HeaderMap, Status(code, message): Status) {
     fields.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));
     fields.insert(GRPC_MESSAGE, HeaderValue::from_static(message));

@@ -145,4 +145,7 @@ mod tests;
 mod text;
 
 pub use self::{denial::Denial, style::Rejection};
-pub(crate) use self::{grpc::grpc_web_is_not_translated, responses::Responses};
+pub(crate) use self::{
+    grpc::{grpc_web_is_not_translated, unavailable},
+    responses::Responses,
+};

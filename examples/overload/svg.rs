@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Write};
 
 /// A picture, element by element. Lengths are in pixels, from the top left corner.
 #[derive(Debug)]
-pub struct Svg {
+pub(crate) struct Svg {
     height: f64,
     title: &'static str,
     description: String,
@@ -15,7 +15,7 @@ pub struct Svg {
 }
 
 /// The width of all pictures: that of a column of text.
-pub const WIDTH: f64 = 760.0;
+pub(crate) const WIDTH: f64 = 760.0;
 /// The paper around them. Without paper, a page in the dark that a browser does not know of would hide the text.
 const MARGIN: f64 = 12.0;
 
@@ -34,7 +34,7 @@ text{fill:#e6edf3}.paper{fill:#161b22}.soft,.bar{fill:#9198a1}.yes{fill:#4493f8}
 
 impl Svg {
     /// An empty picture. The title and the description are for readers who cannot see it.
-    pub fn new(height: f64, title: &'static str, description: impl Into<String>) -> Self {
+    pub(crate) fn new(height: f64, title: &'static str, description: impl Into<String>) -> Self {
         Self {
             height,
             title,
@@ -44,7 +44,7 @@ impl Svg {
     }
 
     /// A line of text. `y` is where its letters stand.
-    pub fn text(&mut self, (x, y): (f64, f64), class: &str, text: impl Display) {
+    pub(crate) fn text(&mut self, (x, y): (f64, f64), class: &str, text: impl Display) {
         let (x, y, text) = (Length(x), Length(y), escaped(&text.to_string()));
         let class = attribute(class);
         self.element(format_args!(
@@ -52,19 +52,8 @@ impl Svg {
         ));
     }
 
-    /// A rectangle from its top left corner, with its width and height.
-    pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str) {
-        let (x, y, width, height) = (Length(x), Length(y), Length(width), Length(height));
-        // Corners of boxes are round, those of bars are not.
-        let round = if class == "box" { " rx=\"6\"" } else { "" };
-        let class = attribute(class);
-        self.element(format_args!(
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"{round}{class}/>"
-        ));
-    }
-
     /// Lines through some points, one after the other.
-    pub fn lines(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
+    pub(crate) fn lines(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
         let lines = path(points);
         let class = attribute(class);
         self.element(format_args!("<path d=\"{lines}\"{class}/>"));
@@ -72,7 +61,7 @@ impl Svg {
 
     /// The whole file.
     #[must_use]
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         let corner = Length(-MARGIN);
         let (width, height) = (WIDTH + 2.0 * MARGIN, self.height + 2.0 * MARGIN);
         let (width, height) = (Length(width), Length(height));

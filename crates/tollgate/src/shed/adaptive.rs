@@ -1,0 +1,219 @@
+//! The number of requests in flight that a service can take, found from its latency.
+//!
+//! The gradient of Netflix' concurrency-limits and of Envoy's adaptive concurrency: while latency stays at its baseline there is no
+//! queue, and the number grows, by a quarter in each window until a first queue was seen, then by half of its square root. Once a queue makes
+//! requests slower, it shrinks in proportion. By Little's law it settles a little above what the service can do at once, which keeps
+//! the service busy and its queue short.
+//!
+//! The baseline drifts if it is only ever measured under load. So each half minute the number is halved for two windows, one for
+//! the queue to drain and one to measure.
+//!
+//! The simulation in `lab` compares this with Vegas, AIMD and Gradient2; the guide has the figures.
+
+use std::sync::{
+    Mutex, TryLockError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tollgate_core::Tick;
+
+/// A window has at least this length, and at least [`SAMPLES`] requests, unless [`LONGEST`] is over.
+const WINDOW: Tick = 250_000;
+const SAMPLES: u64 = 10;
+const LONGEST: Tick = 5_000_000;
+/// From one measurement of the baseline to the next.
+const PROBE_INTERVAL: Tick = 30_000_000;
+/// By how much latency may exceed its baseline before the number shrinks: what varies without a queue.
+const TOLERANCE: f64 = 1.1;
+/// How much of its baseline a faster window takes away at most: one lucky window is no baseline.
+const FASTER: f64 = 0.8;
+
+/// The limit in force, and how it is found.
+#[derive(Debug)]
+pub(super) struct AdaptiveLimit {
+    in_force: AtomicUsize,
+    least: f64,
+    most: f64,
+    window: Mutex<Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    phase: Phase,
+    /// Between measurements of the baseline. Not rounded: the square root of a small number is a fraction.
+    limit: f64,
+    /// Whether a queue was seen: until then the limit grows fast.
+    has_queued: bool,
+    /// The mean latency without a queue, in ticks.
+    baseline: Option<f64>,
+    probe_at: Tick,
+    began: Tick,
+    samples: u64,
+    latencies: u64,
+    /// The most requests in flight.
+    busiest: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The limit follows latency.
+    Follow,
+    /// The limit is halved, and the queue drains.
+    Drain,
+    /// The limit is halved, and the baseline is measured.
+    Measure,
+}
+
+impl AdaptiveLimit {
+    /// From `least` to `most`, both at least 1. It begins with `least`.
+    pub(super) fn new(least: usize, most: usize) -> Self {
+        Self {
+            in_force: AtomicUsize::new(least),
+            least: least as f64,
+            most: most as f64,
+            window: Mutex::new(Window {
+                phase: Phase::Follow,
+                limit: least as f64,
+                has_queued: false,
+                baseline: None,
+                probe_at: 0,
+                began: 0,
+                samples: 0,
+                latencies: 0,
+                busiest: 0,
+            }),
+        }
+    }
+
+    /// The number in force.
+    pub(super) fn get(&self) -> usize {
+        self.in_force.load(Ordering::Relaxed)
+    }
+
+    /// A request was served in this time, with as many in flight when it began. A sample that meets another one is left out.
+    pub(super) fn sample(&self, latency: Tick, in_flight: usize, now: Tick) {
+        let mut window = match self.window.try_lock() {
+            Ok(window) => window,
+            Err(TryLockError::Poisoned(window)) => window.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if window.samples == 0 {
+            window.began = now;
+        }
+        window.samples += 1;
+        window.latencies = window.latencies.saturating_add(latency);
+        window.busiest = window.busiest.max(in_flight);
+        let length = now.saturating_sub(window.began);
+        if length >= LONGEST || (length >= WINDOW && window.samples >= SAMPLES) {
+            let limit = window.close(now, self.least, self.most);
+            self.in_force
+                .store(limit.round() as usize, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Window {
+    /// The limit of the next window.
+    fn close(&mut self, now: Tick, least: f64, most: f64) -> f64 {
+        let mean = (self.latencies as f64 / self.samples as f64).max(1.0);
+        let halved = (self.limit / 2.0).max(least);
+        let busiest = self.busiest as f64;
+        (self.samples, self.latencies, self.busiest) = (0, 0, 0);
+        match self.phase {
+            Phase::Follow if self.baseline.is_some() && now >= self.probe_at => {
+                self.phase = Phase::Drain;
+                halved
+            }
+            Phase::Follow => {
+                self.follow(mean, busiest, now, least, most);
+                self.limit
+            }
+            Phase::Drain => {
+                self.phase = Phase::Measure;
+                halved
+            }
+            Phase::Measure => {
+                self.phase = Phase::Follow;
+                self.baseline = Some(mean);
+                self.probe_at = now + PROBE_INTERVAL;
+                self.limit
+            }
+        }
+    }
+
+    fn follow(&mut self, mean: f64, busiest: f64, now: Tick, least: f64, most: f64) {
+        let baseline = match self.baseline {
+            None => {
+                self.probe_at = now + PROBE_INTERVAL;
+                mean
+            }
+            Some(baseline) if mean < baseline => mean.max(baseline * FASTER),
+            Some(baseline) => baseline,
+        };
+        self.baseline = Some(baseline);
+        let gradient = (baseline * TOLERANCE / mean).clamp(0.5, 1.0);
+        self.has_queued |= gradient < 1.0;
+        let room = if self.has_queued {
+            self.limit.sqrt() / 2.0
+        } else {
+            self.limit / 4.0
+        };
+        let next = self.limit * gradient + room;
+        // A limit that no load has reached says nothing, and would grow without end.
+        if next < self.limit || busiest * 2.0 >= self.limit {
+            self.limit = next.clamp(least, most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A service that can do `servers` requests at once, in `work` ticks each, under as many requests as are let in.
+    fn settled(limit: &AdaptiveLimit, servers: usize, work: Tick, windows: usize, now: &mut Tick) {
+        for _ in 0..windows * 40 {
+            let in_flight = limit.get();
+            let latency = work * in_flight.max(servers) as u64 / servers as u64;
+            *now += WINDOW / 20;
+            limit.sample(latency, in_flight, *now);
+        }
+    }
+
+    #[test]
+    fn the_limit_settles_above_what_the_service_can_do_at_once_and_below_twice_that() {
+        for servers in [4, 20, 150] {
+            let (limit, mut now) = (AdaptiveLimit::new(4, 10_000), 1);
+            settled(&limit, servers, 50_000, 100, &mut now);
+            for _ in 0..400 {
+                settled(&limit, servers, 50_000, 1, &mut now);
+                // While the baseline is measured it is half of that.
+                let range = servers / 2..=2 * servers + 1;
+                assert!(
+                    range.contains(&limit.get()),
+                    "{} for {servers}",
+                    limit.get()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_limit_comes_back_after_the_service_was_slow() {
+        let (limit, mut now) = (AdaptiveLimit::new(4, 10_000), 1);
+        settled(&limit, 20, 50_000, 100, &mut now);
+        settled(&limit, 20, 500_000, 40, &mut now);
+        settled(&limit, 20, 50_000, 60, &mut now);
+        assert!((20..=41).contains(&limit.get()), "{}", limit.get());
+    }
+
+    #[test]
+    fn a_limit_that_is_not_reached_does_not_grow() {
+        let (limit, mut now) = (AdaptiveLimit::new(10, 10_000), 1);
+        for _ in 0..10_000 {
+            now += 10_000;
+            limit.sample(50_000, 2, now);
+        }
+        assert_eq!(limit.get(), 10);
+    }
+}

@@ -1,0 +1,194 @@
+//! How much of the capacity is in use.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::runtime::Handle;
+use tollgate_core::{Check, Decision, Key, Limiter, Step, Tick, UnknownName};
+
+use crate::shed::{adaptive::AdaptiveLimit, error::ShedError, worker_delay::WorkerDelay};
+
+/// How long the share of slots in use is believed, in ticks.
+const SLOTS_ARE_READ_EACH: Tick = 50_000;
+
+/// What a service can take, and how much of it is in use.
+///
+/// | capacity | in use | for |
+/// | --- | --- | --- |
+/// | [`adaptive`](Self::adaptive) | requests in flight, against a number that is found from latency | a start: nothing to configure |
+/// | [`in_flight`](Self::in_flight) | requests in flight, against your number | a service whose limit is known, from a load test |
+/// | [`worker_delay`](Self::worker_delay) | the time until a ready task is polled | handlers that compute |
+/// | [`slots`](Self::slots) | the slots of a rule that are taken | a limit that several processes share |
+/// | [`measured`](Self::measured) | what your function says | processor time, the depth of a queue |
+///
+/// A request is in flight from its arrival until its response body has ended or is dropped.
+#[derive(Clone)]
+#[must_use = "a capacity does nothing until a layer has it"]
+pub struct Capacity(pub(super) Signal);
+
+#[derive(Clone)]
+pub(super) enum Signal {
+    InFlight(usize),
+    Adaptive(Arc<AdaptiveLimit>),
+    WorkerDelay(Arc<WorkerDelay>),
+    Slots(Arc<SlotsInUse>),
+    Measured(Arc<dyn Fn() -> f64 + Send + Sync>),
+}
+
+impl Capacity {
+    /// At most this many requests in flight, at least 1.
+    ///
+    /// A little more than the service can do at once keeps it busy: with four workers, eight requests in flight wait for one
+    /// other at most.
+    ///
+    /// # Errors
+    ///
+    /// 0, which would shed all that may be shed.
+    pub fn in_flight(requests: usize) -> Result<Self, ShedError> {
+        if requests == 0 {
+            return Err(ShedError::new(
+                "a capacity of 0 requests in flight would shed every request below P0: take at least 1",
+            ));
+        }
+        Ok(Self(Signal::InFlight(requests)))
+    }
+
+    /// As many requests in flight as keep latency near to what it is without a queue: from 4 to 10 000, found while requests come.
+    ///
+    /// Latency is that of response heads, of responses below 500. Requests of very different latency hide a queue: give them
+    /// layers of their own.
+    pub fn adaptive() -> Self {
+        Self(Signal::Adaptive(Arc::new(AdaptiveLimit::new(4, 10_000))))
+    }
+
+    /// As [`adaptive`](Self::adaptive), between these numbers.
+    ///
+    /// # Errors
+    ///
+    /// A `least` of 0, or above `most`.
+    pub fn adaptive_within(least: usize, most: usize) -> Result<Self, ShedError> {
+        if least == 0 || least > most {
+            return Err(ShedError::new(format!(
+                "an adaptive capacity cannot be found between {least} and {most}: take at least 1, and the smaller number first"
+            )));
+        }
+        Ok(Self(Signal::Adaptive(Arc::new(AdaptiveLimit::new(
+            least, most,
+        )))))
+    }
+
+    /// The time until a task that is ready is polled by tokio's workers: `full` and more is all of the capacity.
+    ///
+    /// A task of the layer measures it each 10 ms, from the first request on, and ends with the layer. It needs a tokio runtime with its
+    /// timer; without one nothing is shed.
+    ///
+    /// # Errors
+    ///
+    /// Less than a millisecond, which timers do not measure.
+    pub fn worker_delay(full: Duration) -> Result<Self, ShedError> {
+        if full < Duration::from_millis(1) {
+            return Err(ShedError::new(format!(
+                "a delay of {full:?} is less than timers can tell: take at least 1 ms, such as 50 ms"
+            )));
+        }
+        Ok(Self(Signal::WorkerDelay(Arc::new(WorkerDelay::new(full)))))
+    }
+
+    /// The share of a key's slots that is in use under a rule of [`Quota::concurrent`](tollgate_core::Quota::concurrent), by this limiter.
+    ///
+    /// A request reads the last known number and waits for nothing. At most each 50 ms one request asks for the next; through Redis
+    /// that needs a tokio runtime. While the store does not answer, the last number stands.
+    ///
+    /// # Errors
+    ///
+    /// A rule that the limiter does not have.
+    pub fn slots(limiter: Limiter, rule: &str, key: &Key) -> Result<Self, UnknownName> {
+        let check = limiter.check(rule, key)?.with_cost(0);
+        Ok(Self(Signal::Slots(Arc::new(SlotsInUse {
+            limiter,
+            check,
+            read_at: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
+            share: AtomicU64::new(0),
+        }))))
+    }
+
+    /// A share that you measure: 0 is idle, 1 and more is full. Called for each request, so it should read a number and not make
+    /// one. Not a number is 0.
+    pub fn measured(share: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self(Signal::Measured(Arc::new(share)))
+    }
+}
+
+impl fmt::Debug for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Signal::InFlight(requests) => write!(f, "Capacity::in_flight({requests})"),
+            Signal::Adaptive(limit) => write!(f, "Capacity::adaptive({} now)", limit.get()),
+            Signal::WorkerDelay(_) => f.write_str("Capacity::worker_delay(..)"),
+            Signal::Slots(_) => f.write_str("Capacity::slots(..)"),
+            Signal::Measured(_) => f.write_str("Capacity::measured(..)"),
+        }
+    }
+}
+
+/// The last known share of the slots of one key.
+pub(super) struct SlotsInUse {
+    limiter: Limiter,
+    check: Check,
+    read_at: AtomicU64,
+    is_asked: AtomicBool,
+    /// The bits of an `f64`.
+    share: AtomicU64,
+}
+
+impl SlotsInUse {
+    pub(super) fn share(self: &Arc<Self>, now: Tick) -> f64 {
+        if now.saturating_sub(self.read_at.load(Ordering::Relaxed)) >= SLOTS_ARE_READ_EACH
+            && !self.is_asked.swap(true, Ordering::Acquire)
+        {
+            self.read_at.store(now, Ordering::Relaxed);
+            self.ask();
+        }
+        f64::from_bits(self.share.load(Ordering::Relaxed))
+    }
+
+    fn ask(self: &Arc<Self>) {
+        match self.limiter.peek(&[self.check]) {
+            Step::Ready(decision) => self.answered(&decision),
+            Step::Wait(decision) => {
+                let slots = Arc::clone(self);
+                match Handle::try_current() {
+                    Ok(runtime) => {
+                        drop(runtime.spawn(async move { slots.answered(&decision.await) }))
+                    }
+                    Err(_) => self.is_asked.store(false, Ordering::Release),
+                }
+            }
+        }
+    }
+
+    fn answered(&self, decision: &Decision) {
+        if let Some(verdict) = decision
+            .verdicts()
+            .first()
+            .filter(|verdict| verdict.knows_remaining())
+        {
+            let limit = self.limiter.rules().rules()[verdict.rule()]
+                .quota_of(verdict.plan())
+                .limit();
+            let used = limit.saturating_sub(verdict.remaining());
+            self.share.store(
+                (used as f64 / limit.max(1) as f64).to_bits(),
+                Ordering::Relaxed,
+            );
+        }
+        self.is_asked.store(false, Ordering::Release);
+    }
+}

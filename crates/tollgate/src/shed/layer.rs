@@ -1,0 +1,138 @@
+//! The layer.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use http::request::Parts;
+use tollgate_core::Clock;
+use tower_layer::Layer;
+
+use crate::{
+    protocol::Protocol,
+    shed::{
+        capacity::Capacity, error::ShedError, observe::Observer, priority::Priority, service::Shed,
+        shedder::Shedder, trusted_headers::TrustedHeaders,
+    },
+};
+
+/// Sheds requests while their service is short of capacity, the least important ones first.
+///
+/// Cheap to clone; clones share the count of requests in flight, and so do the services that they make.
+///
+/// See the [module documentation](crate::shed).
+#[must_use = "a layer sheds nothing until a service is wrapped in it"]
+#[derive(Clone, Debug)]
+pub struct ShedLayer {
+    shedder: Arc<ArcSwap<Shedder>>,
+    fixed: Option<Priority>,
+}
+
+impl ShedLayer {
+    /// Sheds by this capacity. Default: reads are P2, other requests P1.
+    pub fn new(capacity: Capacity) -> Self {
+        Self {
+            shedder: Arc::new(ArcSwap::from_pointee(Shedder::new(capacity))),
+            fixed: None,
+        }
+    }
+
+    /// The class of a request. Default: P2 for `GET`, `HEAD` and `OPTIONS`, P1 otherwise.
+    pub fn priority(self, of: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
+        self.with(|shedder| shedder.priority = Arc::new(of))
+    }
+
+    /// Reads the class, and the id of a request, from header fields of trusted peers. A class in a field comes before
+    /// [`priority`](Self::priority).
+    pub fn trusted_headers(self, headers: TrustedHeaders) -> Self {
+        self.with(|shedder| shedder.headers = Some(headers))
+    }
+
+    /// The same layer for a route whose requests all have this class: it shares capacity and settings.
+    ///
+    /// ```
+    /// use tollgate::shed::{Capacity, Priority, ShedLayer};
+    ///
+    /// let shed = ShedLayer::new(Capacity::adaptive());
+    /// let (health, search) = (shed.at(Priority::P0), shed.at(Priority::P3));
+    /// # let _ = (health, search);
+    /// ```
+    pub fn at(&self, priority: Priority) -> Self {
+        Self {
+            shedder: Arc::clone(&self.shedder),
+            fixed: Some(priority),
+        }
+    }
+
+    /// The shares of the capacity from which on P1, P2 and P3 are shed. Default: 0.9, 0.8, 0.7. P0 is never shed.
+    ///
+    /// From its threshold on, a growing share of a class is shed; when the capacity is used up, all of it. Below the threshold none is.
+    ///
+    /// # Errors
+    ///
+    /// A share below 0 or above 1, or a class that would be shed before a less important one.
+    pub fn thresholds(self, p1: f64, p2: f64, p3: f64) -> Result<Self, ShedError> {
+        let is_share = |share: &f64| (0.0..=1.0).contains(share);
+        if ![p1, p2, p3].iter().all(is_share) || p1 < p2 || p2 < p3 {
+            return Err(ShedError::new(format!(
+                "thresholds({p1}, {p2}, {p3}) are no shares of a capacity that fall from P1 to P3: take such as (0.9, 0.8, 0.7)"
+            )));
+        }
+        Ok(self.with(|shedder| shedder.thresholds = [f64::INFINITY, p1, p2, p3]))
+    }
+
+    /// The shortest time in `Retry-After`; each answer has one between it and twice it, so that clients do not come back together.
+    /// Default: two seconds.
+    pub fn retry_after(self, least: Duration) -> Self {
+        self.with(|shedder| shedder.retry_after = least)
+    }
+
+    /// The protocol of the answers. Default: [`Protocol::Auto`], gRPC for a POST with a gRPC content type.
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        self.with(|shedder| shedder.protocol = protocol)
+    }
+
+    /// What metrics and events call the layer. Default: `service`.
+    pub fn name(self, name: &str) -> Self {
+        self.with(|shedder| shedder.observer = Observer::new(name))
+    }
+
+    /// The clock by which latency is measured and the share that is shed falls. Default: [`Clock::system`].
+    pub fn clock(self, clock: impl Into<Clock>) -> Self {
+        self.with(|shedder| shedder.clock = clock.into())
+    }
+
+    /// How many requests are in flight: admitted, with a response whose body has not ended.
+    #[must_use]
+    pub fn requests_in_flight(&self) -> usize {
+        self.shedder
+            .load()
+            .in_flight
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Takes the settings and the capacity of another layer, in all clones and services of this one. Requests in flight stay
+    /// counted.
+    pub fn replace(&self, other: &Self) {
+        let mut next = Shedder::clone(&other.shedder.load());
+        next.in_flight = Arc::clone(&self.shedder.load().in_flight);
+        self.shedder.store(Arc::new(next));
+    }
+
+    /// A layer of its own: the clones and services that are there already keep their settings.
+    fn with(self, set: impl FnOnce(&mut Shedder)) -> Self {
+        let mut shedder = Shedder::clone(&self.shedder.load());
+        set(&mut shedder);
+        Self {
+            shedder: Arc::new(ArcSwap::from_pointee(shedder)),
+            fixed: self.fixed,
+        }
+    }
+}
+
+impl<S> Layer<S> for ShedLayer {
+    type Service = Shed<S>;
+
+    fn layer(&self, inner: S) -> Shed<S> {
+        Shed::new(inner, Arc::clone(&self.shedder), self.fixed)
+    }
+}

@@ -1,0 +1,112 @@
+//! What operators see of a shedder.
+
+use std::sync::Arc;
+
+#[cfg(feature = "metrics")]
+use crate::shed::capacity::Signal;
+use crate::shed::{capacity::Capacity, priority::Priority};
+
+#[derive(Clone)]
+pub(super) struct Observer {
+    name: Arc<str>,
+    #[cfg(feature = "metrics")]
+    meters: Arc<std::sync::OnceLock<Meters>>,
+}
+
+impl Observer {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            #[cfg(feature = "metrics")]
+            meters: Arc::default(),
+        }
+    }
+
+    /// A request has come.
+    pub(super) fn load(&self, load: f64, in_flight: usize, capacity: &Capacity) {
+        // Handles are made with the first request: those made before the application has installed its recorder would never count.
+        #[cfg(feature = "metrics")]
+        self.meters
+            .get_or_init(|| Meters::new(&self.name, capacity))
+            .load(load, in_flight, capacity);
+        let _ = (load, in_flight, capacity);
+    }
+
+    /// A request was shed.
+    pub(super) fn shed(&self, priority: Priority, load: f64) {
+        #[cfg(feature = "metrics")]
+        if let Some(meters) = self.meters.get() {
+            meters.shed[priority as usize].increment(1);
+        }
+        #[cfg(feature = "tracing")]
+        tracing::debug!(target: "tollgate", layer = &*self.name, priority = priority.name(), load, "request shed");
+        let _ = (priority, load, &self.name);
+    }
+}
+
+#[cfg(feature = "metrics")]
+struct Meters {
+    shed: [metrics::Counter; 4],
+    load: metrics::Gauge,
+    in_flight: metrics::Gauge,
+    /// What the capacity is made of: its limit, or the delay of workers.
+    made_of: Option<metrics::Gauge>,
+}
+
+#[cfg(feature = "metrics")]
+impl Meters {
+    fn new(name: &Arc<str>, capacity: &Capacity) -> Self {
+        use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+
+        const SHED: &str = "tollgate_shed_requests_total";
+        const LOAD: &str = "tollgate_shed_load";
+        const IN_FLIGHT: &str = "tollgate_shed_requests_in_flight";
+        const LIMIT: &str = "tollgate_shed_limit";
+        const DELAY: &str = "tollgate_shed_worker_delay_seconds";
+        describe_counter!(SHED, Unit::Count, "Requests that were shed, by class.");
+        describe_gauge!(
+            LOAD,
+            "The share of the capacity in use when the last request came; 1 is all of it."
+        );
+        describe_gauge!(
+            IN_FLIGHT,
+            Unit::Count,
+            "Requests whose response body has not ended, when the last one came."
+        );
+        describe_gauge!(
+            LIMIT,
+            Unit::Count,
+            "Requests in flight that are the whole capacity, configured or found."
+        );
+        describe_gauge!(
+            DELAY,
+            Unit::Seconds,
+            "The time until a task that is ready is polled."
+        );
+        let of_layer = |metric: &'static str| gauge!(metric, "layer" => Arc::clone(name));
+        Self {
+            shed: Priority::ALL.map(
+                |class| counter!(SHED, "layer" => Arc::clone(name), "priority" => class.name()),
+            ),
+            load: of_layer(LOAD),
+            in_flight: of_layer(IN_FLIGHT),
+            made_of: match &capacity.0 {
+                Signal::InFlight(_) | Signal::Adaptive(_) => Some(of_layer(LIMIT)),
+                Signal::WorkerDelay(_) => Some(of_layer(DELAY)),
+                Signal::Slots(_) | Signal::Measured(_) => None,
+            },
+        }
+    }
+
+    fn load(&self, load: f64, in_flight: usize, capacity: &Capacity) {
+        self.load.set(load);
+        self.in_flight.set(in_flight as f64);
+        let Some(made_of) = &self.made_of else { return };
+        match &capacity.0 {
+            Signal::InFlight(limit) => made_of.set(*limit as f64),
+            Signal::Adaptive(limit) => made_of.set(limit.get() as f64),
+            Signal::WorkerDelay(delay) => made_of.set(delay.delay()),
+            Signal::Slots(_) | Signal::Measured(_) => {}
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The service.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use crate::shed::{
+    answer::answer, body::ShedBody, future::ShedFuture, priority::Priority, shedder::Shedder,
+};
+
+/// Sheds requests to `S`. Made by [`ShedLayer`](crate::shed::ShedLayer).
+///
+/// See the [module documentation](crate::shed).
+#[derive(Clone, Debug)]
+pub struct Shed<S> {
+    inner: S,
+    shedder: Arc<ArcSwap<Shedder>>,
+    fixed: Option<Priority>,
+}
+
+impl<S> Shed<S> {
+    pub(super) fn new(inner: S, shedder: Arc<ArcSwap<Shedder>>, fixed: Option<Priority>) -> Self {
+        Self {
+            inner,
+            shedder,
+            fixed,
+        }
+    }
+
+    /// The inner service.
+    #[must_use]
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+#[cfg(feature = "tonic")]
+impl<S: tonic::server::NamedService> tonic::server::NamedService for Shed<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S, B, RB> Service<Request<B>> for Shed<S>
+where
+    S: Service<Request<B>, Response = Response<RB>> + Clone,
+    RB: Body<Data = Bytes>,
+{
+    type Response = Response<ShedBody<RB>>;
+    type Error = S::Error;
+    type Future = ShedFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ShedFuture<S::Future> {
+        let shedder = self.shedder.load();
+        let (head, body) = request.into_parts();
+        // `Guard` derefs to the `Arc` that a place keeps.
+        match shedder.admit(&head, self.fixed) {
+            Ok(place) => ShedFuture::inner(self.inner.call(Request::from_parts(head, body)), place),
+            Err(retry_after) => {
+                let response = answer(&head, shedder.protocol.of(&head), retry_after);
+                drop(shedder);
+                // Dropping the instance frees what `poll_ready` has reserved: a permit, a place in a queue.
+                self.inner = self.inner.clone();
+                ShedFuture::shed(response)
+            }
+        }
+    }
+}

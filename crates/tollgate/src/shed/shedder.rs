@@ -1,0 +1,191 @@
+//! Which requests are shed: the load, what follows from it for each class, and the count of requests in flight.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::request::Parts;
+use tollgate_core::{Clock, Tick};
+
+use crate::{
+    protocol::Protocol,
+    shed::{
+        capacity::{Capacity, Signal},
+        observe::Observer,
+        priority::Priority,
+        trusted_headers::TrustedHeaders,
+    },
+};
+
+/// How long the pressure takes to fall from full to nothing.
+const FALL: f64 = 2_000_000.0;
+const MINUTE: Tick = 60_000_000;
+
+/// The settings of a layer, its signal, and what it has seen of late.
+#[derive(Clone)]
+pub(super) struct Shedder {
+    pub(super) capacity: Capacity,
+    /// The share of the capacity from which on a class is shed. That of P0 is never reached.
+    pub(super) thresholds: [f64; 4],
+    pub(super) priority: Arc<dyn Fn(&Parts) -> Priority + Send + Sync>,
+    pub(super) headers: Option<TrustedHeaders>,
+    pub(super) retry_after: Duration,
+    pub(super) protocol: Protocol,
+    pub(super) clock: Clock,
+    pub(super) observer: Observer,
+    /// Also counted in the layers that take this one's place.
+    pub(super) in_flight: Arc<AtomicUsize>,
+    pressure: Arc<Pressure>,
+    draws: Arc<AtomicU64>,
+    secret: RandomState,
+}
+
+/// The load that was seen of late: it rises at once and falls slowly, so that the share that is shed does not swing.
+///
+/// It is the time at which it will have fallen to nothing, so that raising it is one atomic maximum.
+#[derive(Debug, Default)]
+struct Pressure(AtomicU64);
+
+impl Pressure {
+    /// From 0 to 1, this load included.
+    fn raise(&self, load: f64, now: Tick) -> f64 {
+        let gone_at = now.saturating_add((load.clamp(0.0, 1.0) * FALL) as Tick);
+        let before = self.0.fetch_max(gone_at, Ordering::Relaxed);
+        (before.max(gone_at).saturating_sub(now) as f64 / FALL).min(1.0)
+    }
+}
+
+impl Shedder {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        Self {
+            capacity,
+            thresholds: [f64::INFINITY, 0.9, 0.8, 0.7],
+            priority: Arc::new(Priority::by_method),
+            headers: None,
+            retry_after: Duration::from_secs(2),
+            protocol: Protocol::Auto,
+            clock: Clock::system(),
+            observer: Observer::new("service"),
+            in_flight: Arc::default(),
+            pressure: Arc::default(),
+            draws: Arc::default(),
+            secret: RandomState::new(),
+        }
+    }
+
+    /// A place for the request, or for how long its client should wait before a retry.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        head: &Parts,
+        fixed: Option<Priority>,
+    ) -> Result<InFlight, Duration> {
+        let of_peer = || {
+            self.headers
+                .as_ref()
+                .and_then(|headers| headers.priority_of(head))
+        };
+        let priority = fixed
+            .or_else(of_peer)
+            .unwrap_or_else(|| (self.priority)(head));
+        let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        // Dropped where the request is shed.
+        let mut place = InFlight {
+            shedder: Arc::clone(self),
+            others,
+            began: None,
+        };
+        let load = self.load(others);
+        self.observer.load(load, others + 1, &self.capacity);
+        if load >= self.thresholds[priority as usize] {
+            let now = self.clock.now();
+            let draw = self.draw(head, now);
+            if self.is_shed(priority, load, draw, now) {
+                self.observer.shed(priority, load);
+                return Err(self.retry_after.mul_f64(1.0 + draw));
+            }
+        }
+        if matches!(self.capacity.0, Signal::Adaptive(_)) {
+            place.began = Some(self.clock.now());
+        }
+        Ok(place)
+    }
+
+    /// The share of the capacity that is in use, without this request.
+    fn load(&self, in_flight: usize) -> f64 {
+        match &self.capacity.0 {
+            Signal::InFlight(most) => in_flight as f64 / *most as f64,
+            Signal::Adaptive(limit) => in_flight as f64 / limit.get() as f64,
+            Signal::WorkerDelay(delay) => delay.share(),
+            Signal::Slots(slots) => slots.share(self.clock.now()),
+            Signal::Measured(share) => share(),
+        }
+    }
+
+    /// From the threshold to full, the share of a class that is shed grows with the pressure.
+    fn is_shed(&self, priority: Priority, load: f64, draw: f64, now: Tick) -> bool {
+        let pressure = self.pressure.raise(load, now);
+        let threshold = self.thresholds[priority as usize];
+        load >= 1.0 || draw < (pressure - threshold) / (1.0 - threshold)
+    }
+
+    /// From 0 to 1. The same for the retries of a request within a minute, where a trusted peer has given its id.
+    fn draw(&self, head: &Parts, now: Tick) -> f64 {
+        let id = self
+            .headers
+            .as_ref()
+            .and_then(|headers| headers.request_id_of(head));
+        let hash = match id {
+            Some(id) => self.secret.hash_one((now / MINUTE, id)),
+            None => self
+                .secret
+                .hash_one(self.draws.fetch_add(1, Ordering::Relaxed)),
+        };
+        (hash >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+impl fmt::Debug for Shedder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shedder")
+            .field("capacity", &self.capacity)
+            .field("thresholds", &self.thresholds)
+            .field("headers", &self.headers)
+            .field("retry_after", &self.retry_after)
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request in flight, until this is dropped.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    shedder: Arc<Shedder>,
+    /// The other requests in flight when it began.
+    others: usize,
+    /// Where latency is measured.
+    began: Option<Tick>,
+}
+
+impl InFlight {
+    /// The response's head is there, and the service has served the request.
+    pub(super) fn served(&mut self) {
+        if let (Some(began), Signal::Adaptive(limit)) =
+            (self.began.take(), &self.shedder.capacity.0)
+        {
+            let now = self.shedder.clock.now();
+            limit.sample(now.saturating_sub(began), self.others + 1, now);
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.shedder.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,110 @@
+//! Header fields that are read from trusted peers only: any client can send `x-priority: 0`.
+
+use http::{HeaderName, request::Parts};
+use ipnet::IpNet;
+
+use crate::{
+    key::{network, peer},
+    shed::{error::ShedError, priority::Priority},
+};
+
+/// What peers in these networks say of a request: gateways and services of your own.
+///
+/// ```
+/// use tollgate::shed::TrustedHeaders;
+///
+/// let headers = TrustedHeaders::from(["10.0.0.0/8"])?.priority("x-priority")?.request_id("x-request-id")?;
+/// # let _ = headers;
+/// assert!(TrustedHeaders::from(["0.0.0.0/0"]).is_err());
+/// # Ok::<(), tollgate::shed::ShedError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "the fields are read once a layer has them"]
+pub struct TrustedHeaders {
+    networks: Vec<IpNet>,
+    priority: Option<HeaderName>,
+    request_id: Option<HeaderName>,
+}
+
+impl TrustedHeaders {
+    /// Trusts peers with these addresses: CIDRs or single addresses. Nothing is read before a field is named.
+    ///
+    /// # Errors
+    ///
+    /// No network; a text that is none; all addresses, because each client could choose its class.
+    pub fn from<N: ToString>(networks: impl IntoIterator<Item = N>) -> Result<Self, ShedError> {
+        let networks = networks
+            .into_iter()
+            .map(|text| network(&text.to_string()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(ShedError::new)?;
+        if networks.is_empty() {
+            return Err(ShedError::new(
+                "no peer is trusted, so no field would ever be read: name the networks of your gateways, \"10.0.0.0/8\" say",
+            ));
+        }
+        if let Some(all) = IpNet::aggregate(&networks)
+            .into_iter()
+            .find(|it| it.prefix_len() == 0)
+        {
+            return Err(ShedError::new(format!(
+                "{all} is every client: each could choose its own class; name the networks of your gateways, \"10.0.0.0/8\" say"
+            )));
+        }
+        Ok(Self {
+            networks,
+            priority: None,
+            request_id: None,
+        })
+    }
+
+    /// The field with the class: `0` to `3`, or `p0` to `p3`. Another value, and a field that is there twice, is the lowest class;
+    /// a request without the field has the class that it has without trusted headers.
+    ///
+    /// # Errors
+    ///
+    /// A name that no header field can have.
+    pub fn priority(mut self, name: &str) -> Result<Self, ShedError> {
+        self.priority = Some(field(name)?);
+        Ok(self)
+    }
+
+    /// The field with an id that the retries of a request keep. A retry within the minute gets the answer of the first attempt
+    /// while the load is the same, so that retries do not raise the share of requests that get through.
+    ///
+    /// # Errors
+    ///
+    /// A name that no header field can have.
+    pub fn request_id(mut self, name: &str) -> Result<Self, ShedError> {
+        self.request_id = Some(field(name)?);
+        Ok(self)
+    }
+
+    /// The class that a trusted peer has given.
+    pub(super) fn priority_of(&self, head: &Parts) -> Option<Priority> {
+        let mut values = head.headers.get_all(self.priority.as_ref()?).iter();
+        let value = values.next().filter(|_| self.trusts(head))?;
+        Some(match values.next() {
+            None => Priority::of_value(value.as_bytes()),
+            Some(_) => Priority::P3,
+        })
+    }
+
+    /// The id that a trusted peer has given.
+    pub(super) fn request_id_of<'a>(&self, head: &'a Parts) -> Option<&'a [u8]> {
+        let value = head.headers.get(self.request_id.as_ref()?)?;
+        self.trusts(head).then(|| value.as_bytes())
+    }
+
+    fn trusts(&self, head: &Parts) -> bool {
+        peer(head).is_ok_and(|peer| self.networks.iter().any(|network| network.contains(&peer)))
+    }
+}
+
+fn field(name: &str) -> Result<HeaderName, ShedError> {
+    name.parse().map_err(|_| {
+        ShedError::new(format!(
+            "{name:?} is no name of a header field: take one such as \"x-priority\""
+        ))
+    })
+}
