@@ -233,11 +233,10 @@ tests() {
   wait_for_all
 }
 
-# One server more than in the whole command, which has its neighbours; and what the meter's script does, which is the same with all.
+# One server more than in the whole command, which has its neighbours.
 servers() {
   build
   other_servers redis-6.2 redis-7.4 redis-8.2 valkey-9.1
-  TOLLGATE_REDIS_SERVER="$PWD/target/servers/valkey-9.1" redis_tests meter
 }
 
 schedules() {

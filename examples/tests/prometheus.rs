@@ -287,7 +287,6 @@ fn on_redis(store: &RedisStore) -> (Limiter, Vec<Check>) {
 fn redis_store(redis: &RedisServer) -> RedisStore {
     let secret = Secret::from_bytes([7_u8; 32]).expect("32 bytes");
     RedisStore::builder(redis.url(), "shop", Keys::hashed(secret))
-        .meter(1)
         .measure_namespace(100_000)
         .cap_new_keys("capped", 1)
         .connect()

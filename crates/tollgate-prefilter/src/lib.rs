@@ -125,7 +125,7 @@ pub use self::{
     engine::{
         Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, EngineUsage, FollowUp,
         GrantReply, IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply,
-        ReportEvent, ReportReply, RequestEvents, Reset, StoreRules,
+        ReportEvent, ReportReply, Reset, StoreRules,
     },
     lease::{
         bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},

@@ -140,7 +140,7 @@ pub use self::{
         secret::{Secret, SecretError},
     },
     script::text::TEXT as SCRIPT,
-    store::{Accuracy, RedisStore, RedisStoreBuilder},
+    store::{RedisStore, RedisStoreBuilder},
 };
 /// The version whose `ClientConfig` [`RedisStoreBuilder::tls`] takes.
 #[cfg(feature = "tls")]

@@ -300,7 +300,6 @@ impl Fallback {
         } else if !taken.is_empty() {
             store.settle(&taken, Settlement::Cancel);
         }
-        store.resolved(checks, decision);
         decision.set_time_if_none(|| self.clock().now());
     }
 

@@ -155,12 +155,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Called after the [`Limiter`](crate::Limiter) has decided checks that this store failed, by their rules' answers to a
-    /// store failure: the verdicts whose source is [`Source::Fallback`](crate::Source::Fallback). For stores that audit decisions.
-    fn resolved(&self, checks: &[Check], decision: &Decision) {
-        let _ = (checks, decision);
-    }
-
     /// Whether it can do with used units what this says when a quota changes. Every store keeps them.
     fn supports_on_change(&self, on_change: OnChange) -> bool {
         on_change == OnChange::Keep

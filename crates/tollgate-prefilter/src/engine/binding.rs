@@ -7,12 +7,8 @@ use tollgate_core::{Check, Decision, Outcome, RuleSet, Tick, Verdict};
 use crate::{
     effective::Effective,
     engine::{
-        engine_state::EngineState,
-        events::{EngineEvents, RequestEvents},
-        limit::Limit,
-        limits::Limits,
-        local::Local,
-        store_rules::StoreRules,
+        engine_state::EngineState, events::EngineEvents, limit::Limit, limits::Limits,
+        local::Local, store_rules::StoreRules,
     },
     sync::{AtomicBool, AtomicU64, Ordering},
     table::key_table::Miss,
@@ -24,7 +20,6 @@ pub(crate) struct Binding {
     pub(crate) rules: Arc<RuleSet>,
     pub(crate) limits: Limits,
     pub(crate) store: Box<dyn StoreRules>,
-    request_events: Option<Arc<dyn RequestEvents>>,
     /// Whether any check may be decided locally, other than by the deny cache.
     pub(crate) is_local: bool,
     is_retired: AtomicBool,
@@ -56,7 +51,6 @@ impl Binding {
             engine,
             rules,
             limits,
-            request_events: store.request_events(),
             store,
             is_retired: AtomicBool::new(false),
             swept: AtomicU64::new(0),
@@ -76,12 +70,6 @@ impl Binding {
 
     pub(crate) fn events(&self) -> &dyn EngineEvents {
         &*self.engine.events
-    }
-
-    /// Who follows the requests, if anyone does.
-    #[inline]
-    pub(crate) fn request_events(&self) -> Option<&dyn RequestEvents> {
-        self.request_events.as_deref()
     }
 
     /// Takes what a check costs from what this process may spend.

@@ -1,6 +1,6 @@
 //! A rule set on an engine.
 
-use std::{fmt, ops::ControlFlow, slice, sync::Arc, time::Duration};
+use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use tollgate_core::{
     Check, Decision, RuleSet, Tick, Verdict,
@@ -141,11 +141,11 @@ impl BoundRules {
         };
         let patience = self.0.patience(checks, patience);
         let miss = match self.0.spend(check, now) {
-            Ok(verdict) => return self.decided(check, verdict, now),
+            Ok(verdict) => return self.decided(verdict, now),
             Err(miss) => miss,
         };
         if let Some(verdict) = self.0.deny(check, now, patience) {
-            return self.decided(check, verdict, now);
+            return self.decided(verdict, now);
         }
         let mut new_keys = IndexSet::default();
         if miss.is_new {
@@ -155,14 +155,10 @@ impl BoundRules {
     }
 
     #[inline(always)]
-    fn decided(&self, check: &Check, verdict: Verdict, now: Tick) -> Begin {
+    fn decided(&self, verdict: Verdict, now: Tick) -> Begin {
         let is_enforced = self.0.rules.enforces(verdict.rule());
         let at = self.0.local().store_time.at(now);
-        let decision = Decision::of_one(at, verdict, is_enforced);
-        if let Some(events) = self.0.request_events() {
-            events.decided(slice::from_ref(check), &decision, now);
-        }
-        Begin::Decided(decision)
+        Begin::Decided(Decision::of_one(at, verdict, is_enforced))
     }
 
     fn acquire(&self, checks: Checks, new_keys: IndexSet, patience: Tick) -> Query {
@@ -174,12 +170,7 @@ impl BoundRules {
         let store_at = self.0.local().store_time.at(now);
         let patience = self.0.patience(checks, patience);
         let split = match Split::new(&self.0, checks, patience, now) {
-            ControlFlow::Break(decision) => {
-                if let Some(events) = self.0.request_events() {
-                    events.decided(checks, &decision, now);
-                }
-                return Begin::Decided(decision);
-            }
+            ControlFlow::Break(decision) => return Begin::Decided(decision),
             ControlFlow::Continue(split) => split,
         };
         let undecided: Step = split.undecided(checks).collect();
@@ -214,9 +205,6 @@ impl BoundRules {
 
     /// Settles units that were taken. Those that this process may spend again stay here.
     pub fn settle(&self, receipts: &[Receipt], how: Settlement, now: Tick) -> FollowUp {
-        if let Some(events) = self.0.request_events() {
-            events.settled(receipts, how, now);
-        }
         let settlements = settle(&self.0, receipts, how, now);
         let returned = Maintenance::retired_leases(&self.0, now);
         FollowUp::new(settlements, returned)

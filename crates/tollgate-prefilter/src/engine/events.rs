@@ -2,11 +2,6 @@
 
 use std::fmt;
 
-use tollgate_core::{
-    Check, Decision, Tick,
-    store::{Receipt, Settlement},
-};
-
 /// What became of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -43,19 +38,4 @@ pub trait EngineEvents: fmt::Debug + Send + Sync {
 
     /// The store may not know of this many admitted units, and they are not reported again.
     fn units_lost(&self, units: u64);
-}
-
-/// Follows the requests of one rule set. A store's [`StoreRules`](crate::StoreRules::request_events) has one, if any.
-///
-/// It is called in the order of the decisions, by the thread that decides, with the time of the process.
-pub trait RequestEvents: fmt::Debug + Send + Sync {
-    /// A request for units was decided, by this process or by the store. A check that both failed to decide has no numbers.
-    /// Requests that were [abandoned](crate::Query::abandon) are left out: their units come back.
-    fn decided(&self, checks: &[Check], decision: &Decision, now: Tick);
-
-    /// Units that were taken are about to be settled.
-    fn settled(&self, receipts: &[Receipt], how: Settlement, now: Tick);
-
-    /// The state of a check is about to be forgotten.
-    fn reset(&self, check: &Check, now: Tick);
 }

@@ -34,7 +34,7 @@ pub use self::{
     bound_rules::{Begin, BoundRules},
     engine::{Engine, EngineOptions},
     engine_usage::EngineUsage,
-    events::{EngineEvents, LeaseEvent, ReportEvent, RequestEvents},
+    events::{EngineEvents, LeaseEvent, ReportEvent},
     exchange::LeaseItem,
     index_set::IndexSet,
     query::{Done, FollowUp, Next, Query},

@@ -181,10 +181,8 @@ impl Query {
                 let refunds = request.give_back_local(binding, now);
                 follow_up.settle.extend(refunds);
             }
-            self.decided(request.checks(), &decision, now);
         } else {
             follow_up.add_queries(returned);
-            self.decided(self.checks(), &decision, now);
         }
         if may_return {
             let retired = Maintenance::retired_leases(&self.exchange.binding, now);
@@ -194,14 +192,6 @@ impl Query {
             decision,
             follow_up,
         })
-    }
-
-    fn decided(&self, checks: &[Check], decision: &Decision, now: Tick) {
-        let events = self.exchange.binding.request_events();
-        let has_taken = self.takes() && decision.delay().is_zero();
-        if let Some(events) = events.filter(|_| has_taken && !self.is_abandoned) {
-            events.decided(checks, decision, now);
-        }
     }
 
     /// No request waits for it any more, and the decision will be dropped. What this process has spent for the request is

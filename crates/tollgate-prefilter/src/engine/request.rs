@@ -198,11 +198,6 @@ impl Request {
         self.is_denied
     }
 
-    /// All checks of the request.
-    pub(crate) fn checks(&self) -> &[Check] {
-        &self.checks
-    }
-
     pub(crate) fn came_at(&self) -> Tick {
         self.at
     }

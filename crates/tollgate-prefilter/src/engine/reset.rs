@@ -30,9 +30,6 @@ impl Reset {
         let local = binding.local();
         for check in &reset.checks {
             let key = check.key();
-            if let Some(events) = binding.request_events() {
-                events.reset(&check.with_cost(0), now);
-            }
             local.unlearn(key);
             for (plan, limit) in binding.limits.of_rule(check.rule()) {
                 let check = check.with_plan(plan).with_cost(0);

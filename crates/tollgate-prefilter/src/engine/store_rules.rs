@@ -1,10 +1,8 @@
 //! What a store knows of a rule set.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use tollgate_core::{Check, Rule, store::Fingerprint};
-
-use crate::engine::events::RequestEvents;
 
 /// What a store knows of a rule set, and its engine has to.
 pub trait StoreRules: fmt::Debug + Send + Sync {
@@ -20,10 +18,5 @@ pub trait StoreRules: fmt::Debug + Send + Sync {
     fn places_others(&self, rule: u16) -> bool {
         let _ = rule;
         false
-    }
-
-    /// Who follows the requests of the rule set, if anyone does. It is called once, when the rule set is bound. Default: none.
-    fn request_events(&self) -> Option<Arc<dyn RequestEvents>> {
-        None
     }
 }

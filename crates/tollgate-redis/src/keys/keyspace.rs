@@ -4,9 +4,6 @@
 //! algorithm, and the number behind it is the version of the state's format. What clients send is in none of it but hashed, so
 //! that no name has more than some 200 bytes, and no brace of a client decides about a slot.
 //!
-//! The accuracy meter keeps its own keys for a client: `{namespace}:client:~rule:a1`, and for a while
-//! `{namespace}:client:~rule~lately:b1` or `{namespace}:client:~rule~long:b1`.
-//!
 //! With another [partition](Partition) a state is `namespace:{client}:rule:a1`, one that lies with a tenant
 //! `namespace:{tenant}+client:rule:a1`, and an overflow bucket `namespace:{4711}+bucket:rule:a1`, where the number is of the
 //! slot. So all names of a namespace begin with
@@ -61,29 +58,6 @@ pub enum Partition {
     /// and by [`Limiter::reset_all`](tollgate_core::Limiter::reset_all) with a check of each of the two rules. Overflow buckets are counted for each tenant apart too. A cluster refuses a change of secrets, as with
     /// [`Key`](Self::Key).
     ByRule(Box<str>),
-}
-
-/// What the accuracy meter keeps of a client.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Metered {
-    /// Its own reference counter of a rule.
-    Reference,
-    /// The recent tolerance of the reference counter, in units.
-    ToleranceLately,
-    /// Its lasting tolerance, in units.
-    ToleranceForLong,
-}
-
-impl Metered {
-    /// The name in the place of a rule's. No rule has it: they begin with a letter or `*`, and have no `~`.
-    pub(crate) fn name(self, rule: &str) -> Box<str> {
-        match self {
-            Self::Reference => format!("~{rule}"),
-            Self::ToleranceLately => format!("~{rule}~lately"),
-            Self::ToleranceForLong => format!("~{rule}~long"),
-        }
-        .into()
-    }
 }
 
 /// The version of the format of states: in their names, and in the upper half of their first byte. Processes of two releases
@@ -255,22 +229,13 @@ mod tests {
         let namespaces = ["shop", "shop:a", "shop:", "a", "shop:api", &"x".repeat(64)];
         for namespace in namespaces {
             let rules = ["a", "a:a", "api", "api:a"];
-            let rules = rules.iter().flat_map(|rule| {
-                let metered = [
-                    Metered::Reference,
-                    Metered::ToleranceLately,
-                    Metered::ToleranceForLong,
-                ];
-                let metered = metered.map(|what| what.name(rule));
-                metered.into_iter().chain([Box::from(*rule)])
-            });
             for rule in rules {
                 for (place, partition) in partitions.iter().enumerate() {
                     let keyspace = Keyspace::new(namespace, partition.clone()).expect("letters");
                     let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
                     let with = (place == 2).then_some(&name);
                     let mut out = Bytes::new();
-                    keyspace.write_name(&mut out, &rule, b'a', &name, with);
+                    keyspace.write_name(&mut out, rule, b'a', &name, with);
                     assert!(names.insert(out));
                 }
             }

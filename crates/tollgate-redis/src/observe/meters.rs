@@ -13,7 +13,10 @@ use crate::{
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::{rule_meters, stopwatch::Stopwatch, what::CallFor},
+    observe::{
+        observer::{CallFor, Stopwatch},
+        rule_counts,
+    },
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -72,7 +75,7 @@ struct Handles {
     table_bytes: [Gauge; 4],
     calls_saved: Counter,
     lost: Counter,
-    calls: [Counter; 7],
+    calls: [Counter; 6],
     leases: [Counter; 4],
     reports: [Counter; 3],
     slots: [Counter; 3],
@@ -88,7 +91,7 @@ impl std::fmt::Debug for Handles {
 impl Handles {
     fn new() -> Self {
         describe();
-        rule_meters::describe();
+        rule_counts::describe();
         let errors = |error: &'static str| counter!(ERRORS, "error" => error);
         Self {
             answered: histogram!(CALL_DURATION, "outcome" => "answered"),
@@ -121,7 +124,6 @@ impl Handles {
                 "reports",
                 "leases",
                 "resets",
-                "meter",
                 "slots",
             ]
             .map(|what| counter!(CALLS, "for" => what)),
@@ -291,8 +293,9 @@ impl Meters {
         }
     }
 
-    pub(super) fn calls_saved(&self, calls: u64) {
-        self.handles().calls_saved.increment(calls);
+    #[inline]
+    pub(super) fn saved_call(&self) {
+        self.handles().calls_saved.increment(1);
     }
 
     pub(super) fn sent(&self, what_for: CallFor) {

@@ -11,28 +11,86 @@ use std::{
 use tollgate_core::{Rule, RuleSet};
 #[cfg(feature = "metrics")]
 use tollgate_prefilter::EngineUsage;
-use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent, TableUsage};
+use tollgate_prefilter::{
+    DowngradeReason, Effective, EngineEvents, LeaseEvent, ReportEvent, TableUsage,
+};
 
 #[cfg(feature = "metrics")]
-use crate::observe::{meters::Meters, striped_count::StripedCount, traffic_meters::TrafficMeters};
+use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
 use crate::{
     connection::{error::CallError, event::NodeEvent, traffic::TrafficSink},
-    observe::{events::Events, rule_counts::RuleCounts, stopwatch::Stopwatch, what::CallFor},
+    observe::{events::Events, rule_counts::RuleCounts},
 };
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     events: Events,
-    /// Those that are bound, and those that the meter has followed.
+    /// Those that are bound.
     rules: Mutex<Vec<Arc<RuleCounts>>>,
     units_lost: AtomicU64,
     #[cfg(feature = "metrics")]
     meters: Meters,
     #[cfg(feature = "metrics")]
     traffic: Arc<TrafficMeters>,
+}
+
+/// What a call is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallFor {
+    Requests,
+    Settlements,
+    Reports,
+    /// Leases that go back without a request.
+    Leases,
+    Resets,
+    /// What is in use of slots, without a request.
+    Slots,
+}
+
+/// When a call began; read only where somebody measures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch {
     #[cfg(feature = "metrics")]
-    calls_saved: StripedCount,
+    start: tokio::time::Instant,
+}
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            start: tokio::time::Instant::now(),
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn elapsed(self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// Counts what happens in the engine.
+#[derive(Debug)]
+pub(crate) struct EngineObserver(pub(crate) Arc<Observer>);
+
+impl EngineEvents for EngineObserver {
+    fn lease(&self, event: LeaseEvent) {
+        #[cfg(feature = "metrics")]
+        self.0.meters.lease(event);
+        #[cfg(not(feature = "metrics"))]
+        let _ = event;
+    }
+
+    fn reports(&self, event: ReportEvent, count: usize) {
+        #[cfg(feature = "metrics")]
+        self.0.meters.reports(event, count);
+        #[cfg(not(feature = "metrics"))]
+        let _ = (event, count);
+    }
+
+    fn units_lost(&self, units: u64) {
+        self.0.lose_units(units);
+    }
 }
 
 impl Observer {
@@ -44,8 +102,7 @@ impl Observer {
         instances: u32,
     ) -> Box<[Box<[Arc<RuleCounts>]>]> {
         // Those of names that are gone; the metrics have what they counted.
-        self.rules()
-            .retain(|counts| Arc::strong_count(counts) > 1 || counts.is_followed());
+        self.rules().retain(|counts| Arc::strong_count(counts) > 1);
         let mut seen: Vec<Arc<RuleCounts>> = Vec::new();
         let bound = rules.rules().iter().enumerate().map(|(place, rule)| {
             let plans = (0..rule.quotas()).map(|plan| {
@@ -110,22 +167,6 @@ impl Observer {
         self.meters.sent(what_for);
         #[cfg(not(feature = "metrics"))]
         let _ = what_for;
-    }
-
-    /// Something became of a lease.
-    pub(crate) fn lease(&self, event: LeaseEvent) {
-        #[cfg(feature = "metrics")]
-        self.meters.lease(event);
-        #[cfg(not(feature = "metrics"))]
-        let _ = event;
-    }
-
-    /// The outcome of `count` reports.
-    pub(crate) fn reports(&self, event: ReportEvent, count: usize) {
-        #[cfg(feature = "metrics")]
-        self.meters.reports(event, count);
-        #[cfg(not(feature = "metrics"))]
-        let _ = (event, count);
     }
 
     /// Redis has answered a call, or not.
@@ -206,14 +247,13 @@ impl Observer {
     #[cfg(feature = "metrics")]
     pub(crate) fn usage(&self, usage: &EngineUsage) {
         self.meters.usage(usage);
-        self.meters.calls_saved(self.calls_saved.take());
     }
 
     /// A request was decided without a call.
     #[inline]
     pub(crate) fn saved_call(&self) {
         #[cfg(feature = "metrics")]
-        self.calls_saved.add();
+        self.meters.saved_call();
     }
 
     /// What became of slots since the last call: keys that were reported, grants that were void, requests that outlived their slots;
@@ -284,14 +324,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_of_names_that_are_gone_but_what_the_meter_has_seen() {
+    fn nothing_is_kept_of_names_that_are_gone() {
         let observer = Observer::default();
         let bind = |name: &str| {
             let rules = RuleSet::new([Rule::new(name, Quota::gcra(5, MINUTE))]);
             observer.bound(&rules.expect("a valid rule"), |_, _| None, 1)
         };
         let live = bind("live");
-        bind("followed")[0][0].follow(7);
         for n in 0..1_000 {
             bind(&format!("gone-{n}"));
         }
@@ -299,7 +338,7 @@ mod tests {
             let names = rules.iter().map(|rule| rule.rule().to_string());
             names.collect::<Vec<_>>()
         };
-        assert_eq!(names(&observer.rules()), ["live", "followed", "gone-999"]);
+        assert_eq!(names(&observer.rules()), ["live", "gone-999"]);
         drop(live);
     }
 }

@@ -1,50 +1,50 @@
-//! What is counted of one rule, under one consistency.
+//! What is counted of one rule, under one consistency. Labels are names of rules and fixed words.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
+#[cfg(feature = "metrics")]
+use std::{fmt, sync::OnceLock};
 
-use tollgate_core::{Source, Tick};
+#[cfg(feature = "metrics")]
+use metrics::{Counter, counter, gauge};
+use tollgate_core::Source;
 use tollgate_prefilter::Effective;
 
-use crate::observe::labels::Labels;
-#[cfg(feature = "metrics")]
-use crate::observe::rule_meters::RuleMeters;
-
-/// The counters of one rule under one consistency: for the metrics, and for callers that read the meter in code.
+/// The counters of one rule under one consistency.
 #[derive(Debug)]
 pub(crate) struct RuleCounts {
-    labels: Labels,
-    pub(crate) followed: AtomicU64,
-    pub(crate) over_admitted: AtomicU64,
-    pub(crate) falsely_refused: AtomicU64,
-    pub(crate) dropped: AtomicU64,
+    rule: Arc<str>,
+    consistency: &'static str,
     /// Units of requests that waited and gave up, and that others were behind.
     lapsed_units: AtomicU64,
-    /// Since when the meter has lost no event; 0: it is off.
-    whole_since: AtomicU64,
     /// The most of its quotas.
     max_unreported: AtomicU64,
     reserve: AtomicU64,
+    /// Made at the first event, after the application has installed its recorder.
     #[cfg(feature = "metrics")]
-    meters: RuleMeters,
+    handles: OnceLock<Handles>,
+}
+
+#[cfg(feature = "metrics")]
+struct Handles {
+    store: Counter,
+    deny_cache: Counter,
+    lease: Counter,
+    local: Counter,
 }
 
 impl RuleCounts {
     pub(super) fn new(rule: Arc<str>, consistency: &'static str) -> Self {
         Self {
-            labels: Labels { rule, consistency },
-            followed: AtomicU64::new(0),
-            over_admitted: AtomicU64::new(0),
-            falsely_refused: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
+            rule,
+            consistency,
             lapsed_units: AtomicU64::new(0),
-            whole_since: AtomicU64::new(0),
             max_unreported: AtomicU64::new(0),
             reserve: AtomicU64::new(0),
             #[cfg(feature = "metrics")]
-            meters: RuleMeters::default(),
+            handles: OnceLock::new(),
         }
     }
 
@@ -58,52 +58,11 @@ impl RuleCounts {
     }
 
     pub(crate) fn rule(&self) -> &Arc<str> {
-        &self.labels.rule
+        &self.rule
     }
 
     pub(crate) fn consistency(&self) -> &'static str {
-        self.labels.consistency
-    }
-
-    /// Whether the meter follows the rule, or has.
-    pub(crate) fn is_followed(&self) -> bool {
-        self.whole_since.load(Ordering::Relaxed) > 0
-    }
-
-    /// The meter follows from now on, if it has not before.
-    pub(crate) fn follow(&self, now: Tick) {
-        let _ =
-            self.whole_since
-                .compare_exchange(0, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Whether the meter has lost no event for as long as `memory`.
-    pub(crate) fn is_whole(&self, now: Tick, memory: Tick) -> bool {
-        now >= self
-            .whole_since
-            .load(Ordering::Relaxed)
-            .saturating_add(memory)
-    }
-
-    /// Audited requests: the units above the limit, and the units denied falsely.
-    pub(crate) fn audited(&self, requests: u64, over: u64, falsely: u64) {
-        self.followed.fetch_add(requests, Ordering::Relaxed);
-        self.over_admitted.fetch_add(over, Ordering::Relaxed);
-        self.falsely_refused.fetch_add(falsely, Ordering::Relaxed);
-        #[cfg(feature = "metrics")]
-        self.meters.audited(&self.labels, requests, over, falsely);
-    }
-
-    /// The account does not know of all that was let through.
-    pub(crate) fn not_whole(&self, now: Tick) {
-        self.whole_since.store(now.max(1), Ordering::Relaxed);
-    }
-
-    /// Requests were not followed, or not to the end.
-    pub(crate) fn dropped(&self, requests: u64) {
-        self.dropped.fetch_add(requests, Ordering::Relaxed);
-        #[cfg(feature = "metrics")]
-        self.meters.dropped(&self.labels, requests);
+        self.consistency
     }
 
     /// Units that were refunded did not go back.
@@ -119,21 +78,40 @@ impl RuleCounts {
     #[inline]
     pub(crate) fn decided(&self, source: Source) {
         #[cfg(feature = "metrics")]
-        self.meters.decided(&self.labels, source);
+        {
+            let handles = self.handles.get_or_init(|| {
+                let from = |source: &'static str| counter!(DECISIONS, "rule" => self.name(), "consistency" => self.consistency, "source" => source);
+                Handles {
+                    store: from("store"),
+                    deny_cache: from("deny_cache"),
+                    lease: from("lease"),
+                    local: from("local"),
+                }
+            });
+            match source {
+                Source::Store => &handles.store,
+                Source::DenyCache => &handles.deny_cache,
+                Source::Lease => &handles.lease,
+                Source::Local => &handles.local,
+                _ => return,
+            }
+            .increment(1);
+        }
         #[cfg(not(feature = "metrics"))]
         let _ = source;
     }
 
-    /// A check has created a key.
+    /// A check has created a key. The call took a round trip, so that the handle is looked up.
     pub(crate) fn new_key(&self) {
+        // Of the rule: a key has no consistency.
         #[cfg(feature = "metrics")]
-        self.meters.new_key(&self.labels);
+        counter!(NEW_KEYS, "rule" => self.name()).increment(1);
     }
 
     /// A client beyond the cap on new keys went to the bucket that all such share.
     pub(crate) fn new_key_refused(&self) {
         #[cfg(feature = "metrics")]
-        self.meters.new_key_refused(&self.labels);
+        counter!(NEW_KEYS_REFUSED, "rule" => self.name()).increment(1);
     }
 
     /// One of the rule's quotas is counted so. `anew` where it is the first.
@@ -152,11 +130,67 @@ impl RuleCounts {
         }
     }
 
-    /// Sets the bounds for a number of instances: the units above the limit, and the units that may sit idle.
+    /// Sets the bounds for a number of instances: the units above the limit, and the units that may sit idle. Seldom, so that
+    /// handles are looked up.
     #[cfg(feature = "metrics")]
     pub(super) fn publish_bounds(&self, instances: u32) {
         let unreported = self.max_unreported.load(Ordering::Relaxed);
         let bound = unreported.saturating_mul(u64::from(instances.max(1)));
-        RuleMeters::bounds(&self.labels, bound, self.reserve.load(Ordering::Relaxed));
+        let reserve = self.reserve.load(Ordering::Relaxed);
+        let publish = |name: &'static str, units: u64| {
+            gauge!(name, "rule" => self.name(), "consistency" => self.consistency)
+                .set(units as f64);
+        };
+        publish(BOUND, bound);
+        if reserve > 0 {
+            publish(RESERVE, reserve);
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.rule)
+    }
+}
+
+#[cfg(feature = "metrics")]
+const DECISIONS: &str = "tollgate_redis_decisions_total";
+#[cfg(feature = "metrics")]
+const NEW_KEYS: &str = "tollgate_redis_new_keys_total";
+#[cfg(feature = "metrics")]
+const NEW_KEYS_REFUSED: &str = "tollgate_redis_new_keys_refused_total";
+#[cfg(feature = "metrics")]
+const BOUND: &str = "tollgate_redis_over_admission_bound_units";
+#[cfg(feature = "metrics")]
+const RESERVE: &str = "tollgate_redis_lease_limit_units";
+
+#[cfg(feature = "metrics")]
+pub(super) fn describe() {
+    metrics::describe_counter!(
+        DECISIONS,
+        "Checks that were decided, by who answered: Redis, or this process alone"
+    );
+    metrics::describe_counter!(
+        NEW_KEYS,
+        "Keys that were created: checks and reports that found no usage"
+    );
+    metrics::describe_counter!(
+        NEW_KEYS_REFUSED,
+        "Checks of clients beyond the cap on new keys, which share one bucket"
+    );
+    metrics::describe_gauge!(
+        BOUND,
+        "Units by which all instances together may be above the limit of a key; 0 for exact and leased"
+    );
+    metrics::describe_gauge!(
+        RESERVE,
+        "Units of a key that may sit unused in leases while a request is denied"
+    );
+}
+
+#[cfg(feature = "metrics")]
+impl fmt::Debug for Handles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handles(..)")
     }
 }

@@ -13,7 +13,7 @@ use tollgate_prefilter::SlotKey;
 
 use crate::{
     keys::{
-        keyspace::{Keyspace, Metered, Partition},
+        keyspace::{Keyspace, Partition},
         slot::tag_in,
     },
     script::rule_args::{ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
@@ -89,20 +89,6 @@ impl Encoder {
         let rules = std::mem::take(&mut self.rules).into_iter();
         self.rules = rules.map(|rule_args| rule_args.with_term(term)).collect();
         self
-    }
-
-    /// The same rules on one of the states of the accuracy meter, without caps on new keys.
-    pub(crate) fn metered(
-        rules: &RuleSet,
-        keyspace: Keyspace,
-        what: Metered,
-    ) -> Result<Self, RuleError> {
-        let mut encoder = Self::new(rules, keyspace)?;
-        for rule_args in &mut encoder.rules {
-            rule_args.name = what.name(&rule_args.name);
-            rule_args.state_name = what.name(&rule_args.state_name).into();
-        }
-        Ok(encoder)
     }
 
     /// What stands for a key, for the rule at a place.

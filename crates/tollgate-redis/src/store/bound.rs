@@ -18,7 +18,6 @@ use crate::{
         flusher::Flusher,
         in_flight::{Deciding, InFlight, retire, send_follow_up},
         inner::Inner,
-        meter::Meter,
         rules_on_redis::RulesOnRedis,
         shared::Shared,
         slots::release,
@@ -81,27 +80,11 @@ impl Bound {
         let counts = shared
             .observer
             .bound(&rules, effective, shared.instances.known());
-        let followed = |rule: usize, plan: usize| {
-            let counts = || counts.get(rule)?.get(plan).cloned();
-            let rule = &rules.rules()[rule];
-            let waits = rule.at_most_wait().is_some();
-            let is_followed = shared.exact(rule).is_none()
-                && !shared.is_capped(rule)
-                && !rule.has_slots()
-                && !waits;
-            is_followed.then(counts).flatten()
-        };
-        let meter = shared
-            .meter
-            .map(|one_in| Meter::new(one_in, &shared, &rules, followed))
-            .transpose()?
-            .map(Arc::new);
-        let on_redis = RulesOnRedis::new(&shared, &encoder, &meter);
+        let on_redis = RulesOnRedis::new(&shared, &encoder);
         let local = shared.engine.bind(Arc::clone(&rules), Box::new(on_redis));
         let inner = Arc::new(Inner {
             local,
             counts,
-            meter,
             shared,
             rules,
             encoder,
@@ -226,12 +209,6 @@ impl RuleStore for Bound {
 
     fn supports_wait(&self) -> bool {
         true
-    }
-
-    fn resolved(&self, checks: &[Check], decision: &Decision) {
-        if let Some(meter) = &self.inner.meter {
-            meter.on_fallback(checks, decision, self.inner.now());
-        }
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {

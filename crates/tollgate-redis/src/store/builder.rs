@@ -68,7 +68,6 @@ pub struct RedisStoreBuilder {
     caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
     heartbeats: bool,
     learns: bool,
-    meter: Option<u64>,
     slot_term: Duration,
     /// Keys that are looked at in a second, for the size of the namespace.
     #[cfg(feature = "metrics")]
@@ -88,7 +87,6 @@ impl RedisStoreBuilder {
             caps: Vec::new(),
             heartbeats: true,
             learns: true,
-            meter: None,
             slot_term: SLOT_TERM,
             #[cfg(feature = "metrics")]
             measured: None,
@@ -262,31 +260,6 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Follows one key in `one_in` exactly, while the service runs, and counts what was let through above the limit or refused
-    /// falsely: in [`RedisStore::accuracy`] and the metrics. 1 000 is usual for a busy service; 1 follows every key. Without
-    /// this, none.
-    ///
-    /// Every process that follows has to follow the same keys, so give all of them the same number.
-    ///
-    /// # Accuracy
-    ///
-    /// For each sampled key and rule, Redis keeps a second state, the reference. Each process reports its decisions to it after they
-    /// were made, so no request waits for that. A decision counts as wrong only if it is wrong by more than a tolerance: 10 ms (of a
-    /// slow bucket half the time of a unit) and the time that the report took. It is checked again after 200 ms, when the earlier
-    /// reports of other processes have arrived. [How to read it](crate::guide::consistency#reading-the-meter).
-    ///
-    /// Not followed are logs, shadows, rules with a [cap on new keys](Self::cap_new_keys), and with
-    /// [`Partition::ByRule`] the rules whose states are found only with those of another.
-    pub fn meter(mut self, one_in: u32) -> Self {
-        if one_in == 0 {
-            return self.refuse(
-                "a meter of one key in 0 follows nothing; take 1000, or 1 for every key, or leave it off",
-            );
-        }
-        self.meter = Some(u64::from(one_in));
-        self
-    }
-
     /// Counts the keys of the namespace in Redis, and estimates their memory, for the metrics
     /// [`tollgate_redis_namespace_keys`, `tollgate_redis_namespace_bytes` and
     /// `tollgate_redis_memory_used_ratio`](crate::guide::watching#the-size-of-the-namespace). Without this nothing is
@@ -378,8 +351,7 @@ impl RedisStoreBuilder {
     /// # Errors
     ///
     /// The part of the address or the namespace that is wrong; the first setting that cannot be used: a deadline of nothing or
-    /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys, a meter of one key in
-    /// none; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address
+    /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address
     /// wants an encrypted connection and there is no [`tls`](Self::tls) to say whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
         let address = self.address?;
@@ -411,7 +383,7 @@ impl RedisStoreBuilder {
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
         let mut options = EngineOptions::default();
         options.deny_cache = self.learns;
-        let events = EngineObserver::new(&observer);
+        let events = EngineObserver(Arc::clone(&observer));
         let engine = Engine::new(options, Box::new(events));
         let process_clock = match &self.clock {
             Some((clock, _)) => clock.clone(),
@@ -425,7 +397,6 @@ impl RedisStoreBuilder {
             observer,
             clock: self.clock,
             caps: self.caps,
-            meter: self.meter,
             runtime,
             engine,
             process_clock,
@@ -535,7 +506,6 @@ mod tests {
             (builder().together(0), ["0 checks", "32"]),
             (builder().together(1_025), ["1025 checks", "32"]),
             (builder().cap_new_keys("api", 0), ["\"api\"", "at least 1"]),
-            (builder().meter(0), ["one key in 0", "1000"]),
             (builder().slot_term(minute / 61), ["983", "15 s"]),
             (builder().slot_term(minute * 61), ["3660s", "15 s"]),
             #[cfg(feature = "metrics")]
@@ -550,8 +520,8 @@ mod tests {
             ),
             // The first one is told, and not forgotten for a later call.
             (
-                builder().meter(0).together(0).meter(7).deadline(minute),
-                ["one key in 0", "1000"],
+                builder().together(0).together(7).deadline(minute),
+                ["0 checks", "32"],
             ),
         ] {
             let error = builder.connect().expect_err("it cannot be used");
@@ -575,7 +545,7 @@ mod tests {
         }
         assert_eq!(error.lines().count(), 2, "{error}");
         assert!(cluster().partition(Partition::One).connect().is_ok());
-        let fine = builder().deadline(minute).together(1_024).meter(1);
+        let fine = builder().deadline(minute).together(1_024);
         assert!(fine.cap_new_keys("api", 1).connect().is_ok());
     }
 

@@ -15,7 +15,7 @@ use crate::{
         encoder::Encoder,
         reply::{NewKey, Reply},
     },
-    store::{meter::Meter, new_key_cap::NewKeyCap, shared::Shared},
+    store::{new_key_cap::NewKeyCap, shared::Shared},
 };
 
 /// A rule set on the store, shared with the futures of its answers.
@@ -29,7 +29,6 @@ pub(super) struct Inner {
     pub(super) local: BoundRules,
     /// What is counted of decisions, by rule and plan.
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
-    pub(super) meter: Option<Arc<Meter>>,
     /// Ends with the last store, limiter and layer.
     pub(super) _tasks: Option<Arc<dyn Any + Send + Sync>>,
 }

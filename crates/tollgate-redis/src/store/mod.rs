@@ -1,6 +1,5 @@
 //! The store: rules on a connection.
 
-mod accuracy;
 mod backend;
 mod bound;
 mod builder;
@@ -16,7 +15,6 @@ mod in_use;
 mod inner;
 mod instances;
 mod key_tags;
-mod meter;
 #[cfg(feature = "metrics")]
 mod namespace_size;
 pub(crate) mod new_key_cap;
@@ -30,4 +28,4 @@ mod slots;
 mod store_tasks;
 mod unsupported_waits;
 
-pub use self::{accuracy::Accuracy, builder::RedisStoreBuilder, redis_store::RedisStore};
+pub use self::{builder::RedisStoreBuilder, redis_store::RedisStore};

@@ -12,7 +12,7 @@ use tollgate_prefilter::Effective;
 use crate::{
     connection::breaker_state::BreakerState,
     store::{
-        accuracy::Accuracy, bound::Bound, first_write::first_write, in_use::InUse, shared::Shared,
+        bound::Bound, first_write::first_write, in_use::InUse, shared::Shared,
         store_tasks::StoreTasks,
     },
 };
@@ -46,16 +46,6 @@ impl RedisStore {
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()
-    }
-
-    /// What the [meter](crate::RedisStoreBuilder::meter) of this process has seen of each rule; nothing where it is off.
-    ///
-    /// It is behind by what is on its way to Redis.
-    #[must_use]
-    pub fn accuracy(&self) -> Vec<Accuracy> {
-        let rules = self.shared.observer.rules();
-        let followed = rules.iter().filter(|rule| rule.is_followed());
-        followed.map(|rule| Accuracy::of(rule)).collect()
     }
 
     /// How this store counts a rule: its own quota with plan number 0, or that of a plan. It is

@@ -3,32 +3,23 @@
 use std::{fmt, sync::Arc};
 
 use tollgate_core::{Check, Rule, store::Fingerprint};
-use tollgate_prefilter::{RequestEvents, StoreRules};
+use tollgate_prefilter::StoreRules;
 
-use crate::{
-    script::encoder::Encoder,
-    store::{meter::Meter, shared::Shared},
-};
+use crate::{script::encoder::Encoder, store::shared::Shared};
 
 /// Where the states of a rule set are, and which rules can only be exact.
 pub(super) struct RulesOnRedis {
     shared: Arc<Shared>,
     encoder: Arc<Encoder>,
-    meter: Option<Arc<Meter>>,
     is_cluster: bool,
 }
 
 impl RulesOnRedis {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        encoder: &Arc<Encoder>,
-        meter: &Option<Arc<Meter>>,
-    ) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, encoder: &Arc<Encoder>) -> Self {
         Self {
             is_cluster: shared.backend.is_cluster(),
             shared: Arc::clone(shared),
             encoder: Arc::clone(encoder),
-            meter: meter.clone(),
         }
     }
 }
@@ -46,10 +37,6 @@ impl StoreRules for RulesOnRedis {
 
     fn places_others(&self, rule: u16) -> bool {
         self.encoder.is_with(rule)
-    }
-
-    fn request_events(&self) -> Option<Arc<dyn RequestEvents>> {
-        Some(Arc::clone(self.meter.as_ref()?) as _)
     }
 }
 

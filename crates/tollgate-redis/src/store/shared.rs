@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
-use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick};
+use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
 use tollgate_prefilter::Engine;
 
 use crate::{
@@ -33,8 +33,6 @@ pub(super) struct Shared {
     pub(super) clock: Option<(Clock, Duration)>,
     /// By the names of rules: how many keys this process may create for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
-    /// The meter follows one key in this number.
-    pub(super) meter: Option<u64>,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
     /// What this process decides locally.
@@ -79,14 +77,6 @@ impl Shared {
             None => Call::new(),
             Some((clock, margin)) => Call::at(clock.now(), *margin),
         }
-    }
-
-    /// An empty call that is carried out as if it were `at` by the store's clock.
-    pub(super) fn new_call_at(&self, at: Tick) -> Call {
-        /// By as much a time that is known here and the server's own may differ.
-        const MARGIN: Duration = Duration::from_secs(1);
-        let margin = self.clock.as_ref().map_or(MARGIN, |(_, margin)| *margin);
-        Call::at(at, margin)
     }
 
     /// Sends a call. It is on its way when this returns, or has failed.

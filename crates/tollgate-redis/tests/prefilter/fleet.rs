@@ -11,7 +11,7 @@ use crate::{
     clock,
     counts::Counts,
     load::Load,
-    meter::{Allowance, above},
+    quota_oracle::{Allowance, above},
     worker::{self, end_of},
 };
 

@@ -6,7 +6,6 @@ mod local_usage;
 mod maintenance;
 mod peeks;
 mod replacement;
-mod request_events;
 mod resets;
 mod several_rules;
 mod subject;

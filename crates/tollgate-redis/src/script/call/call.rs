@@ -182,6 +182,7 @@ impl Call {
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
+    #[cfg(test)]
     pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Receipt, how: Settlement) -> bool {
         self.settle_all(rules, std::slice::from_ref(holding), how)
             .is_some()
@@ -250,6 +251,7 @@ impl Call {
     /// Adds a reset of a state. False if the call is full.
     ///
     /// With a partition by a rule, a state of another rule is [in another slot](Self::reset_all) if both were checked.
+    #[cfg(test)]
     pub(crate) fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
         self.reset_all(rules, &[Check::new(rule, key, 1)])
     }

@@ -295,7 +295,6 @@ async fn other_namespace(server: &RedisServer, namespace: &str, partition: Parti
     let address = format!("redis://{}", server.address());
     let store = RedisStore::builder(address, namespace, crate::Keys::plain())
         .partition(partition)
-        .meter(1)
         .connect()
         .expect("a runtime");
     let rules = ["tenant", "api"].map(|name| Rule::new(name, Quota::fixed_window(2, MAX_PERIOD)));

@@ -38,7 +38,7 @@ pub(crate) fn above(
         AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
             above_bucket(quota, admissions, allowance)
         }
-        other => panic!("there is no meter of a {other}"),
+        other => panic!("there is no oracle of a {other}"),
     }
 }
 
