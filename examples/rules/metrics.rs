@@ -16,7 +16,7 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
 /// The route `/metrics`. Merge it outside of the limits, and keep clients away from it.
 pub(crate) fn route(recorder: PrometheusHandle) -> Router {
     let render = move || {
-        // What threads have counted in the last 50 ms.
+        // What was counted in the last millisecond.
         flush_metrics();
         recorder.run_upkeep();
         let text = recorder.render();

@@ -291,28 +291,6 @@ impl Verdict {
             }
     }
 
-    /// Whether the store has let it pass, by the rule's own quota.
-    #[cfg(feature = "metrics")]
-    #[inline]
-    pub(crate) fn is_plain_allow(&self) -> bool {
-        self.outcome == Outcome::Allow
-            && self.source == Source::Store
-            && self.plan == 0
-            && !self.is_degraded()
-            && self.knows_remaining()
-    }
-
-    /// Whether the store or the deny cache has denied it for now, by the rule's own quota.
-    #[cfg(feature = "metrics")]
-    #[inline]
-    pub(crate) fn is_plain_denial(&self) -> bool {
-        self.outcome == Outcome::Deny
-            && matches!(self.source, Source::Store | Source::DenyCache)
-            && self.plan == 0
-            && self.has_numbers()
-            && self.knows_remaining()
-    }
-
     /// The same verdict, answered by `source`.
     #[must_use]
     pub fn from_source(mut self, source: Source) -> Self {

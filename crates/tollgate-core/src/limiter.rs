@@ -4,6 +4,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "metrics")]
+use crate::observe::RuleCounts;
 use crate::{
     check::Check,
     checks::Checks,
@@ -448,12 +450,9 @@ impl Limiter {
     fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
         let timer = Timer::start();
         let (store, observer) = (&*self.shared.store, &self.shared.observer);
-        let found = observer.find_top_key(checks);
         let mut answer = self.acquire_unreported(checks);
         match &answer {
-            Step::Ready(decision) => {
-                observer.decided(store, checks, decision, timer, "", found);
-            }
+            Step::Ready(decision) => observer.decided(store, checks, decision, timer, ""),
             Step::Wait(_) => self.report_later(&mut answer, checks, timer),
         }
         answer
@@ -512,8 +511,7 @@ impl Limiter {
     pub fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         let observer = &self.shared.observer;
         if observer.is_on() {
-            let found = observer.find_top_key(checks);
-            observer.decided(&*self.shared.store, checks, decision, timer, route, found);
+            observer.decided(&*self.shared.store, checks, decision, timer, route);
         }
     }
 
@@ -541,12 +539,40 @@ impl Limiter {
     /// The requests of a key are between [`at_least`](TopKey::at_least) and [`at_most`](TopKey::at_most). They are those of this
     /// process. Denials and units are counted from when the key came to be among the top keys, so that there may be more.
     ///
+    /// No request waits for the list. One that finds it in use is not noted, and a thread that shares it with others is left out
+    /// for 4 µs after each time that it was noted. So where threads decide more than 250 000 requests a second each, the
+    /// numbers are those of a sample: the order of heavy keys holds, and there may be more requests than `at_most`.
+    ///
     /// # Errors
     ///
     /// There is no rule of this name.
     pub fn top_keys(&self, rule: &str, most: usize) -> Result<Vec<TopKey>, UnknownName> {
         let index = self.index(rule)?;
         Ok(self.shared.observer.top_keys(index, most))
+    }
+
+    /// What this limiter has counted of its rules and their thresholds, as far as they were used: the requests by plan, decision,
+    /// reason and source. For a console, and for tests.
+    ///
+    /// The numbers are those of this process, since the limiter was made. They go on when its rules are
+    /// [replaced](Self::replacing).
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("api", Quota::gcra(2, MINUTE))])?;
+    /// for _ in 0..5 {
+    ///     let _ = limiter.try_acquire("api", &Key::of("account-7"))?;
+    /// }
+    /// let counts = &limiter.counts()[0];
+    /// assert_eq!(counts.rule, "api");
+    /// assert_eq!((counts.decided("allowed"), counts.denied_for("quota")), (2, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn counts(&self) -> Vec<RuleCounts> {
+        self.shared.observer.counts()
     }
 
     /// [`acquire_unreported`](Self::acquire_unreported) for a request that waits for no longer than `patience`, also where its

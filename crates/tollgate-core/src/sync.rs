@@ -3,13 +3,13 @@
 #[cfg(not(tollgate_shuttle))]
 pub(crate) use {
     parking_lot::{Mutex, MutexGuard},
-    std::sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    std::sync::atomic::{AtomicU64, Ordering},
 };
 
 #[cfg(tollgate_shuttle)]
 pub(crate) use shuttle::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 /// Locks, also after a panic of another holder: every critical section of this crate leaves the data whole at each step.
@@ -26,15 +26,11 @@ pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut()
 }
 
-/// Waits for another thread that is about to finish.
+/// What a mutex guards, unless another thread has it.
 #[cfg(not(tollgate_shuttle))]
-pub(crate) fn pause() {
-    std::thread::yield_now();
-}
-
-#[cfg(tollgate_shuttle)]
-pub(crate) fn pause() {
-    shuttle::thread::yield_now();
+#[inline(always)]
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock()
 }
 
 /// [`lock`] for what is held for some nanoseconds, and by one thread after the other.
@@ -87,4 +83,9 @@ pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex
         .get_mut()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(tollgate_shuttle)]
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock().ok()
 }

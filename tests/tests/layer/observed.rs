@@ -1,11 +1,11 @@
 //! What operators see: metrics and events.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use axum::Router;
 use http::{Request, StatusCode};
 use tollgate::{
-    Admission, Key, Limiter, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
+    Admission, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
     key::{KeyExtractorExt as _, client_ip, constant, header, key_fn, look_up, method},
 };
 use tollgate_conformance::SwitchedStore;
@@ -368,25 +368,6 @@ async fn shadows_and_thresholds_are_counted_and_compared_with_enforced_rules() {
 }
 
 #[tokio::test]
-async fn tracked_keys_are_a_gauge_per_rule() {
-    let metrics = Metrics::record();
-    let (store, clock) = still();
-    let app = app_on(store, [per_minute("per-key", 9).by(header("x-api-key"))]);
-    for key in ["a", "b", "c"] {
-        send(&app, get("/").header("x-api-key", key)).await;
-    }
-    clock.advance(SECOND);
-    send(&app, get("/").header("x-api-key", "a")).await;
-    let counted = metrics.counted();
-    assert_eq!(counted.gauge("tollgate_tracked_keys{rule=per-key}"), 3.0);
-    assert!(counted.gauge("tollgate_tracked_bytes{rule=per-key}") > 0.0);
-    assert_eq!(
-        counted.count("tollgate_evicted_live_total{rule=per-key}"),
-        0
-    );
-}
-
-#[tokio::test]
 async fn local_tables_are_gauges_which_a_limiter_leaves_as_it_ends() {
     let metrics = Metrics::record();
     let store = SwitchedStore::at_once(still().0);
@@ -400,7 +381,7 @@ async fn local_tables_are_gauges_which_a_limiter_leaves_as_it_ends() {
     // Seen once: one of 64 shards.
     let last_seen = bytes(&counted, "last_seen");
     assert!((32_768.0..65_536.0).contains(&last_seen), "{last_seen}");
-    assert!(bytes(&counted, "top_keys") > 14_000.0);
+    assert!(bytes(&counted, "top_keys") > 28_000.0);
     drop(app);
     let left = bytes(&metrics.counted(), "last_seen");
     assert!((left + last_seen).abs() < 1.0, "{left}");
@@ -424,32 +405,7 @@ async fn states_that_a_flood_evicts_are_counted() {
     let evicted = counted.count("tollgate_evicted_live_total{rule=per-key}");
     let tracked = counted.gauge("tollgate_tracked_keys{rule=per-key}");
     assert!(evicted > 1_000 && tracked < 5_000.0, "{evicted} {tracked}");
-}
-
-#[tokio::test]
-async fn store_failures_are_counted_by_outcome() {
-    let metrics = Metrics::record();
-    let store = SwitchedStore::after(Duration::ZERO, still().0);
-    store.switch(false);
-    let lenient = all(per_minute("lenient", 1).on_store_error(OnStoreError::Allow));
-    let strict = all(per_minute("strict", 1).on_store_error(OnStoreError::Deny));
-    send_times(&app_on(store.clone(), [lenient]), 2).await;
-    send_times(&app_on(store.clone(), [strict]), 2).await;
-    send_times(&app_on(store, [all(per_minute("usual", 1))]), 2).await;
-    let counted = metrics.counted();
-    requests(&counted, "lenient", [("degraded", 2)]);
-    requests(&counted, "strict", [("denied", 2)]);
-    let failed = [
-        ("rule", "strict"),
-        ("reason", "store_failed"),
-        ("source", "fallback"),
-    ];
-    assert_eq!(counted.sum("tollgate_requests_total", &failed), 2);
-    requests(&counted, "usual", [("allowed", 1), ("denied", 1)]);
-    for rule in ["lenient", "strict", "usual"] {
-        let name = format!("tollgate_store_failures_total{{rule={rule}}}");
-        assert_eq!(counted.count(&name), 2, "{name}");
-    }
+    assert!(counted.gauge("tollgate_tracked_bytes{rule=per-key}") > tracked);
 }
 
 #[tokio::test]
@@ -493,7 +449,20 @@ async fn fallback_decisions_are_counted_by_answer_and_in_units() {
         assert_eq!(counted.count(&name), times, "{name}");
         let name = format!("tollgate_units_admitted_in_fallback_total{{rule={rule}}}");
         assert_eq!(counted.count(&name), units, "{name}");
+        let name = format!("tollgate_store_failures_total{{rule={rule}}}");
+        assert_eq!(counted.count(&name), 3, "{name}");
     }
+    let failed = [("reason", "store_failed"), ("source", "fallback")];
+    let failed = |rule| {
+        counted.sum(
+            "tollgate_requests_total",
+            &[&[("rule", rule)], &failed[..]].concat(),
+        )
+    };
+    assert_eq!(
+        (failed("open"), failed("closed"), failed("share")),
+        (3, 3, 0)
+    );
 }
 
 #[tokio::test]
@@ -602,92 +571,29 @@ async fn labels_and_events_contain_nothing_about_the_client() {
 }
 
 #[tokio::test]
-async fn a_denial_is_a_debug_event_per_denying_rule() {
+async fn a_denial_is_a_debug_event_per_denying_rule_with_the_pattern_of_the_route() {
     let events = Events::listen();
     let rules = [
         all(per_minute("wide", 9)),
         all(per_minute("tight", 1).threshold("soft", Quota::fixed_window(1, MINUTE))),
         all(per_minute("narrow", 1).shadow()),
     ];
-    let app = app(rules);
-    send_times(&app, 1).await;
-    events.none();
-    send_times(&app, 1).await;
-    let numbers = [
-        "retry_after_ms=60000",
-        "reason=\"quota\"",
-        "source=\"store\"",
-    ];
-    events.one(
-        Level::DEBUG,
-        &[&["request denied", "rule=\"tight\""], &numbers[..]].concat(),
-    );
-    assert_eq!(events.recorded().len(), 1);
-}
-
-#[tokio::test]
-async fn a_denial_in_the_log_has_what_support_needs_and_the_pattern_of_the_route() {
-    let events = Events::listen();
-    let gold = per_minute("planned", 9).plan("gold", Quota::fixed_window(1, MINUTE));
-    let rule = gold.by(header("x-api-key")).plan_by(|_| Some("gold"));
-    let (store, _) = still();
-    let layer = RateLimitLayer::new(store, [rule]).unwrap();
     let app = Router::new()
         .route("/items/{id}", axum::routing::get(|| async {}))
-        .layer(layer);
-    for _ in 0..2 {
-        send(&app, get("/items/4711").header("x-api-key", "acme")).await;
-    }
+        .layer(layer(rules));
+    send(&app, get("/items/4711")).await;
+    events.none();
+    send(&app, get("/items/4711")).await;
     let words = [
+        "request denied",
+        "rule=\"tight\"",
         "route=\"/items/{id}\"",
-        "rule=\"planned\"",
-        "algorithm=\"fixed_window\"",
-        "plan=\"gold\"",
-        "limit=1",
-        "remaining=0",
-        "cost=1",
-        "at_ms=",
-        "one_in=1",
+        "retry_after_ms=60000",
+        "reason=\"quota\"",
     ];
     events.one(Level::DEBUG, &words);
-    let fields = &events.recorded()[0].fields;
-    assert!(
-        !fields.contains("4711") && !fields.contains("acme"),
-        "{fields}"
-    );
-}
-
-#[tokio::test]
-async fn a_decision_is_a_record_for_a_log_of_your_own() {
-    let (store, _) = still();
-    let rule = Rule::new("mails", Quota::fixed_window(1, MINUTE));
-    let limiter = Limiter::new(store, [rule]).unwrap();
-    let checks = [limiter.check("mails", &Key::of("ada")).unwrap()];
-    let _ = limiter.acquire(&checks).await;
-    let denied = limiter.acquire(&checks).await;
-    let record = denied.records(limiter.rules(), &checks).next().unwrap();
-    let mut record = serde_json::to_value(record).unwrap();
-    let fields = record.as_object_mut().unwrap();
-    let (key, at) = (
-        fields.remove("key").unwrap(),
-        fields.remove("at_ms").unwrap(),
-    );
-    assert_eq!(key, checks[0].key().prefix().to_string());
-    assert!(at.as_u64().is_some_and(|at| at > 0), "{at}");
-    let expected = serde_json::json!({
-        "rule": "mails",
-        "algorithm": "fixed_window",
-        "plan": null,
-        "decision": "denied",
-        "reason": "quota",
-        "source": "store",
-        "cost": 1,
-        "limit": 1,
-        "remaining": 0,
-        "reset_after_ms": 60_000,
-        "retry_after_ms": 60_000,
-    });
-    assert_eq!(record, expected);
+    assert_eq!(events.recorded().len(), 1);
+    assert!(!events.recorded()[0].fields.contains("4711"));
 }
 
 #[tokio::test]

@@ -154,43 +154,6 @@ fn a_decision_is_degraded_where_one_of_its_checks_is() {
     }
 }
 
-#[cfg(feature = "metrics")]
-#[test]
-fn plain_are_the_verdicts_of_the_store_by_the_rule_s_own_quota() {
-    let fits = counted(0, true, Retry::Now);
-    let denied = counted(0, false, Retry::Unknown).of_slots();
-    let cached = counted(0, false, Retry::Never).from_source(Source::DenyCache);
-    let mut open = fits;
-    open.pass_degraded();
-    let plain = |verdict: &Verdict| (verdict.is_plain_allow(), verdict.is_plain_denial());
-    assert_eq!(plain(&fits), (true, false));
-    assert_eq!(plain(&denied), (false, true));
-    assert_eq!(plain(&cached), (false, true));
-    for other in [
-        fits.from_source(Source::Local),
-        fits.from_source(Source::DenyCache),
-        fits.with_remaining_unknown(),
-        open.from_source(Source::Store),
-        Verdict { plan: 1, ..fits },
-        denied.from_source(Source::Local),
-        denied.with_remaining_unknown(),
-        cached.with_remaining_unknown(),
-        Verdict { plan: 1, ..denied },
-        unanswered(0, Outcome::Deny),
-        unanswered(0, Outcome::Failed),
-        fits.not_decided(),
-    ] {
-        assert_eq!(plain(&other), (false, false), "{other:?}");
-    }
-    let by_plan = Verdict::new(
-        0,
-        2,
-        Assessment::new(true, 3, 50, Retry::Now),
-        Source::Store,
-    );
-    assert_eq!(by_plan.plan(), 2);
-}
-
 #[test]
 fn a_time_is_set_where_no_store_has_said_one() {
     for (at, expected) in [(0, 5), (7, 7)] {

@@ -11,29 +11,26 @@
 //! Without a feature, rules that [keep them](crate::Rule::top_keys) have [top keys](crate::Limiter::top_keys), and a decision
 //! can be turned into [records](crate::Decision::records).
 //!
-//! Under load each stripe of threads counts for itself, so that no request writes what others write as well.
+//! Nothing runs in the background: requests do it all. Each rule counts its requests by plan, decision, reason and source
+//! (`rule_counters`), readable with [`Limiter::counts`](crate::Limiter::counts), and hands the numbers to the recorder of the
+//! application (`rule_metrics`). What is kept under a rule's name stays when another rule takes its place (`rule_observer`).
 
 mod buckets;
-#[cfg(feature = "metrics")]
-mod counts;
 #[cfg(feature = "tracing")]
-mod denial_sampler;
-#[cfg(feature = "metrics")]
-mod flush;
-#[cfg(feature = "metrics")]
-mod handles;
+mod events;
 #[cfg(feature = "metrics")]
 mod names;
 mod observer;
-#[cfg(feature = "tracing")]
-mod outage;
-mod recent_keys;
 mod record;
+#[cfg(feature = "metrics")]
+mod rule_counters;
+#[cfg(feature = "metrics")]
+mod rule_metrics;
 mod rule_observer;
 #[cfg(feature = "metrics")]
 mod series;
 mod shown;
-mod sketch;
+mod space_saving;
 #[cfg(feature = "metrics")]
 mod table_gauges;
 mod timer;
@@ -41,7 +38,7 @@ mod top_keys;
 mod waiting;
 
 #[cfg(feature = "metrics")]
-pub use self::flush::flush_metrics;
+pub use self::rule_counters::{RequestCount, RuleCounts, flush_metrics};
 pub use self::{
     buckets::{
         BUCKETS, CHECK_DURATION_BUCKETS, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, WAIT_BUCKETS,

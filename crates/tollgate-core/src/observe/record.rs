@@ -170,18 +170,10 @@ mod tests {
             assert_eq!(record.decision, says);
             assert_eq!((record.remaining, record.reset_after_ms), (None, None));
         }
-    }
-
-    #[test]
-    fn a_record_has_no_units_left_where_they_are_not_known() {
         let answer = Assessment::new(true, 3, 0, Retry::Now);
-        let verdict = Verdict::new(0, 0, answer, Source::Lease);
-        let remaining = |verdict| {
-            let decision = Decision::new(NOW, [verdict], |_| true);
-            let record = decision.records(&rules(), &[]).next();
-            record.expect("one rule").remaining
-        };
-        assert_eq!(remaining(verdict), Some(3));
-        assert_eq!(remaining(verdict.with_remaining_unknown()), None);
+        let leased = Verdict::new(0, 0, answer, Source::Lease).with_remaining_unknown();
+        let decision = Decision::new(NOW, [leased], |_| true);
+        let record = decision.records(&rules, &[]).next().expect("one rule");
+        assert_eq!((record.remaining, record.source), (None, "lease"));
     }
 }

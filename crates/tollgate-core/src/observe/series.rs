@@ -2,7 +2,7 @@
 
 use crate::{
     algorithm::Retry,
-    decision::{Outcome, Reason, Verdict},
+    decision::{Decision, Outcome, Reason, Verdict},
     source::Source,
 };
 
@@ -26,44 +26,41 @@ pub(super) enum Kind {
     DeniedWaitExpired,
 }
 
-const KINDS: [Kind; 14] = [
-    Kind::Allowed,
-    Kind::Withheld,
-    Kind::Degraded,
-    Kind::DeniedQuota,
-    Kind::DeniedNever,
-    Kind::DeniedStoreFailed,
-    Kind::ShadowAllowed,
-    Kind::ShadowDeniedQuota,
-    Kind::ShadowDeniedNever,
-    Kind::Skipped,
-    Kind::NoKey,
-    Kind::DeniedSlots,
-    Kind::DeniedQueueFull,
-    Kind::DeniedWaitExpired,
+/// By kind: the decision, the reason, and how the units of a request are counted, if they are.
+const LABELS: [(&str, &str, Option<&str>); 14] = [
+    ("allowed", "none", Some("allowed")),
+    ("withheld", "none", None),
+    ("degraded", "store_failed", None),
+    ("denied", "quota", Some("denied")),
+    ("denied", "never", Some("denied")),
+    ("denied", "store_failed", Some("denied")),
+    ("shadow_allowed", "none", None),
+    ("shadow_denied", "quota", None),
+    ("shadow_denied", "never", None),
+    ("skipped", "none", None),
+    ("denied", "no_key", None),
+    ("denied", "slots", Some("denied")),
+    ("denied", "queue_full", Some("denied")),
+    ("denied", "wait_expired", Some("denied")),
 ];
 const SOURCES: [&str; 6] = ["store", "deny_cache", "lease", "local", "fallback", "none"];
 
-/// The number of series of a plan. Below 128, so that a set of them fits in a `u128`.
-pub(super) const COUNT: usize = KINDS.len() * SOURCES.len();
+/// The number of series of a plan.
+pub(super) const COUNT: usize = LABELS.len() * SOURCES.len();
 
 /// One of the series of a plan, below [`COUNT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Series(u8);
 
 impl Kind {
-    /// The kind of a verdict about an enforced rule, in a request that was allowed, or denied for a reason. `None`: nothing was decided.
+    /// The kind of a verdict about an enforced rule. `None`: nothing was decided.
     #[inline]
-    pub(super) fn enforced(
-        verdict: &Verdict,
-        request_allowed: bool,
-        reason: Option<Reason>,
-    ) -> Option<Self> {
+    pub(super) fn enforced(verdict: &Verdict, decision: &Decision) -> Option<Self> {
         match verdict.outcome() {
             Outcome::Allow if verdict.is_degraded() => Some(Self::Degraded),
-            Outcome::Allow if request_allowed => Some(Self::Allowed),
+            Outcome::Allow if decision.is_allowed() => Some(Self::Allowed),
             Outcome::Allow => Some(Self::Withheld),
-            Outcome::Deny => Some(match reason {
+            Outcome::Deny => Some(match decision.reason() {
                 Some(Reason::QueueFull) => Self::DeniedQueueFull,
                 Some(Reason::WaitExpired) => Self::DeniedWaitExpired,
                 _ if !verdict.has_numbers() => Self::DeniedStoreFailed,
@@ -82,37 +79,6 @@ impl Kind {
             Outcome::Deny if verdict.retry() == Retry::Never => Some(Self::ShadowDeniedNever),
             Outcome::Deny => Some(Self::ShadowDeniedQuota),
             Outcome::Failed | Outcome::NotDecided => None,
-        }
-    }
-
-    const fn decision(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Withheld => "withheld",
-            Self::Degraded => "degraded",
-            Self::DeniedQuota
-            | Self::DeniedNever
-            | Self::DeniedStoreFailed
-            | Self::DeniedSlots
-            | Self::DeniedQueueFull
-            | Self::DeniedWaitExpired
-            | Self::NoKey => "denied",
-            Self::ShadowAllowed => "shadow_allowed",
-            Self::ShadowDeniedQuota | Self::ShadowDeniedNever => "shadow_denied",
-            Self::Skipped => "skipped",
-        }
-    }
-
-    const fn reason(self) -> &'static str {
-        match self {
-            Self::DeniedQuota | Self::ShadowDeniedQuota => "quota",
-            Self::DeniedNever | Self::ShadowDeniedNever => "never",
-            Self::DeniedStoreFailed | Self::Degraded => "store_failed",
-            Self::NoKey => "no_key",
-            Self::DeniedSlots => "slots",
-            Self::DeniedQueueFull => "queue_full",
-            Self::DeniedWaitExpired => "wait_expired",
-            Self::Allowed | Self::Withheld | Self::ShadowAllowed | Self::Skipped => "none",
         }
     }
 }
@@ -135,26 +101,26 @@ impl Series {
         Self(kind as u8 * SOURCES.len() as u8 + 5)
     }
 
-    /// The series at a place below [`COUNT`].
-    pub(super) fn at(place: usize) -> Self {
-        Self(place as u8)
-    }
-
     #[inline]
     pub(super) fn place(self) -> usize {
         usize::from(self.0)
     }
 
-    fn kind(self) -> Kind {
-        KINDS[self.place() / SOURCES.len()]
+    fn labels(self) -> (&'static str, &'static str, Option<&'static str>) {
+        LABELS[self.place() / SOURCES.len()]
     }
 
     pub(super) fn decision(self) -> &'static str {
-        self.kind().decision()
+        self.labels().0
     }
 
     pub(super) fn reason(self) -> &'static str {
-        self.kind().reason()
+        self.labels().1
+    }
+
+    /// Whether its requests have used their units, or were denied them.
+    pub(super) fn units_decision(self) -> Option<&'static str> {
+        self.labels().2
     }
 
     pub(super) fn source(self) -> &'static str {
@@ -169,7 +135,7 @@ mod tests {
     #[test]
     fn each_series_has_labels_of_its_own() {
         let all: std::collections::BTreeSet<_> = (0..COUNT)
-            .map(Series::at)
+            .map(|place| Series(place as u8))
             .map(|series| (series.decision(), series.reason(), series.source()))
             .collect();
         assert_eq!(all.len(), COUNT);

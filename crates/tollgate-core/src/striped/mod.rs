@@ -10,8 +10,5 @@ mod stripe;
 pub use self::{
     handle::Handle,
     per_stripe::PerStripe,
-    stripe::{
-        ThreadNumber, current as current_stripe, on_each as on_each_stripe, thread_end,
-        thread_number,
-    },
+    stripe::{current as current_stripe, on_each as on_each_stripe},
 };

@@ -1,6 +1,6 @@
 //! A value for each stripe.
 
-use crate::striped::stripe::{self, ThreadNumber};
+use crate::striped::stripe;
 
 /// A value for each stripe of threads, on cache lines of its own.
 #[derive(Debug)]
@@ -22,14 +22,7 @@ impl<T> PerStripe<T> {
     #[inline]
     #[must_use]
     pub fn here(&self) -> &T {
-        self.of(stripe::thread_number())
-    }
-
-    /// The value of this thread's stripe.
-    #[inline]
-    #[must_use]
-    pub fn of(&self, thread: ThreadNumber) -> &T {
-        &self.0[thread.stripe()].0
+        &self.0[stripe::current()].0
     }
 
     /// The values of all stripes, in one order.

@@ -39,9 +39,9 @@ mod reported_names;
 mod route;
 
 pub(crate) use self::{observer::Observer, route::Route};
-#[cfg(feature = "metrics")]
-pub use tollgate_core::observe::flush_metrics;
 pub use tollgate_core::observe::{
     BUCKETS, CHECK_DURATION_BUCKETS, DecisionRecord, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, Timer,
     TopKey, shown,
 };
+#[cfg(feature = "metrics")]
+pub use tollgate_core::observe::{RequestCount, RuleCounts, flush_metrics};

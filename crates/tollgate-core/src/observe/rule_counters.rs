@@ -1,0 +1,264 @@
+//! What is counted of a rule's requests: readable in the process, and handed to the recorder of the application.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use metrics::{Counter, counter};
+
+use crate::{
+    observe::{
+        names::{REQUESTS, UNITS},
+        series::Series,
+        shown::shown,
+    },
+    rule::Rule,
+    time::Tick,
+};
+
+/// What a limiter has counted of a rule: the same numbers as in the metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RuleCounts {
+    /// The name of the rule.
+    pub rule: String,
+    /// Its requests, by plan, decision, reason and source. Those that never happened are left out.
+    pub requests: Vec<RequestCount>,
+}
+
+/// The requests of a rule that were decided in one way. The words are those of the labels of `tollgate_requests_total`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RequestCount {
+    /// The plan; `none` for the rule's own quota, `computed` for one that a check brought along.
+    pub plan: String,
+    /// `allowed`, `denied`, `shadow_denied`, …
+    pub decision: &'static str,
+    /// `quota`, `never`, …; `none` of what was not denied.
+    pub reason: &'static str,
+    /// `store`, `deny_cache`, `lease`, `local`, `fallback`; `none` of what was not decided.
+    pub source: &'static str,
+    /// The requests.
+    pub requests: u64,
+    /// The units that they asked for.
+    pub units: u64,
+}
+
+impl RuleCounts {
+    /// The requests with this decision, such as `allowed`.
+    #[must_use]
+    pub fn decided(&self, decision: &str) -> u64 {
+        let counts = self.requests.iter().filter(|it| it.decision == decision);
+        counts.map(|it| it.requests).sum()
+    }
+
+    /// The denied requests with this reason, such as `quota`.
+    #[must_use]
+    pub fn denied_for(&self, reason: &str) -> u64 {
+        let denied = self.requests.iter().filter(|it| it.decision == "denied");
+        let counts = denied.filter(|it| it.reason == reason);
+        counts.map(|it| it.requests).sum()
+    }
+}
+
+/// The counters of all rules of this process that were used.
+static USED: Mutex<Vec<Weak<RuleCounters>>> = Mutex::new(Vec::new());
+
+/// Brings the counters of all limiters and layers of this process up to date. Call it before you render metrics, where they have
+/// to be exact under load.
+///
+/// A request hands its numbers to the recorder itself, unless its rule has many in a millisecond: then it leaves them to the
+/// next ones, at most 15 of each series. Where no request follows, they are missing until then.
+///
+/// ```
+/// # use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("api", Quota::gcra(60, MINUTE))])?;
+/// for _ in 0..10 {
+///     let _ = limiter.try_acquire("api", &Key::of("account-7"))?;
+/// }
+/// tollgate_core::observe::flush_metrics();
+/// // Now the recorder has `tollgate_requests_total{rule="api",decision="allowed",…} 10`.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn flush_metrics() {
+    let used: Vec<_> = lock(&USED).iter().filter_map(Weak::upgrade).collect();
+    for rule in used {
+        rule.publish();
+    }
+}
+
+/// The counters of the rules with one name that take the place of each other.
+#[derive(Debug, Default)]
+pub(super) struct RuleCounters {
+    series: Mutex<Vec<Arc<SeriesCounter>>>,
+}
+
+/// The requests of one series.
+pub(super) struct SeriesCounter {
+    numbers: Numbers,
+    algorithm: &'static str,
+    subject_type: Arc<str>,
+    plan: Arc<str>,
+    series: Series,
+    requests: Counter,
+    units: Counter,
+}
+
+/// All that a request writes, on cache lines of its own: processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Numbers {
+    requests: AtomicU64,
+    units: AtomicU64,
+    /// What the recorder knows of.
+    published_requests: AtomicU64,
+    published_units: AtomicU64,
+    /// When, in units of 1 024 µs.
+    published_at: AtomicU64,
+}
+
+/// The first requests of a series are handed over one by one,
+const ONE_BY_ONE: u64 = 64;
+/// and later ones of a millisecond together, so that not all processors write what the recorder has.
+const TOGETHER: u64 = 16;
+
+impl RuleCounters {
+    /// Those of a rule that is used for the first time.
+    pub(super) fn register() -> Arc<Self> {
+        let counters = Arc::new(Self::default());
+        let mut used = lock(&USED);
+        // Those that are gone are forgotten before there are twice as many.
+        if used.len() == used.capacity() {
+            used.retain(|rule| rule.strong_count() > 0);
+        }
+        used.push(Arc::downgrade(&counters));
+        counters
+    }
+
+    /// The counter of a series. It is made at the first use: one that was made before the application has installed its
+    /// recorder would never count.
+    pub(super) fn series(&self, rule: &Rule, plan: &str, series: Series) -> Arc<SeriesCounter> {
+        let algorithm = rule.quota().algorithm().name();
+        let subject_type = shown(rule.subject_type_name().unwrap_or("none"));
+        let mut known = lock(&self.series);
+        let same = known.iter().find(|it| {
+            it.series == series
+                && it.algorithm == algorithm
+                && *it.plan == *plan
+                && *it.subject_type == *subject_type
+        });
+        if let Some(same) = same {
+            return Arc::clone(same);
+        }
+        let counter = SeriesCounter::new(rule, subject_type.into(), plan.into(), series);
+        known.push(Arc::new(counter));
+        Arc::clone(&known[known.len() - 1])
+    }
+
+    /// Hands to the recorder what it does not know of.
+    pub(super) fn publish(&self) {
+        lock(&self.series).iter().for_each(|it| it.publish());
+    }
+
+    pub(super) fn counts(&self) -> Vec<RequestCount> {
+        let series = lock(&self.series);
+        let counts = series.iter().map(|it| RequestCount {
+            plan: it.plan.to_string(),
+            decision: it.series.decision(),
+            reason: it.series.reason(),
+            source: it.series.source(),
+            requests: it.numbers.requests.load(Ordering::Relaxed),
+            units: it.numbers.units.load(Ordering::Relaxed),
+        });
+        counts.filter(|it| it.requests > 0).collect()
+    }
+}
+
+impl Drop for RuleCounters {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
+
+impl SeriesCounter {
+    fn new(rule: &Rule, subject_type: Arc<str>, plan: Arc<str>, series: Series) -> Self {
+        let name = || Arc::clone(rule.shared_name());
+        let algorithm = rule.quota().algorithm().name();
+        Self {
+            requests: counter!(
+                REQUESTS,
+                "rule" => name(),
+                "algorithm" => algorithm,
+                "subject_type" => Arc::clone(&subject_type),
+                "plan" => Arc::clone(&plan),
+                "decision" => series.decision(),
+                "reason" => series.reason(),
+                "source" => series.source(),
+            ),
+            units: match series.units_decision() {
+                Some(decision) => {
+                    counter!(UNITS, "rule" => name(), "algorithm" => algorithm, "plan" => Arc::clone(&plan), "decision" => decision)
+                }
+                None => Counter::noop(),
+            },
+            numbers: Numbers::default(),
+            algorithm,
+            subject_type,
+            plan,
+            series,
+        }
+    }
+
+    /// Counts a request. Returns how many there were before.
+    #[inline]
+    pub(super) fn count(&self, units: u64, at: Tick) -> u64 {
+        let numbers = &self.numbers;
+        numbers.units.fetch_add(units, Ordering::Relaxed);
+        let before = numbers.requests.fetch_add(1, Ordering::Relaxed);
+        let time = at >> 10;
+        if before < ONE_BY_ONE
+            || before.is_multiple_of(TOGETHER)
+            || numbers.published_at.load(Ordering::Relaxed) != time
+        {
+            numbers.published_at.store(time, Ordering::Relaxed);
+            self.publish();
+        }
+        before
+    }
+
+    fn publish(&self) {
+        let numbers = &self.numbers;
+        let counted = [
+            (
+                &numbers.requests,
+                &numbers.published_requests,
+                &self.requests,
+            ),
+            (&numbers.units, &numbers.published_units, &self.units),
+        ];
+        for (count, published, recorder) in counted {
+            let now = count.load(Ordering::Relaxed);
+            // Another thread may have published a later one.
+            let before = published.fetch_max(now, Ordering::Relaxed);
+            if now > before {
+                recorder.increment(now - before);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for SeriesCounter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SeriesCounter")
+            .field("numbers", &self.numbers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,272 @@
+//! The metrics of a rule, under the labels that it has.
+
+use std::{
+    array,
+    sync::{Arc, OnceLock},
+};
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+use crate::{
+    check::Check,
+    decision::{Decision, Outcome, Verdict},
+    observe::{
+        names::{
+            ADMITTED_IN_FALLBACK, BURST_EXHAUSTED, DIFFERENCES, EVICTED_LIVE, FALLBACK_DECISIONS,
+            HOT_KEYS, LAPSED_UNITS, NEAR_LIMIT, NEW_KEYS, REMAINING, RETRY_AFTER, STORE_FAILURES,
+            TRACKED_BYTES, TRACKED_KEYS, describe,
+        },
+        rule_counters::{RuleCounters, SeriesCounter},
+        series::{COUNT, Kind, Series},
+        shown::shown,
+    },
+    on_store_error::OnStoreError,
+    rule::Rule,
+    source::Source,
+    store::rule_store::Usage,
+    time::Tick,
+};
+
+/// One request of a series in this number is a sample for the histograms.
+const ONE_IN: u64 = 16;
+
+/// The plans that have a label of their own; the rule's own quota is the first.
+const PLANS: usize = 64;
+
+/// The metrics of a rule. The handles are made when it is first used: one that was made before the application has installed its
+/// recorder would never count.
+pub(super) struct RuleMetrics {
+    pub(super) counters: Arc<RuleCounters>,
+    /// By plan; then quotas that checks bring along, and further plans.
+    plans: Box<[OnceLock<Box<PlanCounters>>]>,
+    retry_after: Histogram,
+    remaining: Histogram,
+    near_limit: Counter,
+    burst_exhausted: Counter,
+    pub(super) hot_keys: Counter,
+    /// A shadow would have denied an allowed request, or allowed a denied one.
+    differs_allowed: Counter,
+    differs_denied: Counter,
+    store_failures: Counter,
+    fallback: Fallback,
+    tracked_keys: Gauge,
+    tracked_bytes: Gauge,
+    evicted_live: Counter,
+    new_keys: Counter,
+    /// Of rules whose requests wait.
+    lapsed_units: Option<Counter>,
+}
+
+type PlanCounters = [OnceLock<Arc<SeriesCounter>>; COUNT];
+
+/// Decisions while the store fails, by the rule's answer or that of a check's own policy.
+struct Fallback {
+    allowed: Counter,
+    denied: Counter,
+    passed: Counter,
+    refused: Counter,
+    passed_by_allow: Counter,
+    passed_by_degraded: Counter,
+    refused_by_deny: Counter,
+    units: Counter,
+}
+
+impl RuleMetrics {
+    pub(super) fn new(rule: &Rule, counters: &Arc<RuleCounters>) -> Self {
+        describe();
+        let name = rule.shared_name();
+        let of_rule = |metric: &'static str| counter!(metric, "rule" => Arc::clone(name));
+        let gauge = |metric: &'static str| gauge!(metric, "rule" => Arc::clone(name));
+        let histogram = |metric: &'static str| histogram!(metric, "rule" => Arc::clone(name));
+        let differs = |enforced: &'static str| counter!(DIFFERENCES, "rule" => Arc::clone(name), "enforced" => enforced);
+        let fallback = |answer: &'static str, policy: &'static str| counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy);
+        let policy = rule.store_error_answer().name();
+        let plans = rule.quotas().min(PLANS) + 2;
+        let metrics = Self {
+            counters: Arc::clone(counters),
+            plans: (0..plans).map(|_| OnceLock::new()).collect(),
+            retry_after: histogram(RETRY_AFTER),
+            remaining: histogram(REMAINING),
+            near_limit: of_rule(NEAR_LIMIT),
+            burst_exhausted: of_rule(BURST_EXHAUSTED),
+            hot_keys: of_rule(HOT_KEYS),
+            differs_allowed: differs("allowed"),
+            differs_denied: differs("denied"),
+            store_failures: of_rule(STORE_FAILURES),
+            fallback: Fallback {
+                allowed: fallback("allowed", policy),
+                denied: fallback("denied", policy),
+                passed: fallback("passed", policy),
+                refused: fallback("refused", policy),
+                passed_by_allow: fallback("passed", "allow"),
+                passed_by_degraded: fallback("passed", "degraded"),
+                refused_by_deny: fallback("refused", "deny"),
+                units: of_rule(ADMITTED_IN_FALLBACK),
+            },
+            tracked_keys: gauge(TRACKED_KEYS),
+            tracked_bytes: gauge(TRACKED_BYTES),
+            evicted_live: of_rule(EVICTED_LIVE),
+            new_keys: of_rule(NEW_KEYS),
+            lapsed_units: rule.at_most_wait().map(|_| of_rule(LAPSED_UNITS)),
+        };
+        // The series that alerts watch begin at 0: an increase is seen only of a series that was there before.
+        let (store, fallback) = (Source::Store, Source::Fallback);
+        let enforced = [
+            (Kind::Allowed, store),
+            (Kind::DeniedQuota, store),
+            (Kind::DeniedStoreFailed, fallback),
+            (Kind::Degraded, fallback),
+        ];
+        let reported = [
+            (Kind::ShadowAllowed, store),
+            (Kind::ShadowDeniedQuota, store),
+        ];
+        let kinds = if rule.is_enforced() {
+            &enforced[..]
+        } else {
+            &reported
+        };
+        for (kind, source) in kinds {
+            metrics.series(rule, 0, Series::of(*kind, *source));
+        }
+        metrics
+    }
+
+    /// Whether the metrics of two rules of one name have the same labels, so that these are of both.
+    pub(super) fn has_same_labels(one: &Rule, other: &Rule) -> bool {
+        one.quota().algorithm() == other.quota().algorithm()
+            && one.subject_type_name() == other.subject_type_name()
+            && one.store_error_answer().name() == other.store_error_answer().name()
+            && one.is_enforced() == other.is_enforced()
+            && one.at_most_wait().is_some() == other.at_most_wait().is_some()
+            && one.plan_names().eq(other.plan_names())
+    }
+
+    #[inline]
+    fn series(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
+        let own = self.plans.len() - 2;
+        let (index, other) = match plan {
+            _ if plan < own => (plan, None),
+            _ if plan >= rule.quotas() => (own, Some("computed")),
+            _ => (own + 1, Some("other")),
+        };
+        let of_plan =
+            self.plans[index].get_or_init(|| Box::new(array::from_fn(|_| OnceLock::new())));
+        of_plan[series.place()].get_or_init(|| {
+            let name = other.or(rule.plan_name(plan)).unwrap_or("none");
+            self.counters.series(rule, &shown(name), series)
+        })
+    }
+
+    /// Counts what became of a request that the rule did not check.
+    pub(super) fn unchecked(&self, rule: &Rule, kind: Kind) {
+        let _ = self
+            .series(rule, 0, Series::without_source(kind))
+            .count(0, Tick::default());
+    }
+
+    /// Counts a verdict.
+    #[inline]
+    pub(super) fn count(
+        &self,
+        rule: &Rule,
+        check: Option<&Check>,
+        verdict: &Verdict,
+        decision: &Decision,
+    ) {
+        let (source, outcome) = (verdict.source(), verdict.outcome());
+        if source == Source::Fallback || outcome == Outcome::Failed {
+            self.store_failures.increment(1);
+        }
+        let is_enforced = rule.is_enforced();
+        let kind = match is_enforced {
+            true => Kind::enforced(verdict, decision),
+            false => Kind::reported(verdict),
+        };
+        let Some(kind) = kind else { return };
+        let cost = check.map_or(0, Check::cost);
+        let series = Series::of(kind, source);
+        let counter = self.series(rule, verdict.plan(), series);
+        let before = counter.count(cost, decision.at());
+        if !is_enforced {
+            match (decision.is_allowed(), kind) {
+                (true, Kind::ShadowDeniedQuota | Kind::ShadowDeniedNever) => {
+                    self.differs_allowed.increment(1);
+                }
+                (false, Kind::ShadowAllowed) => self.differs_denied.increment(1),
+                _ => {}
+            }
+            return;
+        }
+        let limit = rule.limit_under(verdict.plan()).unwrap_or(0);
+        if kind == Kind::Allowed && verdict.remaining() <= limit / 5 {
+            self.near_limit.increment(1);
+            if verdict.remaining() == 0 && cost > 0 {
+                self.burst_exhausted.increment(1);
+            }
+        }
+        if source == Source::Fallback {
+            self.fallback(check, verdict, decision);
+        }
+        if before.is_multiple_of(ONE_IN) {
+            self.sample(series, verdict, limit);
+        }
+    }
+
+    /// A rule's answer while its store fails.
+    #[cold]
+    fn fallback(&self, check: Option<&Check>, verdict: &Verdict, decision: &Decision) {
+        let answer = check.and_then(|check| check.policy().store_error_answer());
+        let fallback = &self.fallback;
+        let counter = match verdict.outcome() {
+            Outcome::Allow if answer == Some(OnStoreError::Allow) => &fallback.passed_by_allow,
+            Outcome::Allow if answer == Some(OnStoreError::Degraded) => {
+                &fallback.passed_by_degraded
+            }
+            Outcome::Deny if answer == Some(OnStoreError::Deny) => &fallback.refused_by_deny,
+            Outcome::Allow if verdict.is_degraded() => &fallback.passed,
+            Outcome::Allow => &fallback.allowed,
+            Outcome::Deny if verdict.has_numbers() => &fallback.denied,
+            Outcome::Deny => &fallback.refused,
+            _ => return,
+        };
+        counter.increment(1);
+        if decision.is_allowed() && verdict.outcome() == Outcome::Allow {
+            fallback.units.increment(check.map_or(0, Check::cost));
+        }
+    }
+
+    #[cold]
+    fn sample(&self, series: Series, verdict: &Verdict, limit: u64) {
+        if verdict.has_numbers() && verdict.knows_remaining() && limit > 0 {
+            let share = verdict.remaining() as f64 / limit as f64;
+            self.remaining.record(share);
+        }
+        if series.units_decision() == Some("denied")
+            && let Some(delay) = verdict.retry().delay()
+        {
+            self.retry_after.record(delay.as_secs_f64());
+        }
+    }
+
+    /// Shows what the store keeps of the rule.
+    pub(super) fn usage(&self, usage: &Usage) {
+        self.tracked_keys.set(usage.keys as f64);
+        self.tracked_bytes.set(usage.bytes as f64);
+        self.evicted_live.absolute(usage.evicted_live);
+        self.new_keys.absolute(usage.new_keys);
+    }
+
+    /// Shows how many units of requests that waited for the rule have lapsed so far.
+    pub(super) fn lapsed_units(&self, units: u64) {
+        if let Some(lapsed_units) = &self.lapsed_units {
+            lapsed_units.absolute(units);
+        }
+    }
+}
+
+impl std::fmt::Debug for RuleMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RuleMetrics(..)")
+    }
+}
