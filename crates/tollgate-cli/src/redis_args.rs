@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::Args;
-use tollgate_redis::{Address, ConnectionOptions, Keys, Partition, RedisStore, Secret, SetupError};
+use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
 use tollgate_rules::redis::RedisRules;
 
 use crate::{bound_names::SecretArgs, failure::Failure, trust::TrustArgs};
@@ -88,8 +88,8 @@ impl RedisArgs {
 
     /// The rules in Redis.
     pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
-        Ok(match self.trust.config(&self.address()?)? {
-            Some(config) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, config)?,
+        Ok(match self.trust.certificates(&self.address()?)? {
+            Some(trusted) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, trusted)?,
             None => RedisRules::new(&*self.redis, &self.namespace, secret)?,
         })
     }
@@ -114,7 +114,7 @@ impl RedisArgs {
             .partition(partition)
             .deadline(PATIENCE)
             // Its end has to be seen before ours: it says what was waited for.
-            .connection(ConnectionOptions::default().connect_timeout(CONNECT_PATIENCE));
+            .connect_timeout(CONNECT_PATIENCE);
         builder.connect_within(PATIENCE).await.map_err(|wrong| {
             Failure::failed(format!(
                 "{wrong}\n`tollgate doctor` says what is wrong with a Redis"

@@ -11,7 +11,8 @@ use crate::address::Login;
 /// It is asked for each connection before that logs in, and again when three quarters of a
 /// [lifetime](Credentials::expires_in) are over. Then the open connection logs in anew: no request is dropped for it, and none
 /// waits. Where it fails or panics, or the server refuses what it gave, the connection goes on as it is, and the provider is asked
-/// again after a pause, of up to 5 s. No request ever waits for it. It is given 10 s.
+/// again after a pause, of up to 5 s. From Redis 8.2 on, a refusal ends the earlier log-in, and a connection is made anew. No request
+/// ever waits for the provider. It is given 10 s.
 ///
 /// A closure is one:
 ///

@@ -129,9 +129,7 @@ mod store;
 pub use self::address::{AddressParts, Place};
 pub use self::{
     address::Address,
-    connection::{
-        breaker::BreakerOptions, breaker_state::BreakerState, connection_options::ConnectionOptions,
-    },
+    connection::breaker_state::BreakerState,
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
     keys::{

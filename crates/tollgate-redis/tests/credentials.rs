@@ -150,37 +150,6 @@ async fn a_connection_outlives_its_tokens_and_no_request_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_connection_to_a_full_server_stays_and_its_tokens_are_renewed() {
-    let tokens = Tokens::new(RedisServer::start(&["--maxmemory-policy", "noeviction"]).await);
-    let (expired, server) = (Arc::clone(&tokens.expired), Arc::clone(&tokens.server));
-    let provider = tokens.clone();
-    let service = Service::start(&server.url(), move || provider.clone().issue()).await;
-    let first = connections(&server, "token-1").await;
-    assert_eq!(first.len(), 1);
-    let set = async |bytes: &str| server.command(&["CONFIG", "SET", "maxmemory", bytes]).await;
-    assert_eq!(set("1").await, "+OK\r\n");
-    let mut asked = 0;
-    while expired.load(Ordering::SeqCst) < 2 {
-        // The server refuses to write, and the rule's answer to that applies.
-        assert!(!service.takes().await, "request {asked}");
-        asked += 1;
-    }
-    assert_eq!(service.taken().await, 1);
-    assert_eq!(set("0").await, "+OK\r\n");
-    eventually("Redis decides again", || async {
-        service.takes().await.then_some(())
-    })
-    .await;
-    assert_eq!(service.taken().await, 2);
-    // The same connection, with another token.
-    let last = format!("token-{}", tokens.issued.load(Ordering::SeqCst));
-    eventually("the connection is logged in by the last token", || async {
-        (connections(&server, &last).await == first).then_some(())
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_password_that_is_changed_is_asked_for_by_the_next_connection() {
     let server = RedisServer::start(&["--requirepass", "first"]).await;
     let password = Arc::new(Mutex::new("first".to_owned()));

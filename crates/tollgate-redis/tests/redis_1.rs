@@ -157,20 +157,6 @@ async fn an_encrypted_address_is_never_connected_by_a_default() {
     assert!(error.contains("RedisStoreBuilder::tls"), "{error}");
 }
 
-#[cfg(feature = "tls")]
-#[tokio::test]
-async fn a_configuration_of_rustls_takes_the_place_of_what_the_address_says() {
-    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
-
-    let config = ClientConfig::builder_with_provider(default_provider().into())
-        .with_safe_default_protocol_versions()
-        .expect("the usual versions")
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    let store = RedisStore::builder(encrypted(true), "shop", Keys::plain()).tls(config);
-    assert!(store.connect().is_ok());
-}
-
 /// A provider of redis-rs whose tokens the test gives out. Each subscription begins with the latest.
 struct Stream {
     tokens: watch::Receiver<Option<BasicAuth>>,

@@ -42,20 +42,6 @@ pub struct Address {
     pub(crate) target: Target,
     pub(crate) access: Access,
     pub(crate) encrypted: bool,
-    pub(crate) foreign_tls: Option<ForeignTls>,
-}
-
-/// The encryption settings of another client, where they cannot be taken over.
-#[cfg_attr(
-    not(any(feature = "redis-1", test)),
-    expect(dead_code, reason = "there is no other client")
-)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ForeignTls {
-    /// Without looking at certificates.
-    Insecure,
-    /// By roots or a certificate that only the other client can read.
-    Parameters,
 }
 
 /// Who has to be asked.
@@ -89,12 +75,12 @@ pub enum Place {
 
 impl Address {
     /// An address without a login, and with nothing else said.
+    #[cfg(test)]
     pub(crate) fn of_target(target: Target) -> Self {
         Self {
             target,
             access: Access::default(),
             encrypted: false,
-            foreign_tls: None,
         }
     }
 
@@ -122,11 +108,6 @@ impl Address {
             database: 0,
             ..self.access.clone()
         }
-    }
-
-    /// The encryption settings of another client that cannot be taken over.
-    pub(crate) fn foreign_tls(&self) -> Option<ForeignTls> {
-        self.foreign_tls
     }
 
     /// Whether connections are encrypted, to servers as well as to sentinels.

@@ -10,10 +10,10 @@ mod parts;
 mod tests;
 
 #[cfg(feature = "redis-1")]
-pub(crate) use self::{access::Library, parse::ONLY_DATABASE_0};
+pub(crate) use self::parse::ONLY_DATABASE_0;
 pub(crate) use self::{
-    access::{Access, Login, Protocol, TcpOptions},
-    address::{ForeignTls, Sentinels, Target},
+    access::{Access, Login, Protocol},
+    address::{Sentinels, Target},
     error::AddressError,
 };
 pub use self::{

@@ -33,7 +33,7 @@ fn everything_of_a_server_can_be_said() {
 fn a_password_without_a_user_is_the_default_users() {
     let address = Address::parse("redis://:secret@host").unwrap();
     assert_eq!(address.access().login.parts(), Some(("default", "secret")));
-    assert!(!address.access().login.names_a_user());
+    assert_eq!(address.access().login.auth(), Some(vec!["AUTH", "secret"]));
 }
 
 #[test]

@@ -132,7 +132,8 @@ impl Waiting {
     /// missing there would refuse them all.
     pub(super) fn asking(mut self) -> Self {
         self.asking = true;
-        self.alone()
+        self.alone = true;
+        self
     }
 
     pub(super) fn is_asking(&self) -> bool {
@@ -165,12 +166,6 @@ impl Waiting {
     }
 
     /// From now on it travels with no other.
-    pub(super) fn alone(mut self) -> Self {
-        self.keep_alone();
-        self
-    }
-
-    /// As [`alone`](Self::alone).
     pub(super) fn keep_alone(&mut self) {
         self.alone = true;
     }

@@ -7,6 +7,11 @@ use std::{
     task::Poll,
 };
 
+/// What a function returns; `None` if it panics.
+pub(super) fn caught_call<T>(function: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(function)).ok()
+}
+
 /// What a future ends with; `None` if it panics. What makes the future belongs into it, as an `async` block.
 ///
 /// # Cancel safety
@@ -15,11 +20,9 @@ use std::{
 pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     // A future that has panicked is not polled again.
-    poll_fn(
-        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(Some),
-            Err(_) => Poll::Ready(None),
-        },
-    )
+    poll_fn(|cx| match caught_call(|| future.as_mut().poll(cx)) {
+        Some(poll) => poll.map(Some),
+        None => Poll::Ready(None),
+    })
     .await
 }

@@ -1,35 +1,39 @@
 //! From a place to a connection that is logged in.
 
-use std::io;
+use std::{
+    io,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use crate::{
     address::{Access, Address, Place, Protocol},
     connection::{
-        auth::auth,
         connect_error::{ConnectError, ConnectErrorKind},
-        dial::Dialer,
+        dial::dial,
         handshake::{Answer, Handshake},
         options::NodeOptions,
         peer::Peer,
         security::Security,
-        stream::{Stream, Transport},
+        stream::{tune, unix},
     },
 };
 
 /// How connections are made.
 #[derive(Debug)]
 pub(super) struct Connector {
-    dialer: Dialer,
+    connect_timeout: Duration,
     /// Encrypted, if this is there.
     security: Option<Security>,
     /// The name that servers show for the connection.
     client_name: Option<String>,
+    /// The number of the address of a host that is tried first: another one where the last connection was of no use.
+    first: AtomicUsize,
 }
 
 /// A connection that is logged in.
-#[derive(Debug)]
 pub(super) struct Connected {
-    pub(super) handshake: Handshake<Stream>,
+    pub(super) handshake: Handshake,
     pub(super) peer: Peer,
     /// The replies to the further commands, in order.
     pub(super) answers: Vec<Answer>,
@@ -39,9 +43,10 @@ impl Connector {
     /// For the connections of a node to servers at this address.
     pub(super) fn new(address: &Address, options: &NodeOptions) -> Self {
         Self {
-            dialer: Dialer::new(options.connect_timeout(), options.resolver.clone()),
+            connect_timeout: options.connect_timeout(),
             security: address.is_encrypted().then(|| options.security.clone()),
             client_name: options.client_name.clone(),
+            first: AtomicUsize::new(0),
         }
     }
 
@@ -54,25 +59,23 @@ impl Connector {
         further: &[Vec<&str>],
     ) -> Result<Connected, ConnectError> {
         let failed = |error: io::Error| ConnectError::new(ConnectErrorKind::Tcp, error.to_string());
-        let mut address = None;
+        // Counted before the attempt, because its caller may give up meanwhile.
+        let first = self.first.fetch_add(1, Ordering::Relaxed);
         let stream = match place {
             Place::Tcp(host, port) => {
-                let stream = self.dialer.tcp(host, *port).await?;
-                address = stream.peer_addr().ok();
-                Stream::tune(&stream, &access.tcp).map_err(failed)?;
+                let stream = dial(host, *port, first, self.connect_timeout).await?;
+                tune(&stream).map_err(failed)?;
                 match &self.security {
                     Some(security) => security.encrypt(stream, host).await?,
-                    None => Stream::Tcp(stream),
+                    None => Box::new(stream),
                 }
             }
-            Place::Unix(path) => Stream::unix(path).await.map_err(failed)?,
+            Place::Unix(path) => unix(path).await.map_err(failed)?,
         };
         let mut handshake = Handshake::new(stream);
         let client_name = self.client_name.as_deref();
         let (peer, answers) = log_in(&mut handshake, place, access, client_name, further).await?;
-        if let Some(address) = address {
-            self.dialer.worked(address);
-        }
+        self.first.store(first, Ordering::Relaxed);
         Ok(Connected {
             handshake,
             peer,
@@ -82,15 +85,25 @@ impl Connector {
 }
 
 /// Protocol 3 where the server has it, for servers close connections more politely with it, otherwise 2.
-async fn log_in<S: Transport>(
-    handshake: &mut Handshake<S>,
+async fn log_in(
+    handshake: &mut Handshake,
     place: &Place,
     access: &Access,
     client_name: Option<&str>,
     further: &[Vec<&str>],
 ) -> Result<(Peer, Vec<Answer>), ConnectError> {
-    let rest = Rest::new(access, further);
-    let mut peer = Peer::unknown(place.clone());
+    let database = access.database.to_string();
+    let library = [
+        ["LIB-NAME", "tollgate-redis"],
+        ["LIB-VER", env!("CARGO_PKG_VERSION")],
+    ];
+    let mut behind: Vec<_> = library
+        .map(|[what, value]| vec!["CLIENT", "SETINFO", what, value])
+        .into();
+    if access.database != 0 {
+        behind.push(vec!["SELECT", &database]);
+    }
+    behind.extend(further.iter().cloned());
     if access.protocol == Protocol::Newest {
         let mut hello = vec!["HELLO", "3"];
         if let Some((user, password)) = access.login.parts() {
@@ -99,30 +112,58 @@ async fn log_in<S: Transport>(
         if let Some(name) = client_name {
             hello.extend(["SETNAME", name]);
         }
-        handshake.send(&rest.behind(vec![hello])).await;
+        handshake.send([&hello].into_iter().chain(&behind)).await;
         match handshake.reply().await? {
             Ok(answer) => {
-                peer = Peer::of_hello(place.clone(), &answer);
-                return Ok((peer, rest.replies(handshake).await?));
+                let peer = Peer::of_hello(place.clone(), &answer);
+                return Ok((peer, answers(handshake, &behind).await?));
             }
             // What is behind it was answered too: by refusals, where a login is wanted.
-            Err(line) if is_unknown(&line) => rest.skip(handshake).await?,
+            Err(line) if is_unknown(&line) => {
+                for _ in &behind {
+                    let _ = handshake.reply().await?;
+                }
+            }
             Err(line) => return Err(ConnectError::of_server("HELLO", &line)),
         }
     }
-    let mut first = Vec::new();
-    first.extend(auth(&access.login));
-    let is_auth = !first.is_empty();
-    first.extend(client_name.map(|name| vec!["CLIENT", "SETNAME", name]));
-    handshake.send(&rest.behind(first)).await;
-    if is_auth && let Err(line) = handshake.reply().await? {
+    let auth = access.login.auth();
+    let name = client_name.map(|name| vec!["CLIENT", "SETNAME", name]);
+    handshake
+        .send(auth.iter().chain(&name).chain(&behind))
+        .await;
+    if auth.is_some()
+        && let Err(line) = handshake.reply().await?
+    {
         return Err(ConnectError::of_server("AUTH", &line));
     }
-    if client_name.is_some() {
+    if name.is_some() {
         // A server that refuses a name is still of use.
         let _ = handshake.reply().await?;
     }
-    Ok((peer, rest.replies(handshake).await?))
+    Ok((
+        Peer::unknown(place.clone()),
+        answers(handshake, &behind).await?,
+    ))
+}
+
+/// The answers to what is asked behind the log-in, without those that matter to nobody.
+async fn answers(
+    handshake: &mut Handshake,
+    asked: &[Vec<&str>],
+) -> Result<Vec<Answer>, ConnectError> {
+    let mut answers = Vec::new();
+    for command in asked {
+        let answer = handshake.reply().await?;
+        match (command[0], answer) {
+            ("SELECT", Err(line)) => {
+                return Err(ConnectError::of_server(&command.join(" "), &line));
+            }
+            ("SELECT" | "CLIENT", _) => {}
+            (_, answer) => answers.push(answer),
+        }
+    }
+    Ok(answers)
 }
 
 /// A server or a proxy that knows no `HELLO`, or not all of it.
@@ -134,69 +175,6 @@ fn is_unknown(line: &str) -> bool {
         "ERR syntax error",
     ];
     starts.iter().any(|start| line.starts_with(start))
-}
-
-/// The commands behind the login.
-struct Rest<'a> {
-    /// Who we are. A server that refuses this is still of use.
-    library: Vec<Vec<&'a str>>,
-    database: Option<String>,
-    further: &'a [Vec<&'a str>],
-}
-
-impl<'a> Rest<'a> {
-    fn new(access: &'a Access, further: &'a [Vec<&'a str>]) -> Self {
-        let library = access.library.parts().map(|(name, version)| {
-            [("LIB-NAME", name), ("LIB-VER", version)]
-                .map(|(what, value)| vec!["CLIENT", "SETINFO", what, value])
-        });
-        Self {
-            library: library.into_iter().flatten().collect(),
-            database: (access.database != 0).then(|| access.database.to_string()),
-            further,
-        }
-    }
-
-    fn behind<'b>(&'b self, first: Vec<Vec<&'b str>>) -> Vec<Vec<&'b str>> {
-        let database = self.database.as_deref();
-        let mut commands = first;
-        commands.extend(self.library.iter().cloned());
-        commands.extend(database.map(|database| vec!["SELECT", database]));
-        commands.extend(self.further.iter().cloned());
-        commands
-    }
-
-    /// The replies to the further commands.
-    async fn replies<S: Transport>(
-        &self,
-        handshake: &mut Handshake<S>,
-    ) -> Result<Vec<Answer>, ConnectError> {
-        for _ in &self.library {
-            let _ = handshake.reply().await?;
-        }
-        if let Some(database) = &self.database
-            && let Err(line) = handshake.reply().await?
-        {
-            return Err(ConnectError::of_server(
-                &format!("SELECT {database}"),
-                &line,
-            ));
-        }
-        let mut answers = Vec::with_capacity(self.further.len());
-        for _ in self.further {
-            answers.push(handshake.reply().await?);
-        }
-        Ok(answers)
-    }
-
-    async fn skip<S: Transport>(&self, handshake: &mut Handshake<S>) -> Result<(), ConnectError> {
-        let replies =
-            self.library.len() + usize::from(self.database.is_some()) + self.further.len();
-        for _ in 0..replies {
-            let _ = handshake.reply().await?;
-        }
-        Ok(())
-    }
 }
 
 /// Whether the server says that it is a master, in its reply to `ROLE`. After a fail-over sentinels may name one that no longer
@@ -249,7 +227,7 @@ mod tests {
     #[tokio::test]
     async fn all_that_is_said_on_a_new_connection_is_one_round_trip() {
         let (client, mut server) = duplex(65_536);
-        let mut handshake = Handshake::new(client);
+        let mut handshake = Handshake::new(Box::new(client));
         let access = access("redis://limits:sesame@cache/1");
         let further = [vec!["ROLE"]];
         let place = place();
@@ -280,31 +258,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_knows_neither_hello_nor_names_is_of_use() {
-        let (client, mut server) = duplex(65_536);
-        let mut handshake = Handshake::new(client);
-        let access = access("redis://:sesame@cache/1");
-        let place = place();
-        let logged_in = log_in(&mut handshake, &place, &access, Some("shop"), &[]);
-        let refused = "-NOAUTH Authentication required.\r\n".repeat(3);
-        let reported = async {
-            let unknown = format!("-ERR unknown command 'HELLO'\r\n{refused}");
-            hear(&mut server, &unknown).await;
-            let answers = "+OK\r\n-ERR no names\r\n-ERR no\r\n-ERR no\r\n+OK\r\n";
-            hear(&mut server, answers).await
-        };
-        let (logged_in, received) = tokio::join!(logged_in, reported);
-        assert_eq!(received[..2], ["AUTH sesame", "CLIENT SETNAME shop"]);
-        assert_eq!(received.last().map(String::as_str), Some("SELECT 1"));
-        let (peer, _) = logged_in.expect("it is logged in");
-        assert_eq!(
-            (peer.protocol, peer.to_string()),
-            (2, "cache:6379".to_owned())
-        );
-        assert!(handshake.finish().is_ok());
-    }
-
-    #[tokio::test]
     async fn a_refusal_is_named_by_its_step() {
         let ok = "+OK\r\n";
         for (answers, words) in [
@@ -319,7 +272,7 @@ mod tests {
             ),
         ] {
             let (client, mut server) = duplex(65_536);
-            let mut handshake = Handshake::new(client);
+            let mut handshake = Handshake::new(Box::new(client));
             let access = access("redis://limits:sesame@cache/1");
             let place = place();
             let logged_in = log_in(&mut handshake, &place, &access, None, &[]);

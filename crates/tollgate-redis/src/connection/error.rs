@@ -8,7 +8,8 @@ use tollgate_core::{StoreError, StoreErrorKind};
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     kind: CallErrorKind,
-    message: Message,
+    /// It costs little to hand to one more call: in an outage every call fails for the same reason.
+    message: Arc<str>,
 }
 
 /// What became of a call.
@@ -30,42 +31,8 @@ pub(crate) enum CallErrorKind {
     Misconfigured,
 }
 
-/// A text that costs nothing to hand to one more call: in an outage every call fails for the same reason.
-#[derive(Clone, Debug)]
-pub(super) enum Message {
-    Fixed(&'static str),
-    Shared(Arc<str>),
-}
-
-impl From<&'static str> for Message {
-    fn from(text: &'static str) -> Self {
-        Self::Fixed(text)
-    }
-}
-
-impl From<String> for Message {
-    fn from(text: String) -> Self {
-        Self::Shared(text.into())
-    }
-}
-
-impl Message {
-    fn text(&self) -> &str {
-        match self {
-            Self::Fixed(text) => text,
-            Self::Shared(text) => text,
-        }
-    }
-}
-
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
 impl CallError {
-    pub(super) fn new(kind: CallErrorKind, message: impl Into<Message>) -> Self {
+    pub(super) fn new(kind: CallErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -74,7 +41,7 @@ impl CallError {
 
     /// What the line of an error of the server means, without its leading `-`.
     pub(crate) fn of_server(line: &str) -> Self {
-        Self::new(kind_of(code_of(line)), line.to_owned())
+        Self::new(kind_of(code_of(line)), line)
     }
 
     /// What became of the call.
@@ -84,7 +51,7 @@ impl CallError {
 
     /// The line of the error of the server, if it was one; otherwise a text of ours, which begins with no code.
     pub(super) fn line(&self) -> &str {
-        self.message.text()
+        &self.message
     }
 
     /// Whether the server may have run it.
@@ -110,7 +77,7 @@ impl CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.message.fmt(f)
+        f.write_str(&self.message)
     }
 }
 

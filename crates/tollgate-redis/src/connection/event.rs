@@ -1,6 +1,6 @@
-//! Events of a node.
+//! What happens to a node, and to its calls on their way.
 
-use std::{fmt, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use crate::connection::{breaker_state::BreakerState, connect_error::ConnectErrorKind, peer::Peer};
 
@@ -27,29 +27,31 @@ pub(crate) enum NodeEvent {
 }
 
 /// The receiver of events. Called from the node's supervisor: it may not block.
-#[derive(Clone, Default)]
-pub(crate) struct EventSink(Option<Arc<Sink>>);
+pub(crate) type EventSink = Arc<dyn Fn(&NodeEvent) + Send + Sync>;
 
-type Sink = dyn Fn(&NodeEvent) + Send + Sync;
-
-impl EventSink {
-    pub(crate) fn new(sink: impl Fn(&NodeEvent) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(sink)))
-    }
-
-    pub(super) fn tell(&self, event: &NodeEvent) {
-        if let Some(sink) = &self.0 {
-            sink(event);
-        }
-    }
+/// Something that happened to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallEvent {
+    /// A command is sent, whose first call has waited for this time.
+    Queued(Duration),
+    /// A command was answered, this long after it was sent.
+    RoundTrip(Duration),
+    /// A call was sent once more, for this reason. It had not run.
+    Resent(Resent),
 }
 
-impl fmt::Debug for EventSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() {
-            "EventSink(..)"
-        } else {
-            "EventSink(none)"
-        })
-    }
+/// Why a call was sent once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resent {
+    /// The server did not know the script.
+    WithScript,
+    /// The server had refused a command for another call in it.
+    Alone,
+    /// Its slot is with another server.
+    Moved,
+    /// Its slot is on its way to another server.
+    AskRedirect,
 }
+
+/// What counts calls, if anything does. Called from the tasks that drive connections: it may not block.
+pub(crate) type CallSink = Option<Arc<dyn Fn(CallEvent) + Send + Sync>>;

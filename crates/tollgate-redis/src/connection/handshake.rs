@@ -9,14 +9,13 @@ use crate::connection::{
     command::{push_argument, push_count},
     connect_error::{ConnectError, ConnectErrorKind},
     resp::decoder::{Decoder, Reply},
-    stream::Transport,
+    stream::Stream,
     value::Value,
 };
 
 /// A connection before it carries calls. It has no deadline: its owner has one.
-#[derive(Debug)]
-pub(super) struct Handshake<S> {
-    stream: S,
+pub(super) struct Handshake {
+    stream: Stream,
     input: BytesMut,
     /// Why commands could not be written. Replies may still be there.
     not_written: Option<io::Error>,
@@ -25,8 +24,8 @@ pub(super) struct Handshake<S> {
 /// The reply to a command; `Err` is an error of the server.
 pub(super) type Answer = Result<Value, String>;
 
-impl<S: Transport> Handshake<S> {
-    pub(super) fn new(stream: S) -> Self {
+impl Handshake {
+    pub(super) fn new(stream: Stream) -> Self {
         Self {
             stream,
             input: BytesMut::new(),
@@ -37,7 +36,10 @@ impl<S: Transport> Handshake<S> {
     /// Sends commands together, so that they cost one round trip.
     ///
     /// A server that is full says so and hangs up without reading. So what it says counts, and not that it did not read.
-    pub(super) async fn send(&mut self, commands: &[Vec<&str>]) {
+    pub(super) async fn send<'a, 'b: 'a>(
+        &mut self,
+        commands: impl IntoIterator<Item = &'a Vec<&'b str>>,
+    ) {
         let mut out = Vec::new();
         for command in commands {
             push_count(&mut out, command.len());
@@ -92,7 +94,7 @@ impl<S: Transport> Handshake<S> {
     }
 
     /// The stream, once nothing is unread.
-    pub(super) fn finish(self) -> Result<S, ConnectError> {
+    pub(super) fn finish(self) -> Result<Stream, ConnectError> {
         if self.input.is_empty() {
             Ok(self.stream)
         } else {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::connection::{
-    breaker::Breaker, connect_error::ConnectError, error::CallError, event::EventSink,
+    breaker::Breaker, connect_error::ConnectError, error::CallError, event::NodeEvent,
     options::NodeOptions, queue::Queue,
 };
 
 /// What requests and the supervisor both see.
 pub(super) struct Shared {
     line: ArcSwap<Link>,
-    breaker: Arc<Breaker>,
-    options: NodeOptions,
+    pub(super) breaker: Arc<Breaker>,
+    pub(super) options: NodeOptions,
 }
 
 /// The connection, as requests find it.
@@ -35,16 +35,8 @@ impl Shared {
         self.line.load()
     }
 
-    pub(super) fn options(&self) -> &NodeOptions {
-        &self.options
-    }
-
-    pub(super) fn breaker(&self) -> &Arc<Breaker> {
-        &self.breaker
-    }
-
-    pub(super) fn events(&self) -> &EventSink {
-        &self.options.events
+    pub(super) fn tell(&self, event: &NodeEvent) {
+        (self.options.events)(event);
     }
 
     pub(super) fn set_connected(&self, queue: Arc<Queue>) {

@@ -117,7 +117,7 @@ impl Source {
 }
 
 /// The same access by other credentials.
-pub(super) fn with_login(access: &Access, credentials: &Credentials) -> Access {
+fn with_login(access: &Access, credentials: &Credentials) -> Access {
     Access {
         login: credentials.login.clone(),
         ..access.clone()

@@ -16,8 +16,6 @@
 //!                       └─ sentinel ── connect ── dial, handshake ── security ── stream, resp ── peer, connect_error, caught
 //! ```
 
-pub(crate) mod address_map;
-mod auth;
 mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod breaker_state;
@@ -27,19 +25,16 @@ pub(crate) mod cluster;
 mod command;
 mod connect;
 pub(crate) mod connect_error;
-pub(crate) mod connection_options;
 mod dial;
 mod driver;
 pub(crate) mod error;
 pub(crate) mod event;
 mod handshake;
-pub(crate) mod host_resolver;
 mod link;
 pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
 pub(crate) mod peer;
-mod probe_key;
 pub(crate) mod prober;
 mod queue;
 mod renewal;
@@ -50,7 +45,4 @@ pub(crate) mod security;
 mod sentinel;
 pub(crate) mod stream;
 mod supervisor;
-#[cfg(test)]
-pub(crate) mod test_hosts;
-pub(crate) mod traffic;
 pub(crate) mod value;

@@ -46,11 +46,7 @@ impl Node {
                 "this needs one server; name it with redis://, or sentinels that know it with redis-sentinel://",
             ));
         }
-        if address.is_encrypted() && !options.security.is_there() {
-            return Err(AddressError::new(
-                "an encrypted connection needs to know whom to trust; give it a configuration of rustls",
-            ));
-        }
+        options.security.check(&address)?;
         // So that no sum of times leaves what an instant can hold.
         options.deadline = options.deadline.min(LONGEST);
         let missing =
@@ -58,7 +54,7 @@ impl Node {
         let breaker = Breaker::new(
             options.breaker.clone(),
             options.seed,
-            options.events.clone(),
+            Arc::clone(&options.events),
         );
         let shared = Arc::new(Shared::new(options, breaker, missing));
         let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
@@ -69,14 +65,14 @@ impl Node {
     /// calls wait, the call has failed already.
     pub(crate) fn call(&self, request: Request) -> Call {
         self.send(|| {
-            let deadline = Instant::now() + self.shared.options().deadline;
+            let deadline = Instant::now() + self.shared.options.deadline;
             Waiting::new(request, deadline)
         })
     }
 
     /// As [`call`](Self::call), with what is made once it may be sent.
     pub(super) fn send(&self, waiting: impl FnOnce() -> (Waiting, Call)) -> Call {
-        if !self.shared.breaker().admits() {
+        if !self.shared.breaker.admits() {
             return Call::refused(CallError::new(
                 CallErrorKind::Unavailable,
                 "Redis is unavailable: the circuit breaker is open",
@@ -96,7 +92,7 @@ impl Node {
 
     /// Whether requests are kept from the server.
     pub(crate) fn breaker(&self) -> BreakerState {
-        self.shared.breaker().state()
+        self.shared.breaker.state()
     }
 
     /// Whether there is a connection.

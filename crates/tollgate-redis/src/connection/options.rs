@@ -1,11 +1,16 @@
 //! The numbers of a node.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use crate::connection::{
-    address_map::AddressMap, breaker::BreakerOptions, event::EventSink,
-    host_resolver::HostResolver, log_in::CredentialsSource, probe_key::ProbeKey,
-    security::Security, traffic::TrafficSink,
+use crate::{
+    address::Place,
+    connection::{
+        breaker::BreakerOptions,
+        caught::caught_call,
+        event::{CallSink, EventSink},
+        log_in::CredentialsSource,
+        security::Security,
+    },
 };
 
 /// How a node behaves. The defaults are for a server in the same network.
@@ -23,6 +28,8 @@ pub(crate) struct NodeOptions {
     /// How many checks may travel in one command, and so how long a command may keep the server from others: a check takes
     /// it some microseconds.
     pub(crate) together: usize,
+    /// For how long one command may keep the server from others, as it is estimated.
+    pub(crate) batch_time: Duration,
     /// The connection is dropped when the server owes replies and sends nothing for this time. By default it follows from the
     /// deadline.
     pub(crate) silence: Option<Duration>,
@@ -32,29 +39,30 @@ pub(crate) struct NodeOptions {
     pub(crate) longest_pause: Duration,
     /// How often sentinels are asked whether the master is still the master.
     pub(crate) sentinel_interval: Duration,
-    /// The key that probes write, for some seconds.
-    pub(crate) probe_key: ProbeKey,
+    /// In the name of the key that probes write.
+    pub(crate) namespace: String,
+    pub(crate) instance: String,
+    /// What decides about the hash slot of that key, where it has to be in one of a server's own.
+    pub(crate) probe_tag: Option<String>,
     /// The name that servers show for connections.
     pub(crate) client_name: Option<String>,
-    /// Where the addresses of hosts come from.
-    pub(crate) resolver: HostResolver,
-    /// Where servers are reached that sentinels and servers of a cluster name.
-    pub(crate) address_map: AddressMap,
+    /// Where servers are reached that sentinels and servers of a cluster name, if that is not where they say.
+    pub(crate) address_map: Option<Arc<AddressMap>>,
     /// When calls are kept from the server.
     pub(crate) breaker: BreakerOptions,
     /// Who logs in, where it is not the address that says so.
     pub(crate) credentials: CredentialsSource,
     /// How connections are encrypted, where the address asks for it.
     pub(crate) security: Security,
-    /// For how long one command may keep the server from others, as it is estimated.
-    pub(crate) batch_time: Duration,
     /// Where events go.
     pub(crate) events: EventSink,
     /// What counts calls.
-    pub(crate) traffic: TrafficSink,
+    pub(crate) calls: CallSink,
     /// Where the chance in pauses begins.
     pub(crate) seed: u64,
 }
+
+pub(crate) type AddressMap = dyn Fn(&str, u16) -> Option<(String, u16)> + Send + Sync;
 
 impl Default for NodeOptions {
     fn default() -> Self {
@@ -64,33 +72,27 @@ impl Default for NodeOptions {
             waiting: 4096,
             unanswered: 1024,
             together: 32,
+            batch_time: Duration::from_micros(250),
             silence: None,
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_secs(5),
             sentinel_interval: Duration::from_secs(5),
-            probe_key: ProbeKey::new("tollgate", "any"),
+            namespace: "tests".to_owned(),
+            instance: "one".to_owned(),
+            probe_tag: None,
             client_name: None,
-            resolver: HostResolver::default(),
-            address_map: AddressMap::default(),
+            address_map: None,
             breaker: BreakerOptions::default(),
             credentials: CredentialsSource::default(),
             security: Security::default(),
-            batch_time: Duration::from_micros(250),
-            events: EventSink::default(),
-            traffic: TrafficSink::default(),
+            events: Arc::new(|_| {}),
+            calls: None,
             seed: fastrand::u64(..),
         }
     }
 }
 
 impl NodeOptions {
-    /// The key that this instance probes with.
-    #[must_use]
-    pub(crate) fn probing_with(mut self, namespace: &str, instance: &str) -> Self {
-        self.probe_key = ProbeKey::new(namespace, instance);
-        self
-    }
-
     /// Three deadlines, and at least half a second: a stall that is shorter costs no connection.
     pub(super) fn silence(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(500);
@@ -104,6 +106,25 @@ impl NodeOptions {
         let default = || self.deadline.saturating_mul(10).max(LEAST);
         self.connect_timeout.unwrap_or_else(default)
     }
+
+    /// A key of the namespace, so that a user who may touch its states may touch it. No state has its name, which does not end in
+    /// the number of a format.
+    pub(super) fn probe_key(&self) -> String {
+        let (namespace, instance) = (&self.namespace, &self.instance);
+        match &self.probe_tag {
+            None => format!("{{{namespace}}}:probe:{instance}"),
+            Some(tag) => format!("{namespace}:{{{tag}}}:probe:{instance}"),
+        }
+    }
+
+    /// Where a server is reached that another one names so.
+    pub(super) fn mapped(&self, host: String, port: u16) -> Place {
+        let mapped = self.address_map.as_ref();
+        // A map that panics has said nothing.
+        let mapped = mapped.and_then(|map| caught_call(|| map(&host, port)).flatten());
+        let (host, port) = mapped.unwrap_or((host, port));
+        Place::Tcp(host, port)
+    }
 }
 
 impl fmt::Debug for NodeOptions {
@@ -111,10 +132,38 @@ impl fmt::Debug for NodeOptions {
         f.debug_struct("NodeOptions")
             .field("deadline", &self.deadline)
             .field("connect_timeout", &self.connect_timeout)
-            .field("waiting", &self.waiting)
-            .field("unanswered", &self.unanswered)
-            .field("together", &self.together)
-            .field("silence", &self.silence())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_that_panics_has_named_no_other_place() {
+        let options = NodeOptions {
+            address_map: Some(Arc::new(|host, port| {
+                assert!(host != "inside", "it is a test");
+                Some(("outside".to_owned(), port))
+            })),
+            ..NodeOptions::default()
+        };
+        let places = ["inside", "other"].map(|host| options.mapped(host.to_owned(), 6379));
+        let expected = ["inside", "outside"].map(|host| Place::Tcp(host.to_owned(), 6379));
+        assert_eq!(places, expected);
+    }
+
+    #[test]
+    fn what_is_not_said_follows_from_the_deadline() {
+        let ms = Duration::from_millis;
+        for (deadline, connect_timeout, silence) in [(50, 2_000, 500), (400, 4_000, 1_200)] {
+            let options = NodeOptions {
+                deadline: ms(deadline),
+                ..NodeOptions::default()
+            };
+            let times = [options.connect_timeout(), options.silence()];
+            assert_eq!(times, [connect_timeout, silence].map(ms));
+        }
     }
 }

@@ -409,28 +409,6 @@ mod tests {
     }
 
     #[test]
-    fn checks_that_may_not_repeat_are_written_each_time() {
-        let script = script();
-        let mut longer = check(0, 1);
-        longer.push(7);
-        for (keys, checks) in [
-            (&["a", "b"][..], vec![check(0, 1)]),
-            (&["a"], vec![check(0, 1), check(0, 1)]),
-            (&["a"], vec![longer]),
-            (&["a"], vec![check(2, 1)]),
-        ] {
-            let twice = [(); 2].map(|()| request(&script, keys, &checks));
-            let mut moved = checks.clone();
-            for check in &mut moved {
-                move_key(&mut check[KEY], keys.len());
-            }
-            let number = (2 * keys.len()).to_string();
-            let head = [&[number.as_str()], keys, keys, &["now"]].concat();
-            assert_eq!(written(&twice), [texts(&head), checks, moved].concat());
-        }
-    }
-
-    #[test]
     fn a_check_does_not_repeat_for_a_request_of_two_keys() {
         let script = script();
         let one = request(&script, &["a"], &[check(0, 1)]);

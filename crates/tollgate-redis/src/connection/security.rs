@@ -5,7 +5,7 @@ use std::fmt;
 use tokio::net::TcpStream;
 
 use crate::{
-    address::{AddressError, ForeignTls},
+    address::{Address, AddressError},
     connection::{
         connect_error::{ConnectError, ConnectErrorKind},
         stream::Stream,
@@ -31,28 +31,23 @@ impl Security {
     }
 
     /// Whether it can encrypt.
-    pub(super) fn is_there(&self) -> bool {
+    fn is_there(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.config.is_some();
         #[cfg(not(feature = "tls"))]
         false
     }
 
-    /// Refuses the encryption settings of another client, unless there is a configuration that takes their place.
-    pub(crate) fn takes_over(&self, foreign: ForeignTls) -> Result<(), AddressError> {
-        const REMEDY: &str =
-            "give `RedisStoreBuilder::tls` a configuration of rustls that says whom to trust";
-        if self.is_there() {
-            return Ok(());
+    /// Refuses an address that asks for encryption, unless it is said here whom to trust.
+    pub(super) fn check(&self, address: &Address) -> Result<(), AddressError> {
+        if address.is_encrypted() && !self.is_there() {
+            return Err(AddressError::new(
+                "an encrypted connection needs to know whom to trust; give `RedisStoreBuilder::tls` a configuration of rustls, \
+                 with the roots and the certificates that it says (those of a client of redis-rs cannot be read, and its \
+                 `insecure` is not taken over)",
+            ));
         }
-        Err(AddressError::new(match foreign {
-            ForeignTls::Insecure => format!(
-                "it asks redis-rs to encrypt without looking at certificates (`insecure`), which is not taken over; {REMEDY}"
-            ),
-            ForeignTls::Parameters => format!(
-                "it has roots or certificates of its own, which only redis-rs can read; {REMEDY}, with the same ones"
-            ),
-        }))
+        Ok(())
     }
 
     /// Encrypts a connection to `host`, whose certificate has to be for that name or number.
@@ -78,7 +73,7 @@ impl Security {
         })?;
         let connector = TlsConnector::from(std::sync::Arc::clone(config));
         match connector.connect(name, stream).await {
-            Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
+            Ok(stream) => Ok(Box::new(stream)),
             Err(error) => Err(ConnectError::new(
                 ConnectErrorKind::Tls,
                 format!("TLS: {error}"),
@@ -103,25 +98,5 @@ impl fmt::Debug for Security {
         } else {
             "Security(none)"
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_cannot_be_taken_over_is_refused_and_named() {
-        for (foreign, words) in [
-            (ForeignTls::Insecure, "`insecure`"),
-            (ForeignTls::Parameters, "certificates of its own"),
-        ] {
-            let error = Security::default().takes_over(foreign).unwrap_err();
-            let error = error.to_string();
-            assert!(
-                error.contains(words) && error.contains("RedisStoreBuilder::tls"),
-                "{error}"
-            );
-        }
     }
 }

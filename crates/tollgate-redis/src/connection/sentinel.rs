@@ -5,148 +5,123 @@ use std::{sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
-    address::{Access, Place, Sentinels},
+    address::{Access, Address, Place, Sentinels},
     connection::{
-        address_map::AddressMap,
         connect::Connector,
         connect_error::{ConnectError, ConnectErrorKind},
+        options::NodeOptions,
         value::Value,
     },
 };
 
 /// The sentinels of a master. Their majority decides where it is.
-#[derive(Debug)]
-pub(super) struct Resolver(Arc<SentinelQuery>);
-
-/// How each of them is asked.
-#[derive(Debug)]
-struct SentinelQuery {
+pub(super) struct SentinelQuery {
     sentinels: Sentinels,
-    access: Access,
-    patience: Duration,
-    connector: Connector,
-    map: AddressMap,
+    sentinel: Arc<Sentinel>,
 }
 
-impl Resolver {
-    /// Each sentinel is given `patience` to answer, and asked by `access`.
-    pub(super) fn new(
-        sentinels: Sentinels,
-        access: Access,
-        patience: Duration,
-        connector: Connector,
-        map: AddressMap,
-    ) -> Self {
-        Self(Arc::new(SentinelQuery {
-            sentinels,
-            access,
-            patience,
-            connector,
-            map,
-        }))
+/// How each of them is asked.
+struct Sentinel {
+    master: String,
+    access: Access,
+    /// How long one may take.
+    patience: Duration,
+    connector: Connector,
+    options: NodeOptions,
+}
+
+impl SentinelQuery {
+    pub(super) fn new(address: &Address, sentinels: &Sentinels, options: &NodeOptions) -> Self {
+        let sentinel = Sentinel {
+            master: sentinels.master().to_owned(),
+            access: address.sentinel_access(sentinels),
+            patience: options.connect_timeout() / 2,
+            connector: Connector::new(address, options),
+            options: options.clone(),
+        };
+        Self {
+            sentinels: sentinels.clone(),
+            sentinel: Arc::new(sentinel),
+        }
     }
 
     /// Where the master is: what more than half of all sentinels say, or, once none is waited for any more, more than half of
     /// those that have answered. One that was cut off from the others may still name the old master.
-    pub(super) async fn resolve(&self) -> Result<Place, ConnectError> {
-        let places = self.0.sentinels.places();
+    pub(super) async fn master(&self) -> Result<Place, ConnectError> {
+        let places = self.sentinels.places();
         // Dropped with this future, and all connections with it.
         let mut queries = JoinSet::new();
-        for number in 0..places.len() {
-            let query = Arc::clone(&self.0);
-            queries.spawn(async move { query.send(number).await });
+        for place in places.iter().cloned() {
+            let sentinel = Arc::clone(&self.sentinel);
+            queries.spawn(async move { sentinel.ask(&place).await });
         }
-        let mut votes: Vec<(Place, usize)> = Vec::new();
+        let mut named: Vec<Place> = Vec::new();
         let mut last = unresolved("there are no sentinels");
         while let Some(answer) = queries.join_next().await {
             match answer {
-                Ok(Ok(master)) => {
-                    let known = votes.iter().position(|(place, _)| *place == master);
-                    let index = known.unwrap_or_else(|| {
-                        votes.push((master, 0));
-                        votes.len() - 1
-                    });
-                    votes[index].1 += 1;
-                    if votes[index].1 * 2 > places.len() {
-                        return Ok(votes.swap_remove(index).0);
-                    }
-                }
+                Ok(Ok(master)) => named.push(master),
                 Ok(Err(error)) => last = error,
                 Err(_) => {}
             }
+            if let Some(master) = majority(&named, places.len()) {
+                return Ok(master);
+            }
         }
-        elect(votes, last)
+        if named.is_empty() {
+            return Err(last);
+        }
+        majority(&named, named.len()).ok_or_else(|| {
+            let named: Vec<_> = named.iter().map(Place::to_string).collect();
+            let named = named.join(", ");
+            unresolved(format!(
+                "the sentinels that answer do not agree on the master: {named}"
+            ))
+        })
     }
+}
+
+/// The place that more than half of so many have named.
+fn majority(named: &[Place], of: usize) -> Option<Place> {
+    let votes = |place: &&Place| named.iter().filter(|named| named == place).count();
+    named.iter().find(|place| votes(place) * 2 > of).cloned()
 }
 
 fn unresolved(what: impl Into<Arc<str>>) -> ConnectError {
     ConnectError::new(ConnectErrorKind::Unresolved, what)
 }
 
-/// The place with more than half of the votes that there are.
-fn elect(votes: Vec<(Place, usize)>, without: ConnectError) -> Result<Place, ConnectError> {
-    let all: usize = votes.iter().map(|(_, votes)| votes).sum();
-    if all == 0 {
-        return Err(without);
-    }
-    let named: Vec<_> = votes
-        .iter()
-        .map(|(place, votes)| format!("{place} by {votes}"))
-        .collect();
-    let elected = votes.into_iter().find(|(_, votes)| votes * 2 > all);
-    elected.map(|(place, _)| place).ok_or_else(|| {
-        unresolved(format!(
-            "the sentinels that answer do not agree on the master: {}",
-            named.join(", ")
-        ))
-    })
-}
-
-impl SentinelQuery {
-    async fn send(&self, number: usize) -> Result<Place, ConnectError> {
-        let Some(place) = self.sentinels.places().get(number) else {
-            return Err(unresolved("there is no such sentinel"));
-        };
+impl Sentinel {
+    async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
         let answer = timeout(self.patience, self.master_by(place)).await;
         answer
             .unwrap_or_else(|_| {
-                Err(ConnectError::new(
-                    ConnectErrorKind::Timeout,
-                    "no answer in time",
-                ))
+                let what = "no answer in time";
+                Err(ConnectError::new(ConnectErrorKind::Timeout, what))
             })
             .map_err(|error| error.at(format_args!("sentinel {place}")))
     }
 
     async fn master_by(&self, place: &Place) -> Result<Place, ConnectError> {
-        let name = self.sentinels.master();
-        let query = vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
-        let connected = self
-            .connector
-            .connect(place, &self.access, &[query])
-            .await?;
-        match connected.answers.first() {
-            Some(Ok(answer)) => match answer.list() {
-                Some(address) => self.read(address),
-                None => Err(unresolved(format!(
-                    "no master is known by the name {name:?}"
-                ))),
-            },
-            Some(Err(line)) => Err(ConnectError::of_server("SENTINEL", line)),
-            None => Err(unresolved("it was not asked")),
-        }
-    }
-
-    fn read(&self, address: &[Value]) -> Result<Place, ConnectError> {
-        match address {
-            [host, port] => {
-                let port = port.text().and_then(|port| port.parse().ok());
-                host.text().zip(port)
+        let query = [vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.master]];
+        let connected = self.connector.connect(place, &self.access, &query);
+        let answer = match connected.await?.answers.pop() {
+            Some(Ok(answer)) => answer,
+            Some(Err(line)) => return Err(ConnectError::of_server("SENTINEL", &line)),
+            None => return Err(unresolved("it was not asked")),
+        };
+        match answer.list() {
+            Some([Value::Text(host), Value::Text(port)]) => {
+                let host = str::from_utf8(host).ok();
+                let port = str::from_utf8(port).ok().and_then(|port| port.parse().ok());
+                host.zip(port)
+                    .map(|(host, port)| self.options.mapped(host.to_owned(), port))
+                    .ok_or_else(|| unresolved("the master's address could not be read"))
             }
-            _ => None,
+            _ => Err(unresolved(format!(
+                "no master is known by the name {:?}",
+                self.master
+            ))),
         }
-        .map(|(host, port)| self.map.place(host.to_owned(), port))
-        .ok_or_else(|| unresolved("the master's address could not be read"))
     }
 }
 
@@ -156,8 +131,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        address::{Address, Login, Target},
-        connection::{options::NodeOptions, stream::memory},
+        address::{Login, Target},
+        connection::stream::memory,
     };
 
     const PATIENCE: Duration = Duration::from_secs(1);
@@ -183,13 +158,9 @@ mod tests {
             login: Login::default(),
         };
         let address = Address::of_target(Target::Sentinel(sentinels.clone()));
-        let options = NodeOptions::default();
-        let access = address.sentinel_access(&sentinels);
-        let connector = Connector::new(&address, &options);
-        let map = AddressMap::default();
-        let resolver = Resolver::new(sentinels, access, PATIENCE, connector, map);
+        let query = SentinelQuery::new(&address, &sentinels, &NodeOptions::default());
         let began = Instant::now();
-        let master = resolver.resolve().await;
+        let master = query.master().await;
         let master = master.map(|place| place.to_string());
         let master = master.map_err(|error| error.message().to_string());
         (master, began.elapsed())
@@ -210,7 +181,10 @@ mod tests {
         let old = play("/old", "old");
         let (answer, took) = resolve(&[&silent, &new, &old]).await;
         let why = answer.expect_err("they do not agree");
-        assert!(why.contains("do not agree on the master"), "{why}");
+        assert!(
+            why.ends_with("do not agree on the master: new:6379, old:6379"),
+            "{why}"
+        );
         assert_eq!(took, PATIENCE);
     }
 
@@ -229,25 +203,5 @@ mod tests {
         );
         let (answer, _) = resolve(&[]).await;
         assert_eq!(answer, Err("there are no sentinels".to_owned()));
-    }
-
-    #[test]
-    fn more_than_half_of_those_that_answer_decide_and_a_tie_decides_nothing() {
-        let place = |host: &str| Place::Tcp(host.to_owned(), 6379);
-        let elect = |votes: &[(&str, usize)]| {
-            let votes = votes.iter().map(|(host, votes)| (place(host), *votes));
-            elect(votes.collect(), unresolved("no sentinel answers"))
-        };
-        assert_eq!(elect(&[("old", 1), ("new", 2)]).unwrap(), place("new"));
-        assert_eq!(elect(&[("one", 1)]).unwrap(), place("one"));
-        let error = elect(&[("old", 1), ("new", 1)]).unwrap_err();
-        assert!(
-            error.message().contains("old:6379 by 1, new:6379 by 1"),
-            "{error}"
-        );
-        assert_eq!(
-            elect(&[]).unwrap_err().message().as_ref(),
-            "no sentinel answers"
-        );
     }
 }

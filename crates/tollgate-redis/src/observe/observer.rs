@@ -18,7 +18,10 @@ use tollgate_prefilter::{
 #[cfg(feature = "metrics")]
 use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
 use crate::{
-    connection::{error::CallError, event::NodeEvent, traffic::TrafficSink},
+    connection::{
+        error::CallError,
+        event::{CallSink, NodeEvent},
+    },
     observe::{events::Events, rule_counts::RuleCounts},
 };
 
@@ -292,11 +295,14 @@ impl Observer {
     }
 
     /// What counts calls on their way.
-    pub(crate) fn traffic(&self) -> TrafficSink {
+    pub(crate) fn calls(&self) -> CallSink {
         #[cfg(feature = "metrics")]
-        return TrafficSink::new(self.traffic.clone());
+        return Some({
+            let traffic = Arc::clone(&self.traffic);
+            Arc::new(move |event| traffic.count(event))
+        });
         #[cfg(not(feature = "metrics"))]
-        TrafficSink::default()
+        None
     }
 
     /// Something happened to a connection.

@@ -1,10 +1,10 @@
 //! The metrics of calls on their way.
 
-use std::{sync::OnceLock, time::Duration};
+use std::sync::OnceLock;
 
 use metrics::{Counter, Histogram, Unit, counter, histogram};
 
-use crate::connection::traffic::{Resent, Traffic};
+use crate::connection::event::{CallEvent, Resent};
 
 const ROUND_TRIP: &str = "tollgate_redis_round_trip_duration_seconds";
 const QUEUE: &str = "tollgate_redis_queue_duration_seconds";
@@ -38,26 +38,20 @@ impl TrafficMeters {
             }
         })
     }
-}
 
-impl Traffic for TrafficMeters {
-    fn queued(&self, waited: Duration) {
-        self.handles().queue.record(waited);
-    }
-
-    fn round_trip(&self, took: Duration) {
-        self.handles().round_trip.record(took);
-    }
-
-    fn resent(&self, why: Resent) {
+    pub(super) fn count(&self, event: CallEvent) {
         let handles = self.handles();
-        match why {
-            Resent::WithScript => &handles.with_script,
-            Resent::Alone => &handles.alone,
-            Resent::Moved => &handles.moved,
-            Resent::AskRedirect => &handles.ask,
+        match event {
+            CallEvent::Queued(waited) => handles.queue.record(waited),
+            CallEvent::RoundTrip(took) => handles.round_trip.record(took),
+            CallEvent::Resent(why) => match why {
+                Resent::WithScript => &handles.with_script,
+                Resent::Alone => &handles.alone,
+                Resent::Moved => &handles.moved,
+                Resent::AskRedirect => &handles.ask,
+            }
+            .increment(1),
         }
-        .increment(1);
     }
 }
 

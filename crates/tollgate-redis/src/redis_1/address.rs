@@ -2,13 +2,12 @@
 
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo, io::tcp::TcpSettings,
+    RedisConnectionInfo,
 };
 
 use crate::{
     address::{
-        Access, Address, AddressError, ForeignTls, Library, Login, ONLY_DATABASE_0, Place,
-        Protocol, Sentinels, Target, TcpOptions,
+        Access, Address, AddressError, Login, ONLY_DATABASE_0, Place, Protocol, Sentinels, Target,
     },
     error::SetupError,
 };
@@ -20,7 +19,7 @@ use crate::{
 /// What redis-rs says of it; a host that is empty, a number of a database below 0, an encrypted address without the feature
 /// `tls`.
 pub fn server(info: impl IntoConnectionInfo) -> Result<Address, SetupError> {
-    Ok(Node::read(info)?.into_address())
+    Ok(read(info)?)
 }
 
 /// The address of a cluster, by any of its servers. They have one login.
@@ -34,7 +33,8 @@ pub fn cluster(nodes: impl IntoIterator<Item: IntoConnectionInfo>) -> Result<Add
     if first.access.database != 0 {
         return Err(AddressError::new(ONLY_DATABASE_0).into());
     }
-    Ok(first.with_target(Target::Cluster(places)))
+    let target = Target::Cluster(places);
+    Ok(Address { target, ..first })
 }
 
 /// The address of the server that sentinels know as `master`. Who logs in at the sentinels is in their addresses; who logs in
@@ -51,142 +51,95 @@ pub fn sentinel(
 ) -> Result<Address, SetupError> {
     let (first, places) = alike("the list of sentinels", sentinels)?;
     if master.is_empty() {
-        return Err(AddressError::new(
-            "the name of the master is empty; take the one of `sentinel monitor <name>`",
-        )
-        .into());
+        let what = "the name of the master is empty; take the one of `sentinel monitor <name>`";
+        return Err(AddressError::new(what).into());
     }
-    let access = Access {
-        tcp: first.access.tcp.clone(),
-        ..access(servers)?
-    };
-    let sentinels = Sentinels {
-        places,
-        master: master.to_owned(),
-        login: first.access.login.clone(),
-    };
-    let address = first.with_target(Target::Sentinel(sentinels));
-    Ok(Address { access, ..address })
+    Ok(Address {
+        target: Target::Sentinel(Sentinels {
+            places,
+            master: master.to_owned(),
+            login: first.access.login,
+        }),
+        access: access(servers)?,
+        encrypted: first.encrypted,
+    })
 }
 
-/// One address of redis-rs.
-struct Node {
-    place: Place,
-    access: Access,
-    encrypted: bool,
-    foreign_tls: Option<ForeignTls>,
+fn read(info: impl IntoConnectionInfo) -> Result<Address, AddressError> {
+    let info = info.into_connection_info().map_err(|error| {
+        AddressError::new(format!(
+            "redis-rs refuses it: {error}; \
+             a text is better given to `RedisStore::builder` as it is, which knows `rediss://` without its features"
+        ))
+    })?;
+    address(&info)
 }
 
-impl Node {
-    fn read(info: impl IntoConnectionInfo) -> Result<Self, AddressError> {
-        let info = info.into_connection_info().map_err(|error| {
-            AddressError::new(format!(
-                "redis-rs refuses it: {error}; \
-                 a text is better given to `RedisStore::builder` as it is, which knows `rediss://` without its features"
-            ))
-        })?;
-        Self::of(&info)
-    }
-
-    fn of(info: &ConnectionInfo) -> Result<Self, AddressError> {
-        let (place, tls) = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => (tcp(host, *port)?, None),
-            ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure,
-                tls_params,
-            } => {
-                let foreign = if *insecure {
-                    Some(ForeignTls::Insecure)
-                } else {
-                    tls_params.is_some().then_some(ForeignTls::Parameters)
-                };
-                (tcp(host, *port)?, Some(foreign))
-            }
-            ConnectionAddr::Unix(path) => (Place::Unix(path.clone()), None),
-            _ => {
-                return Err(AddressError::new(
-                    "it is of a kind that this version of tollgate-redis does not know",
-                ));
-            }
-        };
-        if tls.is_some() && !cfg!(feature = "tls") {
-            return Err(AddressError::needs_tls());
+fn address(info: &ConnectionInfo) -> Result<Address, AddressError> {
+    let (place, encrypted) = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => (tcp(host, *port)?, false),
+        ConnectionAddr::TcpTls { host, port, .. } => (tcp(host, *port)?, true),
+        ConnectionAddr::Unix(path) => (Place::Unix(path.clone()), false),
+        _ => {
+            return Err(AddressError::new(
+                "it is of a kind that this version of tollgate-redis does not know",
+            ));
         }
-        Ok(Self {
-            place,
-            access: Access {
-                tcp: tcp_options(info.tcp_settings()),
-                ..access(info.redis_settings())?
-            },
-            encrypted: tls.is_some(),
-            foreign_tls: tls.flatten(),
-        })
+    };
+    if encrypted && !cfg!(feature = "tls") {
+        return Err(AddressError::needs_tls());
     }
-
-    fn into_address(self) -> Address {
-        let target = Target::Server(self.place.clone());
-        self.with_target(target)
-    }
-
-    fn with_target(self, target: Target) -> Address {
-        Address {
-            target,
-            access: self.access,
-            encrypted: self.encrypted,
-            foreign_tls: self.foreign_tls,
-        }
-    }
+    Ok(Address {
+        target: Target::Server(place),
+        access: access(info.redis_settings())?,
+        encrypted,
+    })
 }
 
 /// The first of a list of servers that are asked alike, and where all of them are.
 fn alike(
     what: &str,
     infos: impl IntoIterator<Item: IntoConnectionInfo>,
-) -> Result<(Node, Vec<Place>), AddressError> {
-    let mut nodes = infos.into_iter().map(Node::read);
-    let first = nodes
-        .next()
-        .ok_or_else(|| AddressError::new(format!("{what} is empty; name one server at least")))??;
-    let mut places = vec![first.place.clone()];
-    for node in nodes {
-        let node = node?;
-        let differs = [
-            (
-                node.access.login != first.access.login,
-                "users or passwords",
-            ),
-            (node.access.database != first.access.database, "databases"),
-            (node.access.protocol != first.access.protocol, "protocols"),
-            (
-                (node.encrypted, node.foreign_tls) != (first.encrypted, first.foreign_tls),
-                "settings of TLS",
-            ),
-        ];
-        if let Some((_, which)) = differs.iter().find(|(differs, _)| *differs) {
-            return Err(AddressError::new(format!(
-                "the addresses of {what} have different {which}; give all of them the same"
-            )));
+) -> Result<(Address, Vec<Place>), AddressError> {
+    let addresses: Result<Vec<_>, _> = infos.into_iter().map(read).collect();
+    let addresses = addresses?;
+    let wrong = |what: String| Err(AddressError::new(what));
+    let Some(first) = addresses.first() else {
+        return wrong(format!("{what} is empty; name one server at least"));
+    };
+    let mut places = Vec::new();
+    for address in &addresses {
+        let (access, of_first) = (&address.access, &first.access);
+        for (differs, which) in [
+            (access.login != of_first.login, "users or passwords"),
+            (access.database != of_first.database, "databases"),
+            (access.protocol != of_first.protocol, "protocols"),
+            (address.encrypted != first.encrypted, "settings of TLS"),
+        ] {
+            if differs {
+                return wrong(format!(
+                    "the addresses of {what} have different {which}; give all of them the same"
+                ));
+            }
         }
-        places.push(node.place);
+        match &address.target {
+            Target::Server(place @ Place::Tcp(..)) => places.push(place.clone()),
+            _ => {
+                return wrong(format!(
+                    "{what} has a socket of the file system in it; its servers are hosts with ports"
+                ));
+            }
+        }
     }
-    if places.iter().any(|place| matches!(place, Place::Unix(_))) {
-        return Err(AddressError::new(format!(
-            "{what} has a socket of the file system in it; its servers are hosts with ports"
-        )));
-    }
-    Ok((first, places))
+    Ok((first.clone(), places))
 }
 
 fn tcp(host: &str, port: u16) -> Result<Place, AddressError> {
-    if host.is_empty() {
-        return Err(AddressError::new("a host is empty"));
+    match (host, port) {
+        ("", _) => Err(AddressError::new("a host is empty")),
+        (_, 0) => Err(AddressError::new("a port is 0; 6379 is usual")),
+        _ => Ok(Place::Tcp(host.to_owned(), port)),
     }
-    if port == 0 {
-        return Err(AddressError::new("a port is 0; 6379 is usual"));
-    }
-    Ok(Place::Tcp(host.to_owned(), port))
 }
 
 fn access(settings: &RedisConnectionInfo) -> Result<Access, AddressError> {
@@ -196,42 +149,24 @@ fn access(settings: &RedisConnectionInfo) -> Result<Access, AddressError> {
             settings.db()
         ))
     })?;
-    let text = |text: Option<&str>| text.map(str::to_owned);
-    let library = match (settings.lib_name(), settings.lib_ver()) {
-        _ if settings.skip_set_lib_name() => Library::Untold,
-        (Some(name), version) => Library::Named(name.to_owned(), text(version).unwrap_or_default()),
-        (None, _) => Library::Own,
-    };
     Ok(Access {
         login: Login {
-            user: text(settings.username()),
-            password: text(settings.password()),
+            user: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
         },
         database,
         protocol: match settings.protocol() {
             ProtocolVersion::RESP2 => Protocol::Resp2,
             _ => Protocol::Newest,
         },
-        library,
-        tcp: TcpOptions::default(),
     })
-}
-
-fn tcp_options(settings: &TcpSettings) -> TcpOptions {
-    TcpOptions {
-        keepalive: settings.keepalive().cloned(),
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        user_timeout: settings.user_timeout(),
-        #[cfg(not(any(target_os = "android", target_os = "linux")))]
-        user_timeout: None,
-    }
 }
 
 impl TryFrom<&ConnectionInfo> for Address {
     type Error = SetupError;
 
     fn try_from(info: &ConnectionInfo) -> Result<Self, SetupError> {
-        Ok(Node::of(info)?.into_address())
+        Ok(address(info)?)
     }
 }
 
@@ -239,7 +174,7 @@ impl TryFrom<ConnectionInfo> for Address {
     type Error = SetupError;
 
     fn try_from(info: ConnectionInfo) -> Result<Self, SetupError> {
-        Self::try_from(&info)
+        server(info)
     }
 }
 

@@ -3,12 +3,12 @@
 use std::{
     error::Error,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use futures_core::Stream;
 use redis::{BasicAuth, RedisError, RedisResult, StreamingCredentialsProvider};
-use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
+use tokio::{sync::watch, task::AbortHandle};
 use tollgate_core::{Pending, Step};
 
 use crate::{
@@ -27,13 +27,8 @@ pub struct StreamedCredentials(Arc<Subscription>);
 
 struct Subscription {
     provider: Box<dyn StreamingCredentialsProvider>,
-    begun: Mutex<Option<Begun>>,
-}
-
-#[derive(Clone)]
-struct Begun {
-    latest: watch::Receiver<Latest>,
-    reader: AbortHandle,
+    /// What was given last, and the task that reads it, once there is one.
+    begun: OnceLock<(watch::Receiver<Latest>, AbortHandle)>,
 }
 
 #[derive(Default)]
@@ -50,28 +45,24 @@ impl StreamedCredentials {
     pub fn new(provider: impl StreamingCredentialsProvider + 'static) -> Self {
         Self(Arc::new(Subscription {
             provider: Box::new(provider),
-            begun: Mutex::new(None),
+            begun: OnceLock::new(),
         }))
     }
 }
 
 impl Subscription {
-    /// The latest item, from the one subscription.
-    fn latest(&self) -> Result<watch::Receiver<Latest>, BoxError> {
-        let runtime = Handle::try_current()?;
-        // What is set is set whole.
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = begun.get_or_insert_with(|| {
+    /// The latest item, from the one subscription. Called by a task of a connection.
+    fn latest(&self) -> watch::Receiver<Latest> {
+        let (latest, _) = self.begun.get_or_init(|| {
             let (reported, latest) = watch::channel(Latest::default());
-            let stream = self.provider.subscribe();
-            let reader = runtime.spawn(read(stream, reported)).abort_handle();
-            Begun { latest, reader }
+            let reader = tokio::spawn(read(self.provider.subscribe(), reported));
+            (latest, reader.abort_handle())
         });
-        Ok(begun.latest.clone())
+        latest.clone()
     }
 
     async fn credentials(&self) -> Result<Credentials, BoxError> {
-        let mut latest = self.latest()?;
+        let mut latest = self.latest();
         let is_there = |latest: &Latest| latest.credentials.is_some() || latest.error.is_some();
         // Also where the stream has ended, what it gave last is there.
         let _ = latest.wait_for(is_there).await;
@@ -88,12 +79,9 @@ impl Subscription {
             let credentials = latest.credentials.as_ref();
             credentials.is_some_and(|credentials| credentials != used)
         };
-        if let Ok(mut latest) = self.latest()
-            && latest.wait_for(is_another).await.is_ok()
-        {
-            return;
+        if self.latest().wait_for(is_another).await.is_err() {
+            std::future::pending().await
         }
-        std::future::pending().await
     }
 }
 
@@ -115,9 +103,8 @@ impl CredentialsProvider for StreamedCredentials {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let begun = self.begun.get_mut();
-        if let Some(begun) = begun.unwrap_or_else(PoisonError::into_inner) {
-            begun.reader.abort();
+        if let Some((_, reader)) = self.begun.get() {
+            reader.abort();
         }
     }
 }

@@ -1,14 +1,11 @@
 //! Addresses and credentials as `redis` (redis-rs) 1.8 has them, for services that use it already.
 //!
-//! What an address of redis-rs says is taken over: host and port or socket, user and password, database, version of the
-//! protocol, the name of the library, and of [`TcpSettings`](redis::io::tcp::TcpSettings) keep-alive and `TCP_USER_TIMEOUT`.
-//! `TCP_NODELAY` is always on: redis-rs leaves it off by default, so its `false` does not say that you want it off. How long a
-//! socket lingers cannot be read from an address of redis-rs, and is not taken over.
+//! Of an address of redis-rs, host and port or socket, user and password, database and version of the protocol are taken over.
+//! Settings of TCP and the name of the library are not: sockets are tuned for answers that are awaited for milliseconds.
 //!
 //! **Encryption is given again**, because redis-rs does not let others read it: `RedisStoreBuilder::tls` takes the
 //! configuration of rustls. Without it an encrypted address is refused, whatever it says itself about roots, certificates of
-//! its own, or `insecure`: nothing is ever connected by a default. A DNS resolver is given
-//! again too, by [`dns_resolver`](crate::RedisStoreBuilder::dns_resolver), and a credentials provider [as below](#credentials).
+//! its own, or `insecure`: nothing is ever connected by a default. A credentials provider is given [as below](#credentials).
 //!
 //! The connection stays tollgate's own, and nothing of redis-rs runs for a request: `docs/design/redis-connection.md` in the
 //! repository says why.

@@ -16,13 +16,9 @@ use crate::{
         breaker_state::BreakerState,
         call::Call,
         cluster::{
-            event::{ClusterEvent, ClusterSink},
-            options::ClusterOptions,
-            routed::ClusterCall,
-            router::Cluster,
+            event::ClusterEvent, options::ClusterOptions, routed::ClusterCall, router::Cluster,
         },
         error::CallError,
-        event::EventSink,
         node::Node,
         options::NodeOptions,
         request::Request,
@@ -57,18 +53,18 @@ impl Backend {
         observer: &Arc<Observer>,
     ) -> Result<Self, AddressError> {
         let observer = Arc::clone(observer);
-        options.traffic = observer.traffic();
+        options.calls = observer.calls();
         if matches!(address.target(), Target::Cluster(_)) {
             let options = ClusterOptions {
                 node: options,
-                events: ClusterSink::new(move |event| tell(&observer, event)),
+                events: Arc::new(move |event| tell(&observer, event)),
                 ..ClusterOptions::default()
             };
             return Cluster::start(address, options).map(Self::Cluster);
         }
         let name = name_of(&address);
         let reported = name.clone();
-        options.events = EventSink::new(move |event| observer.node(&reported, event));
+        options.events = Arc::new(move |event| observer.node(&reported, event));
         let node = Node::start(address, options)?;
         Ok(Self::One { name, node })
     }
@@ -172,7 +168,6 @@ fn tell(observer: &Observer, event: &ClusterEvent) {
     match event {
         ClusterEvent::Node(place, event) => observer.node(&place.to_string(), event),
         ClusterEvent::Left(place) => observer.node_left(&place.to_string()),
-        ClusterEvent::Joined(_) => {}
         ClusterEvent::NotLearnt(why) => observer.not_learnt(why),
     }
 }

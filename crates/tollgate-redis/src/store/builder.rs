@@ -1,6 +1,6 @@
 //! Setting up a store.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
@@ -14,10 +14,7 @@ use crate::connection::security::Security;
 use crate::store::{gauges::Gauges, namespace_size::NamespaceSize};
 use crate::{
     address::{Address, Target},
-    connection::{
-        address_map::AddressMap, breaker::BreakerOptions, connection_options::ConnectionOptions,
-        host_resolver::HostResolver, log_in::CredentialsSource, options::NodeOptions,
-    },
+    connection::{log_in::CredentialsSource, options::NodeOptions},
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
     keys::{
@@ -62,7 +59,6 @@ pub struct RedisStoreBuilder {
     namespace: String,
     partition: Option<Partition>,
     options: NodeOptions,
-    connection: ConnectionOptions,
     clock: Option<(Clock, Duration)>,
     keys: Keys,
     caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
@@ -81,7 +77,6 @@ impl RedisStoreBuilder {
             namespace: namespace.to_owned(),
             partition: None,
             options: NodeOptions::default(),
-            connection: ConnectionOptions::default(),
             clock: None,
             keys,
             caps: Vec::new(),
@@ -163,21 +158,35 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// When requests are kept from a server that fails, and for how long.
-    pub fn breaker(mut self, breaker: BreakerOptions) -> Self {
-        if let Err(wrong) = breaker.check() {
-            return self.refuse(wrong);
+    /// How long a connection may take until it can be used: TCP, encryption, log-in, and what is asked of the server then. Default:
+    /// ten [deadlines](Self::deadline), and at least 2 s; 10 ms to 10 minutes.
+    ///
+    /// No request waits for it. Of a host with several addresses each may take 250 ms to accept, one after the other; those that were
+    /// silent are then tried once more, for what is left of this.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        const SHORTEST: Duration = Duration::from_millis(10);
+        const LONGEST: Duration = Duration::from_secs(600);
+        if !(SHORTEST..=LONGEST).contains(&timeout) {
+            return self.refuse(format!(
+                "a connect timeout of {timeout:?} is not between {SHORTEST:?} and {LONGEST:?}; 2 s is usual"
+            ));
         }
-        self.options.breaker = breaker;
+        self.options.connect_timeout = Some(timeout);
         self
     }
 
-    /// How connections are made and kept: timeouts, the bounds of queues, heartbeats, and the name that servers show.
-    pub fn connection(mut self, connection: ConnectionOptions) -> Self {
-        if let Err(wrong) = connection.check() {
-            return self.refuse(wrong);
+    /// The name that servers show for the connections, in `CLIENT LIST` and the slow log. Default: `tollgate:` and the namespace.
+    /// 1 to 128 printable characters of ASCII without spaces.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        let is_printable = name.bytes().all(|byte| byte.is_ascii_graphic());
+        if !(1..=128).contains(&name.len()) || !is_printable {
+            return self.refuse(format!(
+                "the client name {name:?} is not 1 to 128 printable characters of ASCII without spaces; \
+                 \"checkout-7\" would be one"
+            ));
         }
-        self.connection = connection;
+        self.options.client_name = Some(name);
         self
     }
 
@@ -209,38 +218,7 @@ impl RedisStoreBuilder {
         mut self,
         map: impl Fn(&str, u16) -> Option<(String, u16)> + Send + Sync + 'static,
     ) -> Self {
-        self.options.address_map = AddressMap::new(map);
-        self
-    }
-
-    /// Asks this for the addresses of a host, instead of the system: for a resolver of the application's own, such as one that
-    /// redis-rs was given. They are tried as they are given, as RFC 8305 says; a second one is not kept waiting by the first.
-    /// It is called for each connection, also to servers that sentinels or a cluster name, after the
-    /// [map](Self::address_map); and it takes part in the [connect timeout](ConnectionOptions::connect_timeout).
-    ///
-    /// ```
-    /// use std::net::SocketAddr;
-    ///
-    /// use tollgate_redis::{Keys, RedisStore};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = RedisStore::builder("redis://cache.internal", "shop", Keys::plain())
-    ///     .dns_resolver(|host, port| async move {
-    ///         println!("who is {host}?");
-    ///         Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
-    ///     })
-    ///     .connect()?;
-    /// # drop(store);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn dns_resolver<F, L>(mut self, resolver: F) -> Self
-    where
-        F: Fn(String, u16) -> L + Send + Sync + 'static,
-        L: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
-    {
-        self.options.resolver = HostResolver::new(resolver);
+        self.options.address_map = Some(Arc::new(map));
         self
     }
 
@@ -355,9 +333,6 @@ impl RedisStoreBuilder {
     /// wants an encrypted connection and there is no [`tls`](Self::tls) to say whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
         let address = self.address?;
-        if let Some(foreign) = address.foreign_tls() {
-            self.options.security.takes_over(foreign)?;
-        }
         let partition = match self.partition {
             Some(partition) => partition,
             None if matches!(address.target(), Target::Cluster(_)) => {
@@ -375,10 +350,11 @@ impl RedisStoreBuilder {
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
         let deadline = self.options.deadline;
-        let mut options = self.options.probing_with(&self.namespace, &instance);
-        self.connection.apply(&mut options);
         let client_name = || format!("tollgate:{}", self.namespace);
+        let mut options = self.options;
         options.client_name.get_or_insert_with(client_name);
+        options.namespace = self.namespace;
+        options.instance.clone_from(&instance);
         let backend = Backend::start(address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
         let mut options = EngineOptions::default();
@@ -403,7 +379,6 @@ impl RedisStoreBuilder {
             in_flight_calls: InFlightCalls::default(),
             slots: ProcessSlots::new(self.slot_term),
         };
-        let interval = self.connection.heartbeat_interval();
         let shared = Arc::new(shared);
         let in_use = Arc::default();
         let tasks = StoreTasks {
@@ -412,8 +387,7 @@ impl RedisStoreBuilder {
             #[cfg(feature = "metrics")]
             _namespace_size: (self.measured)
                 .map(|keys_per_second| NamespaceSize::start(&shared, &instance, keys_per_second)),
-            _heartbeat: (self.heartbeats)
-                .then(|| Heartbeat::start(&shared, &in_use, instance, interval)),
+            _heartbeat: (self.heartbeats).then(|| Heartbeat::start(&shared, &in_use, instance)),
         };
         Ok(RedisStore::new(shared, in_use, tasks))
     }
@@ -510,14 +484,8 @@ mod tests {
             (builder().slot_term(minute * 61), ["3660s", "15 s"]),
             #[cfg(feature = "metrics")]
             (builder().measure_namespace(99), ["99 keys", "5000"]),
-            (
-                builder().connection(ConnectionOptions::default().queue(0)),
-                ["0 calls", "4096"],
-            ),
-            (
-                builder().breaker(BreakerOptions::default().failures(0)),
-                ["0 failures", "at least 1"],
-            ),
+            (builder().connect_timeout(minute * 11), ["660s", "2 s"]),
+            (builder().client_name("a b"), ["\"a b\"", "checkout-7"]),
             // The first one is told, and not forgotten for a later call.
             (
                 builder().together(0).together(7).deadline(minute),

@@ -31,7 +31,7 @@ static COUNT: LazyLock<Arc<Script>> =
 static COMPARE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
-/// How often an instance sends a heartbeat, give or take a fifth. Default of the builder.
+/// How often an instance sends a heartbeat, give or take a fifth.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// After a pause of more intervals between two counts nothing is known of the time in between: Redis may have been started anew.
@@ -55,22 +55,15 @@ pub(super) struct Heartbeat(AbortHandle);
 
 impl Heartbeat {
     /// Begins, with the quotas of the rule sets in use. Needs a tokio runtime.
-    pub(super) fn start(
-        shared: &Arc<Shared>,
-        in_use: &Arc<InUse>,
-        instance: String,
-        interval: Option<Duration>,
-    ) -> Self {
-        let interval = interval.unwrap_or(INTERVAL);
+    pub(super) fn start(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
         let heart = Heart {
             // It must not keep the store alive that ends it.
             shared: Arc::downgrade(shared),
             in_use: Arc::clone(in_use),
             instance,
             began: Instant::now(),
-            interval,
-            gone_after: (interval * GONE_AFTER).as_millis().to_string(),
-            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(interval * LONGEST_PAUSE),
+            gone_after: (INTERVAL * GONE_AFTER).as_millis().to_string(),
+            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(INTERVAL * LONGEST_PAUSE),
             conflicts: QuotaConflicts::default(),
             strangers: BTreeSet::new(),
         };
@@ -89,7 +82,6 @@ struct Heart {
     in_use: Arc<InUse>,
     instance: String,
     began: Instant,
-    interval: Duration,
     /// In milliseconds.
     gone_after: String,
     count: InstanceCount,
@@ -100,7 +92,7 @@ struct Heart {
 
 impl Heart {
     async fn beat(mut self) {
-        let mut pause = FIRST.min(self.interval);
+        let mut pause = FIRST;
         let mut is_first = true;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
@@ -109,8 +101,8 @@ impl Heart {
             };
             if self.is_counted(&shared).await {
                 pause = match mem::take(&mut is_first) {
-                    true => SECOND.min(self.interval),
-                    false => self.interval,
+                    true => SECOND,
+                    false => INTERVAL,
                 };
                 self.compare(&shared).await;
             }

@@ -128,7 +128,7 @@ impl Breaker {
         };
         if from != to {
             self.changed.notify_one();
-            self.events.tell(&NodeEvent::Breaker { from, to });
+            (self.events)(&NodeEvent::Breaker { from, to });
         }
     }
 
@@ -155,13 +155,15 @@ impl fmt::Debug for Breaker {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::time::advance;
 
     use super::*;
 
     #[tokio::test]
     async fn a_share_is_spread_evenly_over_the_requests() {
-        let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
+        let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
         for percent in [10, 50] {
             breaker
                 .word
@@ -174,7 +176,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_requests_read_is_the_state_of_the_machine() {
-        let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
+        let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
         assert!(breaker.admits());
         // One moment, and so one failure.
         breaker.record(0, 5);

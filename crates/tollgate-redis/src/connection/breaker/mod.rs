@@ -9,5 +9,5 @@ pub(in crate::connection) mod machine;
 pub(in crate::connection) mod options;
 mod recent;
 
-pub use self::options::BreakerOptions;
+pub(crate) use self::options::BreakerOptions;
 pub(super) use self::{breaker::Breaker, machine::Plan};

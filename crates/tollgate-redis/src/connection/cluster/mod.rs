@@ -20,8 +20,6 @@
 pub(crate) mod event;
 mod map;
 pub(crate) mod options;
-#[cfg(test)]
-mod played;
 mod redirect;
 pub(crate) mod routed;
 pub(crate) mod router;

@@ -1,14 +1,14 @@
 //! The numbers of a cluster.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::connection::{cluster::event::ClusterSink, options::NodeOptions};
 
 /// How a cluster behaves.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ClusterOptions {
     /// How each of its nodes behaves. The probe key gets a hash tag in a slot of the node, and the seed differs from node to
-    /// node. Its sink gets the events of all nodes.
+    /// node. Its events are those of the cluster.
     pub(crate) node: NodeOptions,
     /// How often the map is learnt anew while all is well. Each time is up to a quarter longer or shorter, so that many
     /// processes do not ask together.
@@ -25,7 +25,7 @@ impl Default for ClusterOptions {
             node: NodeOptions::default(),
             refresh: Duration::from_secs(5),
             hurry: Duration::from_millis(500),
-            events: ClusterSink::default(),
+            events: Arc::new(|_| {}),
         }
     }
 }

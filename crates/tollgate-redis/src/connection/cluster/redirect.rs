@@ -2,7 +2,7 @@
 
 use crate::{
     address::Place,
-    connection::{address_map::AddressMap, error::CallError},
+    connection::{error::CallError, options::NodeOptions},
 };
 
 /// Where a call should go instead.
@@ -16,7 +16,7 @@ pub(super) enum Redirect {
 
 impl Redirect {
     /// Reads `MOVED 3999 127.0.0.1:6381`, which the server `from` answered.
-    pub(super) fn of(error: &CallError, from: &Place, map: &AddressMap) -> Option<Self> {
+    pub(super) fn of(error: &CallError, from: &Place, options: &NodeOptions) -> Option<Self> {
         let mut words = error.line().split(' ');
         let of = match words.next()? {
             "MOVED" => Self::Moved,
@@ -24,17 +24,17 @@ impl Redirect {
             _ => return None,
         };
         words.next()?.parse::<u16>().ok()?;
-        Some(of(place(words.next()?, from, map)))
+        Some(of(place(words.next()?, from, options)))
     }
 }
 
 /// The last colon ends the host, also that of an IPv6 address. No host is the host of `from`.
-fn place(text: &str, from: &Place, map: &AddressMap) -> Option<Place> {
+fn place(text: &str, from: &Place, options: &NodeOptions) -> Option<Place> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     let host = host.strip_prefix('[').unwrap_or(host);
     let host = host.strip_suffix(']').unwrap_or(host);
-    named(host, from).map(|host| map.place(host, port))
+    named(host, from).map(|host| options.mapped(host, port))
 }
 
 /// What a server of a cluster means by a host: nothing is the one that it was asked at, `?` that it does not know.
@@ -52,7 +52,7 @@ mod tests {
 
     fn read(line: &str) -> Option<Redirect> {
         let from = Place::Tcp("asked".into(), 7000);
-        Redirect::of(&CallError::of_server(line), &from, &AddressMap::default())
+        Redirect::of(&CallError::of_server(line), &from, &NodeOptions::default())
     }
 
     fn tcp(host: &str, port: u16) -> Option<Place> {
@@ -74,21 +74,6 @@ mod tests {
             read("ASK 16383 127.0.0.1:6381"),
             Some(Redirect::Ask(tcp("127.0.0.1", 6381)))
         );
-    }
-
-    #[test]
-    fn a_server_is_where_the_map_says_and_elsewhere_where_it_is_named() {
-        let map = AddressMap::new(|host, port| {
-            (host == "10.0.0.7").then(|| ("redis-7.example".to_owned(), port + 1))
-        });
-        let from = Place::Tcp("asked".into(), 7000);
-        let read = |line| Redirect::of(&CallError::of_server(line), &from, &map);
-        let moved = |host: &str, port| Some(Redirect::Moved(tcp(host, port)));
-        assert_eq!(
-            read("MOVED 1 10.0.0.7:6379"),
-            moved("redis-7.example", 6380)
-        );
-        assert_eq!(read("MOVED 1 10.0.0.8:6379"), moved("10.0.0.8", 6379));
     }
 
     #[test]

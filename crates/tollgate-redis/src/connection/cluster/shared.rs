@@ -13,6 +13,7 @@ use crate::{
     address::Place,
     connection::{
         cluster::{
+            event::ClusterEvent,
             map::{Map, Member},
             options::ClusterOptions,
         },
@@ -21,7 +22,6 @@ use crate::{
 };
 
 /// The state of a cluster.
-#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) map: ArcSwap<Map>,
     pub(super) options: ClusterOptions,
@@ -49,6 +49,10 @@ impl Shared {
             stale: Arc::new(Notify::new()),
             named: Mutex::new(HashMap::new()),
         }
+    }
+
+    pub(super) fn tell(&self, event: &ClusterEvent) {
+        (self.options.events)(event);
     }
 
     /// A notice here starts a topology refresh.
@@ -80,49 +84,5 @@ impl Shared {
     /// Each change under the lock is one step, so that a poisoned lock guards whole data.
     fn lock(&self) -> MutexGuard<'_, HashMap<Place, Instant>> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::{advance, timeout};
-
-    use super::*;
-
-    fn shared() -> Shared {
-        Shared::new(ClusterOptions::default(), Handle::current())
-    }
-
-    fn place(port: u16) -> Place {
-        Place::Tcp("shard".into(), port)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_another_one_has_named_is_asked_about_for_half_a_minute() {
-        let shared = shared();
-        assert!(shared.named(&place(1)).is_none());
-        // The map is learnt anew for it.
-        let learnt = timeout(WELCOME, shared.stale().notified()).await;
-        assert!(learnt.is_ok());
-        advance(Duration::from_secs(10)).await;
-        assert!(shared.named(&place(2)).is_none());
-        advance(Duration::from_millis(19_999)).await;
-        assert_eq!(shared.unlisted().len(), 2);
-        advance(Duration::from_millis(1)).await;
-        assert_eq!(shared.unlisted(), [place(2)]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_servers_that_are_named_are_bounded_and_those_that_are_known_stay() {
-        let shared = shared();
-        for port in 0..=1_000 {
-            shared.named(&place(port));
-        }
-        assert_eq!(shared.unlisted().len(), 1_000);
-        advance(Duration::from_secs(20)).await;
-        shared.named(&place(7));
-        shared.named(&place(2_000));
-        advance(Duration::from_secs(20)).await;
-        assert_eq!(shared.unlisted(), [place(7)]);
     }
 }

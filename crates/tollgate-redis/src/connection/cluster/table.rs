@@ -2,7 +2,7 @@
 
 use crate::{
     address::Place,
-    connection::{address_map::AddressMap, cluster::redirect::named, value::Value},
+    connection::{cluster::redirect::named, options::NodeOptions, value::Value},
     keys::slot::SLOTS,
 };
 
@@ -25,7 +25,7 @@ impl Table {
     /// Reads the answer of the server at `from`. `None` if it cannot be read, or no slot has a server.
     ///
     /// What cannot be read in part, such as a server without a name yet, is left out.
-    pub(super) fn read(answer: &Value, from: &Place, map: &AddressMap) -> Option<Self> {
+    pub(super) fn read(answer: &Value, from: &Place, options: &NodeOptions) -> Option<Self> {
         let (mut ranges, mut servers) = (Vec::new(), Vec::new());
         for entry in answer.list()? {
             let [Value::Integer(first), Value::Integer(last), members @ ..] = entry.list()? else {
@@ -35,7 +35,9 @@ impl Table {
             if first > last {
                 return None;
             }
-            let primary = members.first().and_then(|member| server(member, from, map));
+            let primary = members
+                .first()
+                .and_then(|member| server(member, from, options));
             if let Some(primary) = primary {
                 ranges.push(Range {
                     first,
@@ -44,7 +46,7 @@ impl Table {
                 });
             }
             for member in members {
-                if let Some(place) = server(member, from, map)
+                if let Some(place) = server(member, from, options)
                     && !servers.contains(&place)
                 {
                     servers.push(place);
@@ -72,7 +74,7 @@ fn number(slot: i64) -> Option<u16> {
 
 /// `[host, port, id, what else is known]`. The host may be absent, and the last is a map in version 3 of the protocol and a
 /// list in version 2, or not there.
-fn server(member: &Value, from: &Place, map: &AddressMap) -> Option<Place> {
+fn server(member: &Value, from: &Place, options: &NodeOptions) -> Option<Place> {
     let [host, Value::Integer(port), rest @ ..] = member.list()? else {
         return None;
     };
@@ -82,7 +84,7 @@ fn server(member: &Value, from: &Place, map: &AddressMap) -> Option<Place> {
         host => host.text()?,
     };
     let host = named(host, from).or_else(|| address(rest.get(1)?))?;
-    Some(map.place(host, port))
+    Some(options.mapped(host, port))
 }
 
 /// The number of a server that has no name yet.
@@ -105,7 +107,7 @@ mod tests {
             panic!("{answer:?} is no answer");
         };
         let value = reply.into_value()?;
-        Table::read(&value, &tcp("asked", 7000), &AddressMap::default())
+        Table::read(&value, &tcp("asked", 7000), &NodeOptions::default())
     }
 
     fn tcp(host: &str, port: u16) -> Place {

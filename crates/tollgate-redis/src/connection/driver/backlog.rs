@@ -9,21 +9,19 @@ use crate::connection::{
     call::Waiting,
     driver::{
         inflight::{Entry, InFlight},
-        isolation::Isolation,
         lost::Lost,
         replies::{Replies, not_ours},
     },
     error::{CallError, CallErrorKind, code_of},
+    event::{CallEvent, CallSink, Resent},
     options::NodeOptions,
     queue::Queue,
     request::{Request, push_asking},
     resp::decoder::Reply,
     script::Script,
-    traffic::{Resent, TrafficSink},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
-#[derive(Debug)]
 pub(super) struct Backlog {
     queue: Arc<Queue>,
     /// Calls that did not run and may be sent once more: the server did not know the script, or refused a command for
@@ -36,13 +34,40 @@ pub(super) struct Backlog {
     /// For how long one command may keep the server.
     batch_time: Duration,
     deadline: Duration,
-    traffic: TrafficSink,
-    isolation: Isolation,
+    events: CallSink,
+    alone: RulesAlone,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
     taken: VecDeque<Waiting>,
     /// As `taken`.
     entries: Vec<Entry>,
+}
+
+/// Rules whose calls go alone for a while, because they would be refused together with others: the user may not touch their keys,
+/// or their hash slot is on the move. A bit stands for several rules; a call that goes alone for another one costs a little more.
+#[derive(Debug, Default)]
+struct RulesAlone {
+    rules: u64,
+    until: Option<Instant>,
+}
+
+/// How long they go alone. Then one command is tried again with all, and costs one more if it is refused again.
+const ALONE_FOR: Duration = Duration::from_secs(10);
+
+impl RulesAlone {
+    /// Those that go alone now.
+    fn rules(&mut self) -> u64 {
+        if self.until.is_some_and(|until| until <= Instant::now()) {
+            *self = Self::default();
+        }
+        self.rules
+    }
+
+    /// What is added later ends with the rest, so that bits do not gather.
+    fn add(&mut self, rules: u64) {
+        self.rules |= rules;
+        self.until.get_or_insert_with(|| Instant::now() + ALONE_FOR);
+    }
 }
 
 /// What an answer says about the server.
@@ -64,8 +89,8 @@ impl Backlog {
             together: options.together,
             batch_time: options.batch_time,
             deadline: options.deadline,
-            traffic: options.traffic.clone(),
-            isolation: Isolation::default(),
+            events: options.calls.clone(),
+            alone: RulesAlone::default(),
             lost: None,
             taken: VecDeque::new(),
             entries: Vec::new(),
@@ -110,28 +135,24 @@ impl Backlog {
         let taken = (&mut self.taken, &mut expired);
         self.queue.take(room, taken, is_over);
         let expired = not_asked(expired);
-        let some_go_alone = self.isolation.is_any();
-        if some_go_alone {
-            let isolation = self.taken.iter_mut();
-            isolation
-                .filter(|call| self.isolation.has(call.request()))
-                .for_each(Waiting::keep_alone);
+        let alone = self.alone.rules();
+        for call in &mut self.taken {
+            if call.request().rules() & alone != 0 {
+                call.keep_alone();
+            }
         }
         // Those that go alone are not to stand between the others.
-        let place = |call: &Waiting| {
-            let request = call.request();
-            (request.slot(), some_go_alone && self.isolation.has(request))
-        };
+        let place = |call: &Waiting| (call.request().slot(), call.request().rules() & alone != 0);
         if !self.taken.iter().is_sorted_by_key(place) {
             // Calls on the same keys stay in order.
             self.taken.make_contiguous().sort_by_key(place);
         }
-        let now = now.filter(|_| self.traffic.is_there());
+        let now = now.filter(|_| self.events.is_some());
         while let Some(first) = self.taken.front() {
             if let Some(now) = now
                 && !first.is_again()
             {
-                self.traffic.queued(self.waited(first, now));
+                self.tell(CallEvent::Queued(self.waited(first, now)));
             }
             // The first one brings the text, and the others find it there.
             let script = first.request().script();
@@ -204,11 +225,17 @@ impl Backlog {
         };
         self.entries.extend(entries);
         if let Some(sent) = sent {
-            self.traffic.round_trip(now.saturating_duration_since(sent));
+            self.tell(CallEvent::RoundTrip(now.saturating_duration_since(sent)));
         }
         match reply {
             Reply::Error(line) => self.refuse(&line),
             reply => Ok(self.hand_out(reply)),
+        }
+    }
+
+    fn tell(&self, event: CallEvent) {
+        if let Some(tell) = &self.events {
+            tell(event);
         }
     }
 
@@ -250,9 +277,9 @@ impl Backlog {
         for mut call in self.entries.drain(..).filter_map(|entry| entry.call) {
             let goes_again = match code {
                 "NOSCRIPT" => call.again(),
-                // The key of another was missing while their slot moves.
+                // The key of another was missing while their hash slot moves.
                 "TRYAGAIN" if travelled_together => {
-                    self.isolation.add_slot_of(call.request());
+                    self.alone.add(call.request().rules());
                     call.keep_alone();
                     true
                 }
@@ -262,16 +289,19 @@ impl Backlog {
                     true
                 }
                 "NOPERM" => {
-                    self.isolation.add_rules_of(call.request());
+                    self.alone.add(call.request().rules());
                     false
                 }
                 _ => false,
             };
             if goes_again {
-                self.traffic.resent(match code {
+                let why = match code {
                     "NOSCRIPT" => Resent::WithScript,
                     _ => Resent::Alone,
-                });
+                };
+                if let Some(tell) = &self.events {
+                    tell(CallEvent::Resent(why));
+                }
                 self.again.push_back(call);
             } else {
                 received.failed += u32::from(error.weighs());
@@ -352,133 +382,5 @@ impl Drop for Backlog {
         self.inflight.drain(|call, began| {
             call.answer(Err(if began { &unknown } else { &not_sent }.clone()));
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::connection::{call::Call, value::Value};
-
-    const UNKNOWN: &str = "NOSCRIPT No matching script. Please use EVAL.";
-
-    struct Bench {
-        backlog: Backlog,
-        queue: Arc<Queue>,
-        script: Arc<Script>,
-        began: Instant,
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            let options = NodeOptions::default();
-            let queue = Arc::new(Queue::new(options.waiting));
-            Self {
-                backlog: Backlog::new(Arc::clone(&queue), &options),
-                queue,
-                script: Arc::new(Script::new("return 1")),
-                began: Instant::now(),
-            }
-        }
-
-        /// A call with a deadline in so many ms.
-        fn call(&self, millis: u64) -> Call {
-            let request = Request::new(&self.script, &["a"], &[]);
-            let (waiting, call) = Waiting::new(request, self.after(millis));
-            assert!(self.queue.push(waiting).is_ok());
-            call
-        }
-
-        fn after(&self, millis: u64) -> Instant {
-            self.began + Duration::from_millis(millis)
-        }
-
-        /// Everything that waits is sent, and leaves if `has_left`.
-        fn send(&mut self, has_left: bool) -> usize {
-            let mut out = Vec::new();
-            self.backlog.fill(&mut out);
-            if has_left {
-                self.backlog.written(out.len());
-            }
-            out.len()
-        }
-
-        fn answer(&mut self, reply: Reply<'_>) {
-            let now = self.after(0);
-            assert!(self.backlog.answer(reply, now).is_ok());
-        }
-    }
-
-    async fn failure(call: Call) -> (CallErrorKind, String) {
-        let error = call.await.unwrap_err();
-        (error.kind(), error.to_string())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_whose_deadline_has_passed_is_not_sent_again() {
-        let mut bench = Bench::new();
-        let (late, in_time) = (bench.call(10), bench.call(20));
-        assert!(bench.send(true) > 0);
-        for _ in 0..2 {
-            bench.answer(Reply::Error(UNKNOWN.into()));
-        }
-        tokio::time::advance(Duration::from_millis(10)).await;
-        let mut out = Vec::new();
-        assert_eq!(bench.backlog.fill(&mut out), 1);
-        assert!(!out.is_empty());
-        assert_eq!(failure(late).await.0, CallErrorKind::Expired);
-        bench.answer(Reply::Value(Value::Integer(7)));
-        assert_eq!(in_time.await.unwrap(), Value::Integer(7));
-        assert_eq!(bench.backlog.fill(&mut Vec::new()), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_to_be_sent_again_ends_at_its_deadline_and_no_other_with_it() {
-        let mut bench = Bench::new();
-        let (first, second) = (bench.call(10), bench.call(20));
-        assert!(bench.send(true) > 0);
-        for _ in 0..2 {
-            bench.answer(Reply::Error(UNKNOWN.into()));
-        }
-        let (expired, is_kept) = bench.backlog.expire(bench.after(9));
-        assert!(expired == 0 && is_kept.is_ok());
-        let (expired, is_kept) = bench.backlog.expire(bench.after(10));
-        assert!(expired == 1 && is_kept.is_ok());
-        assert_eq!(failure(first).await.0, CallErrorKind::Expired);
-        // The other one is still there.
-        assert!(bench.send(true) > 0);
-        bench.answer(Reply::Value(Value::Integer(7)));
-        assert_eq!(second.await.unwrap(), Value::Integer(7));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_was_to_be_sent_again_did_not_run_when_its_connection_is_lost() {
-        let mut bench = Bench::new();
-        let call = bench.call(10);
-        bench.send(true);
-        bench.answer(Reply::Error(UNKNOWN.into()));
-        bench.backlog.lose(Lost::Closed);
-        drop(bench.backlog);
-        let (kind, text) = failure(call).await;
-        assert_eq!(kind, CallErrorKind::Unavailable);
-        assert!(
-            text.contains("before it was asked: the server closed it"),
-            "{text}"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_of_which_nothing_has_left_at_its_deadline_did_not_run() {
-        let mut bench = Bench::new();
-        let call = bench.call(10);
-        bench.send(false);
-        let (expired, is_kept) = bench.backlog.expire(bench.after(10));
-        assert_eq!(expired, 0);
-        assert!(matches!(is_kept, Err(Lost::Silent)));
-        bench.backlog.lose(Lost::Silent);
-        drop(bench.backlog);
-        let (kind, text) = failure(call).await;
-        assert_eq!(kind, CallErrorKind::Unavailable);
-        assert!(text.contains("silent for too long"), "{text}");
     }
 }

@@ -1,7 +1,6 @@
 //! The future of a connection.
 
 use std::{
-    fmt,
     future::Future,
     pin::{Pin, pin},
     sync::Arc,
@@ -11,7 +10,7 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use tokio::{
-    io::AsyncReadExt,
+    io::{AsyncReadExt, AsyncWrite},
     time::{Instant, Sleep, sleep_until},
 };
 
@@ -21,7 +20,7 @@ use crate::connection::{
     options::NodeOptions,
     queue::Queue,
     resp::decoder::Decoder,
-    stream::Transport,
+    stream::Stream,
 };
 
 /// The future of a connection. It ends when the connection is of no use any more, and says why.
@@ -29,8 +28,8 @@ use crate::connection::{
 /// # Cancel safety
 ///
 /// Dropping it closes the connection and answers every call: what was not written did not run, the rest may have.
-pub(in crate::connection) struct Driver<S> {
-    stream: S,
+pub(in crate::connection) struct Driver {
+    stream: Stream,
     backlog: Backlog,
     breaker: Arc<Breaker>,
     silence: Duration,
@@ -61,9 +60,9 @@ enum Alarm {
     Silence,
 }
 
-impl<S: Transport> Driver<S> {
+impl Driver {
     pub(in crate::connection) fn new(
-        stream: S,
+        stream: Stream,
         queue: Arc<Queue>,
         breaker: Arc<Breaker>,
         options: &NodeOptions,
@@ -240,7 +239,7 @@ impl<S: Transport> Driver<S> {
     }
 }
 
-impl<S: Transport> Future for Driver<S> {
+impl Future for Driver {
     type Output = Lost;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
@@ -252,13 +251,5 @@ impl<S: Transport> Future for Driver<S> {
                 Poll::Ready(lost)
             }
         }
-    }
-}
-
-impl<S> fmt::Debug for Driver<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver")
-            .field("backlog", &self.backlog)
-            .finish_non_exhaustive()
     }
 }

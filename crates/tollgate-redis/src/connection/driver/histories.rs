@@ -14,7 +14,6 @@ use crate::connection::{
     call::{Call, Waiting},
     driver::Driver,
     error::CallErrorKind,
-    event::EventSink,
     options::NodeOptions,
     queue::Queue,
     request::Request,
@@ -141,8 +140,13 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     let (client, server) = duplex(rng.usize(1..2_000));
     let server = tokio::spawn(serve(server, rng.u64(..)));
     let queue = Arc::new(Queue::new(options.waiting));
-    let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
-    let driver = Driver::new(client, Arc::clone(&queue), Arc::new(breaker), &options);
+    let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
+    let driver = Driver::new(
+        Box::new(client),
+        Arc::clone(&queue),
+        Arc::new(breaker),
+        &options,
+    );
     let driver = tokio::spawn(driver);
     let script = Arc::new(Script::new("return 1"));
     let mut callers = JoinSet::new();

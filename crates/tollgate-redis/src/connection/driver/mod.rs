@@ -4,7 +4,6 @@ mod backlog;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod driver;
 mod inflight;
-mod isolation;
 mod lost;
 mod replies;
 

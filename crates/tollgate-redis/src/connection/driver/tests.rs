@@ -17,16 +17,12 @@ use crate::connection::{
     call::{Call, Waiting},
     driver::{Driver, Lost},
     error::{CallError, CallErrorKind},
-    event::EventSink,
     options::NodeOptions,
     queue::Queue,
     request::Request,
     script::Script,
-    stream::Transport,
     value::Value,
 };
-
-impl Transport for DuplexStream {}
 
 struct Bench {
     server: DuplexStream,
@@ -41,12 +37,13 @@ impl Bench {
     fn new(options: NodeOptions, buffer: usize) -> Self {
         let (client, server) = duplex(buffer);
         let queue = Arc::new(Queue::new(options.waiting));
-        let breaker = Arc::new(Breaker::new(
-            options.breaker.clone(),
-            1,
-            EventSink::default(),
-        ));
-        let driver = Driver::new(client, Arc::clone(&queue), Arc::clone(&breaker), &options);
+        let breaker = Arc::new(Breaker::new(options.breaker.clone(), 1, Arc::new(|_| {})));
+        let driver = Driver::new(
+            Box::new(client),
+            Arc::clone(&queue),
+            Arc::clone(&breaker),
+            &options,
+        );
         Self {
             server,
             queue,
@@ -106,43 +103,6 @@ fn commands(text: &str) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_goes_out_in_one_write_and_each_call_gets_its_answer() {
-    let mut bench = by_default(65_536);
-    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
-    let sent = bench.received().await;
-    assert_eq!(commands(&sent), ["EVALSHA"; 3]);
-    let sha = bench.script.sha().escape_ascii().to_string();
-    assert!(sent.starts_with(&format!(
-        "*4\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n$1\r\na\r\n*4\r\n"
-    )));
-    bench.answers(":1\r\n:2\r\n:3\r\n").await;
-    for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), Value::Integer(number));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_more_calls_are_unanswered_than_may_be() {
-    let options = NodeOptions {
-        unanswered: 2,
-        ..NodeOptions::default()
-    };
-    let mut bench = Bench::new(options, 65_536);
-    let calls: Vec<_> = ["a", "b", "c", "d", "e"].map(|key| bench.call(key)).into();
-    assert_eq!(commands(&bench.received().await).len(), 2);
-    bench.settle().await;
-    assert_eq!(bench.queue.len(), 3);
-    bench.answers(":1\r\n").await;
-    assert_eq!(commands(&bench.received().await).len(), 1);
-    bench.answers(":1\r\n:1\r\n").await;
-    assert_eq!(commands(&bench.received().await).len(), 2);
-    bench.answers(":1\r\n:1\r\n").await;
-    for call in calls {
-        call.await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn over_the_bound_of_the_queue_a_call_fails_at_once() {
     let options = NodeOptions {
         unanswered: 1,
@@ -159,17 +119,6 @@ async fn over_the_bound_of_the_queue_a_call_fails_at_once() {
     assert_eq!(Instant::now(), before);
     bench.answers(":1\r\n").await;
     first.await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_before_it_is_sent_is_not_sent() {
-    let mut bench = by_default(65_536);
-    let kept = bench.call("kept");
-    drop(bench.call("dropped"));
-    let sent = bench.received().await;
-    assert!(sent.contains("kept") && !sent.contains("dropped"));
-    bench.answers(":1\r\n").await;
-    kept.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,21 +166,6 @@ async fn a_silent_server_is_dropped_after_half_a_second_although_no_call_waits_a
     assert_eq!(kind(call.await), CallErrorKind::Unknown);
     assert!(matches!((&mut bench.driver).await, Ok(Lost::Silent)));
     assert_eq!(began.elapsed(), Duration::from_millis(500));
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_a_longer_deadline_a_silent_server_is_dropped_after_three_of_them() {
-    let options = NodeOptions {
-        deadline: Duration::from_millis(300),
-        ..NodeOptions::default()
-    };
-    let mut bench = Bench::new(options, 65_536);
-    let began = Instant::now();
-    let call = bench.call("a");
-    bench.received().await;
-    assert_eq!(kind(call.await), CallErrorKind::Unknown);
-    assert!(matches!((&mut bench.driver).await, Ok(Lost::Silent)));
-    assert_eq!(began.elapsed(), Duration::from_millis(900));
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,79 +222,6 @@ async fn what_was_on_a_lost_connection_may_have_run_and_what_waited_did_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_is_dropped_answers_its_calls() {
-    let mut bench = by_default(65_536);
-    let sent = bench.call("sent");
-    bench.received().await;
-    bench.driver.abort();
-    let waiting = bench.call("waiting");
-    assert_eq!(kind(sent.await), CallErrorKind::Unknown);
-    assert_eq!(kind(waiting.await), CallErrorKind::Unavailable);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unknown_script_is_brought_along_once_and_the_others_find_it() {
-    let mut bench = by_default(65_536);
-    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
-    bench.received().await;
-    bench
-        .answers(&"-NOSCRIPT No matching script. Please use EVAL.\r\n".repeat(3))
-        .await;
-    let sent = bench.received().await;
-    assert_eq!(commands(&sent), ["EVAL", "EVALSHA", "EVALSHA"]);
-    assert!(sent.contains("return 1"));
-    bench.answers(":1\r\n:2\r\n:3\r\n").await;
-    for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), Value::Integer(number));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_script_that_is_flushed_behind_the_call_that_brought_it_is_brought_by_each() {
-    let mut bench = by_default(65_536);
-    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
-    bench.received().await;
-    bench
-        .answers(&"-NOSCRIPT No matching script.\r\n".repeat(3))
-        .await;
-    assert_eq!(
-        commands(&bench.received().await),
-        ["EVAL", "EVALSHA", "EVALSHA"]
-    );
-    let flushed = "-NOSCRIPT No matching script.\r\n".repeat(2);
-    bench.answers(&format!(":1\r\n{flushed}")).await;
-    assert_eq!(commands(&bench.received().await), ["EVAL", "EVAL"]);
-    bench.answers(":2\r\n:3\r\n").await;
-    for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), Value::Integer(number));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_but_an_unknown_script_is_ever_sent_again() {
-    for (line, expected) in [
-        ("LOADING Redis is loading", CallErrorKind::Unavailable),
-        ("OOM command not allowed", CallErrorKind::NotWritable),
-        ("BUSY Redis is busy", CallErrorKind::Unavailable),
-        ("TRYAGAIN Multiple keys", CallErrorKind::TryAgain),
-        ("WRONGTYPE Operation against", CallErrorKind::Misconfigured),
-        ("NOPERM this user has no", CallErrorKind::Misconfigured),
-        ("ERR unknown command", CallErrorKind::Misconfigured),
-    ] {
-        let mut bench = by_default(65_536);
-        let call = bench.call("a");
-        bench.received().await;
-        bench.answers(&format!("-{line}\r\n")).await;
-        assert_eq!(kind(call.await), expected, "{line}");
-        let next = bench.call("next");
-        let sent = bench.received().await;
-        assert_eq!(commands(&sent).len(), 1, "{line}: {sent}");
-        bench.answers(":1\r\n").await;
-        next.await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_script_that_stays_unknown_is_an_error_within_the_same_deadline() {
     let mut bench = by_default(65_536);
     let call = bench.call("a");
@@ -407,29 +268,6 @@ async fn calls_without_an_answer_at_five_moments_open_the_breaker() {
         for call in calls {
             assert_eq!(kind(call.await), CallErrorKind::Unknown);
         }
-        tokio::time::sleep(Duration::from_millis(125)).await;
-    }
-    assert_eq!(bench.breaker.state(), BreakerState::Open);
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_that_are_never_sent_open_the_breaker_too() {
-    let options = NodeOptions {
-        unanswered: 1,
-        silence: Some(Duration::from_secs(5)),
-        ..NodeOptions::default()
-    };
-    let bench = Bench::new(options, 65_536);
-    // The server owes the first answer for all the time.
-    for expected in [
-        CallErrorKind::Unknown,
-        CallErrorKind::Expired,
-        CallErrorKind::Expired,
-        CallErrorKind::Expired,
-        CallErrorKind::Expired,
-    ] {
-        assert_eq!(bench.breaker.state(), BreakerState::Closed);
-        assert_eq!(kind(bench.call("a").await), expected);
         tokio::time::sleep(Duration::from_millis(125)).await;
     }
     assert_eq!(bench.breaker.state(), BreakerState::Open);

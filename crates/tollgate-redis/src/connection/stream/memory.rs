@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, io, path::Path, path::PathBuf, rc
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use crate::connection::resp::decoder::Decoder;
+use crate::connection::{resp::decoder::Decoder, stream::Transport};
 
 /// Takes a connection, or refuses it.
 type Accept = Rc<dyn Fn(DuplexStream) -> io::Result<()>>;
@@ -63,3 +63,5 @@ pub(super) fn connect(path: &Path) -> io::Result<DuplexStream> {
     let (client, server) = duplex(1 << 20);
     accept(server).map(|()| client)
 }
+
+impl Transport for DuplexStream {}

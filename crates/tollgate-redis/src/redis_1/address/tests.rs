@@ -1,14 +1,8 @@
 //! What of an address of redis-rs is taken over.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
-use redis::{IntoConnectionInfo, io::tcp::socket2::SockRef};
-use socket2::TcpKeepalive;
-use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::connection::stream::Stream;
 
 fn info(url: &str) -> ConnectionInfo {
     url.into_connection_info().expect("redis-rs takes it")
@@ -18,11 +12,11 @@ fn refused(address: Result<Address, SetupError>) -> String {
     address.expect_err("it cannot be used").to_string()
 }
 
-fn encrypted(insecure: bool) -> ConnectionAddr {
+fn encrypted() -> ConnectionAddr {
     ConnectionAddr::TcpTls {
         host: "localhost".into(),
         port: 6379,
-        insecure,
+        insecure: false,
         tls_params: None,
     }
 }
@@ -33,82 +27,19 @@ fn everything_that_can_be_read_is_taken_over() {
         .set_username("limits")
         .set_password("sesame")
         .set_db(3)
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_lib_name("shop", "1.2");
-    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(77));
-    let tcp = TcpSettings::default()
-        .set_keepalive(keepalive)
-        .set_user_timeout(Duration::from_secs(9));
-    let info = info("redis://example:6380")
-        .set_redis_settings(settings)
-        .set_tcp_settings(tcp);
+        .set_protocol(ProtocolVersion::RESP3);
+    let info = info("redis://example:6380").set_redis_settings(settings);
     let address = Address::try_from(&info).expect("it can be used");
-    let server = Target::Server(Place::Tcp("example".into(), 6380));
-    assert_eq!(address.target(), &server);
+    let expected = Target::Server(Place::Tcp("example".into(), 6380));
+    assert_eq!(address.target(), &expected);
     assert!(!address.is_encrypted());
     let access = address.access();
     assert_eq!(access.login.parts(), Some(("limits", "sesame")));
-    assert!(access.login.names_a_user());
     assert_eq!(access.database, 3);
     assert_eq!(access.protocol, Protocol::Newest);
-    assert_eq!(access.library.parts(), Some(("shop", "1.2")));
-    assert_eq!(access.tcp.user_timeout, Some(Duration::from_secs(9)));
-    let keepalive = format!("{:?}", access.tcp.keepalive);
-    assert!(keepalive.contains("77s"), "{keepalive}");
-}
-
-#[test]
-fn what_redis_rs_does_by_itself_is_taken_over_too() {
-    let address = server("redis://localhost").expect("it can be used");
     // Its default, whatever the server could do.
+    let address = server("redis://localhost").expect("it can be used");
     assert_eq!(address.access().protocol, Protocol::Resp2);
-    assert_eq!(address.access().library, Library::Own);
-    let quiet = RedisConnectionInfo::default().set_skip_set_lib_name();
-    let info = info("redis://localhost").set_redis_settings(quiet);
-    let address = server(info).expect("it can be used");
-    assert_eq!(address.access().library.parts(), None);
-}
-
-#[tokio::test]
-async fn a_socket_is_tuned_as_the_address_says() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("it is bound").port();
-    for (reported, seconds, user_timeout) in [(false, 5, 3), (true, 77, 9)] {
-        let mut settings = TcpSettings::default();
-        if reported {
-            let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(77));
-            settings = settings
-                .set_keepalive(keepalive)
-                .set_user_timeout(Duration::from_secs(9));
-        }
-        let info = info(&format!("redis://127.0.0.1:{port}")).set_tcp_settings(settings);
-        let address = server(info).expect("it can be used");
-        let stream = TcpStream::connect(("127.0.0.1", port)).await;
-        let stream = stream.expect("somebody listens");
-        Stream::tune(&stream, &address.access().tcp).expect("a socket of TCP");
-        assert!(stream.nodelay().expect("an option of every socket"));
-        let socket = SockRef::from(&stream);
-        assert_eq!(
-            socket.tcp_keepalive_time().expect("it is kept alive"),
-            Duration::from_secs(seconds)
-        );
-        assert_eq!(
-            socket.tcp_user_timeout().expect("an option of Linux"),
-            Some(Duration::from_secs(user_timeout))
-        );
-    }
-}
-
-#[test]
-fn an_encrypted_address_is_refused_without_a_configuration_of_ours() {
-    if !cfg!(feature = "tls") {
-        assert!(refused(server(encrypted(false))).contains("feature `tls`"));
-        return;
-    }
-    let with = |insecure| server(encrypted(insecure)).expect("it may be given TLS yet");
-    assert_eq!(with(false).foreign_tls(), None);
-    assert!(with(false).is_encrypted() && with(true).is_encrypted());
-    assert_eq!(with(true).foreign_tls(), Some(ForeignTls::Insecure));
 }
 
 #[test]
@@ -146,9 +77,7 @@ fn what_cannot_be_used_is_named_with_the_remedy() {
         assert!(error.contains(words), "{error:?} lacks {words:?}");
     }
     if cfg!(feature = "tls") {
-        let mixed = [ConnectionAddr::Tcp("one".into(), 1), encrypted(false)];
-        assert!(refused(cluster(mixed)).contains("different settings of TLS"));
-        let mixed = [encrypted(false), encrypted(true)];
+        let mixed = [ConnectionAddr::Tcp("one".into(), 1), encrypted()];
         assert!(refused(cluster(mixed)).contains("different settings of TLS"));
     }
 }

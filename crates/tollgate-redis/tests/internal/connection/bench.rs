@@ -12,7 +12,7 @@ use crate::{
         breaker_state::BreakerState,
         call::Call,
         error::{CallError, CallErrorKind},
-        event::{EventSink, NodeEvent},
+        event::NodeEvent,
         node::Node,
         options::NodeOptions,
         request::Request,
@@ -32,9 +32,11 @@ pub(super) struct Bench {
 
 /// A breaker with short pauses.
 pub(super) fn quick() -> BreakerOptions {
-    BreakerOptions::default()
-        .longest_pause(Duration::from_millis(500))
-        .ramp(Duration::from_millis(100))
+    BreakerOptions {
+        longest_pause: Duration::from_millis(500),
+        ramp: Duration::from_millis(100),
+        ..BreakerOptions::default()
+    }
 }
 
 /// Longer than any machine takes to run a task that is ready, however busy it is.
@@ -57,11 +59,10 @@ impl Bench {
         let mut options = NodeOptions {
             longest_pause: Duration::from_millis(200),
             seed: 7,
-            events: EventSink::new(move |event| sink.lock().unwrap().push(event.clone())),
+            events: Arc::new(move |event| sink.lock().unwrap().push(event.clone())),
+            breaker: quick(),
             ..NodeOptions::default()
-        }
-        .probing_with("tests", "one");
-        options.breaker = quick();
+        };
         change(&mut options);
         Self {
             node: Node::start(Address::parse(url).unwrap(), options).unwrap(),

@@ -15,10 +15,8 @@ async fn while_it_is_open_requests_do_no_io_and_probes_write() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start_with(&server.url(), |options| {
         // So that it stays open while the test looks.
-        options.breaker = options
-            .breaker
-            .clone()
-            .pause(std::time::Duration::from_secs(600));
+        options.breaker.pause = std::time::Duration::from_secs(600);
+        options.breaker.longest_pause = options.breaker.pause;
     });
     bench.recovers("k").await;
     server.stop();

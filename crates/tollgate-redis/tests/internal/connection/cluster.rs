@@ -5,10 +5,7 @@ use std::{cell::Cell, time::Duration};
 use tollgate_test_servers::redis_cluster::RedisCluster;
 
 use crate::{
-    connection::{
-        address_map::AddressMap, cluster::event::ClusterEvent, error::CallErrorKind,
-        event::NodeEvent,
-    },
+    connection::{cluster::event::ClusterEvent, error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys, keys_of},
@@ -37,24 +34,6 @@ async fn undisturbed(bench: &ClusterBench, keys: &[String], until: impl Future<O
         }
     };
     tokio::join!(until, calls);
-}
-
-/// As behind a NAT, or with certificates for names: servers name numbers, and are reached by a name.
-#[tokio::test]
-async fn servers_are_reached_where_the_map_says() {
-    let cluster = RedisCluster::start().await;
-    let bench = ClusterBench::start_with(&cluster.url_of([0]), |options| {
-        options.node.deadline = Duration::from_secs(10);
-        options.node.address_map = AddressMap::new(|host, port| {
-            (host == "127.0.0.1").then(|| ("localhost".to_owned(), port))
-        });
-    });
-    bench.is_well(&keys()).await;
-    let places = bench.places();
-    let mapped = places
-        .iter()
-        .filter(|place| place.starts_with("localhost:"));
-    assert_eq!(mapped.count(), 3, "{places:?}");
 }
 
 #[tokio::test]
@@ -119,25 +98,6 @@ async fn a_replica_that_is_killed_is_not_missed() {
     undisturbed(&bench, &keys(), noticed).await;
     let lost = |event: &ClusterEvent| matches!(event, ClusterEvent::Node(_, NodeEvent::Lost(_)));
     assert_eq!(bench.count_events(lost), 0);
-    let servers = [0, 1, 2].map(|number| cluster.server(number));
-    bench.nothing_ran_twice(&servers).await;
-}
-
-#[tokio::test]
-async fn a_server_that_forgets_the_script_is_brought_it_again() {
-    let cluster = RedisCluster::start().await;
-    let bench = ClusterBench::start(&cluster.url());
-    bench.is_well(&keys()).await;
-    cluster.server(2).command(&["CONFIG", "RESETSTAT"]).await;
-    for _ in 0..5 {
-        cluster.say(2, &["SCRIPT", "FLUSH"]).await;
-        for answer in bench.take_all(&keys()).await {
-            answer.unwrap();
-        }
-    }
-    // A command that was on its way as well brings it once more.
-    let brought = calls_of(cluster.server(2), "eval").await;
-    assert!((5..=10).contains(&brought), "{brought}");
     let servers = [0, 1, 2].map(|number| cluster.server(number));
     bench.nothing_ran_twice(&servers).await;
 }

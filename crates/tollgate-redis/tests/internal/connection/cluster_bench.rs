@@ -13,10 +13,7 @@ use crate::{
     address::Address,
     connection::{
         cluster::{
-            event::{ClusterEvent, ClusterSink},
-            options::ClusterOptions,
-            routed::ClusterCall,
-            router::Cluster,
+            event::ClusterEvent, options::ClusterOptions, routed::ClusterCall, router::Cluster,
         },
         error::CallError,
         script::Script,
@@ -53,7 +50,7 @@ impl ClusterBench {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
         let mut options = ClusterOptions {
-            events: ClusterSink::new(move |event| sink.lock().unwrap().push(event.clone())),
+            events: Arc::new(move |event| sink.lock().unwrap().push(event.clone())),
             ..ClusterOptions::default()
         };
         options.node.deadline = Duration::from_secs(1);

@@ -70,31 +70,6 @@ async fn a_slot_that_moves_is_served_all_the_time_and_nothing_runs_twice() {
 }
 
 #[tokio::test]
-async fn two_keys_that_are_not_at_one_server_are_asked_again_later() {
-    let cluster = RedisCluster::start_patient().await;
-    let bench = ClusterBench::start(&cluster.url());
-    let both = tagged("both", 2);
-    bench.is_well(&both[..1]).await;
-    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
-    let moving = begin(&cluster, (from + 2) % 3).await;
-    let script = Arc::new(Script::new(
-        "return redis.call('MSET', KEYS[1], 1, KEYS[2], 1)",
-    ));
-    let new = tagged("neither", 2);
-    // One of them is there, or none is: then the other server is asked, which says the same.
-    for keys in [&both, &new] {
-        let call = bench.cluster.call(&script, keys, &[""; 0]);
-        let error = call.await.unwrap_err();
-        assert_eq!(error.kind(), CallErrorKind::TryAgain, "{error}");
-        assert!(!error.may_have_run());
-    }
-    moving.finish().await;
-    for keys in [&both, &new] {
-        bench.cluster.call(&script, keys, &[""; 0]).await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once() {
     // Answers as the script that decides does: the time, and three numbers for each check.
     let script = Arc::new(Script::new(

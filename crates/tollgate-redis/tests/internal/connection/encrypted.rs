@@ -12,7 +12,6 @@ use tollgate_test_servers::redis_server::{RedisServer, free_port};
 use crate::{
     address::Address,
     connection::{
-        address_map::AddressMap,
         cluster::{event::ClusterEvent, options::ClusterOptions, router::Cluster},
         event::NodeEvent,
         node::Node,
@@ -22,7 +21,6 @@ use crate::{
     internal_tests::connection::{
         bench::{Bench, eventually},
         cluster_bench::{ClusterBench, keys},
-        far::far,
     },
 };
 
@@ -116,31 +114,6 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_130_ms_away_is_connected_to_encrypted_and_with_a_database() {
-    let encrypted = Encrypted::start().await;
-    let proxy = far(encrypted.port).await;
-    let security = encrypted.trusting(&[&encrypted.certificate]);
-    let url = format!("rediss://127.0.0.1:{}/1", proxy.port());
-    // Also where no call could be answered in time.
-    let bench = Bench::start_with(&url, |options| options.security = security.clone());
-    bench
-        .happens("it is connected", |event| {
-            matches!(event, NodeEvent::Connected(_))
-        })
-        .await;
-    let bench = Bench::start_with(&url, |options| {
-        options.deadline = std::time::Duration::from_secs(5);
-        options.security = security;
-    });
-    assert_eq!(bench.recovers("k").await, 1);
-    let answer = encrypted
-        .server
-        .commands(&[&["SELECT", "1"], &["GET", "k"]])
-        .await;
-    assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
-}
-
-#[tokio::test]
 async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
     let encrypted = Encrypted::start().await;
     let other = generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -223,9 +196,9 @@ async fn behind_a_nat(name: &str) -> (Encrypted, ClusterBench) {
     let bench = ClusterBench::start_with(&url, |options| {
         options.node.connect_timeout = Some(std::time::Duration::from_secs(5));
         options.node.security = security;
-        options.node.address_map = AddressMap::new(|host, port| {
+        options.node.address_map = Some(Arc::new(|host, port| {
             (host == ANNOUNCED).then(|| ("127.0.0.1".to_owned(), port))
-        });
+        }));
     });
     (encrypted, bench)
 }

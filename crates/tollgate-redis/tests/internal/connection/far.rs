@@ -1,79 +1,22 @@
 //! Servers that are far away, and what servers are told about a connection.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
-use tokio::time::timeout;
-use tollgate_core::{DAY, Key, Limiter, Quota, Rule, Source};
 use tollgate_test_servers::{
-    full_backlog::FullBacklog,
     proxy::{Fault, Proxy},
-    redis_server::{PATIENCE, RedisServer},
+    redis_server::RedisServer,
 };
 
-use crate::{
-    Keys, RedisStore,
-    connection::{event::NodeEvent, test_hosts},
-    internal_tests::connection::bench::{Bench, eventually},
-};
+use crate::{connection::event::NodeEvent, internal_tests::connection::bench::Bench};
 
 /// Each way.
-pub(super) const FAR: Duration = Duration::from_millis(130);
+const FAR: Duration = Duration::from_millis(130);
 
-/// A proxy that holds back each piece, both ways. The handshake of TCP takes a round trip too: the kernel of the loopback
-/// completes it at once, so the connection is begun later by as much.
-pub(super) async fn far(port: u16) -> Proxy {
+/// A proxy that holds back each piece, both ways.
+async fn far(port: u16) -> Proxy {
     let proxy = Proxy::start(port, 3).await;
     proxy.set(Fault::Delay(FAR, FAR));
-    test_hosts::set_round_trip(([127, 0, 0, 1], proxy.port()).into(), 2 * FAR);
     proxy
-}
-
-#[tokio::test]
-async fn a_host_whose_first_address_refuses_connections_is_reached_by_the_next() {
-    let server = RedisServer::start(&[]).await;
-    let full = FullBacklog::start().await;
-    let live = ([127, 0, 0, 1], server.port()).into();
-    test_hosts::resolve("two-addresses.test", &[full.address(), live]);
-    let store = RedisStore::builder("redis://two-addresses.test/1", "shop", Keys::plain())
-        .deadline(PATIENCE)
-        .connect()
-        .expect("a valid address");
-    let connected = timeout(PATIENCE, store.connected()).await;
-    connected.expect("the second address is tried");
-    let limiter = Limiter::new(store, [Rule::new("api", Quota::fixed_window(5, DAY))]);
-    let limiter = limiter.expect("a valid rule");
-    let check = limiter.check("api", &Key::of("client"));
-    let decision = limiter.acquire(&[check.expect("it is there")]).await;
-    assert_eq!(decision.verdicts()[0].source(), Source::Store);
-    let keys = server.commands(&[&["SELECT", "1"], &["KEYS", "*:api:*"]]);
-    assert!(keys.await.contains("*1\r\n"));
-}
-
-#[tokio::test]
-async fn a_resolver_of_the_application_says_where_a_host_is() {
-    let server = RedisServer::start(&[]).await;
-    let full = FullBacklog::start().await;
-    let (dead, live) = (full.address(), ([127, 0, 0, 1], server.port()).into());
-    let store = RedisStore::builder("redis://cache.test:7", "shop", Keys::plain())
-        .dns_resolver(move |host, port| async move {
-            assert_eq!((&*host, port), ("cache.test", 7));
-            Ok(vec![dead, live])
-        })
-        .connect()
-        .expect("a valid address");
-    let connected = timeout(PATIENCE, store.connected()).await;
-    connected.expect("the second address is tried");
-    // What it answers is why there is no connection.
-    let store = RedisStore::builder("redis://cache.test:7", "shop", Keys::plain())
-        .dns_resolver(|_, _| async { Err(io::Error::other("the zone is gone")) })
-        .connect()
-        .expect("a valid address");
-    eventually("it is shown", || async {
-        let why = store.connection_error()?;
-        why.contains("cache.test is not found: the zone is gone")
-            .then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]

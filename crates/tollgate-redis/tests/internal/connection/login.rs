@@ -30,29 +30,6 @@ async fn a_wrong_password_is_a_mistake_that_is_named_and_recovers_when_the_serve
 }
 
 #[tokio::test]
-async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers() {
-    let server = RedisServer::start(&[]).await;
-    server
-        .command(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
-        .await;
-    let bench = Bench::start(&url(&server, "rl:first"));
-    bench.recovers("k").await;
-    bench.forget_events();
-    // Removing a password leaves connections alone; removing the user ends them.
-    server.command(&["ACL", "DELUSER", "rl"]).await;
-    bench
-        .happens(
-            "the password is refused",
-            |event| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("WRONGPASS")),
-        )
-        .await;
-    server
-        .command(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
-        .await;
-    bench.is_well().await;
-}
-
-#[tokio::test]
 async fn without_the_right_to_run_scripts_calls_are_misconfigured_and_the_breaker_stays_closed() {
     let server = RedisServer::start(&[]).await;
     server
@@ -129,13 +106,4 @@ async fn a_server_without_protocol_3_is_spoken_to_in_protocol_2() {
         let bench = Bench::start(&url(&server, login));
         bench.recovers("k").await;
     }
-}
-
-#[tokio::test]
-async fn a_socket_in_the_file_system_is_an_address_too() {
-    let server = RedisServer::start(&["--unixsocket", "socket"]).await;
-    let bench = Bench::start(&format!("unix://{}/socket?db=1", server.dir().display()));
-    assert_eq!(bench.recovers("k").await, 1);
-    let answer = server.commands(&[&["SELECT", "1"], &["GET", "k"]]).await;
-    assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
 }

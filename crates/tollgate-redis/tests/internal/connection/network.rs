@@ -1,6 +1,6 @@
 //! Networks that delay, swallow and cut.
 
-use std::{io::ErrorKind, time::Duration};
+use std::io::ErrorKind;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -12,7 +12,7 @@ use tollgate_test_servers::{
 };
 
 use crate::{
-    connection::{breaker_state::BreakerState, error::CallErrorKind, event::NodeEvent},
+    connection::{error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::bench::{Bench, count_of, eventually},
 };
 
@@ -27,43 +27,6 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Bench) {
 
 fn is_lost(event: &NodeEvent) -> bool {
     matches!(event, NodeEvent::Lost(_))
-}
-
-#[tokio::test]
-async fn a_delay_below_the_deadline_is_only_a_delay() {
-    let (server, proxy, bench) = behind_a_proxy().await;
-    bench.is_well().await;
-    proxy.set(Fault::Delay(
-        Duration::from_millis(1),
-        Duration::from_millis(3),
-    ));
-    let mut answered = 0;
-    for _ in 0..50 {
-        answered += u64::from(bench.take("k").await.is_ok());
-    }
-    // On a busy machine one may be late; it has run all the same.
-    assert!(answered > 0);
-    eventually("every take has run", || async {
-        (count_of(&server, "k").await >= answered).then_some(())
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_delay_beyond_the_deadline_opens_the_breaker_and_closes_it_when_it_ends() {
-    let (_server, proxy, bench) = behind_a_proxy().await;
-    proxy.set(Fault::Delay(
-        Duration::from_millis(200),
-        Duration::from_millis(300),
-    ));
-    bench.hears_nothing("k").await;
-    eventually("the breaker opens", || async {
-        assert_ne!(bench.fails("k").await, CallErrorKind::Misconfigured);
-        (bench.node.breaker() == BreakerState::Open).then_some(())
-    })
-    .await;
-    proxy.set(Fault::None);
-    bench.is_well().await;
 }
 
 #[tokio::test]

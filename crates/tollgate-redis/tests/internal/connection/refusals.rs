@@ -9,13 +9,13 @@ use crate::{
     connection::{
         breaker_state::BreakerState, error::CallErrorKind, event::NodeEvent, options::NodeOptions,
     },
-    internal_tests::connection::bench::{Bench, count_of, eventually, quick},
+    internal_tests::connection::bench::{Bench, count_of, eventually},
 };
 
 /// On a busy machine too, no call is late; and one failure opens the breaker, however fast the calls follow each other.
 fn patient(options: &mut NodeOptions) {
     options.deadline = Duration::from_secs(10);
-    options.breaker = quick().failures(1);
+    options.breaker.failures = 1;
 }
 
 /// Asserts that each call is refused with this code, and that the server is asked all the same: it answers what does not
@@ -106,43 +106,6 @@ async fn a_server_that_became_a_replica_is_left_and_used_again_when_it_is_a_mast
     })
     .await;
     server.command(&["REPLICAOF", "NO", "ONE"]).await;
-    bench.is_well().await;
-}
-
-#[tokio::test]
-async fn a_server_that_has_too_few_replicas_refuses_to_write() {
-    let server = RedisServer::start(&[]).await;
-    let bench = Bench::start_with(&server.url(), patient);
-    bench.recovers("k").await;
-    bench.is_well().await;
-    server
-        .command(&["CONFIG", "SET", "min-replicas-to-write", "1"])
-        .await;
-    is_refused(&bench, "NOREPLICAS").await;
-    server
-        .command(&["CONFIG", "SET", "min-replicas-to-write", "0"])
-        .await;
-    bench.is_well().await;
-}
-
-#[tokio::test]
-async fn a_server_that_cannot_save_refuses_to_write_until_it_can() {
-    let server = RedisServer::start(&[]).await;
-    let bench = Bench::start(&server.url());
-    bench.recovers("k").await;
-    server.command(&["CONFIG", "SET", "save", "3600 1"]).await;
-    // A folder of this name cannot be replaced by a file.
-    let dump = server.dir().join("dump.rdb");
-    std::fs::create_dir(&dump).unwrap();
-    server.command(&["BGSAVE"]).await;
-    let error = eventually("a call is refused", || async {
-        let error = bench.take("k").await.err()?;
-        error.to_string().contains("MISCONF").then_some(error)
-    })
-    .await;
-    assert_eq!(error.kind(), CallErrorKind::NotWritable);
-    std::fs::remove_dir(&dump).unwrap();
-    server.command(&["BGSAVE"]).await;
     bench.is_well().await;
 }
 

@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep};
-use tollgate_test_servers::redis_server::{PATIENCE, RedisServer, free_port};
+use tollgate_test_servers::redis_server::{RedisServer, free_port};
 
 use crate::{
     connection::{error::CallErrorKind, event::NodeEvent, request::Request, script::Script},
@@ -99,54 +98,6 @@ async fn a_short_standstill_costs_no_connection() {
     server.resume();
     bench.recovers("k").await;
     assert_eq!(bench.count(|event| matches!(event, NodeEvent::Lost(_))), 0);
-}
-
-#[tokio::test]
-async fn short_standstills_do_not_open_the_breaker_however_many_calls_they_fail() {
-    short_standstills(Duration::from_millis(70), Duration::from_millis(50)).await;
-}
-
-#[tokio::test]
-async fn longer_standstills_do_not_open_the_breaker_either_with_a_longer_deadline() {
-    short_standstills(Duration::from_millis(200), Duration::from_millis(150)).await;
-}
-
-/// Stops a server for so long, again and again.
-async fn short_standstills(time: Duration, deadline: Duration) {
-    let server = RedisServer::start(&[]).await;
-    let bench = Bench::start_with(&server.url(), |options| options.deadline = deadline);
-    bench.recovers("k").await;
-    let (mut short, mut answered, mut unknown) = (0, 1, 0);
-    // On a busy machine some of them are not short.
-    let patience = Instant::now() + PATIENCE;
-    while short < 5 {
-        assert!(Instant::now() < patience, "only {short} were short");
-        // Most calls are answered, as where stalls are far apart.
-        let between = bench.call("is-well", 300);
-        bench.answers(between).await;
-        bench.is_well().await;
-        bench.forget_events();
-        let began = Instant::now();
-        server.stop();
-        let calls = bench.call("k", 100);
-        sleep(time).await;
-        server.resume();
-        for answer in bench.answers(calls).await {
-            match answer {
-                Ok(_) => answered += 1,
-                Err(error) => unknown += u64::from(error.may_have_run()),
-            }
-        }
-        bench.recovers("is-well").await;
-        if began.elapsed() < Duration::from_millis(400) {
-            short += 1;
-            let events = bench.events();
-            assert!(events.is_empty(), "{events:?}");
-        }
-    }
-    assert!(unknown > 0, "no call was late");
-    let ran = count_of(&server, "k").await;
-    assert!((answered..=answered + unknown).contains(&ran), "{ran} ran");
 }
 
 #[tokio::test]

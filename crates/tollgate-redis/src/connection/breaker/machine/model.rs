@@ -37,15 +37,16 @@ const STEPS: [Step; 8] = [
 
 /// Small, so that short histories reach every state.
 fn options() -> BreakerOptions {
-    BreakerOptions::default()
-        .failures(2)
-        .window(Duration::from_millis(800))
-        .busy(3)
-        .failure_rate(60)
-        .pause(Duration::from_millis(200))
-        .longest_pause(Duration::from_millis(700))
-        .probes(2)
-        .ramp(Duration::from_millis(200))
+    BreakerOptions {
+        failures: 2,
+        window: Duration::from_millis(800),
+        busy: 3,
+        percent: 60,
+        pause: Duration::from_millis(200),
+        longest_pause: Duration::from_millis(700),
+        probes: 2,
+        ramp: Duration::from_millis(200),
+    }
 }
 
 /// What happened, and what follows from it by the sentences of the documentation. Times are in milliseconds.
@@ -257,6 +258,14 @@ fn every_history_of_six_steps_after_a_recovery_is_what_the_model_says() {
     explore(&machine, &model, 100, 6, &mut history);
 }
 
+/// As usual, but one failure is enough.
+fn one_failure() -> BreakerOptions {
+    BreakerOptions {
+        failures: 1,
+        ..BreakerOptions::default()
+    }
+}
+
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
@@ -274,17 +283,6 @@ fn with_little_traffic_five_failures_in_a_row_open_it_and_an_answer_ends_the_row
     }
     machine.record(0, 1, ms(8_000));
     assert_eq!(machine.state(), BreakerState::Open);
-}
-
-#[test]
-fn on_a_busy_connection_a_row_of_failures_is_not_enough() {
-    let mut machine = Machine::new(BreakerOptions::default(), 1);
-    // 400 answers, and then 1 000 ms in which a fifth of as many calls fail, in a row.
-    machine.record(400, 0, ms(0));
-    for at in (100..900).step_by(10) {
-        machine.record(0, 1, ms(at));
-        assert_eq!(machine.state(), BreakerState::Closed, "{at}");
-    }
 }
 
 #[test]
@@ -314,47 +312,9 @@ fn half_of_many_calls_failing_opens_it_although_others_are_answered() {
 }
 
 #[test]
-fn three_failures_stop_for_half_a_minute_where_an_application_says_so() {
-    let half_a_minute = ms(30_000);
-    let options = BreakerOptions::default().failures(3).pause(half_a_minute);
-    for failures in [1, 100] {
-        let mut machine = Machine::new(options.clone(), 1);
-        for moment in 0..3 {
-            assert_eq!(machine.state(), BreakerState::Closed);
-            machine.record(0, failures, ms(moment * 125));
-        }
-        assert_eq!(machine.state(), BreakerState::Open);
-        let opened = ms(250);
-        let due = |machine: &Machine| match machine.plan() {
-            Plan::Probe(at) => at - opened,
-            other => panic!("{other:?}"),
-        };
-        assert!((half_a_minute..=half_a_minute * 3 / 2).contains(&due(&machine)));
-        // Nor does a new connection end it sooner.
-        machine.connected(ms(5_000));
-        assert_eq!(due(&machine), half_a_minute);
-    }
-}
-
-#[test]
-fn failures_before_the_window_are_forgotten() {
-    let mut machine = Machine::new(BreakerOptions::default(), 1);
-    for round in 0..50 {
-        // All fails for less than half of a window, and for more than that nothing does.
-        for at in (0..450).step_by(5) {
-            machine.record(0, 1, ms(round * 1_500 + at));
-        }
-        for at in (450..1_500).step_by(5) {
-            machine.record(1, 0, ms(round * 1_500 + at));
-        }
-        assert_eq!(machine.state(), BreakerState::Closed);
-    }
-}
-
-#[test]
 fn one_failure_does_not_end_a_ramp_and_a_rate_of_them_does() {
     let ramping = || {
-        let mut machine = Machine::new(BreakerOptions::default().failures(1), 1);
+        let mut machine = Machine::new(one_failure(), 1);
         machine.record(0, 1, ms(0));
         machine.probed(true, ms(200));
         machine.probed(true, ms(200));
@@ -378,7 +338,7 @@ fn one_failure_does_not_end_a_ramp_and_a_rate_of_them_does() {
 
 #[test]
 fn pauses_double_while_trouble_returns_at_once_and_decay_when_it_does_not() {
-    let options = BreakerOptions::default().failures(1);
+    let options = one_failure();
     let mut machine = Machine::new(options.clone(), 1);
     let mut now = ms(0);
     let mut opens = |machine: &mut Machine, after: Duration| {

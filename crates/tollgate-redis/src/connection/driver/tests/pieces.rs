@@ -11,6 +11,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::*;
+use crate::connection::stream::Transport;
 
 /// A server that takes everything and says nothing, and how many commands were in each piece.
 #[derive(Default)]
@@ -58,9 +59,14 @@ impl AsyncWrite for Pieces {
     }
 }
 
-fn driver(stream: Pieces, queue: &Arc<Queue>, options: &NodeOptions) -> Driver<Pieces> {
-    let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
-    Driver::new(stream, Arc::clone(queue), Arc::new(breaker), options)
+fn driver(stream: Pieces, queue: &Arc<Queue>, options: &NodeOptions) -> Driver {
+    let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
+    Driver::new(
+        Box::new(stream),
+        Arc::clone(queue),
+        Arc::new(breaker),
+        options,
+    )
 }
 
 /// Calls with these keys, in a queue.
@@ -75,7 +81,7 @@ fn push(queue: &Queue, keys: &[&str], options: &NodeOptions) -> Vec<Call> {
     calls.collect()
 }
 
-async fn poll_once(driver: Pin<&mut Driver<Pieces>>) {
+async fn poll_once(driver: Pin<&mut Driver>) {
     let mut driver = driver;
     let poll = poll_fn(|cx| Poll::Ready(driver.as_mut().poll(cx)));
     assert!(poll.await.is_pending());

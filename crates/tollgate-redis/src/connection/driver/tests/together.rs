@@ -1,13 +1,7 @@
 //! Calls of the script that decides, which travel together.
 
-use tollgate_core::{Check, MINUTE, Quota, Rule, RuleSet, store::Fingerprint};
-
 use super::*;
-use crate::{
-    connection::traffic::{Resent, Traffic, TrafficSink},
-    keys::keyspace::{Keyspace, Partition},
-    script::{call, encoder::Encoder},
-};
+use crate::connection::event::{CallEvent, Resent};
 
 impl Bench {
     /// A call of one check, on this key.
@@ -86,53 +80,6 @@ async fn no_more_checks_travel_together_than_may() {
     for (call, number) in calls.into_iter().zip(1..) {
         assert_eq!(call.await.unwrap(), reply_of(number));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn logs_that_would_keep_the_server_for_long_do_not_travel_together() {
-    let rules = [100, 1_000].map(|limit| {
-        let name = format!("log-{limit}");
-        Rule::new(name, Quota::sliding_log(limit, MINUTE))
-    });
-    let rules = RuleSet::new(rules).expect("valid rules");
-    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
-    let encoder = Encoder::new(&rules, keyspace).expect("two rules");
-    // 250 µs are ten logs of 23 µs each, and one of 158 µs.
-    for (rule, calls, expected) in [(0, 20, 2), (1, 4, 4)] {
-        let mut bench = by_default(65_536);
-        let _calls: Vec<_> = (0..calls)
-            .map(|client| {
-                let mut call = call::Call::new();
-                let check = Check::new(rule, Fingerprint::from_bits(client), 1);
-                assert!(call.acquire(&encoder, &[check]).is_some());
-                bench.send(Request::checks(&bench.script, 0, call.keys(), call.args()))
-            })
-            .collect();
-        let sent = bench.received().await;
-        assert_eq!(sent.matches("EVALSHA").count(), expected, "rule {rule}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_sliding_log_weighs_as_two_checks() {
-    let options = NodeOptions {
-        together: 4,
-        ..NodeOptions::default()
-    };
-    let mut bench = Bench::new(options, 65_536);
-    let log = format!("abc\u{1}\0{}\u{14}", "-".repeat(12));
-    let _calls = ["a", "b", "c", "d"].map(|key| {
-        let args = ["", log.as_str()].map(str::as_bytes).into_iter();
-        bench.send(Request::checks(
-            &bench.script,
-            0,
-            [key.as_bytes()].into_iter(),
-            args,
-        ))
-    });
-    let sent = bench.received().await;
-    assert_eq!(commands(&sent), ["EVALSHA"; 2]);
-    assert_eq!(arguments(&sent)[..3], ["2", "a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,7 +196,11 @@ async fn an_unknown_script_is_brought_along_by_the_first_of_several_commands() {
 async fn an_error_answers_each_call_and_counts_for_each() {
     let mut bench = Bench::new(
         NodeOptions {
-            breaker: BreakerOptions::default().failures(1).busy(5),
+            breaker: BreakerOptions {
+                failures: 1,
+                busy: 5,
+                ..BreakerOptions::default()
+            },
             ..NodeOptions::default()
         },
         65_536,
@@ -268,19 +219,6 @@ async fn an_error_answers_each_call_and_counts_for_each() {
         assert_eq!(kind(call.await), CallErrorKind::Unavailable);
     }
     assert_eq!(bench.breaker.state(), BreakerState::Open);
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_a_slot_moves_each_call_is_tried_alone_once() {
-    let mut bench = by_default(65_536);
-    let (there, missing) = (bench.check("there"), bench.check("missing"));
-    bench.received().await;
-    bench.answers("-TRYAGAIN Multiple keys\r\n").await;
-    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
-    let text = format!("{}-TRYAGAIN Multiple keys\r\n", answer(&[1]));
-    bench.answers(&text).await;
-    assert_eq!(there.await.unwrap(), reply_of(1));
-    assert_eq!(kind(missing.await), CallErrorKind::TryAgain);
 }
 
 /// Three calls; the server refuses the one of rule 2. `sent` are the arguments of the first command: if that is
@@ -328,30 +266,17 @@ async fn a_call_that_the_user_may_not_make_takes_no_other_with_it_and_then_goes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_are_sent_again_alone_keep_their_deadline() {
+async fn while_a_hash_slot_moves_each_call_is_tried_alone_and_later_ones_go_alone_at_once() {
     let mut bench = by_default(65_536);
-    let began = Instant::now();
-    let calls = [bench.check_of(1, "a"), bench.check_of(2, "b")];
-    bench.received().await;
-    tokio::time::sleep(Duration::from_millis(30)).await;
-    bench.answers("-NOPERM No permissions\r\n").await;
-    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
-    for call in calls {
-        assert_eq!(kind(call.await), CallErrorKind::Unknown);
-    }
-    assert_eq!(began.elapsed(), bench.options.deadline);
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_a_slot_moves_its_later_calls_go_alone_at_once() {
-    let mut bench = by_default(65_536);
-    let both = |bench: &Bench| ["there", "missing"].map(|key| bench.check_at("", 5, key));
-    let _first = both(&bench);
+    let both = |bench: &Bench| ["there", "missing"].map(|key| bench.check_of(5, key));
+    let [there, missing] = both(&bench);
     bench.received().await;
     bench.answers("-TRYAGAIN Multiple keys\r\n").await;
-    bench.received().await;
+    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
     let text = format!("{}-TRYAGAIN Multiple keys\r\n", answer(&[1]));
     bench.answers(&text).await;
+    assert_eq!(there.await.unwrap(), reply_of(1));
+    assert_eq!(kind(missing.await), CallErrorKind::TryAgain);
     let _later = both(&bench);
     assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
 }
@@ -396,29 +321,12 @@ async fn a_command_is_bounded_by_the_time_that_it_keeps_the_server() {
     }
 }
 
-/// What was counted on the way.
-#[derive(Default)]
-struct Counts(std::sync::Mutex<Vec<String>>);
-
-impl Traffic for Counts {
-    fn queued(&self, waited: Duration) {
-        self.0.lock().unwrap().push(format!("queued {waited:?}"));
-    }
-
-    fn round_trip(&self, took: Duration) {
-        self.0.lock().unwrap().push(format!("took {took:?}"));
-    }
-
-    fn resent(&self, why: Resent) {
-        self.0.lock().unwrap().push(format!("{why:?}"));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_round_trip_is_measured_apart_from_the_wait_before_it() {
-    let counts = Arc::new(Counts::default());
+    let events = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
     let options = NodeOptions {
-        traffic: TrafficSink::new(counts.clone()),
+        calls: Some(Arc::new(move |event| sink.lock().unwrap().push(event))),
         unanswered: 1,
         ..NodeOptions::default()
     };
@@ -438,14 +346,14 @@ async fn the_round_trip_is_measured_apart_from_the_wait_before_it() {
     bench.answers(&answer(&[2])).await;
     assert!(second.await.is_ok());
     assert_eq!(
-        *counts.0.lock().unwrap(),
+        *events.lock().unwrap(),
         [
-            "queued 0ns",
-            "took 7ms",
-            "queued 7ms",
-            "took 3ms",
-            "WithScript",
-            "took 2ms"
+            CallEvent::Queued(ms(0)),
+            CallEvent::RoundTrip(ms(7)),
+            CallEvent::Queued(ms(7)),
+            CallEvent::RoundTrip(ms(3)),
+            CallEvent::Resent(Resent::WithScript),
+            CallEvent::RoundTrip(ms(2)),
         ]
     );
 }
