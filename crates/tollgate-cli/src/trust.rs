@@ -9,6 +9,7 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 use tollgate_redis::Address;
+use tollgate_rules::redis::Certificates;
 
 use crate::failure::Failure;
 
@@ -38,6 +39,22 @@ impl TrustArgs {
             .with_root_certificates(self.roots()?)
             .with_no_client_auth();
         Ok(Some(Arc::new(config)))
+    }
+
+    /// The same for the rules in Redis.
+    pub(crate) fn certificates(&self, address: &Address) -> Result<Option<Certificates>, Failure> {
+        if self.config(address)?.is_none() {
+            return Ok(None);
+        }
+        // It may have been done before.
+        let _ = default_provider().install_default();
+        Ok(Some(match &self.ca {
+            None => Certificates::of_system(),
+            // It was read a moment ago.
+            Some(file) => {
+                Certificates::of_authorities(std::fs::read(file).map_err(Failure::failed)?)
+            }
+        }))
     }
 
     fn roots(&self) -> Result<RootCertStore, Failure> {

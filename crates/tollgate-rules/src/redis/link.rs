@@ -3,26 +3,16 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use ::redis::{
-    Cmd, FromRedisValue, RedisResult, ScriptInvocation,
-    aio::{MultiplexedConnection, PubSub},
-    cmd,
+    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ScriptInvocation, ServerErrorKind,
+    aio::{ConnectionLike, PubSub},
 };
 use futures_core::Stream;
-use tokio::time::{Instant, sleep, timeout};
-use tollgate_redis::Place;
+use tokio::time::Instant;
 
 use crate::redis::{
-    dial::PATIENCE,
     push_error::{PushError, PushErrorKind},
-    servers::{Redirect, Servers, is_moving},
+    servers::{Connection, Servers},
 };
-
-/// How often a call follows servers that send it elsewhere.
-const REDIRECTS: usize = 5;
-
-/// For how long a call is tried anew whose keys are on two servers, because their slot moves, and how often.
-const MOVES_FOR: Duration = Duration::from_secs(5);
-const TRY_EVERY: Duration = Duration::from_millis(50);
 
 /// For how long a master is taken for the one that the sentinels name. A process looks about as often.
 const NAMED_FOR: Duration = Duration::from_secs(4);
@@ -35,7 +25,7 @@ enum Call<'a> {
 }
 
 impl Call<'_> {
-    async fn on<T: FromRedisValue>(self, connection: &mut MultiplexedConnection) -> RedisResult<T> {
+    async fn on<T: FromRedisValue>(self, connection: &mut impl ConnectionLike) -> RedisResult<T> {
         match self {
             Self::Script(script) => script.invoke_async(connection).await,
             Self::Command(command) => command.query_async(connection).await,
@@ -46,9 +36,7 @@ impl Call<'_> {
 /// A connection for scripts and commands.
 pub(crate) struct Link {
     servers: Arc<Servers>,
-    connection: Option<(MultiplexedConnection, Place)>,
-    /// When it was last known that this is the server.
-    known_at: Instant,
+    connection: Option<(Connection, Instant)>,
 }
 
 impl Link {
@@ -57,25 +45,7 @@ impl Link {
         Self {
             servers,
             connection,
-            known_at: Instant::now(),
         }
-    }
-
-    async fn connection(&mut self) -> RedisResult<MultiplexedConnection> {
-        if let Some((connection, place)) = &self.connection {
-            if self.known_at.elapsed() < NAMED_FOR {
-                return Ok(connection.clone());
-            }
-            if !self.servers.have_another_master(place).await {
-                self.known_at = Instant::now();
-                return Ok(connection.clone());
-            }
-            self.connection = None;
-        }
-        let made = self.servers.connect().await?;
-        self.known_at = Instant::now();
-        let (connection, _) = self.connection.insert(made);
-        Ok(connection.clone())
     }
 
     /// Runs a script.
@@ -92,53 +62,12 @@ impl Link {
     }
 
     async fn call<T: FromRedisValue>(&mut self, call: Call<'_>) -> Result<T, PushError> {
-        let moves_until = Instant::now() + MOVES_FOR;
-        let mut redirects = 0;
-        let mut once = None;
-        loop {
-            let reply = self.reply(call, once.take()).await;
-            let redirect = reply
-                .as_ref()
-                .err()
-                .and_then(|it| self.servers.redirect(it));
-            match redirect {
-                Some(Redirect::Later) if Instant::now() < moves_until => {
-                    sleep(TRY_EVERY).await;
-                    // From the server that has the slot on: it knows by then where the keys are.
-                    redirects = 0;
-                }
-                Some(Redirect::Always) if redirects < REDIRECTS => {
-                    self.connection = None;
-                    redirects += 1;
-                }
-                Some(Redirect::Once(place)) if redirects < REDIRECTS => {
-                    once = Some(place);
-                    redirects += 1;
-                }
-                _ => return self.answered(reply),
-            }
+        let mut reply = self.reply(call).await;
+        // It was the master, and changed nothing; the sentinels name another one.
+        if self.servers.master().is_some() && reply.as_ref().is_err_and(is_replica) {
+            self.connection = None;
+            reply = self.reply(call).await;
         }
-    }
-
-    async fn reply<T: FromRedisValue>(
-        &mut self,
-        call: Call<'_>,
-        once: Option<Place>,
-    ) -> RedisResult<T> {
-        let Some(place) = once else {
-            let mut connection = self.connection().await?;
-            return call.on(&mut connection).await;
-        };
-        // `ASKING` is for the next command alone: the script must not be unknown there.
-        let mut connection = self.servers.connect_to(&place).await?;
-        if let Call::Script(script) = call {
-            script.load_async(&mut connection).await?;
-        }
-        cmd("ASKING").query_async::<()>(&mut connection).await?;
-        call.on(&mut connection).await
-    }
-
-    fn answered<T>(&mut self, reply: RedisResult<T>) -> Result<T, PushError> {
         reply.map_err(|wrong| {
             // What the server says itself leaves the connection as it was.
             if wrong.code().is_none() {
@@ -151,11 +80,46 @@ impl Link {
                 _ if is_moving(&wrong) => format!(
                     "the rules' slot moves from one server to another, and not all of its keys are there yet: {wrong}; try again when it has moved"
                 ),
-                _ => format!("Redis: {wrong}"),
+                _ => match self.servers.master() {
+                    Some(master) if wrong.kind() == ErrorKind::MasterNameNotFoundBySentinel => {
+                        format!("the sentinels know no master of the name {master:?}: {wrong}")
+                    }
+                    _ => format!("Redis: {wrong}"),
+                },
             };
             PushError::new(PushErrorKind::Unavailable, message)
         })
     }
+
+    async fn reply<T: FromRedisValue>(&mut self, call: Call<'_>) -> RedisResult<T> {
+        let named_for =
+            |made: &Instant| self.servers.master().is_some() && made.elapsed() > NAMED_FOR;
+        // A master that was replaced may go on answering.
+        self.connection.take_if(|(_, made)| named_for(made));
+        let connection = match &mut self.connection {
+            Some((connection, _)) => connection,
+            None => {
+                let made = Box::pin(self.servers.connect()).await?;
+                &mut self.connection.insert((made, Instant::now())).0
+            }
+        };
+        // Boxed, because the futures of redis-rs are deep, and those of users hold these.
+        match connection {
+            Connection::Server(server) => Box::pin(call.on(server)).await,
+            Connection::Cluster(cluster) => Box::pin(call.on(cluster)).await,
+        }
+    }
+}
+
+/// Whether a server that is a replica has refused to write. Older servers wrap what a script's command was told.
+fn is_replica(wrong: &RedisError) -> bool {
+    wrong.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        || wrong.detail().is_some_and(|what| what.contains("READONLY"))
+}
+
+/// Whether a server said that only some of the keys of a call are there, because their slot moves.
+fn is_moving(wrong: &RedisError) -> bool {
+    wrong.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 /// Publications of a channel.
@@ -164,12 +128,9 @@ pub(crate) struct Subscription(PubSub);
 impl Subscription {
     /// `None`: Redis does not let us, or does not answer. Looking is enough then.
     pub(crate) async fn new(servers: &Servers, channel: &str) -> Option<Self> {
-        let subscribing = async {
-            let mut pubsub = servers.listen().await.ok()?;
-            pubsub.subscribe(channel).await.ok()?;
-            Some(Self(pubsub))
-        };
-        timeout(PATIENCE, subscribing).await.ok().flatten()
+        let mut pubsub = Box::pin(servers.listen()).await.ok()?;
+        Box::pin(pubsub.subscribe(channel)).await.ok()?;
+        Some(Self(pubsub))
     }
 
     /// Waits for a publication. `None`: the connection is broken.

@@ -48,12 +48,13 @@
 //! One server, the master that Sentinel names, or a cluster, by the [addresses](tollgate_redis::Address) that stores have; with
 //! `rediss` encrypted (feature `tls`, [`RedisRules::with_tls`]). None of it is on the path of a request.
 //!
-//! *Behind Sentinel*, the sentinels are asked for each new connection, and again every five seconds: all at once, and the majority
-//! of those that answer within two seconds decides. A push after which the master fails may be lost with what it had not
+//! The connections are those of [redis-rs](https://docs.rs/redis), with its clients for Sentinel and Cluster. *Behind Sentinel*, the
+//! sentinels are asked for each new connection, and again every five seconds, one after the other: the first that answers decides. One
+//! that was cut off together with an old master may lead to that, which serves an old revision: processes that have seen a newer one
+//! refuse it by its number. A push after which the master fails, or that an old master took, may be lost with what was not
 //! replicated, as every write: processes keep the rules that they have seen, and the next push gets a number above theirs. *In a
-//! cluster*, all names have the namespace as their hash tag and lie in one slot; the server that has it is followed when the slot
-//! moves or a replica takes over. One that stands still, or is cut off from the others, is left for another one of the address: name
-//! several.
+//! cluster*, all names have the namespace as their hash tag and lie in one hash slot; the server that has it is followed when that
+//! moves or a replica takes over. Name several servers in the address, because one may be down.
 //!
 //! *A server that has lost the rules* learns from the processes which number they have in force, some seconds after they have reached
 //! it. A document that is pushed before that gets a lower number, and they reject it as older: push it again.
@@ -67,9 +68,11 @@
 //! | `{shop}:rules:in_force`, `:rules:last_seen`, `:rules:said`, `:rules:documents` | what processes say; gone 15 s after the last one was heard |
 //! | `{shop}:rules:audit` | a stream of about 10 000 [records](RedisRules::audit) |
 //!
-//! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `EVALSHA`, `SUBSCRIBE`.
+//! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `EVALSHA`, `SCRIPT LOAD`,
+//! `SUBSCRIBE`; behind Sentinel `ROLE`, and at the sentinels `SENTINEL MASTERS`; in a cluster `CLUSTER SLOTS`.
 
-mod dial;
+#[cfg(feature = "tls")]
+mod certificates;
 mod document_conflicts;
 mod link;
 mod names;
@@ -79,6 +82,8 @@ mod redis_rules;
 mod redis_source;
 mod servers;
 
+#[cfg(feature = "tls")]
+pub use self::certificates::Certificates;
 pub use self::{
     push_error::{PushError, PushErrorKind},
     redis_audit::RedisAudit,

@@ -10,6 +10,8 @@ use ::redis::{Cmd, Script};
 use tokio::sync::Mutex;
 use tollgate_redis::{Address, Secret, SetupError};
 
+#[cfg(feature = "tls")]
+use crate::redis::certificates::Certificates;
 use crate::{
     audit::{AuditKind, AuditRecord},
     author::Author,
@@ -24,7 +26,6 @@ use crate::{
     limit_override::{LimitOverride, RuleSwitch},
     pushed_document::PushedDocument,
     redis::{
-        dial::Dialer,
         link::Link,
         names::Names,
         push_error::{PushError, PushErrorKind},
@@ -111,21 +112,22 @@ impl RedisRules {
             let message = "the address of Redis asks for encryption; say whom to trust, with RedisRules::with_tls";
             return Err(PushError::new(PushErrorKind::Setting, message));
         }
-        Self::of_address(&address, Dialer::default(), namespace, secret)
+        Self::of_servers(Servers::new(address.parts()), namespace, secret)
     }
 
-    /// The same through encrypted connections, as `rediss://` asks for: whom to trust, by which cryptography, with which
-    /// certificate of one's own.
+    /// The same through encrypted connections, as `rediss://` asks for: whom to trust, with which certificate of one's own. The
+    /// cryptography is that of the process, which is chosen when it starts: `rustls::crypto::CryptoProvider::install_default`.
     ///
     /// # Errors
     ///
-    /// An address or a namespace that cannot be used; an address that does not ask for encryption.
+    /// An address or a namespace that cannot be used; an address that does not ask for encryption; certificates that cannot be
+    /// read; a process without cryptography.
     #[cfg(feature = "tls")]
     pub fn with_tls(
         address: impl TryInto<Address, Error: Into<SetupError>>,
         namespace: &str,
         secret: &Secret,
-        config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>,
+        certificates: Certificates,
     ) -> Result<Self, PushError> {
         let address = read_address(address)?;
         if !address.parts().is_encrypted {
@@ -133,22 +135,14 @@ impl RedisRules {
                 "the address of Redis does not ask for encryption; write it as rediss://host:6379";
             return Err(PushError::new(PushErrorKind::Setting, message));
         }
-        Self::of_address(
-            &address,
-            Dialer::encrypted(config.into()),
-            namespace,
-            secret,
-        )
+        let mut servers = Servers::new(address.parts());
+        servers.certificates = Some(certificates.checked()?);
+        Self::of_servers(servers, namespace, secret)
     }
 
-    fn of_address(
-        address: &Address,
-        dialer: Dialer,
-        namespace: &str,
-        secret: &Secret,
-    ) -> Result<Self, PushError> {
+    fn of_servers(servers: Servers, namespace: &str, secret: &Secret) -> Result<Self, PushError> {
         let names = Names::new(namespace)?;
-        let servers = Arc::new(Servers::new(address.parts(), dialer));
+        let servers = Arc::new(servers);
         let key = SigningKey::new(secret);
         let link = Mutex::new(Link::new(Arc::clone(&servers)));
         Ok(Self {
@@ -393,13 +387,18 @@ impl RedisRules {
         let changes = document_changes(before, &after.entries).join("\n");
         let mut push = PUSH.key(&names.document);
         push.key(&names.pushed).key(&names.audit);
-        push.arg(seen).arg(revision).arg(text).arg(signature);
+        push.arg(seen).arg(revision).arg(text).arg(&signature);
         push.arg(author.actor())
             .arg(author.reason())
             .arg(names.channel());
         push.arg(AUDIT).arg(changes);
         let (is_stored, stored): (bool, u64) = self.shared.link.lock().await.run(&push).await?;
         if is_stored {
+            return Ok(revision);
+        }
+        // The client of a cluster sends a call again whose answer was lost: then it is this document that is there already.
+        let found = self.exchange(&Report::default()).await?.document;
+        if stored == revision && found.is_some_and(|found| found.signature == signature) {
             return Ok(revision);
         }
         let message = format!(

@@ -1,120 +1,48 @@
-//! Which server has the rules, and connecting to it.
+//! Connections to the servers that have the rules, by the clients of redis-rs.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use ::redis::TlsCertificates;
 use ::redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError,
-    RedisResult, ServerErrorKind,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, TlsMode,
     aio::{MultiplexedConnection, PubSub},
+    cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection,
+    sentinel::{SentinelClientBuilder, SentinelServerType},
 };
-use tokio::{task::JoinSet, time::timeout};
+use tokio::time::timeout;
 use tollgate_redis::{AddressParts, Place};
 
-use crate::redis::dial::{ByteStream, Dialer, PATIENCE, late};
+/// How long a connection may take, and then each reply.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a call to a cluster may take, with all that it is sent again for.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(6);
 
 /// The servers of an address: one, the one that sentinels name, or those of a cluster.
 pub(crate) struct Servers {
     address: AddressParts,
-    dialer: Dialer,
-    /// The server of the cluster that has the rules, as far as it is known.
-    owner: Mutex<Option<Place>>,
-    /// Which server of the address is tried first: the one after the last that was tried.
-    first: AtomicUsize,
+    #[cfg(feature = "tls")]
+    pub(crate) certificates: Option<TlsCertificates>,
 }
 
-/// Where else a call is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Redirect {
-    /// To the server that the next connection is made to.
-    Always,
-    /// To this one, which is about to have the rules, for one call.
-    Once(Place),
-    /// To none: some of the keys have moved to another server, and the others are about to.
-    Later,
-}
-
-/// Whether a server said that only some of the keys of a call are there, because their slot moves.
-pub(crate) fn is_moving(wrong: &RedisError) -> bool {
-    wrong.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
+/// A connection for scripts and commands.
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
 }
 
 impl Servers {
-    pub(crate) fn new(address: AddressParts, dialer: Dialer) -> Self {
+    /// Connections to these are not encrypted.
+    pub(crate) fn new(address: AddressParts) -> Self {
         Self {
             address,
-            dialer,
-            owner: Mutex::new(None),
-            first: AtomicUsize::new(0),
+            #[cfg(feature = "tls")]
+            certificates: None,
         }
-    }
-
-    /// A connection for scripts and commands, and to which server.
-    pub(crate) async fn connect(&self) -> RedisResult<(MultiplexedConnection, Place)> {
-        timeout(2 * PATIENCE, self.first_that_answers())
-            .await
-            .unwrap_or_else(|_| Err(late()))
-    }
-
-    /// A connection to this server for a call that it would not answer before it has the slot.
-    pub(crate) async fn connect_to(&self, place: &Place) -> RedisResult<MultiplexedConnection> {
-        timeout(2 * PATIENCE, self.made(place))
-            .await
-            .unwrap_or_else(|_| Err(late()))
-    }
-
-    /// A connection for publications.
-    pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
-        let (publications, _) = self.first_that_answers().await?;
-        Ok(publications)
-    }
-
-    /// Whether the sentinels name another master than `place` by now: one that was replaced may go on answering.
-    pub(crate) async fn have_another_master(&self, place: &Place) -> bool {
-        let Some(master) = &self.address.master else {
-            return false;
-        };
-        let named = self.ask_sentinels(master).await;
-        named.is_ok_and(|named| named != *place)
-    }
-
-    /// Which other server has to be asked after this error, which certainly changed nothing.
-    pub(crate) fn redirect(&self, wrong: &RedisError) -> Option<Redirect> {
-        if self.address.master.is_some() {
-            // It was the master; the sentinels name another one. Older servers wrap what a script's command was told.
-            let was_master = wrong.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-                || wrong.detail().is_some_and(|what| what.contains("READONLY"));
-            return was_master.then_some(Redirect::Always);
-        }
-        if !self.address.is_cluster {
-            return None;
-        }
-        if wrong.kind() == ErrorKind::Server(ServerErrorKind::ClusterDown) {
-            // It may be cut off from the others, which know better.
-            *self.owner() = None;
-            return Some(Redirect::Always);
-        }
-        if is_moving(wrong) {
-            return Some(Redirect::Later);
-        }
-        let (server, _) = wrong.redirect_node()?;
-        let (host, port) = server.rsplit_once(':')?;
-        let port = port.parse::<u16>().ok()?;
-        let mut owner = self.owner();
-        let host = match (host, &*owner) {
-            // As that of the server that says so.
-            ("", Some(Place::Tcp(host, _))) => host.clone(),
-            ("", _) => return None,
-            (host, _) => host.to_owned(),
-        };
-        let place = Place::Tcp(host, port);
-        if wrong.kind() == ErrorKind::Server(ServerErrorKind::Ask) {
-            return Some(Redirect::Once(place));
-        }
-        *owner = Some(place);
-        Some(Redirect::Always)
     }
 
     /// Whether the servers are a cluster, to whose servers calls are sent on.
@@ -122,272 +50,145 @@ impl Servers {
         self.address.is_cluster
     }
 
-    async fn made<T: Connection>(&self, place: &Place) -> RedisResult<T> {
-        let stream = self.dialer.dial(place).await?;
-        T::of_stream(&self.info(), stream).await
+    /// The name of the master, where only sentinels know which server it is.
+    pub(crate) fn master(&self) -> Option<&str> {
+        self.address.master.as_deref()
     }
 
-    async fn made_in_time<T: Connection>(&self, place: &Place) -> RedisResult<T> {
-        let made = timeout(PATIENCE, self.made(place)).await;
-        made.unwrap_or_else(|_| Err(late()))
+    pub(crate) async fn connect(&self) -> RedisResult<Connection> {
+        if self.address.is_cluster {
+            let connected = timeout(CLUSTER_PATIENCE, self.cluster()).await;
+            return connected.unwrap_or_else(|_| Err(late()));
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let client = self.client().await?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(Connection::Server(connection.await?))
     }
 
-    /// A connection to the server that has the rules, or to the first one that answers. One that accepts connections and stands
-    /// still gets no more time than one that cannot be reached, and is not the first to be tried again.
-    async fn first_that_answers<T: Connection>(&self) -> RedisResult<(T, Place)> {
-        if let Some(master) = &self.address.master {
-            let place = self.ask_sentinels(master).await?;
-            return Ok((self.made_in_time(&place).await?, place));
+    /// A connection for publications. In a cluster they reach every server.
+    pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
+        if !self.address.is_cluster {
+            let client = self.client().await?;
+            return timeout(PATIENCE, client.get_async_pubsub())
+                .await
+                .unwrap_or_else(|_| Err(late()));
         }
         let mut wrong = late();
-        let owner = self.owner().clone();
-        if let Some(place) = &owner {
-            match self.made_in_time(place).await {
-                Ok(connected) => return Ok((connected, place.clone())),
-                Err(refused) => wrong = refused,
-            }
-            self.owner().take_if(|known| known == place);
-        }
-        let places = &self.address.places;
-        let first = self.first.load(Ordering::Relaxed);
-        for number in (first..first + places.len()).map(|number| number % places.len()) {
-            let place = &places[number];
-            if owner.as_ref() == Some(place) {
-                continue;
-            }
-            // Before the attempt, because its caller may give up meanwhile.
-            self.first.store(number + 1, Ordering::Relaxed);
-            match self.made_in_time(place).await {
-                Ok(connected) => {
-                    *self.owner() = Some(place.clone());
-                    return Ok((connected, place.clone()));
-                }
-                Err(refused) => wrong = refused,
+        for place in &self.address.places {
+            let client = self.open(place)?;
+            match timeout(PATIENCE, client.get_async_pubsub()).await {
+                Ok(Ok(publications)) => return Ok(publications),
+                Ok(Err(refused)) => wrong = refused,
+                Err(_) => {}
             }
         }
         Err(wrong)
     }
 
-    /// The master that more than half of the sentinels name, or, once none is waited for any more, more than half of those that
-    /// have answered. One that was cut off from the others may still name the old master.
-    async fn ask_sentinels(&self, master: &str) -> RedisResult<Place> {
-        let info = info(&self.address.sentinel_login, 0);
-        let places = &self.address.places;
-        // Dropped with this future, and all connections with it.
-        let mut queries = JoinSet::new();
-        for sentinel in places {
-            let (dialer, sentinel) = (self.dialer.clone(), sentinel.clone());
-            let (info, master) = (info.clone(), master.to_owned());
-            queries.spawn(async move {
-                let asking = ask_sentinel(&dialer, &sentinel, &info, &master);
-                let answer = timeout(PATIENCE, asking).await;
-                answer.unwrap_or_else(|_| Err(late()))
-            });
+    /// The one server, or the master that the first sentinel names which answers.
+    async fn client(&self) -> RedisResult<Client> {
+        let Some(master) = &self.address.master else {
+            return match self.address.places.first() {
+                Some(place) => self.open(place),
+                None => Err(late()),
+            };
+        };
+        let sentinels = self.address.places.iter().map(|place| self.addr(place));
+        let mut builder =
+            SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
+                .set_client_to_redis_protocol(ProtocolVersion::RESP2)
+                .set_client_to_redis_db(i64::from(self.address.database));
+        let [user, password] = &self.address.login;
+        if let Some(user) = user {
+            builder = builder.set_client_to_redis_username(user);
         }
-        let mut votes: Vec<(Place, usize)> = Vec::new();
-        let mut wrong = late();
-        while let Some(answer) = queries.join_next().await {
-            match answer {
-                Ok(Ok(named)) => {
-                    let known = votes.iter().position(|(place, _)| *place == named);
-                    let index = known.unwrap_or_else(|| {
-                        votes.push((named, 0));
-                        votes.len() - 1
-                    });
-                    votes[index].1 += 1;
-                    if votes[index].1 * 2 > places.len() {
-                        return Ok(votes.swap_remove(index).0);
-                    }
-                }
-                Ok(Err(refused)) => wrong = refused,
-                Err(_) => {}
-            }
+        if let Some(password) = password {
+            builder = builder.set_client_to_redis_password(password);
         }
-        elect(votes, wrong)
-    }
-
-    fn info(&self) -> RedisConnectionInfo {
-        info(&self.address.login, self.address.database)
-    }
-
-    /// Each change under the lock is one step, so that a poisoned lock guards whole data.
-    fn owner(&self) -> MutexGuard<'_, Option<Place>> {
-        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The master that one sentinel names.
-async fn ask_sentinel(
-    dialer: &Dialer,
-    sentinel: &Place,
-    info: &RedisConnectionInfo,
-    master: &str,
-) -> RedisResult<Place> {
-    let stream = dialer.dial(sentinel).await?;
-    let mut connection = MultiplexedConnection::of_stream(info, stream).await?;
-    let mut command = Cmd::new();
-    command.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
-    let answer = command.arg(master).query_async(&mut connection).await?;
-    let named: Option<(String, u16)> = answer;
-    named
-        .map(|(host, port)| Place::Tcp(host, port))
-        .ok_or_else(|| {
-            RedisError::from((
-                ErrorKind::MasterNameNotFoundBySentinel,
-                "the sentinels know no master of this name",
-                master.to_owned(),
-            ))
-        })
-}
-
-/// The place with more than half of the votes that there are.
-fn elect(votes: Vec<(Place, usize)>, without: RedisError) -> RedisResult<Place> {
-    let all: usize = votes.iter().map(|(_, votes)| votes).sum();
-    if all == 0 {
-        return Err(without);
-    }
-    let named: Vec<_> = votes
-        .iter()
-        .map(|(place, votes)| format!("{place} by {votes}"))
-        .collect();
-    let elected = votes.into_iter().find(|(_, votes)| votes * 2 > all);
-    elected.map(|(place, _)| place).ok_or_else(|| {
-        RedisError::from((
-            ErrorKind::Io,
-            "the sentinels that answer do not agree on the master",
-            named.join(", "),
-        ))
-    })
-}
-
-fn info(login: &[Option<String>; 2], database: u32) -> RedisConnectionInfo {
-    let mut info = RedisConnectionInfo::default()
-        .set_protocol(ProtocolVersion::RESP2)
-        .set_db(i64::from(database));
-    let [user, password] = login;
-    if let Some(user) = user {
-        info = info.set_username(user);
-    }
-    if let Some(password) = password {
-        info = info.set_password(password);
-    }
-    info
-}
-
-/// What is made of a stream to a server.
-trait Connection: Sized {
-    fn of_stream(
-        info: &RedisConnectionInfo,
-        stream: Box<dyn ByteStream>,
-    ) -> impl Future<Output = RedisResult<Self>> + Send;
-}
-
-impl Connection for MultiplexedConnection {
-    async fn of_stream(
-        info: &RedisConnectionInfo,
-        stream: Box<dyn ByteStream>,
-    ) -> RedisResult<Self> {
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-        let (connection, driver) = Self::new_with_config(info, stream, config).await?;
-        // It ends with the last clone of the connection.
-        tokio::spawn(driver);
-        Ok(connection)
-    }
-}
-
-impl Connection for PubSub {
-    async fn of_stream(
-        info: &RedisConnectionInfo,
-        stream: Box<dyn ByteStream>,
-    ) -> RedisResult<Self> {
-        Self::new(info, stream).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_redis::Address;
-
-    use super::*;
-
-    fn servers(address: &str) -> Servers {
-        let address: Address = address.parse().expect("an address");
-        Servers::new(address.parts(), Dialer::default())
-    }
-
-    fn server_error(kind: ServerErrorKind, detail: &str) -> RedisError {
-        RedisError::from((
-            ErrorKind::Server(kind),
-            "the server says so",
-            detail.to_owned(),
-        ))
-    }
-
-    #[test]
-    fn a_master_that_is_a_replica_by_now_is_looked_for_again() {
-        let servers = servers("redis-sentinel://one,two/shops");
-        let says = "You can't write against a read only replica.";
-        assert_eq!(
-            servers.redirect(&server_error(ServerErrorKind::ReadOnly, says)),
-            Some(Redirect::Always)
-        );
-        let wrapped = "Error running script: @user_script:18: -READONLY You can't write";
-        assert_eq!(
-            servers.redirect(&server_error(ServerErrorKind::ResponseError, wrapped)),
-            Some(Redirect::Always)
-        );
-        let loading = server_error(ServerErrorKind::BusyLoading, "loading");
-        assert_eq!(servers.redirect(&loading), None);
-        // One server alone has no other.
-        let alone = self::servers("redis://one");
-        assert_eq!(
-            alone.redirect(&server_error(ServerErrorKind::ReadOnly, says)),
-            None
-        );
-    }
-
-    #[test]
-    fn half_of_the_sentinels_are_no_majority() {
-        let place = |port| Place::Tcp("10.0.0.1".to_owned(), port);
-        let elected = elect(vec![(place(6379), 1), (place(6380), 2)], late());
-        assert_eq!(elected.ok(), Some(place(6380)));
-        let wrong = elect(vec![(place(6379), 1), (place(6380), 1)], late());
-        let wrong = wrong.expect_err("they do not agree").to_string();
-        assert!(
-            wrong.contains("10.0.0.1:6379 by 1, 10.0.0.1:6380 by 1"),
-            "{wrong}"
-        );
-        assert!(elect(Vec::new(), late()).is_err());
-    }
-
-    #[test]
-    fn the_server_of_a_cluster_that_has_the_rules_is_remembered() {
-        let servers = servers("redis-cluster://one:6379,two:6380");
-        let moved = |to: &str| server_error(ServerErrorKind::Moved, &format!("3999 {to}"));
-        assert_eq!(
-            servers.redirect(&moved("three:6381")),
-            Some(Redirect::Always)
-        );
-        let place = |host: &str, port| Some(Place::Tcp(host.to_owned(), port));
-        assert_eq!(*servers.owner(), place("three", 6381));
-        // The host of the server that says so.
-        assert_eq!(servers.redirect(&moved(":6382")), Some(Redirect::Always));
-        assert_eq!(*servers.owner(), place("three", 6382));
-        assert_eq!(servers.redirect(&moved("::1:6383")), Some(Redirect::Always));
-        assert_eq!(*servers.owner(), place("::1", 6383));
-        for other in ["three", "three:many", ""] {
-            assert_eq!(servers.redirect(&moved(other)), None, "{other:?}");
+        let [user, password] = &self.address.sentinel_login;
+        if let Some(user) = user {
+            builder = builder.set_client_to_sentinel_username(user);
         }
-        assert_eq!(*servers.owner(), place("::1", 6383));
-        // One that is cut off from the others is left.
-        let down = server_error(ServerErrorKind::ClusterDown, "The cluster is down");
-        assert_eq!(servers.redirect(&down), Some(Redirect::Always));
-        assert_eq!(*servers.owner(), None);
-        let _ = servers.redirect(&moved("::1:6383"));
-        // One that is about to have them is asked once.
-        let ask = server_error(ServerErrorKind::Ask, "3999 four:6384");
-        let there = Redirect::Once(Place::Tcp("four".to_owned(), 6384));
-        assert_eq!(servers.redirect(&ask), Some(there));
-        assert_eq!(*servers.owner(), place("::1", 6383));
+        if let Some(password) = password {
+            builder = builder.set_client_to_sentinel_password(password);
+        }
+        if self.address.is_encrypted {
+            builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = &self.certificates {
+            builder = builder
+                .set_client_to_redis_certificates(certificates.clone())
+                .set_client_to_sentinel_certificates(certificates.clone());
+        }
+        let mut sentinels = builder.build()?;
+        // They are asked one after the other, and then the master itself.
+        let patience = PATIENCE * (1 + self.address.places.len() as u32);
+        timeout(patience, sentinels.async_get_client())
+            .await
+            .unwrap_or_else(|_| Err(late()))
     }
+
+    async fn cluster(&self) -> RedisResult<Connection> {
+        let nodes: RedisResult<Vec<_>> =
+            (self.address.places.iter().map(|place| self.info(place))).collect();
+        let builder = ClusterClientBuilder::new(nodes?)
+            .connection_timeout(PATIENCE)
+            .response_timeout(PATIENCE)
+            .overall_response_timeout(Some(CLUSTER_PATIENCE))
+            // While a hash slot moves, a call whose keys are on two servers is tried again.
+            .min_retry_wait(50)
+            .max_retry_wait(500);
+        #[cfg(feature = "tls")]
+        let builder = match &self.certificates {
+            Some(certificates) => builder.certs(certificates.clone()),
+            None => builder,
+        };
+        let connection = builder.build()?.get_async_connection().await?;
+        Ok(Connection::Cluster(connection))
+    }
+
+    fn open(&self, place: &Place) -> RedisResult<Client> {
+        let info = self.info(place)?;
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = &self.certificates {
+            return Client::build_with_tls(info, certificates.clone());
+        }
+        Client::open(info)
+    }
+
+    fn info(&self, place: &Place) -> RedisResult<ConnectionInfo> {
+        let mut settings = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP2)
+            .set_db(i64::from(self.address.database));
+        let [user, password] = &self.address.login;
+        if let Some(user) = user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = password {
+            settings = settings.set_password(password);
+        }
+        let info = self.addr(place).into_connection_info()?;
+        Ok(info.set_redis_settings(settings))
+    }
+
+    fn addr(&self, place: &Place) -> ConnectionAddr {
+        match place {
+            Place::Tcp(host, port) if self.address.is_encrypted => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            },
+            Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
+            Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        }
+    }
+}
+
+fn late() -> RedisError {
+    RedisError::from((ErrorKind::Io, "there is no connection in time"))
 }
