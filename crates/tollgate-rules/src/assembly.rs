@@ -22,17 +22,6 @@ use crate::{
     toml_tree, yaml_tree,
 };
 
-/// The fields of a document.
-pub(crate) const FIELDS: &[&str] = &[
-    "$schema",
-    "version",
-    "include",
-    "rules",
-    "groups",
-    "overrides",
-    "switches",
-];
-
 /// One text of a document, with what is wrong with it.
 pub(crate) struct TextPart<'a> {
     pub(crate) origin: &'a str,
@@ -43,9 +32,6 @@ pub(crate) struct TextPart<'a> {
     /// What was found wrong before.
     pub(crate) problems: &'a [Problem],
 }
-
-/// The fields of a group.
-pub(crate) const GROUP_FIELDS: &[&str] = &["name", "rules", "description"];
 
 /// The most rules of a group: a rule is compared with all others, and a request may be with all of them.
 const MOST_IN_GROUP: usize = 1_000;
@@ -207,7 +193,7 @@ impl<'a> Assembly<'a> {
                 self.has_nameless = true;
                 continue;
             }
-            let Some(fields) = reader.fields(&tables[part].root, "a document", FIELDS) else {
+            let Some(fields) = reader.fields(&tables[part].root, "a document", "") else {
                 continue;
             };
             if let Some(version) = fields.get("version") {
@@ -336,7 +322,7 @@ impl<'a> Assembly<'a> {
         group_of: &mut HashMap<usize, String>,
     ) {
         let reader = self.reader(part);
-        let Some(fields) = reader.fields(node, "a group", GROUP_FIELDS) else {
+        let Some(fields) = reader.fields(node, "a group", "group") else {
             return;
         };
         let name = fields.required(reader, "a group", "name", "\"api\"");

@@ -11,23 +11,6 @@ use crate::{
     reader::{At, Reader},
 };
 
-/// The fields of a condition.
-pub(crate) const FIELDS: &[&str] = &[
-    "path",
-    "methods",
-    "header",
-    "grpc_service",
-    "grpc_method",
-    "client_in",
-    "is",
-    "not",
-    "any",
-    "all",
-];
-
-/// The fields of a header with its value.
-pub(crate) const HEADER_FIELDS: &[&str] = &["name", "equals"];
-
 /// A condition, and what is known of it.
 #[derive(Clone, Default)]
 pub(crate) struct Condition {
@@ -46,7 +29,7 @@ impl Condition {
             condition.add_bound(reader, node, name, bindings);
             return condition;
         }
-        let Some(fields) = reader.fields(node, "a condition", FIELDS) else {
+        let Some(fields) = reader.fields(node, "a condition", "condition_table") else {
             return condition;
         };
         if let Some(path) = fields.get("path") {
@@ -125,13 +108,8 @@ impl Condition {
     }
 
     fn add_bound(&mut self, reader: Reader<'_>, node: &Node, name: &str, bindings: &Bindings) {
-        match bindings.conditions.get(name) {
-            Some(bound) => self.others.push(Arc::clone(bound)),
-            None => {
-                let known = bindings.conditions.keys().map(String::as_str);
-                reader.unknown(&node.span, "bound condition", name, known);
-            }
-        }
+        let bound = reader.bound(node, "bound condition", name, &bindings.conditions);
+        self.others.extend(bound);
     }
 
     fn add_path(&mut self, reader: Reader<'_>, node: &Node) {
@@ -182,7 +160,7 @@ impl Condition {
         let (name, equals) = match &node.value {
             Value::Text(_) => (Some(node), None),
             _ => {
-                let Some(fields) = reader.fields(node, "a header", HEADER_FIELDS) else {
+                let Some(fields) = reader.fields(node, "a header", "header") else {
                     return;
                 };
                 let name = fields.required(reader, "a header", "name", "\"x-beta\"");

@@ -11,12 +11,6 @@ use crate::{
     reader::Reader,
 };
 
-/// The fields of a cost in a header.
-pub(crate) const FIELDS: &[&str] = &["header", "max"];
-
-/// The fields of a cost in a header of the response.
-pub(crate) const RESPONSE_FIELDS: &[&str] = &["header"];
-
 /// The units that a request takes.
 #[derive(Clone)]
 pub(crate) enum Cost {
@@ -28,15 +22,14 @@ impl Cost {
     pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
         match &node.value {
             Value::Text(name) => {
-                let bound = bindings.costs.get(name).cloned();
-                if bound.is_none() && !reader.is_quoted_number(node) {
-                    let known = bindings.costs.keys().map(String::as_str);
-                    reader.unknown(&node.span, "bound cost", name, known);
+                if !bindings.costs.contains_key(name) && reader.is_quoted_number(node) {
+                    return None;
                 }
+                let bound = reader.bound(node, "bound cost", name, &bindings.costs);
                 bound.map(Self::Computed)
             }
             Value::Table(_) => {
-                let fields = reader.fields(node, "a cost", FIELDS)?;
+                let fields = reader.fields(node, "a cost", "cost_header")?;
                 let header = fields.required(reader, "a cost", "header", "\"x-cost\"");
                 let name = header.and_then(|node| reader.header_name(node, "x-cost"));
                 let max = fields.required(reader, "a cost", "max", "100");
@@ -68,14 +61,9 @@ pub(crate) fn read_response_cost(
     bindings: &Bindings,
 ) -> Option<Arc<ResponseCostFn>> {
     if let Value::Text(name) = &node.value {
-        let bound = bindings.response_costs.get(name).cloned();
-        if bound.is_none() {
-            let known = bindings.response_costs.keys().map(String::as_str);
-            reader.unknown(&node.span, "cost by the response", name, known);
-        }
-        return bound;
+        return reader.bound(node, "cost by the response", name, &bindings.response_costs);
     }
-    let fields = reader.fields(node, "a cost by the response", RESPONSE_FIELDS)?;
+    let fields = reader.fields(node, "a cost by the response", "response_cost")?;
     let what = "a cost by the response";
     let name = fields.required(reader, what, "header", "\"x-tokens-used\"")?;
     let name = reader.header_name(name, "x-tokens-used")?;

@@ -1,21 +1,36 @@
-//! What differs between two documents, in words.
+//! What differs between two documents, in words. Numbers are compared as they count, other fields of texts as they are written.
 
 use std::{
     cell::OnceCell,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
 };
 
 use tollgate_core::{Quota, RuleChange, RuleSet};
 
 use crate::{
     entries::Entries,
+    json_text::one_line,
+    node::{Node, Value, field},
     override_entry::{Client, Override},
     reader::Term,
+    rule_document::ReadText,
+    schema::fields_of,
     switch_entry::{Effect, Switch},
 };
 
 /// The most lines about one document.
 const MOST: usize = 50;
+
+/// The fields of a rule whose changes are computed; what it is called, and what is for readers.
+const COMPUTED: &[&str] = &[
+    "name",
+    "limit",
+    "plans",
+    "wait",
+    "mode",
+    "exact_when",
+    "description",
+];
 
 /// What differs from the document before, a line for each rule, override and switch. No key is part of it.
 pub(crate) fn document_changes(before: &Entries, after: &Entries) -> Vec<String> {
@@ -29,7 +44,7 @@ pub(crate) fn document_changes(before: &Entries, after: &Entries) -> Vec<String>
 }
 
 /// The same, however many lines it takes.
-pub(crate) fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
+fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
     let (old, new) = (Unlike::new(before, after), Unlike::new(after, before));
     let mut lines = Vec::new();
     match (old.rules(), new.rules()) {
@@ -67,6 +82,67 @@ pub(crate) fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
         lines.push(format!("{rules}: no longer {effect}"));
     }
     lines
+}
+
+/// What differs between two texts that were read, a line each: rules, groups, overrides and switches. No key of a client is part
+/// of it.
+pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
+    let mut lines = all_changes(&before.0.entries, &after.0.entries);
+    let (old_rules, new_rules) = (named(&before.1, "rules"), named(&after.1, "rules"));
+    let mut said = HashSet::new();
+    let mut written_changes = Vec::new();
+    for (name, new) in &new_rules {
+        let Some(old) = old_rules.get(name) else {
+            continue;
+        };
+        let fields = fields_of("rule").iter();
+        let fields = fields.filter(|field| !COMPUTED.contains(field));
+        let changed = fields.filter_map(|word| {
+            let (old, new) = (written(old, word), written(new, word));
+            (old != new).then(|| format!("{name}: {word} {old} → {new}"))
+        });
+        let mut changed = changed.peekable();
+        if changed.peek().is_some() {
+            said.insert(format!("{name}: other settings"));
+        }
+        written_changes.extend(changed);
+    }
+    // What they are is said now.
+    lines.retain(|line| !said.contains(line));
+    lines.extend(written_changes);
+    let (old_groups, new_groups) = (named(&before.1, "groups"), named(&after.1, "groups"));
+    for (name, new) in &new_groups {
+        let rules = written(new, "rules");
+        match old_groups.get(name).map(|old| written(old, "rules")) {
+            None => lines.push(format!("group {name}: added, {rules}")),
+            Some(old) if old != rules => lines.push(format!("group {name}: {old} → {rules}")),
+            Some(_) => {}
+        }
+    }
+    let removed = old_groups
+        .keys()
+        .filter(|name| !new_groups.contains_key(*name));
+    lines.extend(removed.map(|name| format!("group {name}: removed")));
+    lines
+}
+
+/// The tables of a list, by name.
+fn named<'a>(trees: &'a [Node], list: &str) -> BTreeMap<&'a str, &'a Node> {
+    let lists = trees.iter().filter_map(|tree| field(tree, list));
+    let nodes = lists.flat_map(|list| match list {
+        Value::List(nodes) => &nodes[..],
+        _ => &[],
+    });
+    let named = nodes.filter_map(|node| match field(node, "name") {
+        Some(Value::Text(name)) => Some((&**name, node)),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// A field of a rule on one line.
+fn written(rule: &Node, name: &str) -> String {
+    field(rule, name).map_or_else(|| "(none)".to_owned(), one_line)
 }
 
 fn added_override(entries: &Entries, entry: &Override) -> String {

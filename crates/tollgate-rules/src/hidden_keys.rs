@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::{
     format::Format,
     node::{Node, Value},
+    schema::fields_of,
 };
 
 /// Where a text has keys of clients, in bytes: what the overrides say besides their rule, limit, time and reason.
@@ -16,22 +17,26 @@ pub(crate) struct HiddenKeys {
     may_be_more: bool,
 }
 
-/// The fields of an override that may be shown.
-const SHOWN: &[&str] = &["rule", "limit", "until", "reason"];
 /// In the place of a key, which shows it neither.
 const HASH: &str = "hash";
-/// The fields of a document that have no keys. One that is unknown may have been meant for overrides.
-const WITHOUT_KEYS: &[&str] = &[
-    "$schema", "version", "include", "rules", "groups", "switches",
-];
+
+/// Whether a field of an override may be shown.
+fn is_shown(field: &str) -> bool {
+    field != "key" && fields_of("override").contains(&field)
+}
+
+/// Whether a field of a document may have keys. One that is unknown may have been meant for overrides.
+fn may_have_keys(field: &str) -> bool {
+    field == "overrides" || !fields_of("").contains(&field)
+}
 
 impl HiddenKeys {
     /// The keys in a text that could be read as a whole.
     pub(crate) fn of_tree(root: &Node, text: &str, format: Format) -> Self {
         let mut keys = Self::default();
         if let Value::Table(fields) = &root.value {
-            let has_keys = |name: &str| !WITHOUT_KEYS.contains(&name);
-            for (_, node) in fields.iter().filter(|(name, _)| has_keys(&name.text)) {
+            let has_keys = fields.iter().filter(|(name, _)| may_have_keys(&name.text));
+            for (_, node) in has_keys {
                 keys.add_overrides(node, text);
             }
         }
@@ -58,9 +63,7 @@ impl HiddenKeys {
         match &node.value {
             Value::List(nodes) => nodes.iter().for_each(|node| self.add_overrides(node, text)),
             Value::Table(fields) => {
-                let hidden = fields
-                    .iter()
-                    .filter(|(name, _)| !SHOWN.contains(&&*name.text));
+                let hidden = fields.iter().filter(|(name, _)| !is_shown(&name.text));
                 hidden.for_each(|(_, node)| self.add_all(node, text));
             }
             _ => self.add_all(node, text),
@@ -106,7 +109,7 @@ impl HiddenKeys {
         for line in text.split_inclusive('\n') {
             let mut from = 0;
             if let Some(name) = table_name(line, format) {
-                is_among = !WITHOUT_KEYS.contains(&name);
+                is_among = may_have_keys(name);
                 from = line.find(name).map_or(0, |at| at + name.len());
             }
             if !is_among && let Some(at) = line.find("overrides") {
@@ -149,11 +152,11 @@ impl HiddenKeys {
             let word = rest[..len].trim_matches(['"', '\'']).trim_end();
             let behind = rest[len..].trim_start();
             let is_name = field.is_none() && behind.starts_with(separator)
-                || SHOWN.contains(&word) && !matches!(c, '"' | '\'');
+                || is_shown(word) && !matches!(c, '"' | '\'');
             if is_name {
                 field = Some(word);
             } else {
-                if field.is_none_or(|field| !SHOWN.contains(&field) && field != HASH) {
+                if field.is_none_or(|field| !is_shown(field) && field != HASH) {
                     self.add(begin + at..begin + at + len, text);
                 }
                 field = None;

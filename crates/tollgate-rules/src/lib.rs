@@ -111,7 +111,6 @@ mod made_rules;
 mod metrics;
 mod node;
 mod override_entry;
-mod path_watch;
 mod problems;
 #[cfg(feature = "redis")]
 mod pushed_document;
@@ -132,7 +131,6 @@ mod signing_key;
 mod source;
 mod store_policy;
 mod switch_entry;
-mod text_changes;
 mod toml_tree;
 mod yaml_tree;
 

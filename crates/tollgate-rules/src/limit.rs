@@ -7,9 +7,6 @@ use crate::{
     reader::{At, Reader},
 };
 
-/// The fields of a limit as a table.
-pub(crate) const FIELDS: &[&str] = &["units", "per", "algorithm", "burst", "buckets"];
-
 /// The words for algorithms.
 pub(crate) const ALGORITHMS: &[(&str, AlgorithmKind)] = &[
     ("gcra", AlgorithmKind::Gcra),
@@ -26,7 +23,7 @@ pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Opti
     if !matches!(node.value, Value::Table(_)) {
         return reader.quota(node, of);
     }
-    let fields = reader.fields(node, "a limit", FIELDS)?;
+    let fields = reader.fields(node, "a limit", "limit_table")?;
     let algorithm = match fields.get("algorithm") {
         None => of.map_or(AlgorithmKind::Gcra, Quota::algorithm),
         Some(Node {

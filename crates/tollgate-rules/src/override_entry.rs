@@ -29,12 +29,6 @@ pub(crate) enum Client {
     Hash(u128),
 }
 
-/// The fields of an override.
-pub(crate) const FIELDS: &[&str] = &["rule", "key", "limit", "until", "reason"];
-
-/// The fields of a key that is known by its hash.
-pub(crate) const KEY_FIELDS: &[&str] = &["hash"];
-
 impl Override {
     /// Reads an override of a rule that `named` finds, with its index. `has_secret`: keys may be named by their hash.
     pub(crate) fn read<'r>(
@@ -43,7 +37,7 @@ impl Override {
         has_secret: bool,
         named: impl FnOnce(&Node) -> Option<(usize, &'r RuleEntry)>,
     ) -> Option<Self> {
-        let fields = reader.fields(node, "an override", FIELDS)?;
+        let fields = reader.fields(node, "an override", "override")?;
         let rule = fields.required(reader, "an override", "rule", "\"search-per-key\"");
         let rule = rule.and_then(named);
         let term = reader.term(&fields);
@@ -73,7 +67,7 @@ impl Override {
 /// The hash of a key: `{ hash = "9f86d081884c7d659a2feaa0c55ad015" }`.
 fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
     if let Value::Table(fields) = &node.value
-        && let Some((name, _)) = fields.iter().find(|(name, _)| name.text != KEY_FIELDS[0])
+        && let Some((name, _)) = fields.iter().find(|(name, _)| name.text != "hash")
     {
         // It may be the key, so the message does not repeat it.
         reader.wrong(
@@ -82,7 +76,7 @@ fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
         );
         return None;
     }
-    let fields = reader.fields(node, "a key", KEY_FIELDS)?;
+    let fields = reader.fields(node, "a key", "key_hash")?;
     let hash = fields.required(reader, "a key", "hash", "32 hexadecimal digits")?;
     let digits = reader.text(hash, "the hash of a key as text")?;
     let number = u128::from_str_radix(digits.value, 16).ok();

@@ -1,6 +1,6 @@
 //! Reading a tree: each mistake is noted with its place, and reading goes on.
 
-use std::{fmt, ops::Range, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
@@ -10,6 +10,7 @@ use crate::{
     format::Format,
     node::{Name, Node, Value},
     problems::{Problems, SHOWN},
+    schema::fields_of,
 };
 
 /// A value, and its bytes.
@@ -123,6 +124,21 @@ impl<'a> Reader<'a> {
         let _ = self.unknown_in(span, what, word, "", known);
     }
 
+    /// What a name stands for, as the service binds it.
+    pub(crate) fn bound<T: Clone>(
+        &self,
+        node: &Node,
+        what: &str,
+        name: &str,
+        bound: &BTreeMap<String, T>,
+    ) -> Option<T> {
+        let found = bound.get(name).cloned();
+        if found.is_none() {
+            self.unknown(&node.span, what, name, bound.keys().map(String::as_str));
+        }
+        found
+    }
+
     /// The same, with where the word stands, such as " in a rule". The answer is the word that it resembles.
     fn unknown_in<'n>(
         &self,
@@ -156,17 +172,13 @@ impl<'a> Reader<'a> {
         meant
     }
 
-    /// The fields of a table. Those that are unknown, or there twice, are mistakes.
-    pub(crate) fn fields(
-        &self,
-        node: &'a Node,
-        what: &str,
-        known: &[&'a str],
-    ) -> Option<Fields<'a>> {
+    /// The fields of a table, which the schema calls `table`. Those that are unknown, or there twice, are mistakes.
+    pub(crate) fn fields(&self, node: &'a Node, what: &str, table: &str) -> Option<Fields<'a>> {
+        let known = fields_of(table);
         let Value::Table(entries) = &node.value else {
-            let example = known
-                .first()
-                .map_or(String::new(), |name| format!(" with {name}"));
+            // Not that of the schema, which a document may do without.
+            let example = known.iter().find(|name| !name.starts_with('$'));
+            let example = example.map_or(String::new(), |name| format!(" with {name}"));
             self.expected(node, &format!("{what}, a table{example}"));
             return None;
         };
@@ -192,14 +204,15 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The only field of a table with one of these names.
+    /// The only field of a table that has one of several.
     pub(crate) fn only_field(
         &self,
         node: &'a Node,
         what: &str,
-        known: &[&'a str],
+        table: &str,
     ) -> Option<(&'a Name, &'a Node)> {
-        let fields = self.fields(node, what, known)?;
+        let fields = self.fields(node, what, table)?;
+        let known = fields_of(table);
         match &fields.entries[..] {
             [only] => Some(*only),
             [] => {

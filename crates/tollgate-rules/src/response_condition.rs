@@ -6,14 +6,11 @@ use tollgate::InnerResponse;
 
 use crate::{
     bindings::{Bindings, ResponseFn},
-    condition::{HEADER_FIELDS, header_value},
+    condition::header_value,
     json_text::one_line,
     node::{Node, Value},
     reader::Reader,
 };
-
-/// The fields of a condition on the response.
-pub(crate) const FIELDS: &[&str] = &["status", "grpc_status", "header", "is", "not", "any"];
 
 /// The word for all responses that are errors.
 pub(crate) const FAILURE: &str = "failure";
@@ -66,7 +63,11 @@ fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<Resp
     if let Value::Text(name) = &node.value {
         return named(reader, node, name, bindings);
     }
-    let fields = reader.fields(node, "a condition on the response", FIELDS)?;
+    let fields = reader.fields(
+        node,
+        "a condition on the response",
+        "response_condition_table",
+    )?;
     let list = |name: &str| {
         let node = fields.get(name)?;
         let nodes = reader.list_or_one(node);
@@ -178,7 +179,7 @@ fn status(reader: Reader<'_>, node: &Node) -> Option<RangeInclusive<u16>> {
 fn header(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
     let (name, equals) = match &node.value {
         Value::Table(_) => {
-            let fields = reader.fields(node, "a header", HEADER_FIELDS)?;
+            let fields = reader.fields(node, "a header", "header")?;
             let name = fields.required(reader, "a header", "name", "\"x-login\"");
             (name, fields.get("equals"))
         }

@@ -24,34 +24,6 @@ use crate::{
     store_policy::{StoreErrorAnswers, consistency},
 };
 
-/// The fields of a rule.
-pub(crate) const FIELDS: &[&str] = &[
-    "name",
-    "limit",
-    "by",
-    "when",
-    "unless",
-    "cost",
-    "cost_by_response",
-    "count_if",
-    "wait",
-    "max_waiting",
-    "plan",
-    "plans",
-    "quota_by",
-    "consistency",
-    "exact_when",
-    "on_store_error",
-    "mode",
-    "rollout",
-    "on_change",
-    "missing",
-    "keep_on_error",
-    "top_keys",
-    "audit",
-    "description",
-];
-
 /// Whether a rule is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -77,12 +49,6 @@ pub(crate) const MODES: &[(&str, Mode)] = &[
     ("shadow", Mode::Shadow),
     ("off", Mode::Off),
 ];
-
-/// The fields of a rollout.
-pub(crate) const ROLLOUT_FIELDS: &[&str] = &["percent", "others"];
-
-/// The fields of how many may wait.
-pub(crate) const MAX_WAITING_FIELDS: &[&str] = &["per_key", "in_all"];
 
 /// What a rule in a rollout is for the others.
 pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
@@ -128,7 +94,7 @@ pub(crate) struct RuleEntry {
 impl RuleEntry {
     /// Reads a rule; notes what is wrong.
     pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
-        let fields = reader.fields(node, "a rule", FIELDS)?;
+        let fields = reader.fields(node, "a rule", "rule")?;
         let name = fields
             .required(reader, "a rule", "name", "\"search-per-key\"")
             .and_then(|node| reader.text(node, "the name of the rule as text"))
@@ -464,22 +430,12 @@ pub(crate) fn without_name(message: &str) -> String {
 
 fn read_plan(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<PlanFn>> {
     let name = reader.text(node, "the name of a bound plan")?;
-    let bound = bindings.plans.get(name.value).cloned();
-    if bound.is_none() {
-        let known = bindings.plans.keys().map(String::as_str);
-        reader.unknown(&name.span, "bound plan", name.value, known);
-    }
-    bound
+    reader.bound(node, "bound plan", name.value, &bindings.plans)
 }
 
 fn read_quota(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<QuotaFn>> {
     let name = reader.text(node, "the name of a bound quota")?;
-    let bound = bindings.quotas.get(name.value).cloned();
-    if bound.is_none() {
-        let known = bindings.quotas.keys().map(String::as_str);
-        reader.unknown(&name.span, "bound quota", name.value, known);
-    }
-    bound
+    reader.bound(node, "bound quota", name.value, &bindings.quotas)
 }
 
 fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(String, At<Quota>)> {
@@ -535,7 +491,7 @@ fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
 
 fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
     let what = "max_waiting";
-    let fields = reader.fields(node, what, MAX_WAITING_FIELDS)?;
+    let fields = reader.fields(node, what, "max_waiting")?;
     let number = |name: &str, example: &str| {
         let node = fields.required(reader, what, name, example)?;
         let number = reader.number(node, "a number of requests", 1, MAX_UNITS)?;
@@ -550,7 +506,7 @@ fn read_rollout(
     node: &Node,
     name: Option<&At<String>>,
 ) -> Option<(Rollout, Mode)> {
-    let fields = reader.fields(node, "a rollout", ROLLOUT_FIELDS)?;
+    let fields = reader.fields(node, "a rollout", "rollout")?;
     let percent = fields.required(reader, "a rollout", "percent", "5");
     let permille = percent.and_then(|node| reader.permille(node, 100));
     let others = match fields.get("others") {

@@ -12,11 +12,11 @@ use crate::{
     assembly::TextPart,
     author::Author,
     bindings::{Bindings, HashKey},
+    document_changes::text_changes,
     document_error::DocumentError,
     format::Format,
     problems::Problem,
     rule_document::{ReadText, RuleDocument},
-    text_changes::text_changes,
 };
 
 /// The text of a document, or several texts that make one document together: what a [`Source`](crate::Source) gives.

@@ -583,61 +583,6 @@ mod tests {
         assert_eq!((rules.expire(), limit()), (None, 2));
     }
 
-    #[cfg(feature = "metrics")]
-    mod gauges {
-        use ::metrics::{
-            Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
-            Unit, with_local_recorder,
-        };
-
-        use super::*;
-
-        /// Notes whether each gauge is set before the next change can begin.
-        #[derive(Clone)]
-        struct Watched {
-            rules: Arc<RulesInForce>,
-            set: Arc<Mutex<Vec<bool>>>,
-        }
-
-        impl GaugeFn for Watched {
-            fn increment(&self, _: f64) {}
-            fn decrement(&self, _: f64) {}
-            fn set(&self, _: f64) {
-                let is_held = self.rules.state.try_lock().is_err();
-                self.set.lock().expect("whole").push(is_held);
-            }
-        }
-
-        impl Recorder for Watched {
-            fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-                Counter::noop()
-            }
-            fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-                Gauge::from_arc(Arc::new(self.clone()))
-            }
-            fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-                Histogram::noop()
-            }
-        }
-
-        #[test]
-        fn the_gauges_of_two_changes_are_set_one_after_the_other() {
-            let watched = Watched {
-                rules: Arc::new(rules()),
-                set: Arc::default(),
-            };
-            with_local_recorder(&watched, || {
-                let (text, alice) = (Ok(text("3/h")), Author::new("alice"));
-                let changed = watched.rules.apply(text, alice, Giver::Process);
-                changed.expect("valid");
-            });
-            assert_eq!(*watched.set.lock().expect("whole"), [true; 4]);
-        }
-    }
-
     #[test]
     fn a_layer_that_goes_while_rules_are_replaced_does_not_hinder_the_others() {
         let (rules, store) = (rules(), MemoryStore::new());

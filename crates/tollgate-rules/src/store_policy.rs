@@ -11,14 +11,6 @@ use crate::{
     reader::Reader,
 };
 
-/// The fields of a consistency as a table.
-pub(crate) const CONSISTENCY_FIELDS: &[&str] = &["leased", "eventual"];
-/// The fields of an eventual consistency.
-pub(crate) const EVENTUAL_FIELDS: &[&str] = &["interval", "max_unreported"];
-/// The fields of an entry of on_store_error as a table.
-pub(crate) const STORE_ERROR_FIELDS: &[&str] = &["cap"];
-/// The fields of an answer for a part of the requests.
-pub(crate) const ANSWER_FIELDS: &[&str] = &["when", "answer"];
 /// The words for answers that depend on the request: they count nothing.
 pub(crate) const ANSWERS: &[(&str, OnStoreError)] = &[
     ("allow", OnStoreError::Allow),
@@ -47,14 +39,14 @@ pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency
         );
         return None;
     }
-    let (name, value) = reader.only_field(node, "a consistency", CONSISTENCY_FIELDS)?;
+    let (name, value) = reader.only_field(node, "a consistency", "consistency_table")?;
     if name.text == "leased" {
         let permille = reader.permille(value, 50)?;
         // At most 500.
         let share = LeaseShare::permille(permille as u16);
         return Some(Consistency::Leased { share });
     }
-    let fields = reader.fields(value, "eventual", EVENTUAL_FIELDS)?;
+    let fields = reader.fields(value, "eventual", "eventual")?;
     let interval = fields.required(reader, "eventual", "interval", "\"50ms\"");
     let interval = interval.and_then(|node| reader.duration(node));
     let most = fields.required(reader, "eventual", "max_unreported", "100");
@@ -92,7 +84,7 @@ impl StoreErrorAnswers {
         let mut answers = Self::default();
         for (index, node) in nodes.iter().enumerate() {
             let what = "an entry of on_store_error";
-            let Some(fields) = reader.fields(node, what, ANSWER_FIELDS) else {
+            let Some(fields) = reader.fields(node, what, "store_error_answer") else {
                 continue;
             };
             let answer = fields.required(reader, what, "answer", "\"deny\"");
@@ -130,7 +122,8 @@ fn by_condition(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
 
 fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
     if matches!(node.value, Value::Table(_)) {
-        let (_, cap) = reader.only_field(node, "an entry of on_store_error", STORE_ERROR_FIELDS)?;
+        let (_, cap) =
+            reader.only_field(node, "an entry of on_store_error", "on_store_error_table")?;
         return reader
             .quota(cap, None)
             .map(|cap| OnStoreError::Cap(cap.value));

@@ -26,9 +26,6 @@ pub(crate) enum Effect {
     Permille(u64),
 }
 
-/// The fields of a switch.
-pub(crate) const FIELDS: &[&str] = &["rules", "limit", "until", "reason"];
-
 impl Switch {
     /// Reads a switch. `named` finds the indices of its rules.
     pub(crate) fn read(
@@ -37,7 +34,7 @@ impl Switch {
         all: usize,
         named: impl Fn(&Node) -> Option<usize>,
     ) -> Option<Self> {
-        let fields = reader.fields(node, "a switch", FIELDS)?;
+        let fields = reader.fields(node, "a switch", "switch")?;
         let nodes = fields.required(reader, "a switch", "rules", "\"*\"");
         let limit = fields.required(reader, "a switch", "limit", "\"50%\"");
         let effect = limit.and_then(|node| effect(reader, node));
