@@ -85,19 +85,6 @@ async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
     fs::rename(&other, &path).expect("renamed");
     until("the rename is seen", || rules.status().revision() == 3).await;
     assert_eq!(limit(&layer).await, "\"api\";q=7;w=3600");
-
-    fs::write(
-        &path,
-        [b"version = 1\n# ".as_slice(), &[0xff, 0xfe]].concat(),
-    )
-    .expect("written");
-    until("it is not UTF-8", || {
-        let status = rules.status();
-        status
-            .last_rejection()
-            .is_some_and(|wrong| wrong.contains("line 2 is not UTF-8"))
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -252,20 +239,6 @@ async fn watching_ends_with_the_rules_and_the_layer_goes_on() {
     let layer = rules.layer(MemoryStore::new()).expect("valid");
     drop(rules);
     assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
-}
-
-#[test]
-fn a_limiter_that_was_dropped_does_not_keep_its_names() {
-    let store = MemoryStore::new();
-    let rules = LiveRules::from_text(&document("3/h"), Format::Toml, Bindings::new());
-    let rules = rules.expect("valid");
-    drop(rules.limiter(store.clone()).expect("valid"));
-    let limiter = rules.limiter(store).expect("valid");
-    rules
-        .set_text(&document("4/h"), Format::Toml)
-        .expect("one limiter has the name");
-    let limiter = limiter.limiter();
-    assert_eq!(limiter.rules().rules()[0].quota().limit(), 4);
 }
 
 #[test]

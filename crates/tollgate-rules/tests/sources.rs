@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 use tollgate_rules::{Bindings, FileSource, Format, LiveRules, RuleText, Source, SourceError};
 
@@ -249,54 +249,6 @@ async fn a_service_without_a_first_document_starts_with_its_fallback_or_not_at_a
     })
     .await;
     assert_eq!(limit_of(&rules), 3);
-}
-
-#[tokio::test]
-async fn a_limiter_of_workers_follows_a_source() {
-    let (sender, source) = sent();
-    sender
-        .send(Ok(text("fixed_window 1/h")))
-        .await
-        .expect("sent");
-    let rules = LiveRules::follow(source, Bindings::new())
-        .await
-        .expect("valid");
-    let limiter = rules
-        .limiter(tollgate::MemoryStore::new())
-        .expect("valid rules");
-    let key = tollgate::Key::of("job");
-    let is_allowed = || {
-        let decision = limiter.try_acquire("api", &key).expect("the rule is there");
-        decision.is_allowed()
-    };
-    assert!(is_allowed() && !is_allowed());
-    sender
-        .send(Ok(text("fixed_window 2/h")))
-        .await
-        .expect("sent");
-    until("the change is in force", || rules.status().revision() == 2).await;
-    assert!(is_allowed() && !is_allowed());
-    let off = "version = 1\n[[switches]]\nrules = '*'\nlimit = 'off'\n";
-    let off = text("fixed_window 2/h").and(RuleText::new(off, Format::Toml));
-    sender.send(Ok(off)).await.expect("sent");
-    until("the switch is in force", || rules.status().revision() == 3).await;
-    assert!(is_allowed());
-}
-
-#[tokio::test]
-async fn a_text_is_a_source_that_never_changes() {
-    let mut source = text("3/h");
-    let first = source.next().await.expect("there is one");
-    assert_eq!(
-        first
-            .parse(&Bindings::new())
-            .expect("valid")
-            .names()
-            .count(),
-        1
-    );
-    let second = timeout(Duration::from_millis(20), source.next()).await;
-    assert!(second.is_err(), "there is no other");
 }
 
 fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {

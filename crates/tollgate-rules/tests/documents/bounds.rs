@@ -1,7 +1,6 @@
 //! Any text is read within bounds.
 
 use proptest::prelude::*;
-use tollgate::store::RuleSet;
 use tollgate_rules::{Format, LiveRules, RuleDocument};
 
 use crate::{
@@ -9,31 +8,6 @@ use crate::{
     model::{JSON, TOML, YAML},
     toml,
 };
-
-#[test]
-fn thousands_of_rules_with_tens_of_thousands_of_overrides_are_read() {
-    use std::fmt::Write;
-    let mut text = "version = 1\n".to_owned();
-    for n in 0..2_000 {
-        let _ = write!(
-            text,
-            "[[rules]]\nname = \"rule-{n}\"\nlimit = \"{}/min\"\nby = \"header:x-api-key\"\nwhen = {{ path = \"/r{n}\" }}\n",
-            n + 1
-        );
-    }
-    for n in 0..20_000 {
-        let _ = write!(
-            text,
-            "[[overrides]]\nrule = \"rule-{}\"\nkey = \"client-{n}\"\nlimit = \"{}/min\"\n",
-            n % 2_000,
-            5 + n % 7
-        );
-    }
-    let document = toml(&text).expect("valid");
-    assert_eq!(document.rules().len(), 2_000);
-    assert!(RuleSet::new(document.limiter_rules()).is_ok());
-    assert_eq!(document.names().count(), 2_000);
-}
 
 /// A text of all the characters that mean something, and of words that do.
 fn garbage() -> impl Strategy<Value = String> {

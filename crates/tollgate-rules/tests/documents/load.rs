@@ -3,12 +3,11 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::{Method, Request, Response};
-use tollgate::{Clock, MemoryStore, Quota, RateLimitLayer, SECOND, key::client_ip};
-use tollgate_core::Rule;
+use tollgate::{Clock, MemoryStore, Quota, RateLimitLayer, SECOND};
 use tollgate_rules::{Bindings, Format, RuleDocument, RuleText};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{START, get, one, request, toml};
+use crate::{get, one, request, toml};
 
 const TOML: &str = r#"
 version = 1
@@ -35,62 +34,6 @@ count_if = { status = [401, 403] }
 cost = 2
 cost_by_response = { header = "x-used" }
 "#;
-
-const YAML: &str = r#"
-version: 1
-rules:
-  - { name: exports-at-once, limit: concurrent 3 typically 20s, by: client_ip, wait: 5s, max_waiting: { per_key: 2, in_all: 50 } }
-  - name: renders
-    limit: leaky_bucket 10/s burst 2
-    by: client_ip
-    wait: 250ms
-    rollout: { percent: 0, others: shadow }
-  - name: log-ins
-    limit: sliding_log 3/10min
-    by: client_ip
-    count_if: { status: [401, 403] }
-    cost: 2
-    cost_by_response: { header: x-used }
-"#;
-
-const JSON: &str = r#"{ "version": 1, "rules": [
-  { "name": "exports-at-once", "limit": "concurrent 3 typically 20s", "by": "client_ip", "wait": "5000ms",
-    "max_waiting": { "per_key": 2, "in_all": 50 } },
-  { "name": "renders", "limit": "leaky_bucket 10/s burst 2", "by": "client_ip", "wait": "250ms",
-    "rollout": { "percent": 0, "others": "shadow" } },
-  { "name": "log-ins", "limit": "sliding_log 3/10min", "by": "client_ip", "count_if": { "status": [401, 403] }, "cost": 2,
-    "cost_by_response": { "header": "x-used" } }
-] }"#;
-
-#[test]
-fn slots_and_waits_have_three_syntaxes() {
-    let renders = |name| Rule::new(name, Quota::leaky_bucket(2).leak(10, SECOND));
-    let renders = |name| renders(name).wait(Duration::from_millis(250));
-    let code = [
-        Rule::new(
-            "exports-at-once",
-            Quota::concurrent(3).typically(20 * SECOND),
-        )
-        .wait(5 * SECOND)
-        .max_waiting(2, 50),
-        renders("renders"),
-        renders("renders:shadow").shadow(),
-        Rule::new("log-ins", Quota::sliding_log(3, 600 * SECOND)).cost(2),
-    ];
-    let code = code.map(|rule| tollgate::Rule::from(rule).by(client_ip()));
-    let code = RateLimitLayer::new(MemoryStore::new(), code).expect("valid");
-    for (text, format) in [
-        (TOML, Format::Toml),
-        (YAML, Format::Yaml),
-        (JSON, Format::Json),
-    ] {
-        let document = RuleDocument::parse(text, format, &Bindings::new()).expect("valid");
-        let layer = RateLimitLayer::new(MemoryStore::new(), document.rules_at(START));
-        let layer = layer.expect("valid");
-        let (limiter, code) = (layer.limiter(), code.limiter());
-        assert_eq!(limiter.rules().given(), code.rules().given(), "{format}");
-    }
-}
 
 /// Sends requests to a service with these responses, and returns which passed.
 async fn send(rule: &str, responses: &[Response<()>]) -> Vec<bool> {

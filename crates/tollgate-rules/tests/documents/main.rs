@@ -7,7 +7,6 @@ mod keys_and_conditions;
 mod load;
 mod model;
 mod quota_by;
-mod rollout;
 mod round_trip;
 
 use std::{convert::Infallible, net::IpAddr};
@@ -83,13 +82,6 @@ pub(crate) async fn passing(rules: Vec<RequestRule>, request: impl Fn() -> Reque
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(Clock::from(clock)).build();
     let layer = RateLimitLayer::switchable(store, rules).expect("valid rules");
-    passing_through(&layer, request).await
-}
-
-pub(crate) async fn passing_through(
-    layer: &RateLimitLayer,
-    request: impl Fn() -> Request<String>,
-) -> u32 {
     let service = layer.layer(service_fn(|_: Request<String>| async {
         Ok::<_, Infallible>(Response::new(String::new()))
     }));

@@ -1,15 +1,12 @@
 //! One model, and what it says.
 
-use std::net::IpAddr;
-
-use http::Method;
 use tollgate::{
-    Consistency, LeaseShare, MINUTE, MemoryStore, Missing, OnChange, OnStoreError, Quota,
-    RateLimitLayer, SECOND, key::PeerAddr,
+    Consistency, LeaseShare, MINUTE, MemoryStore, OnChange, OnStoreError, Quota, RateLimitLayer,
+    SECOND,
 };
 use tollgate_rules::{Format, RuleDocument};
 
-use crate::{Caller, DAY, START, bindings, client, get, one, passing, request, toml};
+use crate::{DAY, START, bindings};
 
 pub(crate) const TOML: &str = r#"
 version = 1
@@ -31,6 +28,13 @@ on_change = "scale"
 missing = 401
 keep_on_error = true
 top_keys = true
+
+[[rules]]
+name = "exports-at-once"
+limit = "concurrent 3 typically 20s"
+by = "client_ip"
+wait = "5s"
+max_waiting = { per_key = 2, in_all = 50 }
 
 [[rules]]
 name = "everything"
@@ -75,6 +79,7 @@ rules:
     missing: 401
     keep_on_error: true
     top_keys: true
+  - { name: exports-at-once, limit: concurrent 3 typically 20s, by: client_ip, wait: 5s, max_waiting: { per_key: 2, in_all: 50 } }
   - name: everything
     limit: { algorithm: sliding_buckets, units: 1000, per: 1min, buckets: 30 }
     by: [client_ip, method]
@@ -113,6 +118,13 @@ pub(crate) const JSON: &str = r#"{
       "top_keys": true
     },
     {
+      "name": "exports-at-once",
+      "limit": "concurrent 3 typically 20s",
+      "by": "client_ip",
+      "wait": "5000ms",
+      "max_waiting": {"per_key": 2, "in_all": 50}
+    },
+    {
       "name": "everything",
       "limit": {"algorithm": "sliding_buckets", "units": 1000, "per": "60s", "buckets": 30},
       "by": ["client_ip", "method"],
@@ -140,6 +152,13 @@ fn one_model_has_three_syntaxes() {
             .on_change(OnChange::Scale)
             .top_keys()
             .subject_type("header"),
+        tollgate_core::Rule::new(
+            "exports-at-once",
+            Quota::concurrent(3).typically(20 * SECOND),
+        )
+        .wait(5 * SECOND)
+        .max_waiting(2, 50)
+        .subject_type("ip"),
         tollgate_core::Rule::new(
             "everything",
             Quota::sliding_buckets(500, MINUTE).buckets(30),
@@ -176,60 +195,9 @@ fn one_model_has_three_syntaxes() {
         let limiter = layer.limiter();
         assert_eq!(limiter.rules().given()[0], code[0], "{format}");
         assert_eq!(
-            limiter.rules().given()[1].quota().limit(),
+            limiter.rules().given()[2].quota().limit(),
             1_000,
             "{format}"
         );
     }
-}
-
-#[tokio::test]
-async fn requests_are_counted_as_the_document_says() {
-    let document = toml(TOML).expect("valid");
-    let rules = || document.rules_at(START);
-    // 50 units at two each are more than ten requests.
-    assert_eq!(passing(rules(), || client("/search/a", "ann")).await, 10);
-    let smaller = TOML
-        .replace("burst 50", "burst 6")
-        .replace("cost = 2", "cost = \"words\"");
-    let smaller = toml(&smaller).expect("valid");
-    let rules = || smaller.rules_at(START);
-    assert_eq!(passing(rules(), || client("/search/a?x", "ann")).await, 6);
-    assert_eq!(passing(rules(), || client("/search/a?xyz", "ann")).await, 2);
-    // Another path or method, and an address that is exempt.
-    assert_eq!(passing(rules(), || client("/other?xyz", "ann")).await, 10);
-    let post = || request(Method::POST, "/search/a?xyz");
-    assert_eq!(passing(rules(), post).await, 10);
-    let internal = || {
-        let mut request = client("/search/a?xyz", "ann");
-        let peer: IpAddr = [10, 0, 0, 1].into();
-        request.extensions_mut().insert(PeerAddr((peer, 1).into()));
-        request
-    };
-    assert_eq!(passing(rules(), internal).await, 10);
-    // Without a key: 401.
-    assert_eq!(passing(rules(), || get("/search/a")).await, 0);
-    // A plan, and a client's own limit.
-    let planned = |plan| {
-        move || {
-            let mut request = client("/search/a?xyz", "ann");
-            let (tenant, plan) = ("acme", Some(plan));
-            request.extensions_mut().insert(Caller { tenant, plan });
-            request
-        }
-    };
-    assert_eq!(passing(rules(), planned("gold")).await, 10);
-    assert_eq!(passing(rules(), planned("internal")).await, 10);
-    assert_eq!(
-        passing(rules(), || client("/search/a?xyz", "acme-key-1")).await,
-        10
-    );
-}
-
-#[test]
-fn what_is_missing_is_a_setting_of_the_rule() {
-    let rule = one("\"header:x-api-key\"", "missing = \"skip\"");
-    let rules = toml(&rule).expect("valid").rules();
-    let shown = format!("{:?}", rules[0]);
-    assert!(shown.contains(&format!("{:?}", Missing::Skip)), "{shown}");
 }
