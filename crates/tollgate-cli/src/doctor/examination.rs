@@ -144,26 +144,10 @@ async fn primaries(server: &mut Server) -> (Vec<String>, Finding) {
     };
     let (mut primaries, mut served) = (Vec::new(), 0);
     for range in &ranges {
-        let [first, last, primary, ..] = &range[..] else {
+        let Some((slots, place)) = range_of(range, &server.name) else {
             continue;
         };
-        let slots = redis::from_redis_value_ref::<u32>(first)
-            .and_then(|first| Ok((first, redis::from_redis_value_ref::<u32>(last)?)));
-        let node = redis::from_redis_value_ref::<Vec<redis::Value>>(primary).ok();
-        let place = node.and_then(|node| {
-            let host: String = redis::from_redis_value_ref(node.first()?).ok()?;
-            let port: u16 = redis::from_redis_value_ref(node.get(1)?).ok()?;
-            // A server that does not know its own address leaves it out.
-            let host = match host.is_empty() {
-                true => server.name.rsplit_once(':')?.0.to_owned(),
-                false => host,
-            };
-            Some(place_text(&host, port))
-        });
-        let (Ok((first, last)), Some(place)) = (slots, place) else {
-            continue;
-        };
-        served += last - first + 1;
+        served += slots;
         if !primaries.contains(&place) {
             primaries.push(place);
         }
@@ -181,6 +165,23 @@ async fn primaries(server: &mut Server) -> (Vec<String>, Finding) {
         ),
     };
     (primaries, finding)
+}
+
+/// How many slots a line of `CLUSTER SLOTS` has, and the place of their primary.
+fn range_of(range: &[redis::Value], asked: &str) -> Option<(u32, String)> {
+    let [first, last, primary, ..] = range else {
+        return None;
+    };
+    let number = |value| redis::from_redis_value_ref::<u32>(value).ok();
+    let node: Vec<redis::Value> = redis::from_redis_value_ref(primary).ok()?;
+    let host: String = redis::from_redis_value_ref(node.first()?).ok()?;
+    // A server that does not know its own address leaves it out.
+    let host = match host.is_empty() {
+        true => asked.rsplit_once(':')?.0,
+        false => &host,
+    };
+    let port = u16::try_from(number(node.get(1)?)?).ok()?;
+    Some((number(last)? - number(first)? + 1, place_text(host, port)))
 }
 
 fn place_text(host: &str, port: u16) -> String {
@@ -230,16 +231,19 @@ async fn ask_sentinels(
     };
     let (agreeing, all) = (count(host), sentinels.len());
     let says = format!("{agreeing} of {all} say that {host} is the master");
-    findings.push(match () {
-        () if agreeing * 2 > all => Fine.of(CHECK, says, ""),
-        () if agreeing * 2 > said.len() => Warning.of(
+    let level = match () {
+        () if agreeing * 2 > all => Fine,
+        // The store believes them while the others do not answer.
+        () if agreeing * 2 > said.len() => Warning,
+        () => Error,
+    };
+    findings.push(match level {
+        Fine => Fine.of(CHECK, says, ""),
+        _ => level.of(
             CHECK,
-            format!("only {says}: the store believes them while the others do not answer"),
-            "start those that are down: one that was cut off with an old master would not be outvoted",
-        ),
-        () => Error.of(
-            CHECK,
-            format!("only {says}: the store does not connect while those that answer do not agree"),
+            format!(
+                "only {says}: the store connects only while those that answer agree, and one with an old master is not outvoted"
+            ),
             "name all sentinels in the address, and start those that are down",
         ),
     });
@@ -247,16 +251,14 @@ async fn ask_sentinels(
 }
 
 async fn first_that_answers(seeds: &[Place]) -> Result<(Server, Vec<Finding>), Failure> {
-    let (mut whys, mut findings) = (Vec::new(), Vec::new());
+    const REMEDY: &str = "start it, or take it out of the address";
+    let mut findings: Vec<Finding> = Vec::new();
     for seed in seeds {
         match Server::connect(seed).await {
             Ok(server) => return Ok((server, findings)),
-            Err(failure) => {
-                let remedy = "start it, or take it out of the address";
-                findings.push(Warning.of("connection", &*failure.message, remedy));
-                whys.push(failure.message);
-            }
+            Err(failure) => findings.push(Warning.of("connection", failure.message, REMEDY)),
         }
     }
+    let whys: Vec<_> = findings.iter().map(|finding| &*finding.says).collect();
     Err(Failure::failed(whys.join("\n")))
 }

@@ -107,46 +107,25 @@ impl ServerInfo {
     /// What is forgotten when it is full, and what was.
     pub(crate) fn eviction(&self) -> Finding {
         const CHECK: &str = "eviction";
-        let forgets = match (
-            self.text("maxmemory_policy"),
-            numbers(&self.info, "evicted_keys"),
-        ) {
-            ("noeviction", 0) => return Fine.of(CHECK, "noeviction, and no key was evicted", ""),
-            ("noeviction", keys) => {
-                return Warning.of(
-                    CHECK,
-                    format!(
-                        "{keys} keys were evicted since the server started: those limits began anew"
-                    ),
-                    "keep maxmemory-policy at noeviction, in redis.conf too, and raise maxmemory",
-                );
-            }
-            ("", _) => {
-                return Note.of(
-                    CHECK,
-                    "the server does not say its maxmemory-policy",
-                    "make sure that it is noeviction",
-                );
-            }
-            ("volatile-ttl", _) => {
-                "short limits are forgotten first, those of the most active clients before others"
-            }
-            ("allkeys-lru" | "volatile-lru", _) => {
-                "long quotas are forgotten, of the day or the month, of clients that pause"
-            }
-            ("allkeys-lfu" | "volatile-lfu", _) => {
-                "limits of clients that come seldom are forgotten"
-            }
-            _ => "any limits are forgotten",
-        };
-        let policy = self.text("maxmemory_policy");
-        Error.of(
-            CHECK,
-            format!(
-                "maxmemory-policy is {policy}: when memory is full, {forgets}, and those clients begin anew"
+        let evicted = numbers(&self.info, "evicted_keys");
+        match self.text("maxmemory_policy") {
+            "noeviction" if evicted == 0 => Fine.of(CHECK, "noeviction, and no key was evicted", ""),
+            "noeviction" => Warning.of(
+                CHECK,
+                format!("{evicted} keys were evicted since the server started: those limits began anew"),
+                "keep maxmemory-policy at noeviction, in redis.conf too, and raise maxmemory",
             ),
-            "CONFIG SET maxmemory-policy noeviction, and in redis.conf; keep caches on another server",
-        )
+            "" => Note.of(
+                CHECK,
+                "the server does not say its maxmemory-policy",
+                "make sure that it is noeviction",
+            ),
+            policy => Error.of(
+                CHECK,
+                format!("maxmemory-policy is {policy}: when memory is full, limits are forgotten, and those clients begin anew"),
+                "CONFIG SET maxmemory-policy noeviction, and in redis.conf; keep caches on another server",
+            ),
+        }
     }
 
     /// What a restart costs: `longest` is the longest window or refill of the rules, if they are known.
@@ -216,15 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_but_one_is_an_error_that_says_whose_limits_are_forgotten() {
+    fn every_policy_but_one_is_an_error() {
         for (policy, evicted, level, says) in [
             ("noeviction", "0", Fine, "no key was evicted"),
             ("noeviction", "1", Warning, "1 keys were evicted"),
             ("", "0", Note, "does not say"),
-            ("volatile-ttl", "0", Error, "short limits"),
-            ("volatile-lru", "0", Error, "long quotas"),
-            ("allkeys-lfu", "0", Error, "clients that come seldom"),
-            ("volatile-random", "0", Error, "any limits"),
+            ("volatile-ttl", "0", Error, "limits are forgotten"),
         ] {
             let pairs = [("maxmemory_policy", policy), ("evicted_keys", evicted)];
             let finding = server(&pairs, None, None).eviction();

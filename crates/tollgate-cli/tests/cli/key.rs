@@ -1,9 +1,6 @@
 //! `tollgate key`.
 
-use std::{
-    convert::Infallible,
-    time::{Duration, Instant},
-};
+use std::convert::Infallible;
 
 use http::{Request, Response};
 use serde_json::json;
@@ -330,83 +327,26 @@ rules = [
 }
 
 #[test]
-fn what_never_fits_is_shown_as_such() {
+fn a_check_waits_gives_its_slots_back_and_says_what_never_fits() {
     let server = RedisServer::start(&[]);
     let rules = "\
 version = 1
 rules = [
-  { name = \"exports\", limit = \"fixed_window 3/d\", by = \"header:x-api-key\", cost = \"rows\" },
-  { name = \"reads\", limit = \"fixed_window 3/d\", by = \"header:x-tenant\" },
+  { name = \"imports\", limit = \"1/s burst 1\", by = \"header:x-api-key\", wait = \"30s\" },
+  { name = \"exports\", limit = \"concurrent 1\", by = \"header:x-api-key\" },
+  { name = \"rows\", limit = \"fixed_window 3/d\", by = \"header:x-tenant\", cost = \"rows\" },
 ]
 ";
     let program = Program::on(&server, rules);
-    let request = ["--path", "/", "-H", "x-api-key: a", "-H", "x-tenant: b"];
-    let request = [&request[..], &["--bind-cost", "rows=4"]].concat();
-    let check = [&["key", "check"], &request[..]].concat();
-    program.run(&check).assert(
+    let check =
+        |args: &[&str]| program.run(&[&["key", "check", "--bind-cost", "rows=4"], args].concat());
+    for _ in 0..3 {
+        check(&["acme", "--rule", "imports"]).assert(0, &["allowed"]);
+        check(&["acme", "--rule", "exports"]).assert(0, &["allowed"]);
+    }
+    let ran = check(&["--path", "/", "-H", "x-tenant: b", "--rule", "rows"]);
+    ran.assert(
         1,
-        &[
-            "denied: it costs more than ever fits",
-            "denied by exports\n",
-        ],
+        &["denied: it costs more than ever fits", "denied by rows"],
     );
-    let (_, json) = program.json(&check);
-    assert_eq!(json["retry_after_seconds"], json!(null));
-    // A status is about a request of this cost, too.
-    let status = [&["key", "status"], &request[..]].concat();
-    program.run(&status).assert(1, &["denied by exports"]);
-}
-
-#[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a program has taken, which waits by the time of its server"
-)]
-fn a_check_waits_for_as_long_as_a_request_of_the_service() {
-    let server = RedisServer::start(&[]);
-    let rules = "\
-version = 1
-rules = [{ name = \"imports\", limit = \"1/s\", by = \"header:x-api-key\", wait = \"30s\" }]
-";
-    let program = Program::on(&server, rules);
-    let start = Instant::now();
-    for _ in 0..3 {
-        program
-            .run(&["key", "check", "acme"])
-            .assert(0, &["allowed"]);
-    }
-    // The first starts at once, and the third a second after the second.
-    assert!(start.elapsed() >= Duration::from_secs(2));
-}
-
-#[test]
-fn a_check_gives_its_slots_back() {
-    let server = RedisServer::start(&[]);
-    let rules = "\
-version = 1
-rules = [{ name = \"exports\", limit = \"concurrent 1\", by = \"header:x-api-key\" }]
-";
-    let program = Program::on(&server, rules);
-    for _ in 0..3 {
-        program
-            .run(&["key", "check", "acme"])
-            .assert(0, &["allowed"]);
-    }
-}
-
-#[test]
-fn a_check_says_what_a_shadow_would_have_denied() {
-    let server = RedisServer::start(&[]);
-    let rules = RULES.replace(
-        "when = { path = \"/search\" }",
-        "mode = \"shadow\"\nwhen = { path = \"/search\" }",
-    );
-    let program = Program::on(&server, &rules);
-    let check = [&["key", "check"], SEARCH].concat();
-    for _ in 0..3 {
-        program.run(&check).assert(0, &["shadow: allowed"]);
-    }
-    program
-        .run(&check)
-        .assert(0, &["shadow: denied, retry after "]);
 }

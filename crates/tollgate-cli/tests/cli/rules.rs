@@ -67,6 +67,21 @@ fn check_shows_every_mistake_of_every_file_with_its_line_and_a_marker() {
     program
         .run(&["rules", "check", "right.toml"])
         .assert(0, &["everybody", "gcra 1000/s burst 2000"]);
+    // A folder, whose files may include others.
+    let program = program
+        .file(
+            "limits/main.toml",
+            &("include = [\"team.toml\"]\n".to_owned() + RIGHT),
+        )
+        .file("limits/team.toml", WRONG);
+    for path in ["limits", "limits/main.toml"] {
+        program
+            .run(&["rules", "check", path])
+            .assert(1, &["team.toml:5:"]);
+    }
+    program
+        .run(&["rules", "check", "nowhere.toml"])
+        .assert(1, &["nowhere.toml", "No such file"]);
     let (code, json) = program.json(&["rules", "check", "right.toml", "wrong.toml"]);
     assert_eq!(
         (code, &json["ok"], &json["documents"][0]["ok"]),
@@ -78,35 +93,6 @@ fn check_shows_every_mistake_of_every_file_with_its_line_and_a_marker() {
         (&mistakes[0]["line"], &mistakes[0]["column"]),
         (&json!(5), &json!(13))
     );
-}
-
-#[test]
-fn check_follows_includes_and_reads_folders() {
-    let program = Program::new()
-        .file("limits/main.toml", "version = 1\ninclude = [\"team.toml\"]\n[[rules]]\nname = \"a\"\nlimit = \"1/s\"\nby = \"client_ip\"\n")
-        .file("limits/team.toml", &RIGHT.replace("3/h", "3/hh"));
-    program
-        .run(&["rules", "check", "limits/main.toml"])
-        .assert(1, &["team.toml:5:"]);
-    program
-        .run(&["rules", "check", "limits"])
-        .assert(1, &["team.toml:5:"]);
-    program
-        .run(&["rules", "check", "nowhere.toml"])
-        .assert(1, &["nowhere.toml", "No such file"]);
-    program.run(&["rules", "check"]).assert(2, &["Usage"]);
-}
-
-#[test]
-fn names_that_code_binds_are_named_on_the_command_line() {
-    let bound = RIGHT.replace("header:x-api-key", "tenant");
-    let program = Program::new().file("limits.toml", &bound);
-    program
-        .run(&["rules", "check", "limits.toml"])
-        .assert(1, &["unknown key \"tenant\"", "hint: ", "--bind-key NAME"]);
-    program
-        .run(&["rules", "check", "limits.toml", "--bind-key", "tenant"])
-        .assert(0, &[]);
 }
 
 #[test]
@@ -209,70 +195,6 @@ const BOUND: &[&str] = &[
     "words=3",
 ];
 
-fn explained(args: &[&str]) -> serde_json::Value {
-    let program = Program::new().file("limits.toml", EXPLAINED);
-    let (code, json) = program.json(&[&["rules", "explain"], BOUND, args].concat());
-    assert_eq!(code, 0, "{json}");
-    let rules = json["rules"].as_array().expect("a list").iter();
-    let pairs = rules.map(|rule| {
-        (
-            rule["rule"].as_str().expect("a name").to_owned(),
-            rule.clone(),
-        )
-    });
-    pairs.collect::<serde_json::Map<_, _>>().into()
-}
-
-#[test]
-fn explain_says_which_rules_count_a_request_and_why() {
-    let rules = explained(&[
-        "--path",
-        "/search",
-        "-H",
-        "x-api-key: someone",
-        "--client-ip",
-        "192.0.2.7",
-    ]);
-    assert_eq!(rules["search-per-key"]["counts"], json!(true));
-    assert_eq!(rules["search-per-key"]["limit"], json!("gcra 200/s"));
-    assert_eq!(
-        rules["search-per-key"]["limit_from"],
-        json!("plan \"gold\"")
-    );
-    assert_eq!(
-        rules["exports"]["outcome"],
-        json!("its `when` does not hold")
-    );
-    assert_eq!(rules["reads"]["outcome"], json!("shadow"));
-    assert_eq!(rules["all"]["limit"], json!("gcra 500/min"));
-    assert_eq!(rules["all"]["switches"], json!(["50 % of each limit"]));
-    assert_eq!(rules["retired"]["outcome"], json!("off"));
-
-    // One client's own limit goes before its plan.
-    let rules = explained(&["--path", "/search", "-H", "x-api-key: acme-key-1"]);
-    assert_eq!(rules["search-per-key"]["limit"], json!("gcra 500/s"));
-    assert_eq!(rules["search-per-key"]["reason"], json!("launch week"));
-    assert_eq!(
-        rules["search-per-key"]["until"],
-        json!("2999-12-01T00:00:00Z")
-    );
-
-    // A more specific rule of its group, a cost, no key, an exemption.
-    let rules = explained(&["--method", "POST", "--path", "/exports", "-H", "x-probe: 1"]);
-    assert_eq!(rules["exports"]["units"], json!(3));
-    assert_eq!(
-        rules["exports"]["shares_the_bucket_without_key"],
-        json!(true)
-    );
-    assert_eq!(
-        rules["all"]["outcome"],
-        json!("\"exports\" is more specific")
-    );
-    assert_eq!(rules["reads"]["outcome"], json!("its `when` does not hold"));
-    let rules = explained(&["--method", "POST", "--path", "/", "-H", "x-probe: 1"]);
-    assert_eq!(rules["all"]["outcome"], json!("its `unless` holds"));
-}
-
 #[test]
 fn explain_says_what_waits_and_which_responses_count() {
     let text = "\
@@ -355,16 +277,30 @@ fn explain_prints_a_table_with_the_clients_hash_and_not_its_key() {
         ],
     )
     .lacks(&["acme-key-1", SECRET]);
+    // The same for programs, of a request that has no key and is exempt from a rule.
+    let (_, json) = program.json(&args);
+    let search = &json["rules"][0];
+    for (field, value) in [
+        ("counts", json!(true)),
+        ("limit", json!("gcra 500/s")),
+        ("reason", json!("launch week")),
+        ("until", json!("2999-12-01T00:00:00Z")),
+    ] {
+        assert_eq!(search[field], value, "{json}");
+    }
+    let exempt = ["--method", "POST", "--path", "/exports", "-H", "x-probe: 1"];
+    let (_, json) = program.json(&[&["rules", "explain"], BOUND, &exempt].concat());
+    assert_eq!(json["rules"][1]["units"], json!(3), "{json}");
+    assert_eq!(
+        json["rules"][1]["shares_the_bucket_without_key"],
+        json!(true)
+    );
+    let outcome = |rule: usize| json["rules"][rule]["outcome"].as_str();
+    assert_eq!(outcome(0), Some("its `when` does not hold"));
+    assert_eq!(outcome(3), Some("\"exports\" is more specific"));
     program
-        .run(&[
-            "rules",
-            "explain",
-            "--rules",
-            "limits.toml",
-            "--path",
-            "search",
-        ])
-        .assert(3, &["--bind-plan"]);
+        .run(&["rules", "explain", "--rules", "limits.toml"])
+        .assert(3, &["hint: ", "--bind-plan NAME"]);
     program
         .run(&[&["rules", "explain"], BOUND, &["--path", "search"]].concat())
         .assert(2, &["begins with a slash"]);
@@ -468,45 +404,6 @@ async fn the_history_says_how_many_processes_keep_rules_that_redis_has_lost() {
 }
 
 #[test]
-fn a_push_without_a_reason_has_none_in_the_history() {
-    let server = RedisServer::start(&[]);
-    let program = Program::on(&server, RIGHT);
-    for limit in ["4/h", "5/h"] {
-        let program = Program::on(&server, &RIGHT.replace("3/h", limit));
-        program
-            .run(&["rules", "push", "limits.toml"])
-            .assert(0, &["is stored"]);
-    }
-    let ran = program.run(&["rules", "history"]);
-    ran.assert(0, &["accepted by alice  1 → 2\n"])
-        .lacks(&["()"]);
-    let (_, json) = program.json(&["rules", "history"]);
-    let at = json["history"][0]["at"].as_str().expect("a time");
-    assert!(at.starts_with("20") && at.len() == 20, "{at}");
-}
-
-#[test]
-fn a_push_by_an_empty_name_is_by_an_unknown_one() {
-    let server = RedisServer::start(&[]);
-    for (limit, by) in [("4/h", " "), ("5/h", "")] {
-        let program = Program::on(&server, &RIGHT.replace("3/h", limit));
-        program
-            .run(&["rules", "push", "limits.toml", "--by", by])
-            .assert(0, &["is stored"]);
-    }
-    let program = Program::on(&server, RIGHT);
-    let (_, json) = program.json(&["rules", "history"]);
-    assert_eq!(json["history"][0]["actor"], "unknown");
-    assert_eq!(json["history"][1]["actor"], "unknown");
-    let program = program.set("USER", "");
-    program
-        .run(&["rules", "push", "limits.toml"])
-        .assert(0, &["is stored"]);
-    let (_, json) = program.json(&["rules", "history"]);
-    assert_eq!(json["history"][0]["actor"], "unknown");
-}
-
-#[test]
 fn names_that_code_binds_have_the_values_of_the_command_line() {
     let text = "version = 1\n[[rules]]\nname = \"api\"\nlimit = \"5/min\"\nby = \"constant\"\nquota_by = \"contract\"\n\
                 when = \"is-beta\"\n";
@@ -557,26 +454,6 @@ fn a_reader_that_stops_is_no_failure_and_a_full_disk_is_one() {
     program
         .run_into(&check, full.expect("the system has it"))
         .assert(3, &[]);
-}
-
-#[test]
-fn what_does_not_count_a_request_neither_waits_nor_gives_back() {
-    let text = "\
-version = 1
-rules = [
-  { name = \"exports\", limit = \"concurrent 3\", by = \"constant\", wait = \"5s\", when = { path = \"/exports\" } },
-  { name = \"log-ins\", limit = \"sliding_log 3/h\", by = \"constant\", count_if = { status = 401 }, when = { path = \"/log-in\" } },
-]
-";
-    let program = Program::new().file("limits.toml", text);
-    let explain = ["rules", "explain", "--rules", "limits.toml", "--path"];
-    let notes = ["waits for up to", "gives the units back"];
-    let at = |path: &str| program.run(&[&explain[..], &[path]].concat());
-    at("/exports").assert(0, &notes[..1]).lacks(&notes[1..]);
-    at("/log-in").assert(0, &notes[1..]).lacks(&notes[..1]);
-    at("/")
-        .assert(0, &["no rule counts this request"])
-        .lacks(&notes);
 }
 
 /// An address in front of a server. Its connections end with what is said of a push by this author: the reply to it arrives, or

@@ -85,39 +85,6 @@ fn the_memory_of_redis_is_what_a_server_takes() {
 }
 
 #[test]
-fn slots_are_sized_by_the_state_that_a_server_keeps() {
-    const CLIENTS: u64 = 4_000;
-    let server = RedisServer::start(&[]);
-    let program = Program::new().file("limits.toml", &rules("concurrent 4", "exports"));
-    let clients = CLIENTS.to_string();
-    let (_, json) = program.json(&["size", "--rules", "limits.toml", "--subjects", &clients]);
-    // As many bytes as the script writes, for one process and for four, under names as long as those of states.
-    let fill = "for n = 1, ARGV[1] do redis.call('SET', string.format('{shop}:%022d:exports:k1', n), string.rep('x', ARGV[2]), 'PX', 100000) end";
-    for (bytes, processes) in [("redis_bytes", 1), ("redis_bytes_at_most", 4)] {
-        let computed = json["rules"][0][bytes].as_u64().expect("bytes");
-        let used = || {
-            let info: String = server.ask(&["INFO", "memory"]);
-            let (_, rest) = info.split_once("used_memory:").expect("its memory");
-            let line = rest.lines().next().expect("a line");
-            line.trim().parse::<u64>().expect("a number")
-        };
-        let _: String = server.ask(&["FLUSHALL"]);
-        let before = used();
-        let length = (29 + 36 * processes).to_string();
-        let _: Option<String> = server.ask(&["EVAL", fill, "0", &clients, &length]);
-        let measured = used() - before;
-        let off = computed.abs_diff(measured) * 100 / measured;
-        assert!(
-            off <= 12,
-            "{computed} computed, {measured} measured, {off} % off"
-        );
-    }
-    program
-        .run(&["size", "--rules", "limits.toml", "--subjects", "10"])
-        .assert(0, &["exports: slots, of one process"]);
-}
-
-#[test]
 fn a_process_and_calls_are_sized_as_well() {
     let program = Program::new().file("limits.toml", &rules("60/min", "api"));
     let size = ["size", "--rules", "limits.toml", "--subjects"];
@@ -178,27 +145,4 @@ rules = [
         .run(&requests)
         .assert(0, &["10 requests a second are"])
         .lacks(&["too many for one server"]);
-}
-
-#[test]
-fn maxmemory_has_room_for_all_rules_at_their_most() {
-    let text = "\
-version = 1
-rules = [
-  { name = \"one\", limit = \"sliding_log 9/d\", by = \"client_ip\" },
-  { name = \"two\", limit = \"60/min\", by = \"client_ip\" },
-]
-";
-    let program = Program::new().file("limits.toml", text);
-    let (_, json) = program.json(&["size", "--rules", "limits.toml", "--subjects", "1000"]);
-    let number = |json: &serde_json::Value| json.as_u64().expect("bytes");
-    for bytes in ["redis_bytes", "redis_bytes_at_most", "process_bytes"] {
-        let sum: u64 = (0..2).map(|rule| number(&json["rules"][rule][bytes])).sum();
-        assert_eq!(number(&json[bytes]), sum, "{json}");
-    }
-    let most = number(&json["redis_bytes_at_most"]);
-    assert_eq!(
-        number(&json["redis_maxmemory"]),
-        most + most / 2 + (64 << 20)
-    );
 }
