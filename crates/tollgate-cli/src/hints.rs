@@ -2,38 +2,22 @@
 
 use tollgate_rules::DocumentError;
 
-const HINTS: &[(&str, &str)] = &[
-    (
-        "unknown key ",
-        "if your code binds this key, name it with --bind-key NAME",
-    ),
-    (
-        "unknown bound cost",
-        "if your code binds this cost, name it with --bind-cost NAME",
-    ),
-    (
-        "unknown bound plan",
-        "if your code binds this plan, name it with --bind-plan NAME",
-    ),
-    (
-        "unknown bound quota",
-        "if your code binds this quota, name it with --bind-quota NAME",
-    ),
-    (
-        "unknown bound condition",
-        "if your code binds this condition, name it with --bind-condition NAME",
-    ),
+/// What is said of a name that is not bound, what it is the name of, and the option that binds it.
+const BOUND: &[(&str, &str, &str)] = &[
+    ("unknown key ", "key", "key"),
+    ("unknown bound cost", "cost", "cost"),
+    ("unknown bound plan", "plan", "plan"),
+    ("unknown bound quota", "quota", "quota"),
+    ("unknown bound condition", "condition", "condition"),
     (
         "unknown condition on the response",
-        "if your code binds this condition on the response, name it with --bind-response-condition NAME",
+        "condition on the response",
+        "response-condition",
     ),
     (
         "unknown cost by the response",
-        "if your code binds this cost by the response, name it with --bind-response-cost NAME",
-    ),
-    (
-        "Bindings::secret",
-        "the secret is in the environment variable TOLLGATE_SECRET, or see --secret-file",
+        "cost by the response",
+        "response-cost",
     ),
 ];
 
@@ -43,6 +27,16 @@ pub(crate) fn hints(wrong: &DocumentError) -> String {
         let mut mistakes = wrong.mistakes().iter();
         mistakes.any(|mistake| mistake.message().contains(words))
     };
-    let hints = HINTS.iter().filter(|(words, _)| has(words));
-    hints.map(|(_, hint)| format!("hint: {hint}\n")).collect()
+    let mut hints = String::new();
+    for (_, what, option) in BOUND.iter().filter(|(words, ..)| has(words)) {
+        hints.push_str(&format!(
+            "hint: if your code binds this {what}, name it with --bind-{option} NAME\n"
+        ));
+    }
+    if has("Bindings::secret") {
+        hints.push_str(
+            "hint: the secret is in the environment variable TOLLGATE_SECRET, or see --secret-file\n",
+        );
+    }
+    hints
 }
