@@ -65,7 +65,7 @@ async fn get(url: &str) -> Result<String, Failure> {
     if !head.status.is_success() {
         return Err(failed(&format_args!("it answers {}", head.status.as_u16())));
     }
-    let body = Limited::new(body, LARGEST).collect().await;
-    let body = body.map_err(|wrong| failed(&wrong))?.to_bytes();
-    Ok(String::from_utf8_lossy(&body).into_owned())
+    let read = Limited::new(body, LARGEST).collect().await;
+    let page = read.map_err(|wrong| failed(&wrong))?.to_bytes();
+    Ok(String::from_utf8_lossy(&page).into_owned())
 }

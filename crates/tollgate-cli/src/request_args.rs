@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Request, request::Parts};
 use tollgate::key::PeerAddr;
 
 use crate::{bound_names::BoundNames, failure::Failure};
@@ -51,8 +51,7 @@ impl RequestArgs {
             })?;
         }
         if let Some(path) = &self.path {
-            let uri = path.parse::<Uri>().ok();
-            let uri = uri.filter(|_| path.starts_with('/'));
+            let uri = path.parse().ok().filter(|_| path.starts_with('/'));
             head.uri = uri.ok_or_else(|| {
                 Failure::usage(format!(
                     "--path {}: a path begins with a slash, and has spaces and other letters escaped, as /search?q=a%20b",

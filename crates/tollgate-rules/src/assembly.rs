@@ -325,13 +325,14 @@ impl<'a> Assembly<'a> {
         let Some(fields) = reader.fields(node, "a group", "group") else {
             return;
         };
-        let name = fields.required(reader, "a group", "name", "\"api\"");
-        let name = name.and_then(|node| reader.text(node, "the name of the group"));
-        let nodes = fields.required(reader, "a group", "rules", "[\"export\", \"everything\"]");
-        let nodes = nodes.map(|node| reader.list_or_one(node));
-        let (Some(name), Some(nodes)) = (name, nodes) else {
+        let name = fields
+            .required(reader, "a group", "name", "\"api\"")
+            .and_then(|node| reader.text(node, "the name of the group"));
+        let rules = fields.required(reader, "a group", "rules", "[\"export\", \"everything\"]");
+        let (Some(name), Some(rules)) = (name, rules) else {
             return;
         };
+        let nodes = reader.list_or_one(rules);
         if nodes.len() > MOST_IN_GROUP {
             let message = format!(
                 "a group has at most {MOST_IN_GROUP} rules, and this one has {}; make several, each of rules that match the same requests",

@@ -63,10 +63,10 @@ pub(crate) fn read_response_cost(
     if let Value::Text(name) = &node.value {
         return reader.bound(node, "cost by the response", name, &bindings.response_costs);
     }
-    let fields = reader.fields(node, "a cost by the response", "response_cost")?;
     let what = "a cost by the response";
-    let name = fields.required(reader, what, "header", "\"x-tokens-used\"")?;
-    let name = reader.header_name(name, "x-tokens-used")?;
+    let fields = reader.fields(node, what, "response_cost")?;
+    let header = fields.required(reader, what, "header", "\"x-tokens-used\"")?;
+    let name = reader.header_name(header, "x-tokens-used")?;
     Some(Arc::new(move |response| {
         response.header(name.as_str())?.trim().parse().ok()
     }))

@@ -95,17 +95,16 @@ pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
         let Some(old) = old_rules.get(name) else {
             continue;
         };
-        let fields = fields_of("rule").iter();
-        let fields = fields.filter(|field| !COMPUTED.contains(field));
-        let changed = fields.filter_map(|word| {
-            let (old, new) = (written(old, word), written(new, word));
-            (old != new).then(|| format!("{name}: {word} {old} → {new}"))
-        });
-        let mut changed = changed.peekable();
-        if changed.peek().is_some() {
-            said.insert(format!("{name}: other settings"));
+        for field in fields_of("rule")
+            .iter()
+            .filter(|field| !COMPUTED.contains(field))
+        {
+            let (old, new) = (written(old, field), written(new, field));
+            if old != new {
+                said.insert(format!("{name}: other settings"));
+                written_changes.push(format!("{name}: {field} {old} → {new}"));
+            }
         }
-        written_changes.extend(changed);
     }
     // What they are is said now.
     lines.retain(|line| !said.contains(line));
@@ -229,9 +228,11 @@ fn switches(entries: &Entries) -> HashSet<(String, Effect, Term)> {
         if switch.rules.iter().all(|is_switched| *is_switched) {
             return "all rules".to_owned();
         }
-        let switched = entries.rules.iter().zip(&switch.rules);
-        let switched = switched.filter(|(_, is_switched)| **is_switched);
-        let names: Vec<_> = switched.map(|(rule, _)| &*rule.name.value).collect();
+        let rules = entries.rules.iter().zip(&switch.rules);
+        let names: Vec<_> = rules
+            .filter(|(_, is_switched)| **is_switched)
+            .map(|(rule, _)| &*rule.name.value)
+            .collect();
         names.join(", ")
     };
     let all = entries.switches.iter();

@@ -52,18 +52,17 @@ impl DocumentTree {
 
     /// One text, which all versions read.
     pub(crate) fn text(&self) -> String {
-        let list = |nodes: &Vec<Node>| Value::List(nodes.clone());
         let lists = [
             ("rules", &self.rules),
             ("groups", &self.groups),
             ("overrides", &self.overrides),
             ("switches", &self.switches),
         ];
-        let lists = lists.into_iter().filter(|(_, nodes)| !nodes.is_empty());
-        let lists = lists.map(|(name, nodes)| (name, list(nodes)));
-        json_text(&table(
-            [("version", Value::Integer(1))].into_iter().chain(lists),
-        ))
+        let mut fields = vec![("version", Value::Integer(1))];
+        for (name, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
+            fields.push((name, Value::List(nodes.clone())));
+        }
+        json_text(&table(fields))
     }
 
     /// The same as a text to read.

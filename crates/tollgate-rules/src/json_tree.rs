@@ -163,14 +163,12 @@ impl<'a> Parser<'a> {
         let is_part = |byte: &u8| b"+-.0123456789eE".contains(byte);
         let len = rest.bytes().take_while(|byte| is_part(byte)).count();
         let number = &rest[..len];
-        let value = match number.parse::<i128>() {
-            _ if !is_number(number) => None,
-            Ok(integer) => Some(Value::Integer(integer)),
-            Err(_) => Some(Value::Float(number.to_owned())),
-        };
-        let value = value.ok_or((self.at..self.at + len, "this is not a number"))?;
+        if !is_number(number) {
+            return Err((self.at..self.at + len, "this is not a number"));
+        }
         self.at += len;
-        Ok(value)
+        let integer = number.parse().map(Value::Integer);
+        Ok(integer.unwrap_or_else(|_| Value::Float(number.to_owned())))
     }
 
     fn string(&mut self) -> Result<String, Wrong> {

@@ -128,8 +128,8 @@ impl RuleSwitch {
     }
 
     pub(crate) fn node(&self) -> Node {
-        let fields = [("rules", &self.rules), ("limit", &self.limit)];
-        let fields = fields.map(|(name, text)| (name, Value::Text(text.clone())));
+        let text = |text: &String| Value::Text(text.clone());
+        let fields = [("rules", text(&self.rules)), ("limit", text(&self.limit))];
         table(
             fields
                 .into_iter()
@@ -159,10 +159,11 @@ fn term(
     reason: Option<&String>,
 ) -> impl Iterator<Item = (&'static str, Value)> {
     // A time that the calendar does not have is as good as never.
-    let until = until.and_then(|until| Timestamp::try_from(until).ok());
-    let until = until.map(|until| ("until", Value::Text(until.to_string())));
-    let reason = reason.map(|reason| ("reason", Value::Text(reason.clone())));
-    until.into_iter().chain(reason)
+    let end = until.and_then(|until| Timestamp::try_from(until).ok());
+    let until = end.map(|end| ("until", Value::Text(end.to_string())));
+    until
+        .into_iter()
+        .chain(reason.map(|reason| ("reason", Value::Text(reason.clone()))))
 }
 
 #[cfg(test)]

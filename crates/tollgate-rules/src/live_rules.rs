@@ -259,8 +259,10 @@ impl Shared {
         text: Result<RuleText, DocumentError>,
         giver: Giver,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        let author = text.as_ref().map(RuleText::author);
-        let author = author.unwrap_or_else(|_| Author::new("the source of the rules"));
+        let author = match &text {
+            Ok(text) => text.author(),
+            Err(_) => Author::new("the source of the rules"),
+        };
         self.rules.apply(text, author, giver)
     }
 

@@ -130,8 +130,7 @@ impl LiveRulesBuilder {
     ///
     /// As there.
     pub fn from_text(self, text: &str, format: Format) -> Result<LiveRules, DocumentError> {
-        let rules = self.first(Ok(RuleText::new(text, format)))?;
-        let rules = LiveRules::new(rules, None);
+        let rules = LiveRules::new(self.first(Ok(RuleText::new(text, format)))?, None);
         if let Ok(runtime) = Handle::try_current() {
             rules.start(&runtime, NoSource);
         }

@@ -105,8 +105,10 @@ fn refuse_override(reader: Reader<'_>, rule: &RuleEntry, quota: &At<Quota>) -> O
         Ok(_) => Some(()),
         Err(wrong) => {
             let message = without_name(&wrong.to_string());
-            let message = message.replace("plan \"override\" ", "the override ");
-            reader.wrong(&quota.span, message);
+            reader.wrong(
+                &quota.span,
+                message.replace("plan \"override\" ", "the override "),
+            );
             None
         }
     }

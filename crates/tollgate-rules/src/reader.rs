@@ -48,9 +48,10 @@ pub(crate) struct Term {
 
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let until = i64::try_from(self.until).ok();
-        let until = until.and_then(|until| Timestamp::from_microsecond(until).ok());
-        if let Some(until) = until.filter(|_| self.until < Tick::MAX) {
+        // For ever is no time of the calendar.
+        if let Ok(micros) = i64::try_from(self.until)
+            && let Ok(until) = Timestamp::from_microsecond(micros)
+        {
             write!(f, " until {until}")?;
         }
         match &self.reason {
@@ -275,8 +276,9 @@ impl<'a> Reader<'a> {
     pub(crate) fn number(&self, node: &Node, what: &str, least: u64, most: u64) -> Option<u64> {
         match node.value {
             Value::Integer(number) => {
-                let fits = u64::try_from(number).ok();
-                let fits = fits.filter(|number| (least..=most).contains(number));
+                let fits = u64::try_from(number)
+                    .ok()
+                    .filter(|number| (least..=most).contains(number));
                 if fits.is_none() {
                     let message = format!("{number} is not {what}; write {least} to {most}");
                     self.wrong(&node.span, message);
@@ -432,8 +434,7 @@ impl<'a> Reader<'a> {
 
     /// Until when an entry is in force, for ever where it does not say, and why.
     pub(crate) fn term(&self, fields: &Fields<'_>) -> Option<Term> {
-        let reason = fields.get("reason");
-        let reason = reason.and_then(|node| self.text(node, "the reason as text"));
+        let reason = fields.read("reason", |node| self.text(node, "the reason as text"));
         let until = match fields.get("until") {
             None => Tick::MAX,
             // Before 1970 it has expired.
@@ -460,6 +461,15 @@ impl<'a> Fields<'a> {
     pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
         let found = self.entries.iter().find(|(field, _)| field.text == name);
         found.map(|(_, node)| *node)
+    }
+
+    /// What a field says, if it is there and right.
+    pub(crate) fn read<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&'a Node) -> Option<T>,
+    ) -> Option<T> {
+        self.get(name).and_then(read)
     }
 
     pub(crate) fn required(

@@ -140,8 +140,8 @@ fn named(
         return Some(of(|response| response.is_failure()));
     }
     if bound.is_none() {
-        let known = bindings.response_conditions.keys().map(String::as_str);
-        let known = known.chain([FAILURE]);
+        let bound = bindings.response_conditions.keys().map(String::as_str);
+        let known = bound.chain([FAILURE]);
         reader.unknown(&node.span, "condition on the response", name, known);
     }
     bound

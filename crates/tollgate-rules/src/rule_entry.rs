@@ -17,7 +17,7 @@ use crate::{
     cost::{Cost, read_response_cost},
     limit::limit,
     node::{Node, Value},
-    reader::{At, Reader},
+    reader::{At, Fields, Reader},
     response_condition::ResponseCondition,
     rollout::Rollout,
     rule_key::RuleKey,
@@ -71,7 +71,7 @@ pub(crate) struct RuleEntry {
     response_cost: Option<Arc<ResponseCostFn>>,
     /// Which responses count.
     pub(crate) counts: Option<ResponseCondition>,
-    wait: Option<At<Duration>>,
+    wait: Option<Duration>,
     /// How many requests may wait: of one key, and in all.
     max_waiting: Option<(usize, usize)>,
     pub(crate) plan: Option<Arc<PlanFn>>,
@@ -105,20 +105,19 @@ impl RuleEntry {
         let limit = fields
             .required(reader, "a rule", "limit", "\"100/min\"")
             .and_then(|node| limit(reader, node, None));
-        let when = fields.get("when");
-        let condition = when.map(|node| Condition::read(reader, node, bindings));
-        let condition = condition.unwrap_or_default();
-        let unless = fields.get("unless");
-        let unless = unless.map(|node| Condition::read(reader, node, bindings));
-        let pattern = condition.path.as_ref().map(|path| &path.value);
+        let condition = |name| {
+            let node = fields.get(name)?;
+            Some(Condition::read(reader, node, bindings))
+        };
+        let (when, unless) = (condition("when").unwrap_or_default(), condition("unless"));
+        let pattern = when.path.as_ref().map(|path| &path.value);
         let key = fields
             .required(reader, "a rule", "by", "\"client_ip\"")
             .and_then(|node| RuleKey::read(reader, node, bindings, pattern));
-        let cost = fields.get("cost");
-        let cost_span = cost.map(|node| node.span.clone());
-        let cost = cost.map_or(Some(Cost::Fixed(1)), |node| {
-            Cost::read(reader, node, bindings)
-        });
+        let cost = match fields.get("cost") {
+            Some(node) => Cost::read(reader, node, bindings),
+            None => Some(Cost::Fixed(1)),
+        };
         let by_response = ["count_if", "cost_by_response"].map(|name| fields.get(name));
         if let (Some(node), Some(limit)) = (by_response.into_iter().flatten().next(), &limit)
             && limit.value.algorithm() == AlgorithmKind::Concurrent
@@ -127,71 +126,66 @@ impl RuleEntry {
                            of its own";
             reader.wrong(&node.span, message);
         }
-        let [counts, response_cost] = by_response;
-        let counts = counts.and_then(|node| ResponseCondition::read(reader, node, bindings));
-        let response_cost =
-            response_cost.and_then(|node| read_response_cost(reader, node, bindings));
-        let wait = fields.get("wait");
-        let wait = wait.and_then(|node| {
-            let (span, value) = (node.span.clone(), reader.duration(node)?);
-            Some(At { span, value })
+        let counts = fields.read("count_if", |node| {
+            ResponseCondition::read(reader, node, bindings)
         });
-        let max_waiting = fields.get("max_waiting");
-        if let (Some(node), None) = (max_waiting, &wait) {
+        let response_cost = fields.read("cost_by_response", |node| {
+            read_response_cost(reader, node, bindings)
+        });
+        let wait = fields.read("wait", |node| reader.duration(node));
+        if let (Some(node), None) = (fields.get("max_waiting"), &wait) {
             let wait = reader.example("wait = \"5s\"");
             let message = format!("no request of this rule waits; add {wait}, or leave this out");
             reader.wrong(&node.span, message);
         }
-        let max_waiting = max_waiting.and_then(|node| read_max_waiting(reader, node));
-        let plan_node = fields.get("plan");
-        let plan = plan_node.and_then(|node| read_plan(reader, node, bindings));
-        let own = limit.as_ref().map(|limit| limit.value);
-        let plans = fields.get("plans");
-        let plans = plans.map_or(Vec::new(), |node| read_plans(reader, node, own.as_ref()));
-        if let (Some(node), true) = (plan_node, plans.is_empty()) {
+        let max_waiting = fields.read("max_waiting", |node| read_max_waiting(reader, node));
+        let plan = fields.read("plan", |node| read_plan(reader, node, bindings));
+        let own = limit.as_ref().map(|limit| &limit.value);
+        let plans = fields.read("plans", |node| Some(read_plans(reader, node, own)));
+        let plans = plans.unwrap_or_default();
+        if let (Some(node), true) = (fields.get("plan"), plans.is_empty()) {
             let plans = reader.example("plans = { gold = \"200/s\" }");
             let message =
                 format!("plan selects one of the rule's plans, and it has none; add {plans}");
             reader.wrong(&node.span, message);
         }
-        let quota = fields.get("quota_by");
-        let quota = quota.and_then(|node| read_quota(reader, node, bindings));
-        let consistency_node = fields.get("consistency");
-        let consistency = consistency_node.and_then(|node| consistency(reader, node));
-        let on_store_error = fields.get("on_store_error");
-        let on_store_error =
-            on_store_error.and_then(|node| StoreErrorAnswers::read(reader, node, bindings));
-        let exact_when = fields.get("exact_when");
-        if let (Some(node), None | Some(Consistency::Exact)) = (exact_when, consistency) {
+        let quota = fields.read("quota_by", |node| read_quota(reader, node, bindings));
+        let consistency = fields.read("consistency", |node| consistency(reader, node));
+        let on_store_error = fields.read("on_store_error", |node| {
+            StoreErrorAnswers::read(reader, node, bindings)
+        });
+        if let (Some(node), None | Some(Consistency::Exact)) =
+            (fields.get("exact_when"), consistency)
+        {
             let leased = reader.example("consistency = { leased = \"10%\" }");
             let message =
                 format!("the rule is exact for all requests; leave this out, or add {leased}");
             reader.wrong(&node.span, message);
         }
-        let exact_when = exact_when.map(|node| Condition::read(reader, node, bindings));
-        let mode = fields.get("mode");
-        let mode = mode.and_then(|node| reader.word(node, "mode", MODES));
+        let exact_when = condition("exact_when");
+        let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
         let on_change = [OnChange::Keep, OnChange::Scale, OnChange::Reset];
         let on_change = on_change.map(|answer| (answer.name(), answer));
         let answer = fields.get("on_change");
         let on_change = answer.and_then(|node| reader.word(node, "answer to a change", &on_change));
-        let missing = fields.get("missing").and_then(|node| missing(reader, node));
-        let keep = fields.get("keep_on_error");
-        let keep_on_error = keep.and_then(|node| reader.boolean(node));
-        let top_keys = fields.get("top_keys");
-        let top_keys = top_keys.and_then(|node| reader.boolean(node));
-        let audit = fields.get("audit").and_then(|node| reader.boolean(node));
-        if let Some(node) = fields.get("description") {
-            reader.text(node, "a text for readers of the file");
-        }
-        let rollout = fields.get("rollout");
-        let rollout = rollout.and_then(|node| read_rollout(reader, node, name.as_ref()));
+        let missing = fields.read("missing", |node| missing(reader, node));
+        let boolean = |name| {
+            fields
+                .read(name, |node| reader.boolean(node))
+                .unwrap_or(false)
+        };
+        let [keep_on_error, top_keys, audit] = ["keep_on_error", "top_keys", "audit"].map(boolean);
+        fields.read("description", |node| {
+            reader.text(node, "a text for readers of the file")
+        });
+        let rollout = fields.read("rollout", |node| read_rollout(reader, node, name.as_ref()));
         let entry = Self {
             content: node.content(),
             name: name?,
             limit: limit?,
             key: key?,
-            condition,
+            exact_when,
+            condition: when,
             unless,
             cost: cost?,
             response_cost,
@@ -202,40 +196,32 @@ impl RuleEntry {
             plans,
             quota,
             consistency: consistency.unwrap_or_default(),
-            exact_when,
             on_store_error: on_store_error.unwrap_or_default(),
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
             on_change: on_change.unwrap_or_default(),
             missing: missing.unwrap_or_default(),
-            keep_on_error: keep_on_error.unwrap_or_default(),
-            top_keys: top_keys.unwrap_or_default(),
-            audit: audit.unwrap_or_default(),
+            keep_on_error,
+            top_keys,
+            audit,
         };
-        let consistency_span = consistency_node.map(|node| node.span.clone());
-        entry
-            .validate(reader, cost_span, consistency_span)
-            .then_some(entry)
+        entry.validate(reader, &fields).then_some(entry)
     }
 
     /// Notes what the core refuses, at the part that it is about.
-    fn validate(
-        &self,
-        reader: Reader<'_>,
-        cost: Option<Range<usize>>,
-        consistency: Option<Range<usize>>,
-    ) -> bool {
+    fn validate(&self, reader: Reader<'_>, fields: &Fields<'_>) -> bool {
         let Err(wrong) = RuleSet::new([self.numbers(&|quota| quota)]) else {
             return true;
         };
         let (span, message) = self.wrong_plan().unwrap_or_else(|| {
-            let span = match wrong.kind() {
-                RuleErrorKind::Name => Some(self.name.span.clone()),
-                RuleErrorKind::Cost => cost,
-                RuleErrorKind::Mode => consistency,
-                RuleErrorKind::Wait => self.wait.as_ref().map(|wait| wait.span.clone()),
-                _ => None,
+            let field = match wrong.kind() {
+                RuleErrorKind::Name => "name",
+                RuleErrorKind::Cost => "cost",
+                RuleErrorKind::Mode => "consistency",
+                RuleErrorKind::Wait => "wait",
+                _ => "limit",
             };
+            let span = fields.get(field).map(|node| node.span.clone());
             let span = span.unwrap_or_else(|| self.limit.span.clone());
             (span, wrong.to_string())
         });
@@ -313,8 +299,8 @@ impl RuleEntry {
         if self.top_keys {
             rule = rule.top_keys();
         }
-        if let Some(at_most) = &self.wait {
-            rule = rule.wait(at_most.value);
+        if let Some(at_most) = self.wait {
+            rule = rule.wait(at_most);
         }
         if let Some((per_key, in_all)) = self.max_waiting {
             rule = rule.max_waiting(per_key, in_all);
@@ -466,8 +452,9 @@ fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(Stri
 fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
     if let Value::Integer(_) = node.value {
         let status = reader.number(node, "a status for requests without a key", 400, 599)?;
-        let status = StatusCode::from_u16(status as u16).ok()?;
-        return Some(Missing::Reject(status));
+        return StatusCode::from_u16(status as u16)
+            .ok()
+            .map(Missing::Reject);
     }
     if reader.is_quoted_number(node) {
         return None;
@@ -494,8 +481,7 @@ fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
     let fields = reader.fields(node, what, "max_waiting")?;
     let number = |name: &str, example: &str| {
         let node = fields.required(reader, what, name, example)?;
-        let number = reader.number(node, "a number of requests", 1, MAX_UNITS)?;
-        usize::try_from(number).ok()
+        usize::try_from(reader.number(node, "a number of requests", 1, MAX_UNITS)?).ok()
     };
     let (per_key, in_all) = (number("per_key", "10"), number("in_all", "500"));
     Some((per_key?, in_all?))

@@ -212,8 +212,8 @@ impl Part {
                 return None;
             }
             _ => {
-                let known = BUILT_IN.iter().copied();
-                let known = known.chain(bindings.keys.keys().map(String::as_str));
+                let bound = bindings.keys.keys().map(String::as_str);
+                let known = BUILT_IN.iter().copied().chain(bound);
                 reader.unknown(&node.span, "key", written, known);
                 return None;
             }

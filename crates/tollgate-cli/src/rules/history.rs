@@ -26,8 +26,8 @@ pub(crate) struct HistoryArgs {
 pub(crate) async fn run(args: &HistoryArgs) -> Result<Report, Failure> {
     let redis = args.redis.rules(&args.redis.secret()?)?;
     let stored = args.redis.in_time(redis.document()).await??;
-    let records = args.redis.in_time(redis.audit(args.most.into())).await?;
-    let records = records?;
+    let audit = redis.audit(args.most.into());
+    let records = args.redis.in_time(audit).await??;
     let fleet = args.redis.in_time(redis.fleet()).await??;
     let revision = stored.map_or(0, |(revision, _)| revision);
     let mut text = match revision {

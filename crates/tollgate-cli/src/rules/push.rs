@@ -48,8 +48,8 @@ pub(crate) struct PushArgs {
 }
 
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
-    let text = rule_args::read(&args.path).await;
-    let text = text.map_err(Failure::mistakes)?;
+    let read = rule_args::read(&args.path).await;
+    let text = read.map_err(Failure::mistakes)?;
     let secret = args.redis.secret()?;
     let bindings = args.bound.bindings(Some(&secret))?;
     text.parse(&bindings).map_err(Failure::mistakes)?;
@@ -80,8 +80,8 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         Err(late) => return Err(may_have_arrived(&late)),
     };
     // It is stored, whatever becomes of the question who follows it.
-    let fleet = args.redis.in_time(redis.fleet()).await;
-    let fleet = fleet.and_then(|fleet| Ok(fleet?));
+    let answer = args.redis.in_time(redis.fleet()).await;
+    let fleet = answer.and_then(|fleet| Ok(fleet?));
     let processes = fleet.as_ref().ok().map(FleetStatus::processes);
     let text = match revision == before {
         true => format!("revision {revision} is stored already; nothing changed"),
