@@ -134,7 +134,6 @@ mod live_limiter;
 pub mod memory;
 mod network;
 pub mod observe;
-mod on_change;
 mod on_store_error;
 #[cfg(feature = "stream")]
 mod pace;
@@ -179,7 +178,6 @@ pub use self::{
     live_limiter::{LiveLimiter, WeakLiveLimiter},
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
-    on_change::OnChange,
     on_store_error::OnStoreError,
     quota::{LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, TokenBucketOf},
     quota_error::QuotaError,

@@ -29,8 +29,7 @@ use crate::{
 /// A [`Limiter`] whose rules can be replaced while it is in use.
 ///
 /// Cheap to clone; clones share everything. Each call uses one snapshot of the rules, from its first rule to its last:
-/// [`replace`](Self::replace) swaps one pointer, and no call waits for it. Units that were used stay used, or as the rule
-/// [says](crate::OnChange).
+/// [`replace`](Self::replace) swaps one pointer, and no call waits for it. Units that were used stay used.
 ///
 /// ```
 /// use tollgate_core::{Key, LiveLimiter, MINUTE, MemoryStore, Quota, Rule};

@@ -65,7 +65,7 @@ impl Replacement {
         &self.limiters
     }
 
-    /// Puts the new rules in force: used units are carried over as each rule [says](crate::OnChange), and the replaced
+    /// Puts the new rules in force: used units are carried over, and the replaced
     /// limiters no longer hold their names. Those limiters may still be asked, and their tickets settled.
     #[must_use = "the rules are in use for as long as their limiters live"]
     pub fn commit(self) -> Vec<Limiter> {

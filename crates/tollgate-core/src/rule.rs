@@ -7,7 +7,6 @@ use crate::{
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
     key::KeyBuf,
-    on_change::OnChange,
     on_store_error::OnStoreError,
     quota::Quota,
     quota_conflict::{plan_conflict, wait_conflict},
@@ -25,10 +24,7 @@ pub enum Mode {
     /// The rule is not there: nothing is counted or reported.
     Off,
     /// Decides and counts on a state of its own as if it were alone, reports, and denies nothing.
-    Shadow {
-        /// Counts as if this rule were absent and the shadow enforced in its place.
-        instead_of: Option<Arc<str>>,
-    },
+    Shadow,
     /// A second limit that is read on the state of the rule with this name, and never written.
     Threshold {
         /// The rule whose state is read.
@@ -62,7 +58,6 @@ struct Settings {
     mode: Mode,
     consistency: Consistency,
     on_store_error: OnStoreError,
-    on_change: OnChange,
     wait: Option<Duration>,
     max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
@@ -103,7 +98,6 @@ impl Rule {
             mode: Mode::Enforce,
             consistency: Consistency::Exact,
             on_store_error: OnStoreError::LocalShare,
-            on_change: OnChange::Keep,
             wait: None,
             max_waiting: MAX_WAITING,
             variable: None,
@@ -186,16 +180,7 @@ impl Rule {
     /// Decides and counts as if alone, reports, and denies nothing.
     #[must_use]
     pub fn shadow(mut self) -> Self {
-        self.set().mode = Mode::Shadow { instead_of: None };
-        self
-    }
-
-    /// A shadow that counts as if the rule with this name were absent: what would be if it took that rule's place.
-    #[must_use]
-    pub fn shadow_instead_of(mut self, rule: impl Into<Arc<str>>) -> Self {
-        self.set().mode = Mode::Shadow {
-            instead_of: Some(rule.into()),
-        };
+        self.set().mode = Mode::Shadow;
         self
     }
 
@@ -218,8 +203,7 @@ impl Rule {
     ///
     /// For [`gcra`](Quota::gcra), [`token_bucket`](Quota::token_bucket), [`leaky_bucket`](Quota::leaky_bucket) and
     /// [`concurrent`](Quota::concurrent). `at_most` is to be below the timeout of your clients: what starts after a client has
-    /// given up is wasted. Only the narrowest of several rules should wait: a shared rule that waits delays everybody. Not for
-    /// rates with [`OnChange::Scale`].
+    /// given up is wasted. Only the narrowest of several rules should wait: a shared rule that waits delays everybody.
     ///
     /// A layer waits, and so does [`Limiter::acquire_within`](crate::Limiter::acquire_within);
     /// [`Limiter::acquire`](crate::Limiter::acquire) says how long to wait. Units of a place in the queue come back only as long as
@@ -265,13 +249,6 @@ impl Rule {
     #[must_use]
     pub fn on_store_error(mut self, answer: OnStoreError) -> Self {
         self.set().on_store_error = answer;
-        self
-    }
-
-    /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
-    #[must_use]
-    pub fn on_change(mut self, answer: OnChange) -> Self {
-        self.set().on_change = answer;
         self
     }
 
@@ -571,12 +548,6 @@ impl Rule {
     #[must_use]
     pub fn store_error_answer(&self) -> OnStoreError {
         self.settings.on_store_error
-    }
-
-    /// What becomes of used units when the rule takes the place of one with another quota.
-    #[must_use]
-    pub fn change_answer(&self) -> OnChange {
-        self.settings.on_change
     }
 
     pub(crate) fn error(&self, kind: RuleErrorKind, message: impl Into<String>) -> RuleError {

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::{
-    on_change::OnChange,
     quota::Quota,
     rule::{Mode, Rule},
     rule_set::RuleSet,
@@ -101,11 +100,7 @@ fn write_change(f: &mut fmt::Formatter<'_>, before: &Rule, after: &Rule) -> fmt:
     if quotas(before).eq(quotas(after)) {
         return Ok(());
     }
-    f.write_str(match after.change_answer() {
-        OnChange::Keep => ", used units are kept",
-        OnChange::Scale => ", used units are scaled",
-        OnChange::Reset => ", all clients begin anew",
-    })
+    f.write_str(", used units are kept")
 }
 
 fn quotas(rule: &Rule) -> impl Iterator<Item = (Option<&str>, &Quota)> {
@@ -128,7 +123,7 @@ impl fmt::Display for Numbers<'_> {
         }
         f.write_str(match self.0.mode() {
             Mode::Off => " (off)",
-            Mode::Shadow { .. } => " (shadow)",
+            Mode::Shadow => " (shadow)",
             Mode::Enforce | Mode::Threshold { .. } => "",
         })
     }
@@ -151,8 +146,8 @@ mod tests {
         let (slow, fast) = (Quota::gcra(60, MINUTE), Quota::gcra(90, MINUTE));
         assert_eq!(changes(rule(slow), rule(slow)), [""; 0]);
         assert_eq!(
-            changes(rule(slow), rule(fast).on_change(OnChange::Reset)),
-            ["api: gcra 60/min → gcra 90/min, all clients begin anew"]
+            changes(rule(slow), rule(fast)),
+            ["api: gcra 60/min → gcra 90/min, used units are kept"]
         );
         assert_eq!(
             changes(rule(slow), rule(slow).shadow()),

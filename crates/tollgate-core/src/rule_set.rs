@@ -18,7 +18,7 @@ pub struct RuleSet {
     rules: Box<[Rule]>,
     /// How many of `rules` were given; the rest are thresholds.
     given: usize,
-    /// For a threshold, the index of its rule; for a shadow with `instead_of`, the index of the rule it replaces.
+    /// For a threshold, the index of its rule.
     refers_to: Box<[Option<u16>]>,
     all_enforced: bool,
     has_slots: bool,
@@ -123,10 +123,10 @@ impl RuleSet {
         let refers_to = rules.iter().enumerate().map(|(index, rule)| {
             match may_have(index, |before| !before.all_enforced) {
                 true => rule.reference(&rules, &names),
-                false => Ok(None),
+                false => None,
             }
         });
-        let refers_to = refers_to.collect::<Result<_, _>>()?;
+        let refers_to = refers_to.collect();
         let any = |had: fn(&Self) -> bool, has: fn(&Rule) -> bool| {
             let mut all = rules.iter().enumerate();
             all.any(|(index, rule)| may_have(index, had) && has(rule))
@@ -228,7 +228,7 @@ impl RuleSet {
         self.given < self.rules.len()
     }
 
-    /// For a threshold, the index of the rule it reads; for a shadow, of the rule it would replace.
+    /// For a threshold, the index of the rule it reads.
     #[inline]
     #[must_use]
     pub fn refers_to(&self, rule: usize) -> Option<usize> {
@@ -335,28 +335,13 @@ impl Rule {
         Ok(self.as_threshold(Arc::clone(name), quota))
     }
 
-    /// The index of the rule that the mode refers to.
-    fn reference(&self, rules: &[Self], names: &Names) -> Result<Option<u16>, RuleError> {
-        let (Mode::Threshold { of: name }
-        | Mode::Shadow {
-            instead_of: Some(name),
-        }) = self.mode()
-        else {
-            return Ok(None);
+    /// The index of the rule whose threshold it is.
+    fn reference(&self, rules: &[Self], names: &Names) -> Option<u16> {
+        let Mode::Threshold { of } = self.mode() else {
+            return None;
         };
-        match names.position(rules, name) {
-            Some(index) if rules[index].is_enforced() || self.is_threshold() => {
-                Ok(u16::try_from(index).ok())
-            }
-            Some(_) => Err(self.error(
-                RuleErrorKind::Mode,
-                format!("it is a shadow instead of {name:?}, which is not enforced itself"),
-            )),
-            None => Err(self.error(
-                RuleErrorKind::Mode,
-                format!("it is a shadow instead of {name:?}, which is not in the rule set"),
-            )),
-        }
+        // A rule set has fewer than 65 536 rules.
+        Some(names.position(rules, of)? as u16)
     }
 }
 
@@ -368,7 +353,6 @@ mod tests {
     use crate::{
         algorithm_kind::AlgorithmKind,
         consistency::{Consistency, LeaseShare},
-        on_change::OnChange,
         on_store_error::OnStoreError,
         quota::{MAX_PERIOD, MAX_UNITS},
         time::{MINUTE, SECOND},
@@ -492,36 +476,9 @@ mod tests {
             &["warn", "same window or rate"],
         );
         refused(
-            [Rule::new("new", quota).shadow_instead_of("old")],
-            K::Mode,
-            &["old", "not in the rule set"],
-        );
-        refused(
-            [
-                Rule::new("old", quota).shadow(),
-                Rule::new("new", quota).shadow_instead_of("old"),
-            ],
-            K::Mode,
-            &["old", "not enforced itself"],
-        );
-        refused(
             [Rule::new("api", quota).on_store_error(OnStoreError::Cap(Quota::gcra(0, MINUTE)))],
             K::Quota,
             &["cap for store failures", "limit of 0"],
-        );
-        for change in [OnChange::Scale, OnChange::Reset] {
-            refused(
-                [Rule::new("slots", Quota::concurrent(2)).on_change(change)],
-                K::Mode,
-                &[change.name(), "OnChange::Keep"],
-            );
-        }
-        refused(
-            [Rule::new("queue", quota)
-                .wait(SECOND)
-                .on_change(OnChange::Scale)],
-            K::Wait,
-            &["OnChange::Keep"],
         );
         for wait in [Duration::ZERO, MAX_PERIOD + Duration::from_micros(1)] {
             refused(
@@ -575,7 +532,6 @@ mod tests {
             vec![kept.clone(), other.clone().wait(SECOND)],
             vec![kept.clone(), other.clone().top_keys()],
             vec![kept.clone(), other.clone().shadow()],
-            vec![kept.clone(), other.clone().shadow_instead_of("kept")],
             vec![kept.clone(), other.clone().off()],
             vec![
                 kept.clone(),

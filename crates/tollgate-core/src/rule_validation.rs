@@ -5,7 +5,6 @@ use std::{collections::HashSet, fmt};
 use crate::{
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
-    on_change::OnChange,
     on_store_error::OnStoreError,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
     quota_conflict::{plan_conflict, wait_conflict},
@@ -48,7 +47,6 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
         quota(&cap, &"cap for store failures: ")?;
     }
     validate_cost(rule)?;
-    validate_slots(rule)?;
     validate_wait(rule)?;
     validate_consistency(rule)
 }
@@ -87,29 +85,6 @@ fn validate_wait(rule: &Rule) -> Result<(), RuleError> {
              Consistency::Exact"
                 .into(),
         );
-    }
-    if rule.change_answer() == OnChange::Scale && !rule.has_slots() {
-        return wrong(
-            "requests that wait were told when to start, so a change cannot scale their queue with the limit; take \
-             OnChange::Keep, or leave wait() out"
-                .into(),
-        );
-    }
-    Ok(())
-}
-
-fn validate_slots(rule: &Rule) -> Result<(), RuleError> {
-    if !rule.has_slots() {
-        return Ok(());
-    }
-    if rule.change_answer() != OnChange::Keep {
-        return Err(rule.error(
-            RuleErrorKind::Mode,
-            format!(
-                "slots in use belong to requests that run, so a change cannot {} them; take OnChange::Keep",
-                rule.change_answer().name()
-            ),
-        ));
     }
     Ok(())
 }

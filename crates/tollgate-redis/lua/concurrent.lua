@@ -19,9 +19,9 @@ if purpose then return function() return -1 end end
 
 return function(raw, term, limit, _, now, cost)
   local owner, seq, least, most, exact
-  if #check >= 63 and role < 2 then
-    owner = sub(check, 39, 46)
-    seq, least, most, exact = unpack('<dI4I4B', check, 47)
+  if #check >= 59 and role < 2 then
+    owner = sub(check, 35, 42)
+    seq, least, most, exact = unpack('<dI4I4B', check, 43)
   end
   local fence, used, ends, kept, place = 0, 0, now, {}, 0
   local own_seq, own_until, own_term, own_count
@@ -71,7 +71,7 @@ return function(raw, term, limit, _, now, cost)
   end
   if own_until > ends then ends = own_until end
   -- If another rule denies the request, `decide.lua` takes its slots out of the end of the state.
-  instead = -1 - cost
+  slots = cost
   kept[place + 1] = owner .. pack('<dddI4', seq, own_until, own_term, count)
   local left = own_until - now
   return retry, limit - used, own_seq and left or -1 - left,

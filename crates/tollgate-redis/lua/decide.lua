@@ -10,9 +10,9 @@ end
 local steps, takes, out, checks = {}, {}, { now, 0, 0, 0 }, #ARGV
 -- Whether anything was written.
 local wrote = false
--- A request of several checks: thirteen fields for each check; and the enforced rule that denied: its number, or -1 for
--- several rules.
-local group, size, denied = nil, 0, nil
+-- A request of several checks: thirteen fields for each check; and whether an enforced rule
+-- denied.
+local group, size, denied = nil, 0, false
 -- Whether the previous request was granted, or denied by its only check for a time; the function of
 -- `window_leases.lua`.
 local granted, waits, window_leases = false, false, nil
@@ -22,9 +22,7 @@ local waiting, delay, delay_floor, due
 -- How often a check still repeats, each time for the next key; whether it is a request of its own that takes units under
 -- an enforced rule and has no further keys; and its state, if that was read.
 local repeats, alone, read = 0, false, nil
--- Whether used units of the check's rule scale with its limit; the function of `scale.lua`.
-local scales, scale = false, nil
-local what, more, key, cost, rule, alg, first, limit, third
+local what, more, key, cost, alg, first, limit, third
 local i, n = 2, 1
 while true do
   local is_decided = true
@@ -33,9 +31,8 @@ while true do
       key, repeats = key + 1, repeats - 1
     else
       check = ARGV[i]
-      what, role, more, key, cost, rule, instead, alg, first, limit, third = unpack('<BBBHdHHBddI4', check)
-      scales = what >= 128
-      if scales then what = what - 128 end
+      what, role, more, key, cost, alg, first, limit, third = unpack('<BBBHdBddI4', check)
+      slots = nil
       alone = what + role + more + size == 0 and cost > 0 and alg < 20
       i = i + 1
       local run = ARGV[i]
@@ -83,21 +80,18 @@ while true do
     -- `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
     -- overflow bucket too.
     local raw, gone, notify
-    -- The end of the part before the quotas of a rule that scales.
-    local known = #check
-    if scales then known = known - 2 - 21 * unpack('<H', check, known - 1) end
     if read ~= nil then
       raw, read = read, nil
     elseif what < 8 then
       raw = try('GET', KEYS[key])
     else
-      local other, overflow, overflow_other = unpack('<HHH', check, known - 5)
+      local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
       local moves = what % 32 >= 16
       notify = what >= 32 and 1
       what = what % 8
       if what > 1 and overflow > 0 then
         -- Units that would be fresh by now were counted in a state of their own, which has expired.
-        local _, fresh_at = unpack('<dd', check, 39)
+        local _, fresh_at = unpack('<dd', check, 35)
         if fresh_at <= now then overflow = 0 end
       end
       repeat
@@ -121,14 +115,6 @@ while true do
     -- The leases of a window follow its state.
     local leases
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
-    if scales and raw and not raw.err then
-      local place, wrote_it = known + 1, sub(raw, 1, 21)
-      while place < #check - 2 and sub(check, place, place + 20) ~= wrote_it do place = place + 21 end
-      if place > #check - 2 then
-        scale = scale or step_of(1)
-        raw, leases = scale(raw, leases, sub(check, known + 1, known + 21))
-      end
-    end
     if what == 4 then
       -- A reset keeps the leases and drops everything else.
       local _
@@ -202,7 +188,7 @@ while true do
           waiting = waiting or {}
           waiting[size + 1], waiting[-1 - size], due = check, due or retry, nil
           if role == 0 and retry >= 0 and again then
-            local patience = unpack('<d', check, 39)
+            local patience = unpack('<d', check, 35)
             if retry <= patience then
               if retry > (delay or 0) then delay = retry end
               if again > (delay_floor or 0) then delay_floor = again end
@@ -215,11 +201,11 @@ while true do
           if cost > 0 and raw and #raw == 49 then waiting.not_before = true end
         end
         if role == 0 and (retry >= 0 or retry == -2) then
-          if not denied or denied == rule then denied = rule else denied = -1 end
+          denied = true
         end
         group = group or {}
         group[size + 1], group[size + 2], group[size + 3], group[size + 4] = step, raw, first, limit
-        group[size + 5], group[size + 6], group[size + 7] = third, role, instead
+        group[size + 5], group[size + 6], group[size + 7] = third, role, slots or false
         group[size + 8], group[size + 9], group[size + 10] = key, state or false, ttl
         group[size + 11], group[size + 12], group[size + 13] = gone or false, notify or false, n
         size, state, notify = size + 13, nil, nil
@@ -230,7 +216,7 @@ while true do
       if cost > 0 then retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost) end
     elseif raw then
       -- What lapses: units of a queue with others behind them.
-      retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
+      retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 35))
       left = retry == -1 and left or 0
     end
     if state then
@@ -271,7 +257,7 @@ while true do
 
   if size > 0 and more == 0 then
     if delay and waiting.not_before then
-      denied = denied or -1
+      denied = true
       for place = 1, size, 13 do
         local reply = group[place + 12]
         if out[reply + 1] <= -2^52 then out[reply + 1] = -2^52 - out[reply + 1] end
@@ -292,11 +278,11 @@ while true do
         local rest
         rest, out[reply + 2], out[reply + 3], state, group[place + 9] =
           step(raw, group[place + 2], group[place + 3], group[place + 4], now, units, 8,
-            unpack('<d', check, 55), delay_floor or 0)
+            unpack('<d', check, 51), delay_floor or 0)
         out[reply + 1] = rest - 2^53
       elseif (denied or delay) and (retry == -1 or retry < -3) then
-        local slots = -1 - group[place + 6]
-        if slots >= 0 then
+        local slots = group[place + 6]
+        if slots then
           -- Nothing runs, so it has no slots; what its process has in use is written.
           if state then
             local count = unpack('<I4', state, #state - 3)
@@ -311,8 +297,7 @@ while true do
           out[reply + 2], out[reply + 3] = left, reset
           if left > 0 then out[reply + 1] = -1 elseif again then out[reply + 1] = -4 - again end
           state = false
-        elseif delay or group[place + 6] ~= 65535 and group[place + 6] ~= denied then
-          -- A shadow counts as if it were the only rule, or as if it replaced its rule.
+        elseif delay then
           state = false
         end
       elseif delay then
@@ -344,7 +329,7 @@ while true do
       if out[reply + 1] == -3 then granted = false end
       if notify == 2 then out[reply + 2] = -1 - out[reply + 2] end
     end
-    size, denied, waiting, delay, delay_floor = 0, nil, nil, nil, nil
+    size, denied, waiting, delay, delay_floor = 0, false, nil, nil, nil
   end
 end
 

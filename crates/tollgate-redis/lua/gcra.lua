@@ -16,7 +16,7 @@ if purpose == 'take' then
   return function(key, last, n, burst, d, now, cost, _, margin, out, place)
     if cost > burst then return key end
     local keys, size, queue = KEYS, 33, nil
-    if alg == 16 then size, queue = 45, sub(check, 55, 62) .. '\0\0\0\0' end
+    if alg == 16 then size, queue = 45, sub(check, 51, 58) .. '\0\0\0\0' end
     -- The interval, the tolerance, and the time that the units take, as mixed numbers.
     local unit, unit_rest, most, most_rest, time, part = n, 0, burst * n, 0, cost * n, 0
     if d > 1 then
@@ -89,7 +89,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   if by_writer then
     doing = nil
   elseif alg == 16 then
-    at_most = doing == 8 and granted or unpack('<d', check, 55)
+    at_most = doing == 8 and granted or unpack('<d', check, 51)
   end
   if raw then
     local wait0, is_same = nil, true
@@ -132,7 +132,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       if doing == 6 then
         -- Return the lease under the quota that wrote the state, which kept the units on lease. If its burst is smaller
         -- and the bucket was full since the grant, the conversion dropped the units beyond that burst.
-        local _, granted_in = unpack('<dd', check, 39)
+        local _, granted_in = unpack('<dd', check, 35)
         local beyond = 0
         if burst > burst0 and tat - granted_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
         return arrive(raw, n0, burst0, d0, now, cost, doing, granted, beyond)
@@ -252,7 +252,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       if back > burst then back = burst end
       ahead, rest, overdraft = 0, 0, 0
     elseif doing == 6 then
-      local left, granted_in = unpack('<dd', check, 39)
+      local left, granted_in = unpack('<dd', check, 35)
       local out = generation and (generation == granted_in and current or generation == granted_in + 1 and previous) or 0
       -- The bucket no longer knows this lease, and has to count it as spent.
       if out < wanted or wanted < left then return -1, 0, 0 end
@@ -366,7 +366,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
 
   local kind, units, after = 0, 0, 0
   if doing == 7 then
-    local reserve, largest, horizon, empty = unpack('<dddd', check, 39)
+    local reserve, largest, horizon, empty = unpack('<dddd', check, 35)
     if not raw or n0 then return 0, 0, 0 end
     generation, current, previous = generation or 0, current or 0, previous or 0
     if granted then units = lease_size(wanted, remaining, reserve - current - previous) end

@@ -7,7 +7,7 @@ if purpose == 'refund' and alg == 16 then
     if #raw ~= 45 then return (#raw == 33 or #raw == 49) and -1 or -3, nil, nil, cost end
     local alg, n0, burst0, d0, tat, rest, wait0, cut_step = unpack('<BddI4dI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3 end
-    local wait, before, before_rest = unpack('<ddd', check, 55)
+    local wait, before, before_rest = unpack('<ddd', check, 51)
     if n0 ~= n or burst0 ~= burst or d0 ~= d or wait0 ~= wait then return -1, nil, nil, cost end
     local is_last = (rest > 0 and tat + 1 or tat) == fresh_at
     if not is_last or (at - at % 2^20) / 2^20 < cut_step or fresh_at <= now then

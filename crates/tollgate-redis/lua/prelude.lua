@@ -10,18 +10,16 @@
 --
 -- ARGV[1]  the time: '' for this server's clock, or '<dd': the caller's time in µs since the epoch, and a margin in ms that
 --          is added to each time to live, for clocks that differ.
--- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
+-- ARGV[i]  a check, packed as '<BBBHdBddI4':
 --          B   the operation: 0 take; 1 query, which takes nothing; 2 refund; 3 take as many units as are left; 4 reset,
 --              which keeps the leases; 5 debit: take even if the units do not fit; 6 return a lease; 7 grant a lease if
 --              the request before it was granted, or a scheduled lease if that has one check and was denied.
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
---              other name; 128 used units scale with the limit. For 0 to 3: 32 report new keys.
+--              other name. For 0 to 3: 32 report new keys.
 --          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written)
 --          B   1 if the next check belongs to the same request, 0 if this is its last check
 --          H   the key: KEYS[H]
 --          d   units; for 6 the size of the lease; for 7 the units wanted for a tracked lease
---          H   the number of the rule, equal in all its checks of a request
---          H   for a shadow, the number of the rule that it would replace; 65535: none
 --          B d d I4  the quota: the algorithm, its first number, its limit, its third number
 --              17 token bucket, GCRA, leaky bucket: n, burst, d; one unit takes n/d µs, in lowest terms
 --              16 the same of a rule whose requests wait
@@ -44,8 +42,6 @@
 --          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
 --          Otherwise a new state is written under the first name if states move, and under the other name if they stay.
---          with 128, last of all, the quotas of the rule, 21 bytes each as above, and their number, '<H'. A state that none of
---          them wrote is scaled to the first: see `scale.lua`.
 --          For 0 and 1, of a request of one check, without flags: an argument of two bytes behind it, '<H', is how often the
 --          check repeats, each time for the next key. Each repetition is a request of its own.
 --          Operations 2 to 7 are requests of one check. The caller folds checks on one state into one, with the sum of
@@ -74,7 +70,7 @@
 -- taken, it refills as the quota that wrote it says.
 --
 -- Ten units a second, ten at once, one unit, by the server's clock (redis-cli reads \x.. in a line of its input):
---   EVALSHA <sha> 1 k "" "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\xff\xff\x11\x00\x00\x00\x00\x00\x6a\xf8\x40\x00\x00\x00\x00\x00\x00\x24\x40\x01\x00\x00\x00"
+--   EVALSHA <sha> 1 k "" "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x11\x00\x00\x00\x00\x00\x6a\xf8\x40\x00\x00\x00\x00\x00\x00\x24\x40\x01\x00\x00\x00"
 --   1) (integer) 1763740800123456  2) (integer) -1  3) (integer) 9  4) (integer) 100000
 --
 -- No shebang, and nothing that Lua 5.1 and 5.4 do not share, so that servers before Redis 7 and Dragonfly run it. Each
@@ -158,5 +154,5 @@ end
 -- units fit. It returns the first key that it did not decide, for which it wrote nothing, and its state if it read that.
 -- While units of a window are counted already, its take writes the counter alone, and keeps the time to live.
 
--- The check at hand, its role, and the number of the rule that it would replace.
-local check, role, instead
+-- The check at hand, its role, and the slots that it took.
+local check, role, slots

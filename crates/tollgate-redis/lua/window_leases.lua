@@ -23,7 +23,7 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
     -- Take under an unreachable limit, then restore the quota of the check in the state.
     local _, _, _, state, ttl = step(raw, first, 2^49, third, now, cost)
     if not state then return -3, 0, 0 end
-    state = sub(check, 18, 38) .. sub(state, 22)
+    state = sub(check, 14, 34) .. sub(state, 22)
     local _, left, reset = step(state, first, limit, third, now, 0)
     return -1, left, reset, state, ttl
   end
@@ -43,7 +43,7 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
   if what == 6 then
     -- `left` may exceed the size of the lease: it includes units of earlier leases that were returned later. In a
     -- sliding window, units of the previous window still weigh until this one ends.
-    local left, generation = unpack('<dd', check, 39)
+    local left, generation = unpack('<dd', check, 35)
     local current, at = (now - now % first) / first, now
     if generation == current then
       -- The state that counted this lease is gone.
@@ -69,8 +69,8 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
   end
 
   -- Another quota wrote the state: grant nothing.
-  if sub(raw, 1, 21) ~= sub(check, 18, 38) then return 0, 0, 0 end
-  local reserve = unpack('<d', check, 39)
+  if sub(raw, 1, 21) ~= sub(check, 14, 34) then return 0, 0, 0 end
+  local reserve = unpack('<d', check, 35)
   local _, level = step(raw, first, limit, third, now, 0)
   local units = lease_size(cost, level, reserve - out)
   if units == 0 then return 0, 0, 0 end

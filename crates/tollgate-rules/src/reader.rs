@@ -186,7 +186,11 @@ impl<'a> Reader<'a> {
         let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
         let mut misspelt = Vec::new();
         for (name, value) in entries {
-            if !known.contains(&&*name.text) {
+            if name.text == "on_change" && what == "a rule" {
+                let message = "used units stay used when a limit changes; leave this out. To let a client begin anew, reset its key \
+                               (Limiter::reset); to let all begin anew, give the rule another name";
+                self.wrong(&name.span, message);
+            } else if !known.contains(&&*name.text) {
                 let place = format!(" in {what}");
                 let known = known.iter().copied();
                 misspelt.extend(self.unknown_in(&name.span, "field", &name.text, &place, known));

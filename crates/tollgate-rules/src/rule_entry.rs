@@ -7,9 +7,7 @@ use tollgate::{
     Missing, RequestRule, Rule,
     condition::{method_in, path_matches},
 };
-use tollgate_core::{
-    AlgorithmKind, Consistency, MAX_UNITS, OnChange, Quota, RuleErrorKind, RuleSet,
-};
+use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
     bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn},
@@ -82,7 +80,6 @@ pub(crate) struct RuleEntry {
     on_store_error: StoreErrorAnswers,
     pub(crate) mode: Mode,
     pub(crate) rollout: Option<(Rollout, Mode)>,
-    on_change: OnChange,
     pub(crate) missing: Missing,
     keep_on_error: bool,
     /// Whether the rule keeps the keys that come most often.
@@ -164,10 +161,6 @@ impl RuleEntry {
         }
         let exact_when = condition("exact_when");
         let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
-        let on_change = [OnChange::Keep, OnChange::Scale, OnChange::Reset];
-        let on_change = on_change.map(|answer| (answer.name(), answer));
-        let answer = fields.get("on_change");
-        let on_change = answer.and_then(|node| reader.word(node, "answer to a change", &on_change));
         let missing = fields.read("missing", |node| missing(reader, node));
         let boolean = |name| {
             fields
@@ -199,7 +192,6 @@ impl RuleEntry {
             on_store_error: on_store_error.unwrap_or_default(),
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
-            on_change: on_change.unwrap_or_default(),
             missing: missing.unwrap_or_default(),
             keep_on_error,
             top_keys,
@@ -285,8 +277,7 @@ impl RuleEntry {
     pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
         let mut rule = tollgate_core::Rule::new(&*self.name.value, scaled(self.limit.value))
             .consistency(self.scaled_consistency(scaled))
-            .on_store_error(self.on_store_error.own)
-            .on_change(self.on_change);
+            .on_store_error(self.on_store_error.own);
         for (name, quota) in &self.plans {
             rule = rule.plan(&**name, scaled(quota.value));
         }
@@ -391,8 +382,7 @@ pub(crate) fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::
     let mut named = tollgate_core::Rule::new(name, *rule.quota())
         .cost(rule.fixed_cost())
         .consistency(rule.consistency_of())
-        .on_store_error(rule.store_error_answer())
-        .on_change(rule.change_answer());
+        .on_store_error(rule.store_error_answer());
     if let Some(at_most) = rule.at_most_wait() {
         named = named.wait(at_most);
     }

@@ -38,7 +38,6 @@ pub(crate) fn fields_of(table: &str) -> &'static [&'static str] {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use tollgate_core::OnChange;
 
     use super::*;
     use crate::{limit, response_condition, rule_entry, store_policy};
@@ -74,11 +73,9 @@ mod tests {
             words.iter().map(|(name, _)| *name).collect()
         }
         let schema = schema();
-        let on_change = [OnChange::Keep, OnChange::Scale, OnChange::Reset].map(OnChange::name);
         let rule = "/$defs/rule/properties";
         for (path, words) in [
             (format!("{rule}/mode"), names(rule_entry::MODES)),
-            (format!("{rule}/on_change"), on_change.to_vec()),
             (
                 format!("{rule}/missing/anyOf/0"),
                 names(rule_entry::MISSING),

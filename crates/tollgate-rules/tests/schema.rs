@@ -36,7 +36,6 @@ const BEYOND: &[&str] = &[
     "limit_table_burst.toml",
     "name_twice.toml",
     "no_rules.toml",
-    "on_change_of_slots.toml",
     "on_store_error_order.toml",
     "override_address.toml",
     "override_bound_key.toml",

@@ -236,10 +236,10 @@ pub mod store;
 pub use tollgate_core::{
     AlgorithmKind, Check, CheckPolicy, Clock, Consistency, DAY, Decision, Grant, HOUR, Key, KeyBuf,
     KeyPart, KeyPrefix, LeakyBucketOf, LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS,
-    MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnChange, OnStoreError,
-    Outcome, ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry, RuleChange,
-    RuleError, RuleErrorKind, SECOND, Source, Store, Ticket, TokenBucketOf, TryAcquireError,
-    UnknownName, Verdict, WaitError, WaitErrorKind, WeakLiveLimiter, algorithm, memory,
+    MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnStoreError, Outcome,
+    ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry, RuleChange, RuleError,
+    RuleErrorKind, SECOND, Source, Store, Ticket, TokenBucketOf, TryAcquireError, UnknownName,
+    Verdict, WaitError, WaitErrorKind, WeakLiveLimiter, algorithm, memory,
 };
 
 pub use self::{

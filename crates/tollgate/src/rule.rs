@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
-use tollgate_core::{Consistency, Key, KeyBuf, OnChange, OnStoreError, Quota};
+use tollgate_core::{Consistency, Key, KeyBuf, OnStoreError, Quota};
 
 use crate::{
     check_policies::CheckPolicies,
@@ -103,11 +103,6 @@ impl Rule {
         Self(self.0.shadow())
     }
 
-    /// Makes it a shadow that counts as if the rule with this name were absent: a trial of its replacement.
-    pub fn shadow_instead_of(self, rule: impl Into<Arc<str>>) -> Self {
-        Self(self.0.shadow_instead_of(rule))
-    }
-
     /// Switches the rule off.
     pub fn off(self) -> Self {
         Self(self.0.off())
@@ -136,11 +131,6 @@ impl Rule {
     /// waiting.
     pub fn max_waiting(self, per_key: usize, in_all: usize) -> Self {
         Self(self.0.max_waiting(per_key, in_all))
-    }
-
-    /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
-    pub fn on_change(self, answer: OnChange) -> Self {
-        Self(self.0.on_change(answer))
     }
 
     /// Keeps the keys that come most often, with their requests, denials and units of the last minutes: see

@@ -121,7 +121,6 @@ macro_rules! conformance_suite {
             shadows:
                 a_shadow_denies_nothing,
                 a_shadow_fills_as_if_it_were_alone,
-                a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent,
                 a_shadow_counts_a_partial_grant_once,
                 a_threshold_reads_the_state_of_its_rule,
                 a_threshold_is_never_written;

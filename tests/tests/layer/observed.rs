@@ -338,7 +338,7 @@ async fn shadows_and_thresholds_are_counted_and_compared_with_enforced_rules() {
     let rules = [
         all(per_minute("old", 3).threshold("soft", Quota::fixed_window(2, MINUTE))),
         all(per_minute("narrow", 1).shadow()),
-        all(per_minute("wide", 9).shadow_instead_of("old")),
+        all(per_minute("wide", 9).shadow()),
     ];
     let app = app(rules);
     send_times(&app, 5).await;

@@ -5,7 +5,7 @@ use std::{env, fmt::Write, fs, path::Path, time::Duration};
 
 use tokio::task::JoinSet;
 use tollgate::{
-    Consistency, DAY, Key, LeaseShare, Limiter, MINUTE, MemoryStore, OnChange, Quota, Reason, Rule,
+    Consistency, DAY, Key, LeaseShare, Limiter, MINUTE, MemoryStore, Quota, Reason, Rule,
     RuleError, SECOND,
 };
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
@@ -417,8 +417,6 @@ async fn the_guide_says_what_goes_together() {
             "`plan`, `variable_quota`",
             "`threshold`",
             "`shadow`",
-            "`OnChange::Scale`",
-            "`OnChange::Reset`",
             "on Redis, `cap_new_keys`",
         ],
     );
@@ -435,8 +433,6 @@ async fn the_guide_says_what_goes_together() {
             own().plan("gold", quota).variable_quota(),
             own().threshold("warn", quota),
             own().shadow(),
-            own().on_change(OnChange::Scale),
-            own().on_change(OnChange::Reset),
         ] {
             // They are bound. A shadow partitions nothing.
             let bound = alone[..3].iter().chain(&alone[4..6]).map(|place| {

@@ -289,17 +289,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
             return;
         };
-        let units = match self.shard.writer(entry) {
-            // A place in a queue goes back as a whole, or lapses.
-            Some(writer) if !plan.quota.waits() && !writer.quota.waits() => {
-                let table = self.table;
-                table.carried_units(plan, writer.limit, taken.at, units)
-            }
-            _ => units,
-        };
-        if units == 0 {
-            return;
-        }
         if self.shard.was_written_under(plan, entry) {
             let before = receipt.before.filter(|_| units == receipt.check.cost());
             let mut is_back = true;

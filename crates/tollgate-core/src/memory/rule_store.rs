@@ -19,7 +19,6 @@ use crate::{
         rule_table::{AnyLocked, AnyRuleTable, MadeReady, RuleTable, with_locked, with_table},
         tables::Tables,
     },
-    on_change::OnChange,
     rule::Mode,
     rule_set::RuleSet,
     source::Source,
@@ -547,18 +546,11 @@ impl MemoryRuleStore {
         let takes = match self.rules.rules()[index].mode() {
             Mode::Threshold { .. } | Mode::Off => return,
             // Only what runs holds slots, and a denied request does not.
-            Mode::Shadow { .. } if matches!(rule, AnyRuleTable::Concurrent(_)) => {
+            Mode::Shadow if matches!(rule, AnyRuleTable::Concurrent(_)) => {
                 answer.fits && denied.is_empty()
             }
-            // As if it were alone, or in the place of the rule it refers to.
-            Mode::Shadow { instead_of } => {
-                let replaced = self.rules.refers_to(index);
-                answer.fits
-                    && (instead_of.is_none()
-                        || denied
-                            .iter()
-                            .all(|denied| replaced == Some(usize::from(*denied))))
-            }
+            // As if it were alone.
+            Mode::Shadow => answer.fits,
             Mode::Enforce => denied.is_empty(),
         };
         if takes
@@ -679,10 +671,6 @@ impl RuleStore for MemoryRuleStore {
             self.shared.slot_waiters.wake(check.key());
         }
         Step::Ready(Ok(was_kept))
-    }
-
-    fn supports_on_change(&self, _: OnChange) -> bool {
-        true
     }
 
     fn supports_slots(&self) -> bool {

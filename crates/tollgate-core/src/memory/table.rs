@@ -21,7 +21,6 @@ use crate::{
         unbound::Packed,
         writers::Writers,
     },
-    on_change::OnChange,
     store::{rule_store::Usage, seq_cells::SeqCells},
     sync::{Mutex, lock},
     time::Tick,
@@ -37,30 +36,12 @@ pub(super) struct Table<A: Algorithm> {
     pub(super) deny_cache: SeqCells<2>,
     /// Units of requests that waited and gave up, and that others were behind.
     lapsed_units: AtomicU64,
-    /// The quotas whose states were scaled or forgotten: units that were taken under them before come back as they were carried over.
-    rewritten: Mutex<Vec<Rewritten>>,
-    /// When that was last. Written before the first state is rewritten, and read under the lock of a shard.
-    last_rewritten: AtomicU64,
-}
-
-/// A quota whose states were scaled or forgotten.
-#[derive(Debug)]
-struct Rewritten {
-    /// The id of its plan.
-    plan: u64,
-    at: Tick,
-    /// Until when units that were taken under it may come back.
-    until: Tick,
-    is_scaled: bool,
 }
 
 /// A table of any algorithm.
 pub(super) trait AnyTable: Any + Send + Sync {
     /// Moves the states that do not equal fresh ones out of a table that nothing is bound to. `None`: there are none.
     fn pack(&self, now: Tick) -> Option<Packed>;
-
-    /// Scales or resets the states whose quota was replaced by one of the same algorithm.
-    fn rewrite(&self, carry_over: &CarryOver, hasher: &Hasher, now: Tick);
 
     /// What its clients have used, for the table of another algorithm.
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits>;
@@ -97,48 +78,7 @@ impl<A: Algorithm> Table<A> {
                 .collect(),
             deny_cache: SeqCells::new(shards, 8),
             lapsed_units: AtomicU64::new(0),
-            rewritten: Mutex::new(Vec::new()),
-            last_rewritten: AtomicU64::new(0),
         }
-    }
-
-    /// How many of `units` that were taken at `at` under `plan` may come back to a state that the quota with this limit wrote:
-    /// fewer if states were scaled to a smaller limit since, and none if they were forgotten.
-    pub(super) fn carried_units(&self, plan: &Plan<A>, limit: u64, at: Tick, units: u64) -> u64 {
-        if at > self.last_rewritten.load(Ordering::Acquire) {
-            return units;
-        }
-        let rewritten = lock(&self.rewritten);
-        let mut since = rewritten
-            .iter()
-            .filter(|quota| quota.plan == plan.id && quota.at >= at)
-            .peekable();
-        if since.peek().is_none() {
-            return units;
-        }
-        if !since.all(|quota| quota.is_scaled) {
-            return 0;
-        }
-        let scaled = u128::from(units) * u128::from(limit) / u128::from(plan.limit.max(1));
-        // It is at most `units`.
-        scaled.min(u128::from(units)) as u64
-    }
-
-    /// Remembers which quotas are about to be scaled or forgotten.
-    fn will_rewrite(&self, carry_over: &CarryOver, hasher: &Hasher, now: Tick) {
-        let mut rewritten = lock(&self.rewritten);
-        rewritten.retain(|quota| quota.until > now);
-        for (plan, is_scaled) in carry_over.replaced::<A>(hasher) {
-            // One is enough for what is the same again.
-            rewritten.retain(|quota| quota.plan != plan.id || quota.is_scaled != is_scaled);
-            rewritten.push(Rewritten {
-                plan: plan.id,
-                at: now,
-                until: now.saturating_add(plan.longest_reset),
-                is_scaled,
-            });
-        }
-        self.last_rewritten.fetch_max(now, Ordering::Release);
     }
 
     /// Puts states back that were packed.
@@ -255,28 +195,6 @@ impl<A: Algorithm> AnyTable for Table<A> {
             bytes: bytes + size_of_val(shards.as_slice()),
             table: Box::new(PackedTable(shards)),
         })
-    }
-
-    fn rewrite(&self, carry_over: &CarryOver, hasher: &Hasher, now: Tick) {
-        self.will_rewrite(carry_over, hasher, now);
-        for (index, shard) in self.shards.iter().enumerate() {
-            let mut shard = lock(&shard.0);
-            let scaled = |entry: &Entry<A::State>| {
-                let writer = shard.writer(entry)?;
-                let (quota, state) = carry_over.scaled(writer, &entry.state, now)?;
-                Some((entry.key(), quota, state))
-            };
-            let all: Vec<_> = shard.iter().filter_map(scaled).collect();
-            for (key, quota, state) in all {
-                self.deny_cache.remove(index, key);
-                match Plan::new(&quota, carry_over.wait, hasher) {
-                    Some(plan) if quota.limit() > 0 && carry_over.on_change == OnChange::Scale => {
-                        shard.update(key, &plan, now, |before| *before = state);
-                    }
-                    _ => shard.remove(key),
-                }
-            }
-        }
     }
 
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits> {

@@ -15,7 +15,6 @@ use crate::{
         table::{AnyTable, PackedTable, Table},
         unbound::UnboundTables,
     },
-    on_change::OnChange,
     rule::{Mode, Rule},
     rule_set::RuleSet,
     store::{rule_store::Usage, slot_waiters::SlotWaiters},
@@ -163,15 +162,11 @@ impl Tables {
 
     /// Carries used units over to a rule that has taken the place of another one with its name. Both are bound.
     pub(super) fn carry_over(&self, before: &Rule, after: &Rule) {
-        let carry_over = CarryOver::new(before, after);
         let (Some(from), Some(to)) = (Family::of(before), Family::of(after)) else {
             return;
         };
-        if !carry_over.has_changes() || (from == to && after.change_answer() == OnChange::Keep) {
-            return;
-        }
         // Slots in use belong to requests that run: nothing else becomes a slot, and no slot becomes anything else.
-        if to == Family::Concurrent {
+        if from == to || to == Family::Concurrent {
             return;
         }
         let table = |family| {
@@ -182,14 +177,11 @@ impl Tables {
         let Some(new) = table(to) else {
             return;
         };
-        if from == to {
-            new.rewrite(&carry_over, &self.hasher, now);
-        } else {
-            // Without a table nothing was used; what the new one has of earlier times does not count.
-            let old = old.filter(|_| from != Family::Concurrent);
-            let used = old.map_or_else(Vec::new, |old| old.used_units(&carry_over, now));
-            new.begin_with(&used, &self.hasher, now);
-        }
+        // Without a table nothing was used; what the new one has of earlier times does not count.
+        let old = old.filter(|_| from != Family::Concurrent);
+        let carry_over = CarryOver::new(before, after);
+        let used = old.map_or_else(Vec::new, |old| old.used_units(&carry_over, now));
+        new.begin_with(&used, &self.hasher, now);
     }
 
     /// The rule at this index of a rule set on its table.

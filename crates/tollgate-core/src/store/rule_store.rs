@@ -8,7 +8,6 @@ use crate::{
     error::{RuleError, StoreError},
     held_slots::HeldSlot,
     key::{Fingerprint, KeyBuf},
-    on_change::OnChange,
     rule_set::RuleSet,
     step::Step,
     store::{
@@ -155,14 +154,8 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether it can do with used units what this says when a quota changes. Every store keeps them.
-    fn supports_on_change(&self, on_change: OnChange) -> bool {
-        on_change == OnChange::Keep
-    }
-
-    /// Called before the first request is decided by these rules, that they take the place of `replaced`: rules whose quota
-    /// differs say what becomes of used units by their [`on_change`](crate::Rule::on_change). Default: nothing, so that they
-    /// are kept, because states are converted when they are next read.
+    /// Called before the first request is decided by these rules, that they take the place of `replaced`: used units of rules
+    /// whose algorithm differs are carried over. Default: nothing. Other states are converted when they are next read.
     fn carry_over(&self, replaced: &RuleSet) {
         let _ = replaced;
     }

@@ -2,14 +2,12 @@
 
 use crate::{
     error::{RuleError, RuleErrorKind},
-    on_change::OnChange,
     rule::{Mode, Rule},
     store::rule_store::RuleStore,
 };
 
 /// Refuses rules that this store, which they are bound to, cannot keep.
 pub(crate) fn refuse_unsupported(store: &dyn RuleStore) -> Result<(), RuleError> {
-    refuse_change(store)?;
     refuse_slots(store)?;
     refuse_wait(store)
 }
@@ -40,21 +38,4 @@ fn refuse_slots(store: &dyn RuleStore) -> Result<(), RuleError> {
         )),
         _ => Ok(()),
     }
-}
-
-/// A rule that wants more of the store on a change than it does.
-fn refuse_change(store: &dyn RuleStore) -> Result<(), RuleError> {
-    let wanted = |rule: &&Rule| !store.supports_on_change(rule.change_answer());
-    let Some(rule) = store.rules().given().iter().find(wanted) else {
-        return Ok(());
-    };
-    let can_reset = store.supports_on_change(OnChange::Reset);
-    let others = if can_reset { ", OnChange::Reset" } else { "" };
-    Err(rule.error(
-        RuleErrorKind::Store,
-        format!(
-            "this store cannot {} used units when the quota changes; take OnChange::Keep{others}, or the memory store",
-            rule.change_answer().name()
-        ),
-    ))
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Key, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, OnChange, Outcome, Quota,
-    Rule, SECOND, Source, Verdict,
+    Check, Key, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Rule,
+    SECOND, Source, Verdict,
 };
 
 use crate::{at_once, every_algorithm};
@@ -183,49 +183,21 @@ fn a_denial_counts_the_units_that_were_taken_since_the_one_before() {
 }
 
 #[test]
-fn a_denial_is_forgotten_with_the_state_that_a_change_of_the_quota_resets() {
-    for (first, other) in every_algorithm(5).into_iter().zip(every_algorithm(9)) {
-        let rule = |quota| [Rule::new("rule", quota).on_change(OnChange::Reset)];
-        let limiter = LiveLimiter::new(store().0, rule(first)).expect("valid");
-        let take = || {
-            let limiter = limiter.limiter();
-            let check = limiter.check("rule", &Key::of("ann")).expect("a rule");
-            acquire(&limiter, check.with_cost(5)).remaining()
-        };
-        assert_eq!(take(), 0, "{first}");
-        let denied = limiter.limiter().try_acquire("rule", &Key::of("ann"));
-        assert!(!denied.expect("a rule").is_allowed(), "{first}");
-        // There and back, and no request in between.
-        limiter.replace(rule(other)).expect("valid");
-        limiter.replace(rule(first)).expect("valid");
-        let allowed = limiter.limiter().try_acquire("rule", &Key::of("ann"));
-        assert!(allowed.expect("a rule").is_allowed(), "{first}");
-    }
-}
-
-#[test]
 fn units_of_a_plan_that_has_no_limit_any_more_count_under_the_rule_s_own_quota() {
-    // Of 8 under a limit of 10 and then of 20.
-    for (on_change, left) in [(OnChange::Keep, 12), (OnChange::Scale, 4)] {
-        // The last one is the algorithm of before: nothing would move to another table.
-        for own in every_algorithm(20).into_iter().take(4) {
-            let rule = |own, gold| {
-                let rule = Rule::new("rule", own).plan("gold", gold);
-                [rule.on_change(on_change)]
-            };
-            let before = rule(Quota::gcra(10, MINUTE), Quota::gcra(40, MINUTE));
-            let limiter = LiveLimiter::new(store().0, before).expect("valid");
-            let gold = limiter
-                .limiter()
-                .check_with_plan("rule", "gold", &Key::of("ann"));
-            acquire(&limiter.limiter(), gold.expect("a plan").with_cost(8));
-            limiter
-                .replace(rule(own, Quota::unlimited()))
-                .expect("valid");
-            let limiter = limiter.limiter();
-            let check = limiter.check("rule", &Key::of("ann")).expect("a rule");
-            let looked = peek(&limiter, check.with_cost(0));
-            assert_eq!(looked.remaining(), left, "{own}, {on_change:?}");
-        }
+    // The last one is the algorithm of before: nothing would move to another table.
+    for own in every_algorithm(20).into_iter().take(4) {
+        let rule = |own, gold| [Rule::new("rule", own).plan("gold", gold)];
+        let before = rule(Quota::gcra(10, MINUTE), Quota::gcra(40, MINUTE));
+        let limiter = LiveLimiter::new(store().0, before).expect("valid");
+        let gold = limiter
+            .limiter()
+            .check_with_plan("rule", "gold", &Key::of("ann"));
+        acquire(&limiter.limiter(), gold.expect("a plan").with_cost(8));
+        limiter
+            .replace(rule(own, Quota::unlimited()))
+            .expect("valid");
+        let limiter = limiter.limiter();
+        let check = limiter.check("rule", &Key::of("ann")).expect("a rule");
+        assert_eq!(peek(&limiter, check.with_cost(0)).remaining(), 12, "{own}");
     }
 }

@@ -11,8 +11,8 @@ use std::{
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Check, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, OnChange, Outcome,
-    PartKind, Quota, Reason, Rule, RuleErrorKind,
+    Check, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, PartKind,
+    Quota, Reason, Rule, RuleErrorKind,
 };
 
 use tollgate_conformance::SwitchedStore;
@@ -39,54 +39,20 @@ fn remaining(limiter: &LiveLimiter, rule: &str, who: &str) -> u64 {
 }
 
 #[test]
-fn used_units_are_carried_over_to_any_quota_as_the_rule_says() {
+fn used_units_are_carried_over_to_any_quota() {
     for before in every_algorithm(10) {
         for after in every_algorithm(20).into_iter().chain(every_algorithm(5)) {
-            for (on_change, used) in [
-                (OnChange::Keep, 7.min(after.limit())),
-                (OnChange::Scale, (7 * after.limit()).div_ceil(10)),
-                (OnChange::Reset, 0),
-            ] {
-                let rule = |quota| [Rule::new("rule", quota).on_change(on_change)];
-                let limiter = LiveLimiter::new(still(), rule(before)).expect("valid");
-                assert!(take(&limiter, "rule", "ann", 7));
-                limiter.replace(rule(after)).expect("valid");
-                let left = after.limit() - used;
-                let story = format!("{before} → {after}, {on_change:?}");
-                assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
-                assert!(!take(&limiter, "rule", "ann", left + 1), "{story}");
-                assert!(left == 0 || take(&limiter, "rule", "ann", left), "{story}");
-                assert_eq!(remaining(&limiter, "rule", "bob"), after.limit(), "{story}");
-            }
+            let rule = |quota| [Rule::new("rule", quota)];
+            let limiter = LiveLimiter::new(still(), rule(before)).expect("valid");
+            assert!(take(&limiter, "rule", "ann", 7));
+            limiter.replace(rule(after)).expect("valid");
+            let left = after.limit() - 7.min(after.limit());
+            let story = format!("{before} → {after}");
+            assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
+            assert!(!take(&limiter, "rule", "ann", left + 1), "{story}");
+            assert!(left == 0 || take(&limiter, "rule", "ann", left), "{story}");
+            assert_eq!(remaining(&limiter, "rule", "bob"), after.limit(), "{story}");
         }
-    }
-}
-
-#[test]
-fn a_plan_keeps_its_units_when_another_quota_of_its_rule_is_reset() {
-    for [own, gold, more] in [
-        [5, 50, 7].map(|limit| every_algorithm(limit)[0]),
-        [5, 50, 7].map(|limit| every_algorithm(limit)[4]),
-    ] {
-        let rule = |own| Rule::new("rule", own).on_change(OnChange::Reset);
-        let limiter = LiveLimiter::new(still(), [rule(own).plan("gold", gold)]).expect("valid");
-        assert!(take(&limiter, "rule", "ann", 3));
-        let golden = |who: &str| {
-            let limiter = limiter.limiter();
-            let check = limiter.check_with_plan("rule", "gold", &Key::of([who]));
-            (limiter, check.expect("a plan"))
-        };
-        let (snapshot, check) = golden("bob");
-        let taken = snapshot.acquire(&[check.with_cost(40)]).ready();
-        assert!(taken.is_some_and(|taken| taken.is_allowed()));
-        limiter
-            .replace([rule(more).plan("gold", gold)])
-            .expect("valid");
-        assert_eq!(remaining(&limiter, "rule", "ann"), 7, "{own}");
-        let (snapshot, check) = golden("bob");
-        let looked = snapshot.peek(&[check.with_cost(0)]).ready();
-        let looked = looked.expect("memory answers at once");
-        assert_eq!(looked.verdicts()[0].remaining(), 10, "{own}");
     }
 }
 
@@ -195,20 +161,6 @@ fn a_check_is_found_again_by_the_names_of_its_rule_and_plan() {
     let other = Limiter::new(still(), [Rule::new("three", quota(9))]).expect("valid");
     let foreign = other.check("three", &ann).expect("a rule");
     assert!(remaining(&foreign).is_err());
-}
-
-#[test]
-fn a_store_that_cannot_scale_or_reset_says_so_at_once() {
-    let store = SwitchedStore::at_once(still());
-    let rule = |on_change| [Rule::new("rule", Quota::gcra(5, MINUTE)).on_change(on_change)];
-    for on_change in [OnChange::Scale, OnChange::Reset] {
-        let error = Limiter::new(store.clone(), rule(on_change)).expect_err("it cannot");
-        assert_eq!(error.kind(), RuleErrorKind::Store);
-        let text = error.to_string();
-        assert!(text.contains(on_change.name()), "{text}");
-        assert!(text.contains("OnChange::Keep"), "{text}");
-    }
-    assert!(Limiter::new(store, rule(OnChange::Keep)).is_ok());
 }
 
 #[test]
@@ -595,95 +547,5 @@ fn checks_of_the_rules_in_force_and_of_those_before_are_decided_together() {
         let verdicts = decision.verdicts().iter();
         let remaining: Vec<_> = verdicts.map(|verdict| verdict.remaining()).collect();
         assert_eq!(remaining, left);
-    }
-}
-
-#[test]
-fn a_ticket_gives_back_what_was_carried_over_of_its_units_and_nothing_of_later_ones() {
-    let (clock, ann) = (ManualClock::new(START), Key::of(["ann"]));
-    for (before, after) in every_algorithm(20).into_iter().zip(every_algorithm(10)) {
-        for on_change in [OnChange::Scale, OnChange::Reset] {
-            for comes_back in [false, true] {
-                let store = MemoryStore::builder().clock(&clock).build();
-                let rule = |quota| [Rule::new("rule", quota).on_change(on_change)];
-                let limiter = LiveLimiter::new(store, rule(before)).expect("valid");
-                assert!(take(&limiter, "rule", "ann", 4));
-                let held = limiter.limiter();
-                let check = held.check("rule", &ann).expect("a rule").with_cost(4);
-                let decision = held.acquire(&[check]).ready().expect("at once");
-                let ticket = held.ticket(&[check], &decision);
-                limiter.replace(rule(after)).expect("valid");
-                assert!(take(&limiter, "rule", "ann", 2));
-                if comes_back {
-                    limiter.replace(rule(before)).expect("valid");
-                }
-                let limit = if comes_back { 20 } else { 10 };
-                let used = limit - remaining(&limiter, "rule", "ann");
-                ticket.refund(4);
-                let back = match (on_change, comes_back) {
-                    (OnChange::Scale, true) => 4,
-                    (OnChange::Scale, false) => 2,
-                    _ => 0,
-                };
-                let story = format!("{before} to {after}, {on_change:?}, and back: {comes_back}");
-                let left = limit - (used - back);
-                assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
-            }
-        }
-    }
-}
-
-#[test]
-fn units_of_a_quota_that_a_check_brought_along_stay_when_the_rule_s_own_is_scaled_or_reset() {
-    let quota = |limit| Quota::fixed_window(limit, MINUTE);
-    for (on_change, left) in [(OnChange::Scale, 2), (OnChange::Reset, 5)] {
-        let fixed = |limit| Rule::new("rule", quota(limit)).on_change(on_change);
-        let rule = |limit| [fixed(limit).variable_quota()];
-        let limiter = LiveLimiter::new(still(), rule(10)).expect("valid");
-        let brought = |cost| {
-            let limiter = limiter.limiter();
-            let brought = limiter.quota_for("rule", quota(30)).expect("valid");
-            let check = limiter.check("rule", &Key::of(["ann"])).expect("a rule");
-            let decision = limiter.acquire(&[check.with_quota(brought).with_cost(cost)]);
-            let decision = decision.ready().expect("memory answers at once");
-            assert!(decision.is_allowed());
-            decision.verdicts()[0].remaining()
-        };
-        assert_eq!(brought(12), 18);
-        limiter.replace(rule(20)).expect("valid");
-        assert_eq!(brought(0), 18, "{on_change:?}");
-        // A rule that takes none any more: they count as under its own.
-        limiter.replace([fixed(5)]).expect("valid");
-        assert_eq!(remaining(&limiter, "rule", "ann"), left, "{on_change:?}");
-    }
-}
-
-#[test]
-fn units_that_were_not_read_since_an_earlier_quota_count_as_under_the_rule_s_own() {
-    let quota = |limit| Quota::fixed_window(limit, MINUTE);
-    let rule = |limit, gold, on_change| {
-        let rule = Rule::new("rule", quota(limit)).plan("gold", quota(gold));
-        [rule.on_change(on_change)]
-    };
-    let variable = |rule: [Rule; 1]| rule.map(Rule::variable_quota);
-    for (on_change, limit, gold, left, to_variable) in [
-        (OnChange::Scale, 30, 40, 19, false),
-        (OnChange::Reset, 30, 40, 30, false),
-        // Its own has not changed.
-        (OnChange::Reset, 20, 50, 13, false),
-        // No check has brought them along: the rule took no quotas of checks before.
-        (OnChange::Scale, 30, 40, 19, true),
-        (OnChange::Reset, 30, 40, 30, true),
-    ] {
-        let limiter = LiveLimiter::new(still(), rule(10, 40, OnChange::Keep)).expect("valid");
-        assert!(take(&limiter, "rule", "ann", 7));
-        limiter
-            .replace(rule(20, 40, OnChange::Keep))
-            .expect("valid");
-        let last = rule(limit, gold, on_change);
-        let last = if to_variable { variable(last) } else { last };
-        limiter.replace(last).expect("valid");
-        let story = format!("{on_change:?} to {limit} and {gold}, {to_variable}");
-        assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
     }
 }

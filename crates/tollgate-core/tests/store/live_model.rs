@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Key, LiveLimiter, ManualClock, MemoryStore, OnChange, Outcome, Quota, Rule, algorithm::Retry,
+    Key, LiveLimiter, ManualClock, MemoryStore, Outcome, Quota, Rule, algorithm::Retry,
 };
 
 use crate::every_algorithm;
@@ -25,7 +25,6 @@ struct Version {
     algorithm: Option<usize>,
     limit: u64,
     mode: Mode,
-    on_change: OnChange,
     /// Whether checks may bring a quota along.
     is_variable: bool,
 }
@@ -40,7 +39,7 @@ impl Version {
 
     fn rules(&self) -> Vec<Rule> {
         let other = Rule::new("other", Quota::gcra(1, super::LONG));
-        let rule = Rule::new("rule", self.quota()).on_change(self.on_change);
+        let rule = Rule::new("rule", self.quota());
         let rule = match self.is_variable {
             true => rule.variable_quota(),
             false => rule,
@@ -65,7 +64,7 @@ enum Step {
     },
 }
 
-fn steps(is_variable: bool, changes: &[OnChange]) -> impl Strategy<Value = Vec<Step>> {
+fn steps(is_variable: bool) -> impl Strategy<Value = Vec<Step>> {
     let modes = [
         Mode::Enforce,
         Mode::Enforce,
@@ -78,14 +77,12 @@ fn steps(is_variable: bool, changes: &[OnChange]) -> impl Strategy<Value = Vec<S
         proptest::option::weighted(0.9, 0..5_usize),
         1_u64..40,
         proptest::sample::select(modes.to_vec()),
-        proptest::sample::select(changes.to_vec()),
     );
-    let swap = swap.prop_map(move |(algorithm, limit, mode, on_change)| {
+    let swap = swap.prop_map(move |(algorithm, limit, mode)| {
         Step::Swap(Version {
             algorithm,
             limit,
             mode,
-            on_change,
             is_variable,
         })
     });
@@ -127,20 +124,10 @@ impl Model {
             if self.counted.algorithm != to.algorithm {
                 self.used.clear();
             }
-        } else if from.quota() != to.quota() {
-            let is_other = from.algorithm != to.algorithm;
+        } else if from.algorithm != to.algorithm {
+            // As many as the other algorithm can hold. Under the same one, what does not fit is remembered until units are taken.
             for used in self.used.values_mut() {
-                *used = match to.on_change {
-                    OnChange::Scale => {
-                        let of_before = (*used).min(from.limit);
-                        (of_before * to.limit).div_ceil(from.limit)
-                    }
-                    OnChange::Reset => 0,
-                    // As many as the other algorithm can hold.
-                    _ if is_other => (*used).min(to.limit),
-                    // What does not fit is remembered until units are taken, and then it fits.
-                    _ => *used,
-                };
+                *used = (*used).min(to.limit);
             }
         }
         self.counted = to;
@@ -154,7 +141,7 @@ proptest! {
     fn swaps_agree_with_an_exact_model(
         first in 0..5_usize,
         limit in 1_u64..40,
-        steps in steps(false, &[OnChange::Keep, OnChange::Keep, OnChange::Scale, OnChange::Reset]),
+        steps in steps(false),
     ) {
         agrees(first, limit, false, steps)?;
     }
@@ -163,7 +150,7 @@ proptest! {
     fn quotas_of_checks_agree_with_an_exact_model_while_rules_are_swapped(
         first in 0..5_usize,
         limit in 1_u64..40,
-        steps in steps(true, &[OnChange::Keep]),
+        steps in steps(true),
     ) {
         agrees(first, limit, true, steps)?;
     }
@@ -181,7 +168,6 @@ fn agrees(
         algorithm: Some(first),
         limit,
         mode: Mode::Enforce,
-        on_change: OnChange::Keep,
         is_variable,
     };
     let limiter = LiveLimiter::new(store, version.rules()).expect("valid rules");

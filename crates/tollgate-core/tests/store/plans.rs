@@ -62,32 +62,3 @@ fn two_plans_of_one_key_are_a_mistake_unless_one_of_them_has_no_limit() {
         assert_eq!(at_once(limiter.acquire(&checks)).is_allowed(), is_allowed);
     }
 }
-
-#[test]
-fn a_shadow_in_the_place_of_a_rule_counts_what_that_rule_alone_denies() {
-    for quota in every_algorithm(9) {
-        let rules = [
-            Rule::new("old", Quota::fixed_window(1, LONG)),
-            Rule::new("other", Quota::fixed_window(3, LONG)),
-            Rule::new("new", quota).shadow_instead_of("old"),
-        ];
-        let store = MemoryStore::builder().clock(ManualClock::default()).build();
-        let limiter = Limiter::new(store, rules).expect("valid");
-        let all = ["old", "other", "new"].map(|rule| check(&limiter, rule, "ann", 1));
-        let left = || {
-            let looked = at_once(limiter.peek(&all.map(|check| check.with_cost(0))));
-            looked.verdicts()[2].remaining()
-        };
-        assert!(at_once(limiter.acquire(&all)).is_allowed());
-        assert_eq!(left(), 8, "{quota:?}");
-        // In its place it would have let the request pass.
-        assert!(!at_once(limiter.acquire(&all)).is_allowed());
-        assert_eq!(left(), 7, "{quota:?}");
-        assert!(at_once(limiter.acquire(&[all[1].with_cost(2)])).is_allowed());
-        // Now another rule denies as well.
-        assert!(!at_once(limiter.acquire(&all)).is_allowed());
-        assert_eq!(left(), 7, "{quota:?}");
-        assert!(!at_once(limiter.acquire(&all[1..])).is_allowed());
-        assert_eq!(left(), 7, "{quota:?}");
-    }
-}

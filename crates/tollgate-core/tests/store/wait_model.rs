@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Decision, Key, Limiter, ManualClock, MemoryStore, OnChange, Outcome, Quota, Retry, Rule,
-    SECOND, Tick, Ticket,
+    Decision, Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Retry, Rule, SECOND, Tick,
+    Ticket,
 };
 
 use crate::{Numbers, at_once};
@@ -43,9 +43,9 @@ impl Limit {
         Self::new(rate, seconds, burst, wait)
     }
 
-    fn rule(&self, name: &str, on_change: OnChange) -> Rule {
+    fn rule(&self, name: &str) -> Rule {
         let quota = Quota::gcra(self.rate, self.seconds as u32 * SECOND);
-        let rule = Rule::new(name, quota.burst(self.burst as u64)).on_change(on_change);
+        let rule = Rule::new(name, quota.burst(self.burst as u64));
         match self.wait {
             Some(wait) => rule.wait(Duration::from_micros(wait as u64)),
             None => rule,
@@ -96,8 +96,6 @@ struct Queue {
     /// How often a state was made, and how many units have lapsed.
     made: u64,
     lapsed: u64,
-    /// Starts of requests from this one on count: the state began anew.
-    counts_from: usize,
     /// Units beyond a smaller burst, which its queue does not know of: see `carried`.
     forgiven: i128,
 }
@@ -273,32 +271,14 @@ impl Queue {
         true
     }
 
-    /// The state was gone: because it is fresh, or because it begins anew.
+    /// The state was gone, because it is fresh.
     fn forget(&mut self) {
         *self = Self {
             made: self.made,
             lapsed: self.lapsed,
-            counts_from: self.counts_from,
             forgiven: self.forgiven,
             ..Self::default()
         };
-    }
-
-    /// Whole used units are scaled with the burst, rounded up.
-    fn scale(&mut self, (from, to): (&Limit, &Limit), now: i128) {
-        if self.writer.is_none() {
-            return;
-        }
-        let (left, _) = from.numbers(self.carried(from, now));
-        let units = up((from.burst - left) * to.burst, from.burst).min(to.burst);
-        self.writer = Some(*to);
-        self.events = vec![Event::Set {
-            tat: if units > 0 {
-                now * to.den + units * to.num
-            } else {
-                0
-            },
-        }];
     }
 }
 
@@ -352,7 +332,6 @@ struct Seen {
     failed: u64,
     forgotten: u64,
     queues_kept: u64,
-    scaled: u64,
 }
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -368,7 +347,7 @@ impl World {
             limits.push(Limit::draw(numbers, waits));
         }
         let rules = NAMES.iter().zip(&limits);
-        let rules = rules.map(|(name, limit)| limit.rule(name, OnChange::Keep));
+        let rules = rules.map(|(name, limit)| limit.rule(name));
         let limiter = Limiter::new(store.clone(), rules).expect("valid rules");
         Self {
             clock,
@@ -397,30 +376,12 @@ impl World {
                 1 => limit.wait = Limit::draw(numbers, waits).wait,
                 _ => *limit = Limit::draw(numbers, waits),
             }
-            let on_change = match numbers.below(4) {
-                0 => OnChange::Reset,
-                1 if !waits => OnChange::Scale,
-                _ => OnChange::Keep,
-            };
             let quota = |it: &Limit| (it.rate, it.seconds, it.burst);
-            let queue = &mut self.queues[index];
+            let queue = &self.queues[index];
             if quota(&from) != quota(limit) {
-                match on_change {
-                    OnChange::Reset => {
-                        queue.forget();
-                        queue.counts_from = self.asked;
-                    }
-                    OnChange::Scale => {
-                        queue.scale((&from, limit), now);
-                        self.seen.scaled += u64::from(queue.is_live(now));
-                    }
-                    _ => {
-                        self.seen.queues_kept +=
-                            u64::from(queue.carried(&from, now) > from.tolerance())
-                    }
-                }
+                self.seen.queues_kept += u64::from(queue.carried(&from, now) > from.tolerance());
             }
-            rules.push(limit.rule(NAMES[index], on_change));
+            rules.push(limit.rule(NAMES[index]));
         }
         let limiter = Limiter::replacing(&[&before.limiter], self.store.clone(), rules);
         let limiter = limiter.expect("valid rules");
@@ -696,8 +657,7 @@ impl World {
             let all: Vec<Limit> = limits.clone().collect();
             let limits = limits.reduce(|a, b| if b.is_faster_than(&a) { b } else { a });
             let fastest = limits.expect("there is a version");
-            let counted = |start: &&(usize, u64, u64)| start.0 >= queue.counts_from;
-            let starts: Vec<_> = self.starts.iter().filter(counted).collect();
+            let starts = &self.starts;
             for (index, first) in starts.iter().enumerate() {
                 let mut units = 0;
                 for (_, at, cost) in &starts[index..] {
@@ -774,7 +734,6 @@ fn all(histories: u64, changes: bool) -> Seen {
         all.failed += seen.failed;
         all.forgotten += seen.forgotten;
         all.queues_kept += seen.queues_kept;
-        all.scaled += seen.scaled;
     }
     // The histories went where they are to go.
     assert!(all.waited > 1_000, "{} waited", all.waited);
@@ -796,5 +755,4 @@ fn requests_wait_start_and_give_up_as_the_oracle_says() {
 fn quotas_change_while_requests_wait_as_the_oracle_says() {
     let all = all(3_000, true);
     assert!(all.queues_kept > 100, "{} queues kept", all.queues_kept);
-    assert!(all.scaled > 100, "{} scaled", all.scaled);
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use tollgate_core::{OnChange, Quota, Rule, RuleSet};
+use tollgate_core::{Quota, Rule, RuleSet};
 
 use crate::{
     effective::Effective,
@@ -38,14 +38,11 @@ impl EngineState {
     /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.
     pub(crate) fn limit(&self, rule: &Rule, quota: Quota, effective: Effective) -> Arc<Limit> {
         let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
-        let is_reset = rule.change_answer() == OnChange::Reset;
-        let epoch = is_reset.then(|| *rule.quota());
         let wait = rule.at_most_wait().filter(|_| !rule.has_slots());
         let is_same = |limit: &Arc<Limit>| {
             limit.quota == quota
                 && limit.effective == effective
                 && limit.has_plans == has_plans
-                && limit.epoch == epoch
                 && limit.wait == wait
         };
         let mut limits = self.limits();
@@ -54,7 +51,7 @@ impl EngineState {
         let limit = known.unwrap_or_else(|| {
             // It would take four billion different quotas in one process for two to have the same.
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let limit = Arc::new(Limit::new(id, quota, effective, has_plans, epoch, wait));
+            let limit = Arc::new(Limit::new(id, quota, effective, has_plans, wait));
             of_name.push(Arc::downgrade(&limit));
             limit
         });

@@ -27,9 +27,6 @@ pub(crate) struct Limit {
     pub(crate) denials: Denials,
     /// Whether its rule has other quotas, for other plans.
     pub(crate) has_plans: bool,
-    /// The own quota of a rule whose clients [begin anew](tollgate_core::OnChange::Reset) when it changes: with another one, the
-    /// states are others.
-    pub(crate) epoch: Option<Quota>,
     /// How long requests wait for it at most.
     pub(crate) wait: Option<Duration>,
     /// Keys with unreported units.
@@ -51,12 +48,10 @@ impl Limit {
         quota: Quota,
         effective: Effective,
         has_plans: bool,
-        epoch: Option<Quota>,
         wait: Option<Duration>,
     ) -> Self {
         Self {
             id,
-            epoch,
             wait,
             windows: Windows::new(&quota, &effective),
             denials: Denials::new(&quota, has_plans, wait),

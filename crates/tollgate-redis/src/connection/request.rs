@@ -40,11 +40,11 @@ struct Checks {
 }
 
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
-const ALGORITHM: usize = 17;
+const ALGORITHM: usize = 13;
 const LOG: u8 = 20;
 
 /// Where a check says the limit of its quota.
-const LIMIT: Range<usize> = 26..34;
+const LIMIT: Range<usize> = 22..30;
 
 /// For how long checks keep a server: usual ones, logs, and logs for each unit of their limits. 32 logs of 1 000 units took one 5 ms.
 const CHECK_TIME: Duration = Duration::from_micros(4);
@@ -60,7 +60,7 @@ const KEY: Range<usize> = 3..5;
 const FURTHER_KEYS: u8 = 8;
 
 /// A check of the operation 0 or 1, without flags, has this many bytes. It may repeat.
-const REPEATABLE: usize = 38;
+const REPEATABLE: usize = 34;
 const MOST_REPEATABLE: u8 = 1;
 
 impl Request {

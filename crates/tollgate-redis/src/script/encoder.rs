@@ -215,7 +215,7 @@ impl Encoder {
     /// The name of a rule in the names of its states.
     pub(crate) fn state_name(&self, rule: u16) -> Option<&str> {
         let rule_args = self.rules.get(usize::from(rule))?;
-        Some(&rule_args.state_name)
+        Some(&rule_args.name)
     }
 
     /// The state that has the slots of a check, which lies where `with` does.
@@ -223,7 +223,7 @@ impl Encoder {
         let rule_args = self.rules.get(usize::from(check.rule()))?;
         Some(SlotKey {
             key: check.key(),
-            rule: Arc::clone(&rule_args.state_name),
+            rule: Arc::clone(&rule_args.name),
             place: with,
         })
     }

@@ -14,7 +14,7 @@ use crate::script::{
     queued::{Queued, would_wait},
     refusal::Refusal,
     reply_line::ReplyLine,
-    rule_args::{ENFORCED, NONE, RuleArgs, THRESHOLD},
+    rule_args::{ENFORCED, RuleArgs, THRESHOLD},
 };
 
 const FITS: i64 = -1;
@@ -250,15 +250,14 @@ impl Reply {
         let denies = |(index, check): (usize, &Check)| {
             let (rule_args, _) = encoder.args_of(check)?;
             let [retry, ..] = self.of(layout.place(index)?)?;
-            let denies = rule_args.role == ENFORCED && (retry >= 0 || retry == NEVER);
-            denies.then_some(check.rule())
+            Some(rule_args.role == ENFORCED && (retry >= 0 || retry == NEVER))
         };
-        let mut denying = checks.iter().enumerate().filter_map(denies);
+        let mut denies = checks.iter().enumerate().filter_map(denies);
         match rule_args.role {
             THRESHOLD => false,
-            ENFORCED => denying.next().is_none(),
-            // A shadow counts as if it were the only rule, or as if it replaced its rule.
-            _ => rule_args.instead == NONE || denying.all(|rule| rule == rule_args.instead),
+            ENFORCED => !denies.any(|denies| denies),
+            // A shadow counts as if it were the only rule.
+            _ => true,
         }
     }
 

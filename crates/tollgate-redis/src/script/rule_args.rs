@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tollgate_core::{
-    AlgorithmKind, Mode, OnChange, Quota, Rule, RuleSet,
+    AlgorithmKind, Mode, Quota, Rule, RuleSet,
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
     store::Fingerprint,
 };
@@ -15,9 +15,6 @@ pub(crate) const ENFORCED: u8 = 0;
 
 /// The role of a rule that is read on the state of another.
 pub(crate) const THRESHOLD: u8 = 2;
-
-/// In the place of a rule: none.
-pub(crate) const NONE: u16 = u16::MAX;
 
 /// How long an owner of slots is known that is not heard from.
 pub(crate) const SLOT_TERM: Duration = Duration::from_secs(15);
@@ -31,24 +28,18 @@ pub(crate) const IDENTITY: usize = 21;
 /// A rule in the encoding of the script.
 pub(crate) struct RuleArgs {
     /// The rule that owns the state: this one, or the one whose threshold it is.
-    pub(crate) name: Box<str>,
-    /// The same in the names of states.
-    pub(crate) state_name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// One bit of 64, by the name. Redis permissions go by the names of keys, which contain the rule's name.
     pub(crate) bit: u64,
     pub(crate) family: u8,
     pub(crate) role: u8,
     /// Whether the rule is off: its checks are not sent, but its states can be reset.
     pub(crate) off: bool,
-    /// For a shadow, the index of the rule that it would replace, or [`NONE`].
-    pub(crate) instead: u16,
     rule: Rule,
     /// Of slots.
     term: Duration,
     /// By plan. `None`: without a limit.
     pub(crate) plans: Box<[Option<[u8; IDENTITY]>]>,
-    /// The quotas of the rule that owns the state, its own first, where used units scale with the limit.
-    scales: Option<Box<[[u8; IDENTITY]]>>,
     /// The overflow bucket for clients beyond the cap on new keys, if there is a cap.
     pub(crate) overflow: Option<Fingerprint>,
     /// For how long requests wait for units at most, in µs, if they do.
@@ -70,7 +61,7 @@ impl RuleArgs {
         let refers_to = rules.refers_to(place);
         let (role, off) = match rule.mode() {
             Mode::Enforce => (ENFORCED, false),
-            Mode::Shadow { .. } => (1, false),
+            Mode::Shadow => (1, false),
             Mode::Threshold { .. } => (THRESHOLD, false),
             _ => (0, true),
         };
@@ -79,30 +70,21 @@ impl RuleArgs {
             Some(of) if role == THRESHOLD => &rules.rules()[of],
             _ => rule,
         };
-        let name = owner.name();
         Self {
             rule: rule.clone(),
             term: SLOT_TERM,
-            name: name.into(),
-            state_name: state_name(owner),
-            bit: bit(name),
+            name: Arc::clone(owner.shared_name()),
+            bit: bit(owner.name()),
             family: quotas
                 .iter()
                 .find_map(|quota| family(quota))
                 .unwrap_or(b'-'),
             role,
             off,
-            instead: refers_to
-                .filter(|_| role == 1)
-                .and_then(|of| u16::try_from(of).ok())
-                .unwrap_or(NONE),
             plans: quotas
                 .iter()
                 .map(|quota| identity(quota, SLOT_TERM))
                 .collect(),
-            scales: (owner.change_answer() == OnChange::Scale && !owner.has_slots())
-                .then(|| identities(owner))
-                .filter(|all| !all.is_empty()),
             overflow: None,
             wait: rule
                 .at_most_wait()
@@ -131,21 +113,6 @@ impl RuleArgs {
         self.is_of_slots() && self.role != THRESHOLD
     }
 
-    /// The rule's own quotas: a check under one of them leaves their states as they are. A state that another quota has written is
-    /// scaled to the first of these, which is the quota of the check, or for a threshold that of its rule. `None`: nothing is
-    /// scaled, as under a quota that the check brings along.
-    pub(crate) fn scaled<'a>(
-        &'a self,
-        quota: &'a [u8; IDENTITY],
-    ) -> Option<impl Iterator<Item = &'a [u8; IDENTITY]>> {
-        let known = self.scales.as_deref()?;
-        let is_own = self.role != THRESHOLD;
-        (!is_own || known.contains(quota)).then(|| {
-            let others = known.iter().filter(move |other| !is_own || *other != quota);
-            is_own.then_some(quota).into_iter().chain(others)
-        })
-    }
-
     /// The quota that a check brings along, under a number that is no plan's. `None`: without a limit.
     #[cold]
     pub(crate) fn brought(&self, plan: u16) -> Option<[u8; IDENTITY]> {
@@ -153,40 +120,13 @@ impl RuleArgs {
     }
 }
 
-/// All quotas of a rule that have a limit, each once. Slots in use count alike under any quota, and none has its term here.
-fn identities(rule: &Rule) -> Box<[[u8; IDENTITY]]> {
-    let quotas = (0..rule.quotas()).filter_map(|plan| identity(rule.quota_of(plan), SLOT_TERM));
-    let mut all = Vec::with_capacity(rule.quotas());
-    for quota in quotas {
-        if !all.contains(&quota) {
-            all.push(quota);
-        }
-    }
-    all.into()
-}
-
 /// The bit of a name: 6 bits of its hash.
 fn bit(name: &str) -> u64 {
-    1 << (hash(name.bytes()) >> 58)
-}
-
-/// FNV-1a.
-fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    let bytes = bytes.into_iter();
-    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    // FNV-1a.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-/// The name of a rule in the names of its states. Where all clients begin anew when the rule's own quota changes, the states of
-/// each quota are others: whatever processes with the old and with the new one do at the same time, no state begins anew twice.
-fn state_name(rule: &Rule) -> Arc<str> {
-    if rule.change_answer() != OnChange::Reset {
-        return rule.name().into();
-    }
-    // No name of a rule has a `~`.
-    let quota = identity(rule.quota(), SLOT_TERM).unwrap_or_default();
-    format!("{}~{:016x}", rule.name(), hash(quota)).into()
+    });
+    1 << (hash >> 58)
 }
 
 /// The letter of an algorithm's states.
@@ -235,43 +175,4 @@ pub(crate) const WAITS: u8 = VERSION << 4;
 /// A number below 2^53.
 pub(crate) fn double(number: u64) -> [u8; 8] {
     (number as f64).to_le_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_core::{MINUTE, SECOND};
-
-    use super::*;
-
-    #[test]
-    fn the_states_of_a_rule_that_begins_anew_are_named_after_its_quota() {
-        let names = |rule: Rule| {
-            let warn = rule.quota().burst(5);
-            let rules = RuleSet::new([rule.threshold("warn", warn)]).expect("valid");
-            let [own, warn] = [0, 1].map(|place| RuleArgs::new(&rules, place));
-            assert_eq!(
-                own.state_name, warn.state_name,
-                "a threshold reads the state"
-            );
-            assert_eq!((&*own.name, &*warn.name), ("rule", "rule"));
-            own.state_name
-        };
-        let rule = |on_change| Rule::new("rule", Quota::gcra(9, MINUTE)).on_change(on_change);
-        assert_eq!(&*names(rule(OnChange::Keep)), "rule");
-        let reset = || rule(OnChange::Reset);
-        let name = names(reset());
-        assert_eq!(name, names(reset()));
-        assert!(name.starts_with("rule~") && name.len() == 21, "{name}");
-        // A client that changes plans keeps its state, and so do the others when a plan is added.
-        assert_eq!(name, names(reset().plan("gold", Quota::gcra(7, SECOND))));
-        let quotas = [
-            Quota::gcra(9, MINUTE).burst(8),
-            Quota::gcra(9, SECOND),
-            Quota::gcra(8, MINUTE),
-        ];
-        for quota in quotas {
-            let other = Rule::new("rule", quota).on_change(OnChange::Reset);
-            assert_ne!(names(other), name, "{quota}");
-        }
-    }
 }

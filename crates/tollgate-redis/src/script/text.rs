@@ -34,8 +34,6 @@ pub const TEXT: &str = concat!(
     include_str!("../../lua/concurrent.lua"),
     "elseif alg == 0 then\n",
     include_str!("../../lua/window_leases.lua"),
-    "elseif alg == 1 then\n",
-    include_str!("../../lua/scale.lua"),
     "end\nend\n",
     include_str!("../../lua/decide.lua"),
 );

@@ -4,8 +4,8 @@ use std::{any::Any, fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, KeyBuf, Mode, OnChange, Pending, Rule, RuleError, RuleErrorKind, RuleSet,
-    Step, StoreError, StoreErrorKind, Tick,
+    Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
+    StoreError, StoreErrorKind, Tick,
     store::{Checks, Fingerprint, HeldSlot, Receipt, RuleStore, Settlement, SlotWaiters},
 };
 use tollgate_prefilter::{Begin, Effective, NoReply, Query};
@@ -249,15 +249,6 @@ impl RuleStore for Bound {
 
     fn slot_waiters(&self) -> Option<&SlotWaiters> {
         Some(&self.inner.shared.slots.waiters)
-    }
-
-    /// A rule that resets has states of its own for each quota, and the script scales a state when it is next asked for: nothing
-    /// has to be done when rules are replaced.
-    fn supports_on_change(&self, on_change: OnChange) -> bool {
-        matches!(
-            on_change,
-            OnChange::Keep | OnChange::Scale | OnChange::Reset
-        )
     }
 
     fn retire(&self) {

@@ -75,7 +75,7 @@ impl QuotaConflicts {
 
 /// Adds the quotas of a rule, if it has states of its own that it counts against.
 pub(super) fn add(quotas: &mut Quotas, rule: &Rule) {
-    if matches!(rule.mode(), Mode::Enforce | Mode::Shadow { .. }) {
+    if matches!(rule.mode(), Mode::Enforce | Mode::Shadow) {
         let names = quotas.entry(rule.name().to_owned()).or_default();
         names.insert(in_words(rule));
     }

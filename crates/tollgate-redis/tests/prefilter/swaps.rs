@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    CheckPolicy, Key, Limiter, MAX_PERIOD, OnChange, OnStoreError, Quota, Rule, SECOND, Source,
+    CheckPolicy, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, SECOND, Source,
 };
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 
@@ -157,101 +157,6 @@ async fn what_a_replaced_rule_set_holds_goes_back_while_its_limiter_and_tickets_
             )
             .await;
             drop(before);
-        }
-    }
-}
-
-#[tokio::test]
-async fn clients_of_a_rule_that_resets_begin_anew_once_with_each_quota() {
-    let server = RedisServer::start(&[]).await;
-    for (kind, consistency) in [
-        ("exact", EXACT),
-        ("leased", LEASED),
-        ("eventual", eventual(20)),
-    ] {
-        for quota in [Quota::gcra, Quota::fixed_window, Quota::sliding_log] {
-            let quota = |limit| quota(limit, MAX_PERIOD);
-            let name = format!("{kind}-{}", quota(1).algorithm().name());
-            let rule = |limit| {
-                let rule = Rule::new(&*name, quota(limit)).on_change(OnChange::Reset);
-                rule.consistency(consistency)
-            };
-            let [mut one, mut two] = [
-                Service::start(&server.url()).await,
-                Service::start(&server.url()).await,
-            ];
-            let before = one.limiter([rule(100)]);
-            one.drain(&before, check(&before, &name)).await;
-            let admitted = one.net;
-            assert!((80..=120).contains(&admitted), "{name}: {admitted}");
-            let after = one.replacing(&before, rule(200));
-            one.drain(&after, check(&after, &name)).await;
-            let again = one.net - admitted;
-            assert!((160..=220).contains(&again), "{name}: {again}");
-            // Another process with the new quota, and one that still has the old one, give no client a new quota.
-            let new = two.limiter([rule(200)]);
-            two.drain(&new, check(&new, &name)).await;
-            let old = two.replacing(&new, rule(100));
-            two.drain(&old, check(&old, &name)).await;
-            let new = two.replacing(&old, rule(200));
-            two.drain(&new, check(&new, &name)).await;
-            assert!(two.net <= 60, "{name}: {}", two.net);
-            // A plan takes nothing from anybody, and neither does a client that changes to it.
-            let with_plan = one.replacing(&after, rule(200).plan("gold", quota(201)));
-            let on_plan = with_plan.check_with_plan(&name, "gold", &Key::of("client"));
-            let looked = with_plan
-                .peek(&[on_plan.expect("there is one").with_cost(0)])
-                .await;
-            let left = looked.verdicts()[0].remaining();
-            assert!(left <= 60, "{name}: {left}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn clients_of_a_rule_that_scales_have_used_the_same_part_of_each_quota() {
-    let server = RedisServer::start(&[]).await;
-    for (kind, consistency) in [
-        ("exact", EXACT),
-        ("leased", LEASED),
-        ("eventual", eventual(10)),
-    ] {
-        for quota in [Quota::gcra, Quota::fixed_window, Quota::sliding_log] {
-            let quota = |limit| quota(limit, MAX_PERIOD);
-            for (from, to) in [(200, 400), (200, 40)] {
-                let name = format!("{kind}-{}-{to}", quota(1).algorithm().name());
-                let rule = |limit| {
-                    let rule = Rule::new(&*name, quota(limit)).on_change(OnChange::Scale);
-                    rule.consistency(consistency)
-                };
-                let [mut one, mut two] = [
-                    Service::start(&server.url()).await,
-                    Service::start(&server.url()).await,
-                ];
-                let before = one.limiter([rule(from)]);
-                for _ in 0..from / 2 {
-                    let decision = one.take(&before, check(&before, &name), 1).await;
-                    assert!(decision.is_allowed(), "{name}");
-                }
-                let after = one.replacing(&before, rule(to));
-                // What goes back and what is reported is on its way.
-                drop(before);
-                let half = || async {
-                    let looked = after.peek(&[check(&after, &name).with_cost(0)]).await;
-                    (looked.verdicts()[0].remaining() == to / 2).then_some(())
-                };
-                eventually("half is left", half).await;
-                // A process that still has the other quota counts on the same state.
-                let old = two.limiter([rule(from)]);
-                for _ in 0..from / 4 {
-                    let _ = two.take(&old, check(&old, &name), 1).await;
-                }
-                drop(old);
-                assert_eq!(two.net, from / 4, "{name}");
-                one.net = 0;
-                one.drain(&after, check(&after, &name)).await;
-                assert!(one.net.abs_diff(to / 4) <= to / 10, "{name}: {}", one.net);
-            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One model, and what it says.
 
 use tollgate::{
-    Consistency, LeaseShare, MINUTE, MemoryStore, OnChange, OnStoreError, Quota, RateLimitLayer,
+    Consistency, LeaseShare, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer,
     SECOND,
 };
 use tollgate_rules::{Format, RuleDocument};
@@ -24,7 +24,6 @@ plans = { gold = "200/s burst 500", internal = "unlimited" }
 consistency = { leased = "12.5%" }
 on_store_error = "deny"
 mode = "enforce"
-on_change = "scale"
 missing = 401
 keep_on_error = true
 top_keys = true
@@ -75,7 +74,6 @@ rules:
     consistency: { leased: 12.5 }
     on_store_error: deny
     mode: enforce
-    on_change: scale
     missing: 401
     keep_on_error: true
     top_keys: true
@@ -112,7 +110,6 @@ pub(crate) const JSON: &str = r#"{
       "plans": {"gold": "200/s burst 500", "internal": "unlimited"},
       "consistency": {"leased": "12.5 %"},
       "on_store_error": "deny",
-      "on_change": "scale",
       "missing": 401,
       "keep_on_error": true,
       "top_keys": true
@@ -149,7 +146,6 @@ fn one_model_has_three_syntaxes() {
                 share: LeaseShare::permille(125),
             })
             .on_store_error(OnStoreError::Deny)
-            .on_change(OnChange::Scale)
             .top_keys()
             .subject_type("header"),
         tollgate_core::Rule::new(

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{
-    Clock, Consistency, HOUR, Key, LeaseShare, MINUTE, ManualClock, MemoryStore, Missing, OnChange,
+    Clock, Consistency, HOUR, Key, LeaseShare, MINUTE, ManualClock, MemoryStore, Missing,
     OnStoreError, Quota, RateLimitLayer, RequestRule, Rule, SECOND,
     condition::{
         any_of, client_in, grpc_method_is, grpc_service_is, method_in, not, path as path_is,
@@ -264,10 +264,6 @@ fn settings() -> Vec<Case> {
         ),
         ("mode = 'shadow'", by_key(rule().shadow())),
         ("mode = 'off'", by_key(rule().off())),
-        (
-            "on_change = 'reset'",
-            by_key(rule().on_change(OnChange::Reset)),
-        ),
         (
             "missing = 'skip'",
             by_key(rule()).when_missing(Missing::Skip),

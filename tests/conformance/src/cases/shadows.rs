@@ -37,45 +37,6 @@ pub async fn a_shadow_fills_as_if_it_were_alone(subject: &Subject) {
     }
 }
 
-pub async fn a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent(subject: &Subject) {
-    for quota in every_algorithm(2) {
-        let name = quota.algorithm().name();
-        let (next, gate) = (format!("{name}-next"), format!("{name}-gate"));
-        let wider = every_algorithm(6);
-        let wider = wider
-            .into_iter()
-            .find(|wider| wider.algorithm() == quota.algorithm());
-        let wider = wider.expect("it is among them");
-        let limiter = subject.limiter([
-            Rule::new(name, quota),
-            Rule::new(&*next, wider).shadow_instead_of(name),
-            Rule::new(&*gate, wider),
-        ]);
-        let request = |gate_of: &str| {
-            [
-                limiter.check(name, "a", 1),
-                limiter.check(&next, "a", 1),
-                limiter.check(&gate, gate_of, 1),
-            ]
-        };
-        // The replaced rule denies the last two of these: they still count.
-        for n in 0..4 {
-            assert_eq!(
-                limiter.acquire(&request("a")).await.is_allowed(),
-                n < 2,
-                "{quota:?}"
-            );
-        }
-        assert_eq!(limiter.left(&next, "a").await, 2, "{quota:?}");
-        // Another rule denies: they would not have passed either way.
-        assert!(limiter.took(&gate, "b", 6).await);
-        for _ in 0..3 {
-            assert!(!limiter.acquire(&request("b")).await.is_allowed());
-        }
-        assert_eq!(limiter.left(&next, "a").await, 2, "{quota:?}");
-    }
-}
-
 pub async fn a_shadow_counts_a_partial_grant_once(subject: &Subject) {
     for quota in every_algorithm(4) {
         let name = quota.algorithm().name();

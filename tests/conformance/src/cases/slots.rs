@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, task::JoinSet};
 use tollgate_core::{
-    Check, Decision, MAX_PERIOD, OnChange, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind,
-    SECOND, Ticket,
+    Check, Decision, MAX_PERIOD, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind, SECOND, Ticket,
 };
 
 use crate::subject::{Subject, TestLimiter};
@@ -334,11 +333,6 @@ pub async fn slots_that_cannot_work_are_refused_with_what_would(subject: &Subjec
         exports(1).cost(2),
         K::Cost,
         &["costs 2", "concurrent(1)", "at least 2"],
-    );
-    refused(
-        exports(2).on_change(OnChange::Reset),
-        K::Mode,
-        &["reset", "OnChange::Keep"],
     );
     refused(
         exports(2).plan("gold", Quota::gcra(3, SECOND)),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Consistency, Decision, MINUTE, OnChange, Outcome, Quota, Reason, Retry, Rule,
-    RuleErrorKind, SECOND,
+    Check, Consistency, Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind,
+    SECOND,
 };
 
 use crate::subject::{Subject, TestLimiter};
@@ -325,10 +325,6 @@ pub async fn what_cannot_wait_is_refused_with_what_would(subject: &Subject) {
     });
     let error = tollgate_core::RuleSet::new([eventual]).expect_err("it cannot wait");
     assert!(error.to_string().contains("Consistency::Exact"), "{error}");
-    let scaled = provider(SECOND).on_change(OnChange::Scale);
-    let error = tollgate_core::RuleSet::new([scaled]).expect_err("a queue has no part of a limit");
-    assert_eq!(error.kind(), RuleErrorKind::Wait, "{error}");
-    assert!(error.to_string().contains("OnChange::Keep"), "{error}");
     // The same rule, as it can.
     drop(subject.limiter([provider(SECOND)]));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Check, MINUTE, OnChange, Quota, Rule, SECOND, Source, store::Settlement};
+use tollgate_core::{Check, MINUTE, Quota, Rule, SECOND, Source, store::Settlement};
 
 use crate::{
     Begin, Engine, EngineEvents, EngineOptions, LeaseEvent, ReportEvent,
@@ -87,39 +87,6 @@ fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_
     drop(old);
     assert_eq!(held(), before + 1);
     assert!(subject.is_local(&[same]));
-}
-
-#[test]
-fn a_rule_that_begins_anew_leaves_the_lease_of_a_plan_behind_that_has_not_changed() {
-    let rule = |limit, on_change| {
-        let rule = Rule::new("rule", Quota::gcra(limit, MINUTE)).consistency(LEASED);
-        let rule = rule.plan("gold", Quota::gcra(9_000, MINUTE));
-        rule.on_change(on_change)
-    };
-    for (before, after, is_kept) in [
-        (OnChange::Keep, OnChange::Keep, true),
-        (OnChange::Reset, OnChange::Reset, false),
-        (OnChange::Keep, OnChange::Reset, false),
-    ] {
-        let mut subject = Subject::of([rule(6_000, before)]);
-        let gold = [one().with_plan(1)];
-        for _ in 0..100 {
-            let query = subject.query(&gold);
-            let is_wanted = !query.leases().is_empty();
-            let grant = tracked(10, 7).filter(|_| is_wanted);
-            drop(subject.finish(query, fits(5_000, 500_000), grant));
-            if is_wanted {
-                break;
-            }
-        }
-        assert!(subject.is_local(&gold));
-        let rules = rule_set([rule(5_000, after)]);
-        let new = subject.engine.bind(rules, Box::new(Anywhere));
-        let old = std::mem::replace(&mut subject.rules, new);
-        let returned = old.retire(subject.now());
-        assert_eq!(returned.is_empty(), is_kept, "{before:?} {after:?}");
-        assert_eq!(subject.is_local(&gold), is_kept, "{before:?} {after:?}");
-    }
 }
 
 #[test]

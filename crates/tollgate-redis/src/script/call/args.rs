@@ -26,11 +26,10 @@ pub(super) enum Operation {
 }
 
 /// Flags that are added to the operation of a check: it has further keys; its state moves to the first of them; the answer
-/// reports new keys; used units scale with the limit.
+/// reports new keys.
 const OTHER: u8 = 8;
 const MOVES: u8 = 16;
 const REPORTS_NEW: u8 = 32;
-const SCALES: u8 = 128;
 
 /// The arguments of a call, in order.
 #[derive(Clone, Default)]
@@ -74,8 +73,6 @@ impl Args {
         bytes.extend_from_slice(&key.to_le_bytes());
         // A larger cost never fits either.
         bytes.extend_from_slice(&double(check.cost().min(MAX_UNITS + 1)));
-        bytes.extend_from_slice(&check.rule().to_le_bytes());
-        bytes.extend_from_slice(&rule_args.instead.to_le_bytes());
         bytes.extend_from_slice(quota);
         if rule_args.wait.is_some() && !matches!(what, Operation::Reset) {
             let algorithm = bytes.len() - IDENTITY;
@@ -104,14 +101,8 @@ impl Args {
         self.0.end();
     }
 
-    /// Ends a check, with its other keys if it has any, and the quotas of a rule that scales.
-    pub(super) fn end_with(
-        &mut self,
-        rules: &Encoder,
-        (rule_args, quota): (&RuleArgs, &[u8; IDENTITY]),
-        found: Found,
-        reports_new: bool,
-    ) {
+    /// Ends a check, with its other keys if it has any.
+    pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
         let begins = self.0.ends.last().copied().unwrap_or(0);
         if reports_new || found.other > 0 || found.overflow > 0 {
             let flags = [
@@ -127,14 +118,6 @@ impl Args {
             for place in [found.other, found.overflow, found.overflow_other] {
                 self.0.bytes.extend_from_slice(&place.to_le_bytes());
             }
-        }
-        if let Some(quotas) = rule_args.scaled(quota) {
-            self.0.bytes[begins] += SCALES;
-            let before = self.0.bytes.len();
-            quotas.for_each(|quota| self.0.bytes.extend_from_slice(quota));
-            // A rule has fewer than 65 536 quotas.
-            let count = ((self.0.bytes.len() - before) / IDENTITY) as u16;
-            self.0.bytes.extend_from_slice(&count.to_le_bytes());
         }
         self.0.end();
     }

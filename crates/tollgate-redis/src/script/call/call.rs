@@ -168,7 +168,7 @@ impl Call {
         self.args
             .begin(Operation::Take, rule_args, &check, found.key, &plan);
         self.args.add_slots(message);
-        self.args.end_with(rules, (rule_args, &plan), found, false);
+        self.args.end_with(rules, found, false);
         Some(place)
     }
 
@@ -243,7 +243,7 @@ impl Call {
                     f64::from(rest).to_le_bytes(),
                 ]);
             }
-            self.args.end_with(rules, (rule_args, &plan), found, false);
+            self.args.end_with(rules, found, false);
         }
         Some(waiting)
     }
@@ -357,7 +357,7 @@ impl Call {
         self.rules |= rule_args.bit;
         self.args.begin(what, rule_args, check, found.key, &plan);
         self.args.add(tail);
-        self.args.end_with(rules, (rule_args, &plan), found, false);
+        self.args.end_with(rules, found, false);
         Some(place)
     }
 
@@ -436,8 +436,7 @@ impl Call {
                     self.args.add_slots(&message);
                 }
             }
-            self.args
-                .end_with(rules, (rule_args, &plan), found, cap.is_some());
+            self.args.end_with(rules, found, cap.is_some());
         }
         Some(RequestLayout { places, capped })
     }

@@ -112,7 +112,7 @@ impl StateKeys {
         let start = self.0.bytes.len();
         rules.keyspace.write_name(
             &mut self.0.bytes,
-            &rule_args.state_name,
+            &rule_args.name,
             rule_args.family,
             name,
             with,

@@ -42,7 +42,6 @@ fn a_reply_says_which_checks_have_created_keys() {
         Rule::new("log", Quota::sliding_log(4, HOUR)),
         Rule::new("ring", Quota::sliding_buckets(5, HOUR)),
         Rule::new("shadow", Quota::fixed_window(3, HOUR)).shadow(),
-        Rule::new("instead", Quota::gcra(3, HOUR)).shadow_instead_of("bucket"),
         Rule::new("off", Quota::fixed_window(2, HOUR)).off(),
     ])
     .expect("valid rules");

@@ -17,12 +17,12 @@ use crate::internal_tests::parity::server::CarriedOut;
 
 /// The bytes of the quota that wrote a state, in it and in a check.
 const IN_STATE: RangeInclusive<usize> = 0..=20;
-const IN_CHECK: RangeInclusive<usize> = 17..=37;
+const IN_CHECK: RangeInclusive<usize> = 13..=33;
 
 /// The algorithm of a bucket in a check of a rule whose requests wait and in a state, and for how long they wait.
 const QUEUE: u8 = 16;
 const BUCKET: u8 = 17;
-const WAIT_IN_CHECK: RangeInclusive<usize> = 54..=61;
+const WAIT_IN_CHECK: RangeInclusive<usize> = 50..=57;
 const WAIT_IN_STATE: RangeInclusive<usize> = 33..=40;
 const QUEUE_BYTES: usize = 45;
 

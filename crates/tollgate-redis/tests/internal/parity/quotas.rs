@@ -209,8 +209,7 @@ pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> 
                     rule = rule.wait(at_most);
                 }
                 match numbers.below(8) {
-                    0 if modes => rule.shadow(),
-                    1 if modes => rule.shadow_instead_of("rule-0"),
+                    0 | 1 if modes => rule.shadow(),
                     2 if modes && numbers.one_in(3) => rule.off(),
                     _ => rule,
                 }

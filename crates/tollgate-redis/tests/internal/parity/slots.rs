@@ -168,7 +168,7 @@ fn check(message: &SlotMessage, limit: u32, term: u64, with: With) -> Vec<u8> {
             ..
         }
     );
-    let mut check = head(more, 1, message.want, 0);
+    let mut check = head(more, 1, message.want);
     check.extend(quota(limit, term));
     check.extend(message.owner.0.to_le_bytes());
     check.extend((message.seq as f64).to_le_bytes());
@@ -180,7 +180,7 @@ fn check(message: &SlotMessage, limit: u32, term: u64, with: With) -> Vec<u8> {
 
 /// A check without a message, which only looks.
 fn look(units: u32, limit: u32, term: u64) -> Vec<u8> {
-    let mut look = head(false, 1, units, 0);
+    let mut look = head(false, 1, units);
     look[0] = 1;
     look.extend(quota(limit, term));
     look
@@ -199,7 +199,7 @@ fn other(with: With) -> Option<Vec<u8>> {
     let With::Another { admits, is_first } = with else {
         return None;
     };
-    let mut check = head(is_first, 2, if admits { 1 } else { 2_000_000 }, 1);
+    let mut check = head(is_first, 2, if admits { 1 } else { 2_000_000 });
     check.push(18);
     check.extend(1_000_000_f64.to_le_bytes());
     check.extend(1_000_000_f64.to_le_bytes());
@@ -208,12 +208,10 @@ fn other(with: With) -> Option<Vec<u8>> {
 }
 
 /// A take of an enforced rule.
-fn head(more: bool, key: u16, units: u32, rule: u16) -> Vec<u8> {
+fn head(more: bool, key: u16, units: u32) -> Vec<u8> {
     let mut head = vec![0, 0, u8::from(more)];
     head.extend(key.to_le_bytes());
     head.extend(f64::from(units).to_le_bytes());
-    head.extend(rule.to_le_bytes());
-    head.extend(u16::MAX.to_le_bytes());
     head
 }
 

@@ -9,7 +9,6 @@ mod refused;
 mod replaced;
 mod reports;
 mod runs;
-mod scaled;
 mod written;
 
 use std::{sync::Arc, time::Duration};

@@ -298,10 +298,10 @@ async fn an_answer_of_another_length_is_nobodys() {
 
 /// A call of a log with this limit.
 fn log(bench: &Bench, key: &str, limit: f64) -> Call {
-    let mut check = vec![0_u8; 38];
+    let mut check = vec![0_u8; 34];
     check[3..5].copy_from_slice(&1_u16.to_le_bytes());
-    check[17] = 20;
-    check[26..34].copy_from_slice(&limit.to_le_bytes());
+    check[13] = 20;
+    check[22..30].copy_from_slice(&limit.to_le_bytes());
     let args = [&b""[..], &check].into_iter();
     let keys = [key.as_bytes()].into_iter();
     bench.send(Request::checks(&bench.script, 0, keys, args))
