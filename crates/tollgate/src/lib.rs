@@ -219,6 +219,7 @@ mod diagnostics;
 pub mod guide;
 pub mod header;
 mod inner_response;
+mod json_text;
 pub mod key;
 mod known_condition;
 pub mod message;

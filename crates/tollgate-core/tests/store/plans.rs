@@ -1,8 +1,8 @@
-//! Plans, and what a denial has taught where plans and clocks change in between; shadows in the place of a rule.
+//! Plans, and what a denial has taught where plans and clocks change in between.
 
 use tollgate_core::{Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, SECOND};
 
-use crate::{LONG, at_once, check, every_algorithm};
+use crate::at_once;
 
 #[test]
 fn the_deny_cache_of_a_plan_is_dropped_when_another_repairs_the_state() {

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header, request::Parts};
-use serde::Serialize;
+use http::{Response, request::Parts};
 use tollgate_core::{Decision, MemoryStore, Quota, RuleError, RuleSet, SECOND, Verdict};
 
 use crate::{
+    json_text::{JsonObject, respond},
     key::KeyExtractor,
     rate_limit::{layer::RateLimitLayer, live_config::LiveConfig},
     rejection::Rejection,
@@ -71,18 +71,11 @@ pub struct LimitsEndpoint {
     own: RateLimitLayer,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    resources: BTreeMap<&'a str, Resource<'a>>,
-}
-
-#[derive(Serialize)]
 struct Resource<'a> {
     limit: u64,
     used: Option<u64>,
     remaining: Option<u64>,
     reset: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<&'a str>,
 }
 
@@ -148,16 +141,27 @@ impl LimitsEndpoint {
             let shown = decision.verdicts().iter();
             resources.extend(shown.filter_map(|verdict| resource(rules, decision, verdict)));
         }
-        // Numbers and texts can be written.
-        let body = serde_json::to_vec(&Body { resources }).unwrap_or_default();
-        let mut response = Response::new(Bytes::from(body));
-        *response.status_mut() = StatusCode::OK;
-        let fields = response.headers_mut();
-        let json = HeaderValue::from_static("application/json");
-        fields.insert(header::CONTENT_TYPE, json);
-        let no_store = HeaderValue::from_static("no-store");
-        fields.insert(header::CACHE_CONTROL, no_store);
-        response
+        let mut shown = JsonObject::new();
+        for (rule, resource) in resources {
+            shown.member(rule, |json| json.push_str(&resource.json()));
+        }
+        let mut body = JsonObject::new();
+        body.member("resources", |json| json.push_str(&shown.close()));
+        respond(body)
+    }
+}
+
+impl Resource<'_> {
+    fn json(&self) -> String {
+        let mut json = JsonObject::new();
+        json.number("limit", self.limit);
+        json.number("used", self.used);
+        json.number("remaining", self.remaining);
+        json.number("reset", self.reset);
+        if let Some(plan) = self.plan {
+            json.text("plan", plan);
+        }
+        json.close()
     }
 }
 

@@ -3,11 +3,13 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
-use serde::Serialize;
+use http::Response;
 use tollgate_core::observe::TopKey;
 
-use crate::rate_limit::{layer::RateLimitLayer, live_config::LiveConfig};
+use crate::{
+    json_text::{JsonObject, push_list, respond},
+    rate_limit::{layer::RateLimitLayer, live_config::LiveConfig},
+};
 
 /// The keys that are shown of a rule.
 const MOST: usize = 100;
@@ -57,27 +59,6 @@ pub struct TopKeysEndpoint {
     layers: Vec<Arc<LiveConfig>>,
 }
 
-#[derive(Serialize)]
-struct Body {
-    rules: Vec<OfRule>,
-}
-
-#[derive(Serialize)]
-struct OfRule {
-    rule: String,
-    keys: Vec<Shown>,
-}
-
-#[derive(Serialize)]
-struct Shown {
-    key: String,
-    label: Option<String>,
-    at_least: u64,
-    at_most: u64,
-    denials: u64,
-    cost: u64,
-}
-
 impl TopKeysEndpoint {
     /// Shows the top keys of these layers.
     pub fn new<'a>(layers: impl IntoIterator<Item = &'a RateLimitLayer>) -> Self {
@@ -106,39 +87,34 @@ impl TopKeysEndpoint {
             let limiter = &config.rules.limiter;
             let keeping = limiter.rules().rules().iter();
             for rule in keeping.filter(|rule| rule.keeps_top_keys()) {
-                rules.push(OfRule {
-                    rule: rule.name().to_owned(),
-                    // The name is one of the limiter's own.
-                    keys: limiter.top_keys(rule.name(), MOST).map_or_else(
-                        |_| Vec::new(),
-                        |keys| keys.into_iter().map(Shown::from).collect(),
-                    ),
-                });
+                // The name is one of the limiter's own.
+                let keys = limiter.top_keys(rule.name(), MOST).unwrap_or_default();
+                let mut of_rule = JsonObject::new();
+                of_rule.text("rule", rule.name());
+                of_rule.member("keys", |json| push_list(json, &keys, push_key));
+                rules.push(of_rule.close());
             }
         }
-        // Numbers and texts can be written.
-        let body = serde_json::to_vec(&Body { rules }).unwrap_or_default();
-        let mut response = Response::new(Bytes::from(body));
-        let fields = response.headers_mut();
-        let json = HeaderValue::from_static("application/json");
-        fields.insert(header::CONTENT_TYPE, json);
-        let no_store = HeaderValue::from_static("no-store");
-        fields.insert(header::CACHE_CONTROL, no_store);
-        response
+        let mut body = JsonObject::new();
+        body.member("rules", |json| {
+            push_list(json, &rules, |json, rule| json.push_str(rule));
+        });
+        respond(body)
     }
 }
 
-impl From<TopKey> for Shown {
-    fn from(key: TopKey) -> Self {
-        Self {
-            key: key.key.to_string(),
-            label: key.label,
-            at_least: key.at_least,
-            at_most: key.at_most,
-            denials: key.denials,
-            cost: key.cost,
-        }
+fn push_key(json: &mut String, key: &TopKey) {
+    let mut shown = JsonObject::new();
+    shown.text("key", &key.key.to_string());
+    match &key.label {
+        Some(label) => shown.text("label", label),
+        None => shown.number("label", None),
     }
+    shown.number("at_least", key.at_least);
+    shown.number("at_most", key.at_most);
+    shown.number("denials", key.denials);
+    shown.number("cost", key.cost);
+    json.push_str(&shown.close());
 }
 
 impl fmt::Debug for TopKeysEndpoint {

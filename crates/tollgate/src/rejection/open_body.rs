@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
 
 use crate::header::whole_seconds;
 
@@ -11,26 +10,19 @@ use crate::header::whole_seconds;
 #[derive(Debug)]
 pub(super) enum OpenBody {
     /// A JSON object with a member or more, without its closing brace.
-    Object(Vec<u8>),
+    Object(String),
     /// Sentences, without the line feed.
     Text(String),
 }
 
 impl OpenBody {
-    /// A JSON object with these members: a struct that writes at least one.
-    pub(super) fn object(members: &impl Serialize) -> Self {
-        let mut object = serde_json::to_vec(members).expect("strings and numbers always serialise");
-        object.pop();
-        Self::Object(object)
-    }
-
     /// The complete body, with the retry time if there is one: in an object as `retry_after_ms`, in text in seconds as in
     /// `Retry-After`. Both are rounded up.
     pub(super) fn close(&self, wait: Option<Duration>) -> Bytes {
         match self {
             Self::Object(begun) => {
                 let wait = wait.map(whole_millis);
-                closed(begun, ",\"retry_after_ms\":", wait, "", "}")
+                closed(begun.as_bytes(), ",\"retry_after_ms\":", wait, "", "}")
             }
             Self::Text(begun) => {
                 let seconds = wait.map(whole_seconds);
