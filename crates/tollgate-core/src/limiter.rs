@@ -139,10 +139,7 @@ impl Limiter {
     ) -> Result<Self, RuleError> {
         let rules = Arc::new(rules);
         let registration = store.registry().register(&rules, replaced)?;
-        let store = match before {
-            Some(before) => store.bind_replacing(rules, &**before.rule_store())?,
-            None => store.bind(rules)?,
-        };
+        let store = store.bind(rules)?;
         refuse_unsupported(&*store)?;
         let mut limiter = match before {
             Some(before) => {

@@ -120,7 +120,7 @@ impl LiveLimiter {
     ) -> Result<Vec<RuleChange>, RuleError> {
         let _replacing = lock(&self.shared.replacing);
         let before = self.shared.current.load_full();
-        let rules = before.limiter.rules().succeeded_by(rules)?;
+        let rules = RuleSet::new(rules)?;
         let changes = rules.changes_from(before.limiter.rules());
         let store = &*self.shared.store;
         let replacement =

@@ -147,12 +147,6 @@ impl Rule {
         self
     }
 
-    /// Whether one is a copy of the other, seen without a look at either. Equal rules that were made apart are not.
-    #[inline]
-    pub(crate) fn is_copy(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.settings, &other.settings)
-    }
-
     /// A rule that reads the state of this one: a threshold of it.
     pub(crate) fn as_threshold(&self, name: Arc<str>, quota: Quota) -> Self {
         let mut threshold = Self::new(name, quota);
@@ -558,7 +552,7 @@ impl Rule {
 /// Equal settings; seen at once where one is a copy of the other.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        self.is_copy(other) || self.settings == other.settings
+        Arc::ptr_eq(&self.settings, &other.settings) || self.settings == other.settings
     }
 }
 

@@ -55,28 +55,20 @@ impl RuleSet {
     /// What differs from the rule set `before`: changed and added rules in the order of this one, then those that are gone.
     #[must_use]
     pub fn changes_from(&self, before: &Self) -> Vec<RuleChange> {
-        let given = |of: &Self, index, other: &Self| {
-            let index = of.position_in(index, other)?;
-            (index < other.given().len()).then_some(index)
-        };
-        let here = self.given().iter().enumerate();
-        let here = here.filter_map(|(index, after)| {
-            let is_given = |there: usize| there < before.given().len();
-            if self.unchanged_in(index, before).is_some_and(is_given) {
-                return None;
-            }
-            Some(match given(self, index, before) {
-                None => RuleChange::Added(after.clone()),
-                Some(there) => RuleChange::Changed {
-                    before: Box::new(before.given()[there].clone()),
+        let here = self
+            .given()
+            .iter()
+            .filter_map(|after| match before.given_as(after.name()) {
+                Some(before) if before == after => None,
+                Some(before) => Some(RuleChange::Changed {
+                    before: Box::new(before.clone()),
                     after: Box::new(after.clone()),
-                },
-            })
-        });
-        let gone = before.given().iter().enumerate();
-        let gone = gone.filter(|(index, _)| given(before, *index, self).is_none());
-        here.chain(gone.map(|(_, rule)| RuleChange::Removed(rule.clone())))
-            .collect()
+                }),
+                None => Some(RuleChange::Added(after.clone())),
+            });
+        let gone = before.given().iter();
+        let gone = gone.filter(|rule| self.given_as(rule.name()).is_none());
+        here.chain(gone.cloned().map(RuleChange::Removed)).collect()
     }
 }
 

@@ -24,10 +24,7 @@ pub struct RuleSet {
     has_slots: bool,
     has_waits: bool,
     has_top_keys: bool,
-    /// Shared with the rule sets before that have the same names in the same order.
-    names: Arc<Names>,
-    /// The version of the rule set before, and which rules are as they were there at the same index.
-    unchanged: Option<(u64, Box<[bool]>)>,
+    names: Names,
 }
 
 /// The indices of rules by name.
@@ -47,26 +44,6 @@ impl RuleSet {
     ///
     /// A rule that cannot be used: see [`RuleErrorKind`].
     pub fn new(rules: impl IntoIterator<Item: Into<Rule>>) -> Result<Self, RuleError> {
-        Self::after(None, rules)
-    }
-
-    /// The same of rules that take the place of these: what has not changed is not checked again, so that the change of one
-    /// rule of thousands costs little.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
-    pub fn succeeded_by(
-        &self,
-        rules: impl IntoIterator<Item: Into<Rule>>,
-    ) -> Result<Self, RuleError> {
-        Self::after(Some(self), rules)
-    }
-
-    fn after(
-        before: Option<&Self>,
-        rules: impl IntoIterator<Item: Into<Rule>>,
-    ) -> Result<Self, RuleError> {
         let mut rules: Vec<Rule> = rules.into_iter().map(Into::into).collect();
         let given = rules.len();
         if given == 0 {
@@ -75,22 +52,7 @@ impl RuleSet {
                 "there is no rule; give at least one",
             ));
         }
-        let unchanged = before.map(|before| {
-            let same = |(index, rule): (usize, &Rule)| before.given().get(index) == Some(rule);
-            let unchanged: Box<[bool]> = rules.iter().enumerate().map(same).collect();
-            (before.version, unchanged)
-        });
-        let is_unchanged =
-            |index: usize| index < given && unchanged.as_ref().is_some_and(|(_, same)| same[index]);
-        // What no rule before had, those that have not changed do not have: they are not looked at.
-        let may_have =
-            |index: usize, had: fn(&Self) -> bool| !is_unchanged(index) || before.is_none_or(had);
         for index in 0..given {
-            if is_unchanged(index)
-                && (!may_have(index, Self::has_thresholds) || rules[index].thresholds().is_empty())
-            {
-                continue;
-            }
             validate(&rules[index])?;
             if rules[index].is_threshold() {
                 return Err(rules[index].error(
@@ -109,39 +71,18 @@ impl RuleSet {
                 format!("{} rules are above {}", rules.len(), u16::MAX),
             ));
         }
-        let has_names = |before: &&Self| {
-            let mut pairs = before.rules.iter().zip(&rules).enumerate();
-            before.rules.len() == rules.len()
-                && pairs.all(|(index, (before, rule))| {
-                    is_unchanged(index) || before.name() == rule.name()
-                })
-        };
-        let names = match before.filter(has_names) {
-            Some(before) => Arc::clone(&before.names),
-            None => Arc::new(Names::new(&rules)?),
-        };
-        let refers_to = rules.iter().enumerate().map(|(index, rule)| {
-            match may_have(index, |before| !before.all_enforced) {
-                true => rule.reference(&rules, &names),
-                false => None,
-            }
-        });
-        let refers_to = refers_to.collect();
-        let any = |had: fn(&Self) -> bool, has: fn(&Rule) -> bool| {
-            let mut all = rules.iter().enumerate();
-            all.any(|(index, rule)| may_have(index, had) && has(rule))
-        };
+        let names = Names::new(&rules)?;
+        let refers_to = rules.iter().map(|rule| rule.reference(&rules, &names));
         Ok(Self {
             version: next_serial(),
-            all_enforced: !any(|before| !before.all_enforced, |rule| !rule.is_enforced()),
-            has_slots: any(Self::has_slots, Rule::has_slots),
-            has_waits: any(Self::has_waits, |rule| rule.at_most_wait().is_some()),
-            has_top_keys: any(Self::has_top_keys, |rule| rule.top_keys_setting().is_some()),
+            refers_to: refers_to.collect(),
+            all_enforced: rules.iter().all(Rule::is_enforced),
+            has_slots: rules.iter().any(Rule::has_slots),
+            has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
+            has_top_keys: rules.iter().any(Rule::keeps_top_keys),
             rules: rules.into(),
             given,
-            refers_to,
             names,
-            unchanged,
         })
     }
 
@@ -170,40 +111,9 @@ impl RuleSet {
         self.names.position(&self.rules, name)
     }
 
-    /// Where the rule at this index is in another rule set, by its name.
-    #[must_use]
-    pub fn position_in(&self, index: usize, other: &Self) -> Option<usize> {
-        let rule = self.rules.get(index)?;
-        let is_it = |there: &Rule| there.is_copy(rule) || there.name() == rule.name();
-        // Mostly in the same place.
-        match other.rules.get(index).is_some_and(is_it) {
-            true => Some(index),
-            false => other.position(rule.name()),
-        }
-    }
-
-    /// Where another rule set has an equal rule to the one at this index, under its name. It is known without a look where
-    /// both are copies of one, or this rule set was made to [succeed](Self::succeeded_by) the other.
-    #[inline]
-    #[must_use]
-    pub fn unchanged_in(&self, index: usize, other: &Self) -> Option<usize> {
-        let rule = self.rules.get(index)?;
-        match other.rules.get(index) {
-            Some(there) if there.is_copy(rule) => Some(index),
-            _ => self.equal_in(index, rule, other),
-        }
-    }
-
-    /// The same for a rule that is no copy of the one at its index there.
-    fn equal_in(&self, index: usize, rule: &Rule, other: &Self) -> Option<usize> {
-        if let Some((version, unchanged)) = &self.unchanged
-            && *version == other.version
-            && unchanged.get(index) == Some(&true)
-        {
-            return Some(index);
-        }
-        let there = self.position_in(index, other)?;
-        (other.rules[there] == *rule).then_some(there)
+    /// The rule that was given with this name.
+    pub(crate) fn given_as(&self, name: &str) -> Option<&Rule> {
+        self.given().get(self.position(name)?)
     }
 
     /// Whether the rule at this index denies.
@@ -516,83 +426,6 @@ mod tests {
         refused([plans(most)], RuleErrorKind::Plan, &["65 534 plans"]);
         let dear = Rule::new("a".repeat(64), Quota::unlimited()).cost(MAX_UNITS);
         assert!(RuleSet::new([dear]).is_ok());
-    }
-
-    #[test]
-    fn rules_in_the_place_of_others_are_what_they_are_by_themselves() {
-        // More than are looked at one after the other.
-        fn many(numbers: impl Iterator<Item = u64>) -> Vec<Rule> {
-            let named = |n| Rule::new(format!("rule-{n}"), Quota::gcra(10, MINUTE));
-            numbers.map(named).collect()
-        }
-        let kept = Rule::new("kept", Quota::gcra(10, MINUTE));
-        let other = Rule::new("other", Quota::gcra(10, MINUTE));
-        let all = [
-            vec![kept.clone(), other.clone()],
-            vec![kept.clone(), other.clone().wait(SECOND)],
-            vec![kept.clone(), other.clone().top_keys()],
-            vec![kept.clone(), other.clone().shadow()],
-            vec![kept.clone(), other.clone().off()],
-            vec![
-                kept.clone(),
-                other
-                    .clone()
-                    .threshold("warn", Quota::gcra(10, MINUTE).burst(8)),
-            ],
-            vec![kept.clone(), Rule::new("other", Quota::concurrent(2))],
-            vec![
-                kept.clone(),
-                other.clone(),
-                Rule::new("third", *other.quota()),
-            ],
-            vec![
-                kept.threshold("less", Quota::gcra(10, MINUTE).burst(5)),
-                other.threshold("warn", Quota::gcra(10, MINUTE).burst(8)),
-            ],
-            many(0..10),
-            many((0..10).rev()),
-            many(0..11),
-            many(5..15),
-        ];
-        let facts = |set: &RuleSet| {
-            let referred: Vec<_> = (0..set.rules().len()).map(|n| set.refers_to(n)).collect();
-            let flags = [
-                set.all_enforced(),
-                set.has_thresholds(),
-                set.has_slots(),
-                set.has_waits(),
-                set.has_top_keys(),
-            ];
-            let thresholds = (0..set.given().len()).map(|n| set.thresholds_of(n).collect());
-            let thresholds: Vec<Vec<usize>> = thresholds.collect();
-            (set.rules().to_vec(), referred, flags, thresholds)
-        };
-        let find = |set: &RuleSet, name: &str| set.rules().iter().position(|it| it.name() == name);
-        let names: Vec<&str> = all.iter().flatten().map(Rule::name).collect();
-        // The second and third time, what has them has not changed.
-        for first in &all {
-            for second in &all {
-                let mut versions = vec![RuleSet::new(first.clone()).expect("valid")];
-                for rules in [second, second, first] {
-                    let before = &versions[versions.len() - 1];
-                    let after = before.succeeded_by(rules.clone()).expect("valid");
-                    let alone = RuleSet::new(rules.clone()).expect("valid");
-                    assert_eq!(facts(&after), facts(&alone));
-                    for name in &names {
-                        assert_eq!(after.position(name), find(&after, name), "{name}");
-                    }
-                    for other in &versions {
-                        for (index, rule) in after.rules().iter().enumerate() {
-                            let there = find(other, rule.name());
-                            assert_eq!(after.position_in(index, other), there);
-                            let equal = there.filter(|there| other.rules()[*there] == *rule);
-                            assert_eq!(after.unchanged_in(index, other), equal);
-                        }
-                    }
-                    versions.push(after);
-                }
-            }
-        }
     }
 
     #[test]

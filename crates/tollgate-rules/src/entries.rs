@@ -14,7 +14,6 @@ use crate::{
     clock::now,
     condition::Condition,
     denial_audit::DenialAudit,
-    made_rules::{Made, MadeRule, MadeRules},
     node::hash_of,
     override_entry::{Client, Override},
     rule_entry::{Mode, RuleEntry},
@@ -31,8 +30,6 @@ pub(crate) struct Entries {
     overrides: Vec<Override>,
     /// By rule.
     of_rule: Vec<OverridesOfRule>,
-    /// By rule, its recipe while no switch is in force and no override has expired.
-    recipes: Vec<u64>,
     pub(crate) switches: Vec<Switch>,
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
@@ -45,8 +42,6 @@ struct OverridesOfRule {
     range: Range<usize>,
     /// A hash of what they say.
     content: u64,
-    /// When the first of them expires.
-    until: Tick,
 }
 
 /// The plans of the clients of a rule that are known by a hash of their key.
@@ -103,27 +98,18 @@ impl Entries {
             begin = range.end;
             OverridesOfRule {
                 range,
-                content: content_of(of_rule.clone()),
-                until: of_rule
-                    .map(|entry| entry.term.until)
-                    .min()
-                    .unwrap_or(Tick::MAX),
+                content: content_of(of_rule),
             }
         });
-        let mut entries = Self {
+        Self {
             of_rule: of_rule.collect(),
             rules,
             behind,
             overrides,
-            recipes: Vec::new(),
-            switches: Vec::new(),
+            switches,
             hash_key,
             denials,
-        };
-        let recipes = (0..entries.rules.len()).map(|index| entries.recipe(index, 0));
-        entries.recipes = recipes.collect();
-        entries.switches = switches;
-        entries
+        }
     }
 
     /// All overrides, those of a rule one after the other.
@@ -152,55 +138,10 @@ impl Entries {
             .collect()
     }
 
-    /// The rules at a time in microseconds since the Unix epoch. Those for which nothing has changed are those of `before`.
-    pub(crate) fn rules_at(&self, now: Tick, before: &MadeRules) -> MadeRules {
-        let is_switched = self.switches.iter().any(|switch| switch.term.until > now);
-        let rules = (0..self.rules.len()).map(|index| {
-            let recipe = match is_switched || self.of_rule[index].until <= now {
-                true => self.recipe(index, now),
-                false => self.recipes[index],
-            };
-            // Mostly in the same place, where no name is looked at.
-            let known = before.made_by(index, recipe).or_else(|| {
-                let known = before.get(index, &self.rules[index].name.value);
-                known.filter(|known| known.recipe == recipe)
-            });
-            match known {
-                Some(known) => known.clone(),
-                None => MadeRule {
-                    recipe,
-                    made: Arc::new(Made {
-                        name: self.rules[index].name.value.as_str().into(),
-                        rules: self.make(index, now),
-                    }),
-                },
-            }
-        });
-        MadeRules::new(rules.collect())
-    }
-
-    /// A hash of all that the rules of an entry are made of at a time, but for the bindings.
-    fn recipe(&self, index: usize, now: Tick) -> u64 {
-        let rule = &self.rules[index];
-        let (mode, permille) = self.switched(index, rule.mode, now);
-        let behind = self.behind[index].iter();
-        let behind: Vec<_> = behind
-            .map(|other| {
-                let other_rule = &self.rules[*other];
-                let (mode, _) = self.switched(*other, other_rule.mode, now);
-                (other_rule.content, mode)
-            })
-            .collect();
-        let of_rule = &self.of_rule[index];
-        let overrides = match of_rule.until > now {
-            true => of_rule.content,
-            false => content_of(in_force(self.overrides_of(index), now)),
-        };
-        // What was made holds it: no other is where it is.
-        let hash_key = self.hash_key.as_ref();
-        let hash_key = hash_key.filter(|_| rule.audit || !of_rule.range.is_empty());
-        let hash_key = hash_key.map(|hash_key| Arc::as_ptr(hash_key).cast::<()>());
-        hash_of((rule.content, mode, permille, behind, overrides, hash_key))
+    /// The rules at a time in microseconds since the Unix epoch.
+    pub(crate) fn rules_at(&self, now: Tick) -> Vec<RequestRule> {
+        let rules = 0..self.rules.len();
+        rules.flat_map(|index| self.make(index, now)).collect()
     }
 
     /// The rules of an entry.
@@ -309,88 +250,4 @@ fn in_force(overrides: &[Override], now: Tick) -> impl Iterator<Item = &Override
 /// A hash of what overrides say.
 fn content_of<'a>(overrides: impl Iterator<Item = &'a Override>) -> u64 {
     overrides.fold(0, |before, entry| hash_of((before, entry.content)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{bindings::Bindings, format::Format, rule_document::RuleDocument};
-
-    const RULES: [&str; 4] = [
-        "[[rules]]\nname = 'plain'\nlimit = '9/h'\nby = 'constant'\n",
-        "[[rules]]\nname = 'own'\nlimit = '9/h'\nby = 'header:x-key'\n",
-        "[[rules]]\nname = 'exact'\nlimit = '9/h'\nby = 'constant'\nwhen = { path = '/a' }\n",
-        "[[rules]]\nname = 'rest'\nlimit = '9/h'\nby = 'constant'\n",
-    ];
-    const OTHERS: &str = "[[groups]]\nname = 'g'\nrules = ['exact', 'rest']\n\
-        [[overrides]]\nrule = 'own'\nkey = 'ann'\nlimit = '99/h'\nuntil = 2026-01-01T00:00:00Z\n\
-        [[overrides]]\nrule = 'own'\nkey = 'bob'\nlimit = '99/h'\n";
-    /// When the override ends.
-    const ENDS: Tick = 1_767_225_600_000_000;
-
-    fn entries(rules: &[&str], others: &str) -> Entries {
-        let text = format!("version = 1\n{}{others}", rules.concat());
-        let document = RuleDocument::parse(&text, Format::Toml, &Bindings::new());
-        document.expect("a valid document").entries
-    }
-
-    /// The names of the rules that are made anew.
-    fn made_anew(after: &Entries, now: Tick) -> Vec<String> {
-        let made = entries(&RULES, OTHERS).rules_at(ENDS - 1, &MadeRules::default());
-        let again = after.rules_at(now, &made);
-        let all = after.rules.iter().enumerate();
-        let anew = all.filter_map(|(index, rule)| {
-            let name = &rule.name.value;
-            let now = again.get(index, name).expect("it was made");
-            let before = made.get(index, name);
-            let is_kept = before.is_some_and(|before| Arc::ptr_eq(&before.made, &now.made));
-            (!is_kept).then(|| name.clone())
-        });
-        anew.collect()
-    }
-
-    #[test]
-    fn of_a_document_that_differs_only_the_rules_that_differ_are_made_anew() {
-        let none: [&str; 0] = [];
-        let same = entries(&RULES, OTHERS);
-        assert_eq!(made_anew(&same, ENDS - 1), none);
-        let moved = [RULES[3], RULES[1], RULES[0], RULES[2]];
-        assert_eq!(made_anew(&entries(&moved, OTHERS), ENDS - 1), none);
-
-        let mut rules = RULES.map(str::to_owned);
-        for (index, anew) in [
-            (0, &["plain"][..]),
-            (1, &["own"]),
-            // It displaces the rest of its group.
-            (2, &["exact", "rest"]),
-            (3, &["rest"]),
-        ] {
-            rules[index] = RULES[index].replace("9/h", "8/h");
-            let changed = rules.each_ref().map(String::as_str);
-            assert_eq!(made_anew(&entries(&changed, OTHERS), ENDS - 1), anew);
-            rules[index] = RULES[index].to_owned();
-        }
-        let renamed = OTHERS.replace("'bob'", "'bea'");
-        assert_eq!(made_anew(&entries(&RULES, &renamed), ENDS - 1), ["own"]);
-        let without_group = OTHERS.replace("'exact', 'rest'", "'exact'");
-        assert_eq!(
-            made_anew(&entries(&RULES, &without_group), ENDS - 1),
-            ["rest"]
-        );
-        let switched = |what: &str| format!("{OTHERS}[[switches]]\nrules = {what}\n");
-        let half = switched("'plain'\nlimit = '50%'");
-        assert_eq!(made_anew(&entries(&RULES, &half), ENDS - 1), ["plain"]);
-        // What is off displaces nothing.
-        let off = switched("'exact'\nlimit = 'off'");
-        assert_eq!(
-            made_anew(&entries(&RULES, &off), ENDS - 1),
-            ["exact", "rest"]
-        );
-    }
-
-    #[test]
-    fn when_an_override_ends_its_rule_is_made_anew() {
-        let same = entries(&RULES, OTHERS);
-        assert_eq!(made_anew(&same, ENDS), ["own"]);
-    }
 }

@@ -3,7 +3,7 @@
 use tollgate::{LiveLimiter, RuleChange, RuleError, RulesHandle, WeakLiveLimiter};
 use tollgate_core::Tick;
 
-use crate::{made_rules::MadeRules, rule_document::RuleDocument};
+use crate::rule_document::RuleDocument;
 
 /// What has the rules in force. None of it is kept: the names of what the service has dropped are free.
 #[derive(Default)]
@@ -12,14 +12,10 @@ pub(crate) struct Followers {
     limiters: Vec<WeakLiveLimiter>,
 }
 
-/// A document, the time that its rules are for, and those that were made of it for layers.
-pub(crate) type At<'a> = (&'a RuleDocument, Tick, &'a MadeRules);
+/// A document, and the time that its rules are for.
+pub(crate) type At<'a> = (&'a RuleDocument, Tick);
 
 impl Followers {
-    pub(crate) fn has_layers(&self) -> bool {
-        !self.layers.is_empty()
-    }
-
     /// How many layers and limiters there are, gone or not.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -49,7 +45,7 @@ impl Followers {
         after: At<'_>,
     ) -> Result<Vec<RuleChange>, RuleError> {
         let of_layers = self.replace_layers(after)?;
-        let rules = |(document, at, _): At<'_>| document.limiter_rules_at(at);
+        let rules = |(document, at): At<'_>| document.limiter_rules_at(at);
         let mut of_limiters = Vec::new();
         let limiters = self.limiters.iter().filter_map(WeakLiveLimiter::upgrade);
         let limiters: Vec<LiveLimiter> = limiters.collect();
@@ -70,10 +66,17 @@ impl Followers {
         Ok(changes.unwrap_or_default())
     }
 
-    fn replace_layers(&mut self, (_, _, made): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+    fn replace_layers(
+        &mut self,
+        (document, at): At<'_>,
+    ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        if self.layers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let made = document.rules_at(at);
         loop {
             let layers = self.layers.len();
-            let rules = self.layers.iter().map(|handle| (handle, made.rules()));
+            let rules = self.layers.iter().map(|handle| (handle, made.clone()));
             let replaced = RulesHandle::replace_all(rules);
             if replaced.is_err() {
                 self.forget_gone();

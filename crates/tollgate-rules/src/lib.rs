@@ -107,7 +107,6 @@ mod limit_override;
 mod live_rules;
 mod live_rules_builder;
 mod live_rules_handle;
-mod made_rules;
 mod metrics;
 mod node;
 mod override_entry;

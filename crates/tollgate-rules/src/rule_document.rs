@@ -14,7 +14,6 @@ use crate::{
     entries::Entries,
     explanation::Explanation,
     format::Format,
-    made_rules::MadeRules,
     node::{Node, Value},
     problems::Problems,
     reader::Reader,
@@ -111,7 +110,7 @@ impl RuleDocument {
     /// The rules at a time in microseconds since the Unix epoch.
     #[must_use]
     pub fn rules_at(&self, now: Tick) -> Vec<RequestRule> {
-        self.entries.rules_at(now, &MadeRules::default()).rules()
+        self.entries.rules_at(now)
     }
 
     /// When an override or a switch expires next, in microseconds since the Unix epoch: the rules differ from then on.

@@ -23,7 +23,6 @@ use crate::{
     document_tree::DocumentTree,
     fleet::Fleet,
     followers::Followers,
-    made_rules::MadeRules,
     metrics,
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
@@ -57,8 +56,6 @@ struct State {
     /// The hash of the source's contents that were in force last: this process may have replaced them since.
     hash_of_source: Option<u64>,
     followers: Followers,
-    /// The rules of the layers.
-    made: MadeRules,
     /// How long the last change took, from the document that was read to the rules in force.
     took: Duration,
     /// The number that the source gave the document in force.
@@ -112,7 +109,6 @@ impl RulesInForce {
                 rejected_hash: None,
                 hash_of_source: Some(text.hash()),
                 followers: Followers::default(),
-                made: MadeRules::default(),
                 took: Duration::ZERO,
                 of_source: text.revision(),
                 revision,
@@ -487,8 +483,7 @@ impl State {
 
     /// The rules in force, for a layer.
     fn make(&mut self) -> Vec<RequestRule> {
-        self.made = self.document.entries.rules_at(self.computed, &self.made);
-        self.made.rules()
+        self.document.rules_at(self.computed)
     }
 
     /// Replaces the rules of all layers in one step, then those of the limiters.
@@ -499,19 +494,14 @@ impl State {
     ) -> Result<Vec<RuleChange>, DocumentError> {
         let begun = clock::now();
         self.followers.forget_gone();
-        let made = match self.followers.has_layers() {
-            true => document.entries.rules_at(now, &self.made),
-            false => MadeRules::default(),
-        };
-        let before = (&self.document, self.computed, &self.made);
+        let before = (&self.document, self.computed);
         let changes = self
             .followers
-            .replace(before, (document, now, &made))
+            .replace(before, (document, now))
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
         self.took = Duration::from_micros(clock::now().saturating_sub(begun));
         self.computed = now;
         self.is_end_refused = false;
-        self.made = made;
         Ok(changes)
     }
 }
@@ -590,10 +580,9 @@ mod tests {
         let layer = rules.layer(store).expect("valid");
         let mut state = rules.lock();
         let document = text("3/h").parse(&rules.bindings).expect("valid");
-        let made = document.entries.rules_at(state.computed, &state.made);
         // They were looked through already.
         drop(gone);
-        let at = (&document, state.computed, &made);
+        let at = (&document, state.computed);
         let changes = state.followers.replace(at, at).expect("one is there");
         assert_eq!((changes.len(), state.followers.len()), (1, 1));
         assert_eq!(layer.limiter().rules().rules()[0].quota().limit(), 3);

@@ -112,7 +112,7 @@ mod tests {
         assert!(found.routes.methods() == methods);
         // Through a clone and again.
         let again = KnownCondition::of(found.clone().into_fn());
-        assert!(again.routes.is_same(&found.routes));
+        assert!(again.routes == found.routes);
         let (head, ()) = http::Request::new(()).into_parts();
         assert!((again.holds)(&head));
         assert!(again.into_fn()(&head));
@@ -123,7 +123,7 @@ mod tests {
             *count.lock().expect("no panic") += 1;
             true
         });
-        assert!(theirs.routes.is_same(&Routes::any()));
+        assert!(theirs.routes == Routes::any());
         assert_eq!(*called.lock().expect("no panic"), 0);
         assert!((theirs.holds)(&head));
         assert_eq!(*called.lock().expect("no panic"), 1);

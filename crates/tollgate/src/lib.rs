@@ -225,7 +225,6 @@ mod known_condition;
 pub mod message;
 pub mod observe;
 mod path_pattern;
-mod per_rule;
 mod protocol;
 mod rate_limit;
 pub mod rejection;

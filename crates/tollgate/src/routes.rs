@@ -99,15 +99,6 @@ impl Routes {
     pub(crate) fn methods(&self) -> Methods {
         self.methods
     }
-
-    /// Whether they are the same, seen at once where both are copies of one.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let same_paths = match (&self.paths, &other.paths) {
-            (Some(one), Some(two)) => Arc::ptr_eq(one, two) || one == two,
-            (one, two) => one.is_none() && two.is_none(),
-        };
-        same_paths && self.methods == other.methods
-    }
 }
 
 impl Methods {

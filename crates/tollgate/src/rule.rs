@@ -321,11 +321,6 @@ impl RequestRule {
         &self.settings
     }
 
-    /// Whether one is a copy of the other. Equal rules that were made apart are not.
-    pub(crate) fn is_copy(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.settings, &other.settings)
-    }
-
     fn set(&mut self) -> &mut RequestSettings {
         Arc::make_mut(&mut self.settings)
     }

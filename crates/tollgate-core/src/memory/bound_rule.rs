@@ -28,15 +28,6 @@ impl BoundRule {
         }
     }
 
-    /// The same rule of another rule set, on the same table if there is one.
-    pub(super) fn again(&self) -> Self {
-        let again = Self::new(self.is_enforced);
-        if let Some(table) = self.table() {
-            again.table_or(table.clone());
-        }
-        again
-    }
-
     #[inline(always)]
     pub(super) fn table(&self) -> Option<&AnyRuleTable> {
         self.table.get()

@@ -14,6 +14,7 @@ use crate::{
     key::{Fingerprint, KeyBuf},
     memory::{
         bound_rule::BoundRule,
+        family::Family,
         hasher::Hasher,
         locked::Locked,
         rule_table::{AnyLocked, AnyRuleTable, MadeReady, RuleTable, with_locked, with_table},
@@ -61,51 +62,19 @@ impl MemoryRuleStore {
     pub(super) fn new(rules: Arc<RuleSet>, shared: Arc<Tables>) -> Self {
         let bound = rules.rules().iter();
         let bound = bound.map(|rule| BoundRule::new(rule.is_enforced()));
-        let all: Vec<usize> = (0..rules.rules().len()).collect();
-        Self::with_rules(bound.collect(), &all, rules, shared)
-    }
-
-    /// Rules in the place of others on the same tables: those that have not changed stay bound as they are.
-    pub(super) fn replacing(&self, rules: Arc<RuleSet>) -> Self {
-        let mut changed = Vec::new();
-        let bound = rules.rules().iter().enumerate().map(|(index, rule)| {
-            match rules.unchanged_in(index, &self.rules) {
-                Some(there) => self.bound[there].again(),
-                None => {
-                    changed.push(index);
-                    BoundRule::new(rule.is_enforced())
-                }
-            }
-        });
-        let bound = bound.collect();
-        Self::with_rules(bound, &changed, rules, Arc::clone(&self.shared))
-    }
-
-    fn with_rules(
-        bound: Box<[BoundRule]>,
-        changed: &[usize],
-        rules: Arc<RuleSet>,
-        shared: Arc<Tables>,
-    ) -> Self {
         let made = Self {
             clock: shared.clock.clone(),
             hasher: shared.hasher.clone(),
-            bound,
+            bound: bound.collect(),
             rules,
             shared,
         };
         // States that are there stay in a table when the rules that have used them go.
-        let rules = made.rules.rules();
-        let changed = changed.iter().map(|index| (*index, &rules[*index]));
-        for index in made.shared.with_states(changed) {
+        let rules = made.rules.rules().iter().enumerate();
+        for index in made.shared.with_states(rules) {
             made.bind(index);
         }
         made
-    }
-
-    /// Whether these are rules on those tables.
-    pub(super) fn is_on(&self, tables: &Arc<Tables>) -> bool {
-        Arc::ptr_eq(&self.shared, tables)
     }
 
     fn quotas(&self) -> MadeReady<'_> {
@@ -693,12 +662,9 @@ impl RuleStore for MemoryRuleStore {
 
     fn carry_over(&self, replaced: &RuleSet) {
         for (index, after) in self.rules.given().iter().enumerate() {
-            if self.rules.unchanged_in(index, replaced).is_some() {
-                continue;
-            }
-            let before = self.rules.position_in(index, replaced);
-            let before = before.and_then(|index| replaced.given().get(index));
-            if let Some(before) = before.filter(|before| *before != after)
+            let before = replaced.given_as(after.name());
+            let before = before.filter(|before| Family::of(before) != Family::of(after));
+            if let Some(before) = before
                 && (self.shared.has_states(before) || self.shared.has_states(after))
             {
                 self.bind(index);

@@ -18,15 +18,6 @@ pub(super) struct RuleTable<A: Algorithm> {
     pub(super) plans: Arc<[Option<Plan<A>>]>,
 }
 
-impl<A: Algorithm> Clone for RuleTable<A> {
-    fn clone(&self) -> Self {
-        Self {
-            table: Arc::clone(&self.table),
-            plans: Arc::clone(&self.plans),
-        }
-    }
-}
-
 /// The quota of a check, made ready: that of a plan, or one that the check has brought along.
 pub(super) enum PlanOf<'a, A> {
     Rule(&'a Plan<A>),
@@ -72,7 +63,7 @@ pub(super) struct MadeReady<'a> {
 }
 
 /// A rule on its table.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum AnyRuleTable {
     Gcra(RuleTable<Gcra>),
     FixedWindow(RuleTable<FixedWindow>),

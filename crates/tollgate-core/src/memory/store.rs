@@ -133,21 +133,6 @@ impl Store for MemoryStore {
         Ok(Arc::new(MemoryRuleStore::new(rules, tables)))
     }
 
-    fn bind_replacing(
-        &self,
-        rules: Arc<RuleSet>,
-        replaced: &dyn RuleStore,
-    ) -> Result<Arc<dyn RuleStore>, RuleError> {
-        let replaced: &dyn Any = replaced;
-        match replaced.downcast_ref::<MemoryRuleStore>() {
-            Some(before) if before.is_on(&self.tables) => {
-                self.tables.forget_fresh();
-                Ok(Arc::new(before.replacing(rules)))
-            }
-            _ => self.bind(rules),
-        }
-    }
-
     fn registry(&self) -> &RuleRegistry {
         &self.registry
     }

@@ -44,7 +44,7 @@ pub(crate) struct Fallback {
 }
 
 /// The shares and caps, and for how many instances they are cut.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Shares {
     instances: InstanceCount,
     store: Arc<dyn RuleStore>,
@@ -60,31 +60,6 @@ impl Shares {
         let local = RuleSet::new(local)?;
         Ok(Self {
             store: store.bind(Arc::new(local))?,
-            instances,
-        })
-    }
-
-    /// For rules that take the place of those of `before`: the share of a rule that has not changed stays bound, so that the
-    /// change of one rule of thousands costs little.
-    fn succeeding(
-        rules: &RuleSet,
-        before: &Self,
-        rules_before: &RuleSet,
-        store: &MemoryStore,
-    ) -> Result<Self, RuleError> {
-        let (instances, shares) = (before.instances.clone(), before.store.rules());
-        let local = rules.given().iter().enumerate().map(|(index, rule)| {
-            let unchanged = rules.unchanged_in(index, rules_before);
-            // Quotas that checks bring along have their numbers from the new rule.
-            let unchanged = unchanged.filter(|_| !rule.has_variable_quota());
-            match unchanged.and_then(|place| shares.given().get(place)) {
-                Some(share) => share.clone(),
-                None => cut(rule, &instances),
-            }
-        });
-        let local = shares.succeeded_by(local)?;
-        Ok(Self {
-            store: store.bind_replacing(Arc::new(local), &*before.store)?,
             instances,
         })
     }
@@ -126,9 +101,8 @@ impl Fallback {
     ///
     /// A quota whose share cannot be counted.
     pub(crate) fn succeeding(rules: &Arc<RuleSet>, before: &Self) -> Result<Self, RuleError> {
-        // Requests do not wait for what follows.
-        let shares = lock(&before.shares).clone();
-        let shares = Shares::succeeding(rules, &shares, &before.rules, &before.store)?;
+        let instances = lock(&before.shares).instances.clone();
+        let shares = Shares::new(rules, instances, &before.store)?;
         let counter = |rule: &Rule| {
             let index = before.rules.position(rule.name())?;
             before.admitted_in_fallback.get(index).cloned()

@@ -26,28 +26,20 @@ pub struct RuleRegistry {
 
 #[derive(Default)]
 struct Names {
-    /// The successions that have a name.
-    by_name: HashMap<Arc<str>, SmallVec<[u64; 1]>>,
-    successions: HashMap<u64, Succession>,
+    by_name: HashMap<Arc<str>, SmallVec<[InUse; 1]>>,
     registrations: u64,
 }
 
-/// Live registrations, each the successor of the one before: mostly one, and two while rules are replaced. A name that
-/// both have costs nothing when one follows the other.
-type Succession = SmallVec<[Entry; 2]>;
-
-/// A live registration.
-struct Entry {
+/// A rule of a live registration.
+struct InUse {
     registration: u64,
-    rules: Arc<RuleSet>,
+    rule: Rule,
 }
 
 /// The names of a rule set are in use. Dropping it frees them.
 pub(crate) struct Registration {
     registry: RuleRegistry,
     id: u64,
-    /// The first registration of its succession.
-    succession: u64,
     rules: Arc<RuleSet>,
     /// What else there is to do then.
     on_retire: Option<Box<dyn Fn() + Send + Sync>>,
@@ -79,51 +71,26 @@ impl RuleRegistry {
         }
         let mut names = lock(&self.names);
         let names = &mut *names;
-        let is_replaced = |entry: &&Entry| replaced.iter().any(|old| old.id == entry.registration);
-        // Those that alone have been in force in their succession: the others were compared with them.
-        let is_alone = |old: &&&Registration| {
-            let live = names.successions.get(&old.succession);
-            names.is_live(old) && live.into_iter().flatten().all(|entry| is_replaced(&entry))
-        };
-        let alone: Vec<_> = replaced.iter().filter(is_alone).collect();
-        for (index, rule) in rules.given().iter().enumerate() {
-            let is_unchanged = |old: &&&Registration| has_equal(&old.rules, rules, index);
-            if alone.iter().copied().any(|old| is_unchanged(&old)) || !counts(rule) {
-                continue;
-            }
-            let successions = names.by_name.get(rule.shared_name());
-            let successions = successions.into_iter().flatten();
-            let entries = successions
-                .filter_map(|id| names.successions.get(id))
-                .flatten();
-            for entry in entries.filter(|entry| !is_replaced(entry)) {
-                let in_use = counted_as(&entry.rules, rule.name());
-                if let Some(difference) = in_use.and_then(|live| difference(live, rule)) {
-                    return Err(rule.error(RuleErrorKind::Conflict, difference));
-                }
+        let is_replaced = |live: &&InUse| replaced.iter().any(|old| old.id == live.registration);
+        for rule in rules.given().iter().filter(|rule| counts(rule)) {
+            let live = names.by_name.get(rule.shared_name());
+            let mut others = live.into_iter().flatten().filter(|live| !is_replaced(live));
+            if let Some(difference) = others.find_map(|live| difference(&live.rule, rule)) {
+                return Err(rule.error(RuleErrorKind::Conflict, difference));
             }
         }
         names.registrations += 1;
         let id = names.registrations;
-        // It follows the first, and the others end.
-        let before = replaced.first().filter(|old| names.is_live(old));
-        let succession = before.map_or(id, |old| old.succession);
-        let live = names.successions.entry(succession).or_default();
-        for (index, rule) in rules.given().iter().enumerate() {
-            let has_name = |entry: &Entry| has_name(&entry.rules, rules, index);
-            if !live.iter().any(has_name) && counts(rule) {
-                let name = Arc::clone(rule.shared_name());
-                names.by_name.entry(name).or_default().push(succession);
-            }
+        for rule in rules.given().iter().filter(|rule| counts(rule)) {
+            let live = names.by_name.entry(Arc::clone(rule.shared_name()));
+            live.or_default().push(InUse {
+                registration: id,
+                rule: rule.clone(),
+            });
         }
-        live.push(Entry {
-            registration: id,
-            rules: Arc::clone(rules),
-        });
         Ok(Registration {
             registry: self.clone(),
             id,
-            succession,
             rules: Arc::clone(rules),
             on_retire: None,
         })
@@ -132,29 +99,16 @@ impl RuleRegistry {
     /// Frees the names of a registration.
     fn retire(&self, registration: &Registration) {
         let mut guard = lock(&self.names);
-        let names = &mut *guard;
-        if let Some(live) = names.successions.get_mut(&registration.succession) {
-            let of = live
-                .iter()
-                .position(|entry| entry.registration == registration.id);
-            if let Some(index) = of {
-                live.remove(index);
-                let rules = &registration.rules;
-                for (index, rule) in rules.given().iter().enumerate() {
-                    let has_name = |entry: &Entry| has_name(&entry.rules, rules, index);
-                    if live.iter().any(has_name) || !counts(rule) {
-                        continue;
-                    }
-                    let name = rule.shared_name();
-                    if let Some(successions) = names.by_name.get_mut(name) {
-                        successions.retain(|id| *id != registration.succession);
-                        if successions.is_empty() {
-                            names.by_name.remove(name);
-                        }
-                    }
-                }
+        for rule in registration
+            .rules
+            .given()
+            .iter()
+            .filter(|rule| counts(rule))
+        {
+            if let Some(live) = guard.by_name.get_mut(rule.shared_name()) {
+                live.retain(|live| live.registration != registration.id);
                 if live.is_empty() {
-                    names.successions.remove(&registration.succession);
+                    guard.by_name.remove(rule.shared_name());
                 }
             }
         }
@@ -188,14 +142,6 @@ impl Drop for Registration {
     }
 }
 
-impl Names {
-    fn is_live(&self, registration: &Registration) -> bool {
-        let live = self.successions.get(&registration.succession);
-        let mut entries = live.into_iter().flatten();
-        entries.any(|entry| entry.registration == registration.id)
-    }
-}
-
 impl fmt::Debug for RuleRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = lock(&self.names).by_name.len();
@@ -213,29 +159,6 @@ impl fmt::Debug for Registration {
 /// another, is not given.
 fn counts(rule: &Rule) -> bool {
     *rule.mode() != Mode::Off
-}
-
-/// The rule of this name, if it counts on a state of its own.
-fn counted_as<'a>(rules: &'a RuleSet, name: &str) -> Option<&'a Rule> {
-    let rule = rules.given().get(rules.position(name)?)?;
-    counts(rule).then_some(rule)
-}
-
-/// Whether `live` has the rule at an index of `rules` by its name, and counts it; or has an equal one, which both count or none.
-fn has_name(live: &RuleSet, rules: &RuleSet, index: usize) -> bool {
-    let given = live.given();
-    // Without a look at the rule, which is one of thousands.
-    if let Some(there) = rules.unchanged_in(index, live) {
-        return there < given.len();
-    }
-    let there = rules.position_in(index, live);
-    let rule = there.and_then(|there| given.get(there));
-    rule.is_some_and(counts)
-}
-
-/// Whether `live` has an equal rule to the one at an index of `rules`.
-fn has_equal(live: &RuleSet, rules: &RuleSet, index: usize) -> bool {
-    rules.unchanged_in(index, live).is_some()
 }
 
 /// In what the quotas of two rules of one name differ, and what to do about it.
@@ -306,11 +229,11 @@ mod tests {
         register(registry, rules, replaced).expect("no conflict")
     }
 
-    /// The names in use, the entries of each, and the successions.
-    fn kept(registry: &RuleRegistry) -> (usize, usize, usize) {
+    /// The names in use, and the rules with them.
+    fn kept(registry: &RuleRegistry) -> (usize, usize) {
         let names = lock(&registry.names);
-        let entries = names.by_name.values().map(SmallVec::len).sum();
-        (names.by_name.len(), entries, names.successions.len())
+        let rules = names.by_name.values().map(SmallVec::len).sum();
+        (names.by_name.len(), rules)
     }
 
     #[test]
@@ -319,7 +242,7 @@ mod tests {
         let other = registered(&there, [rule("x", 1)], &[]);
         let error = register(&here, [rule("x", 1)], &[&other]).expect_err("another store");
         assert!(error.contains("on the same store"), "{error}");
-        assert_eq!(kept(&here), (0, 0, 0));
+        assert_eq!(kept(&here), (0, 0));
     }
 
     #[test]
@@ -332,7 +255,7 @@ mod tests {
         drop(first);
         let third = registered(&registry, [rule("x", 2)], &[&second]);
         drop((second, third));
-        assert_eq!(kept(&registry), (0, 0, 0));
+        assert_eq!(kept(&registry), (0, 0));
     }
 
     #[test]
@@ -349,7 +272,7 @@ mod tests {
         let registry = RuleRegistry::new();
         let _on = registered(&registry, [rule("x", 1)], &[]);
         let _off = registered(&registry, [rule("x", 2).off(), rule("y", 1).off()], &[]);
-        assert_eq!(kept(&registry), (1, 1, 2));
+        assert_eq!(kept(&registry), (1, 1));
         // Nor does one that follows a rule with the name.
         let first = registered(&registry, [rule("z", 1)], &[]);
         let _second = registered(&registry, [rule("z", 2).off()], &[&first]);
@@ -363,25 +286,25 @@ mod tests {
         let on = registered(&registry, [rule("x", 1)], &[&off]);
         assert!(register(&registry, [rule("x", 2)], &[]).is_err());
         drop((off, on));
-        assert_eq!(kept(&registry), (0, 0, 0));
+        assert_eq!(kept(&registry), (0, 0));
     }
 
     #[test]
-    fn a_name_stays_in_use_while_one_of_its_rules_is_there_and_costs_nothing_when_it_is_replaced() {
+    fn a_name_stays_in_use_while_one_of_its_rules_is_there() {
         let registry = RuleRegistry::new();
         let other = registered(&registry, [rule("x", 1)], &[]);
         let mut current = registered(&registry, [rule("x", 1), rule("y", 1)], &[]);
         for _ in 0..9 {
             // Equal rules, and copies of none.
             current = registered(&registry, [rule("x", 1), rule("y", 1)], &[&current]);
-            assert_eq!(kept(&registry), (2, 3, 2));
+            assert_eq!(kept(&registry), (2, 3));
             assert!(register(&registry, [rule("y", 2)], &[]).is_err());
         }
         drop(other);
-        assert_eq!(kept(&registry), (2, 2, 1));
+        assert_eq!(kept(&registry), (2, 2));
         assert!(register(&registry, [rule("x", 2)], &[]).is_err());
         drop(current);
-        assert_eq!(kept(&registry), (0, 0, 0));
+        assert_eq!(kept(&registry), (0, 0));
     }
 
     #[test]

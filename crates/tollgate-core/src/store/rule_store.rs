@@ -53,23 +53,6 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// A rule that this store cannot serve.
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError>;
 
-    /// Ties rules to the state in this store, in the place of others: what has not changed may stay bound as it is, so that the
-    /// change of one rule of thousands costs what one rule costs. Default: [`bind`](Self::bind).
-    ///
-    /// `replaced` may be of another store, such as one behind this one: a store looks whether it has made it.
-    ///
-    /// # Errors
-    ///
-    /// As [`bind`](Self::bind).
-    fn bind_replacing(
-        &self,
-        rules: Arc<RuleSet>,
-        replaced: &dyn RuleStore,
-    ) -> Result<Arc<dyn RuleStore>, RuleError> {
-        let _ = replaced;
-        self.bind(rules)
-    }
-
     /// Which quotas live limiters and layers on this store count under each rule name: one for the store and its clones. A
     /// store in front of another one hands out that one's.
     fn registry(&self) -> &RuleRegistry;
@@ -192,14 +175,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         (**self).bind(rules)
-    }
-
-    fn bind_replacing(
-        &self,
-        rules: Arc<RuleSet>,
-        replaced: &dyn RuleStore,
-    ) -> Result<Arc<dyn RuleStore>, RuleError> {
-        (**self).bind_replacing(rules, replaced)
     }
 
     fn registry(&self) -> &RuleRegistry {

@@ -9,7 +9,6 @@ use crate::header::{
     dictionary,
     named::Named,
     numbered::Numbered,
-    per_quota::Before,
     quota_status::{QuotaStatus, Standings},
     seconds::whole_seconds,
     style::HeaderStyle,
@@ -28,26 +27,14 @@ pub(crate) struct Headers {
 impl Headers {
     /// Prepares the fields. `style` has been [validated](HeaderStyle::validate).
     pub(crate) fn new(style: HeaderStyle, rules: &RuleSet) -> Self {
-        Self::after(None, style, rules)
-    }
-
-    /// The same fields of rules that take the place of `replaced`.
-    pub(crate) fn succeeded_by(&self, replaced: &RuleSet, rules: &RuleSet) -> Self {
-        Self::after(Some((replaced, self)), self.style, rules)
-    }
-
-    fn after(before: Before<'_, Self>, style: HeaderStyle, rules: &RuleSet) -> Self {
-        let named_before = before.and_then(|(of, before)| Some((of, before.named.as_ref()?)));
-        let numbered_before =
-            before.and_then(|(of, before)| Some((of, &**before.numbered.as_ref()?)));
         let is = |other| style.has(other);
         let x = is(HeaderStyle::X_RATELIMIT_EPOCH) || is(HeaderStyle::X_RATELIMIT_DELTA);
         let named = is(HeaderStyle::DRAFT_11);
         let numbered = is(HeaderStyle::DRAFT_7) || is(HeaderStyle::DRAFT_6);
         Self {
             style,
-            named: named.then(|| Named::new(rules, named_before)),
-            numbered: numbered.then(|| Arc::new(Numbered::new(rules, numbered_before))),
+            named: named.then(|| Named::new(rules)),
+            numbered: numbered.then(|| Arc::new(Numbered::new(rules))),
             fields: usize::from(named || numbered)
                 + usize::from(named || is(HeaderStyle::DRAFT_7))
                 + 3 * usize::from(is(HeaderStyle::DRAFT_6))

@@ -149,7 +149,4 @@ pub use self::{
     },
     style::HeaderStyle,
 };
-pub(crate) use self::{
-    per_quota::{Before, PerQuota},
-    seconds::whole_seconds,
-};
+pub(crate) use self::{per_quota::PerQuota, seconds::whole_seconds};

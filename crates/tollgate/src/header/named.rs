@@ -15,7 +15,7 @@ use crate::{
         line::Line,
         merge,
         name::{RATELIMIT, RATELIMIT_POLICY},
-        per_quota::{Before, PerQuota},
+        per_quota::PerQuota,
         quota_status::QuotaStatus,
         seconds::whole_seconds,
         structured::{self, push_integer, separate, string},
@@ -34,8 +34,8 @@ pub(super) struct Named {
 /// What is only read.
 #[derive(Debug)]
 struct Parts {
-    /// `"name";r=`.
-    prefixes: PerQuota<Box<[u8]>>,
+    /// `"name";r=`, by rule; empty where the name is not a valid string.
+    prefixes: Box<[Box<[u8]>]>,
     policies: PerQuota<Option<HeaderValue>>,
     /// The rules that apply to a request without plans and skipped rules; none where they are many, because each stripe of
     /// threads has their policies.
@@ -46,9 +46,8 @@ struct Parts {
 const FEW_RULES: usize = 16;
 
 impl Named {
-    pub(super) fn new(rules: &RuleSet, before: Before<'_, Self>) -> Self {
-        let policies = before.map(|(rules, before)| (rules, &before.parts.policies));
-        let policies = PerQuota::new(rules, policies, |rule, quota| {
+    pub(super) fn new(rules: &RuleSet) -> Self {
+        let policies = PerQuota::new(rules, |rule, quota| {
             HeaderValue::from_str(&policy(rule, quota)?).ok()
         });
         let mut usual: Box<[usize]> = (0..rules.rules().len())
@@ -65,13 +64,13 @@ impl Named {
             push_policy(&mut joined, policy.as_bytes());
         }
         let usual_policies = structured::value(&joined);
-        let prefixes = before.map(|(rules, before)| (rules, &before.parts.prefixes));
+        let prefix = |rule: &Rule| {
+            string(rule.name()).map_or_else(Box::default, |name| {
+                format!("{name};r=").into_bytes().into()
+            })
+        };
         let parts = Parts {
-            prefixes: PerQuota::by_rule(rules, prefixes, |rule| {
-                string(rule.name()).map_or_else(Box::default, |name| {
-                    format!("{name};r=").into_bytes().into()
-                })
-            }),
+            prefixes: rules.rules().iter().map(prefix).collect(),
             policies,
             usual,
         };
@@ -107,7 +106,7 @@ impl Named {
             usual &= status.plan == 0 && expected.next() == Some(&status.rule);
             let Some(prefix) = parts
                 .prefixes
-                .find(status.rule, 0)
+                .get(status.rule)
                 .filter(|name| !name.is_empty())
             else {
                 continue;

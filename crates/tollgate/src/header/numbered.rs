@@ -13,7 +13,7 @@ use tollgate_core::{MAX_UNITS, Quota, RuleSet};
 use crate::header::{
     line::Line,
     name::RATELIMIT_POLICY,
-    per_quota::{Before, PerQuota},
+    per_quota::PerQuota,
     quota_status::QuotaStatus,
     seconds::whole_seconds,
     structured::{self, separate},
@@ -43,9 +43,8 @@ impl Policy {
 }
 
 impl Numbered {
-    pub(super) fn new(rules: &RuleSet, before: Before<'_, Self>) -> Self {
-        let before = before.map(|(rules, before)| (rules, &before.0));
-        Self(PerQuota::new(rules, before, |_, quota| Policy::of(quota)))
+    pub(super) fn new(rules: &RuleSet) -> Self {
+        Self(PerQuota::new(rules, |_, quota| Policy::of(quota)))
     }
 
     pub(super) fn write(&self, map: &mut HeaderMap, rules: &RuleSet, statuses: &[QuotaStatus]) {

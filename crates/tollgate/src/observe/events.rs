@@ -1,20 +1,29 @@
 //! Events of set-up mistakes, once each. Never a key.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
 };
 
 use tollgate_core::{Rule, RuleError, RuleErrorKind, RuleSet, UnknownName};
 
-use crate::{diagnostics, observe::reported_names::ReportedNames, per_rule::PerRule};
+use crate::{diagnostics, observe::reported_names::ReportedNames};
 
 /// This many requests without a key, and none with one, indicate a set-up mistake.
 const KEYLESS_WARNING: u32 = 100;
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    rules: PerRule<Arc<RuleEvents>>,
+    rules: Box<[Arc<RuleEvents>]>,
+    of_layer: Arc<LayerEvents>,
+}
+
+/// Which mistakes of a layer were reported.
+#[derive(Debug, Default)]
+struct LayerEvents {
     wrong_name: AtomicBool,
     applied_twice: AtomicBool,
     untranslated_grpc_web: AtomicBool,
@@ -52,46 +61,24 @@ impl RuleEvents {
     }
 }
 
-fn again(reported: &AtomicBool) -> AtomicBool {
-    AtomicBool::new(reported.load(Ordering::Relaxed))
-}
-
 /// Whether this is the first time. Reads before it writes: the many later calls must not share a write.
 fn is_first(reported: &AtomicBool) -> bool {
     !reported.load(Ordering::Relaxed) && !reported.swap(true, Ordering::Relaxed)
 }
 
 impl Events {
-    pub(crate) fn new(rules: &RuleSet) -> Self {
-        let events = |index: usize| Arc::new(RuleEvents::new(&rules.rules()[index]));
-        Self {
-            rules: PerRule::new(rules.rules().len(), None, |_| false, events),
-            wrong_name: AtomicBool::new(false),
-            applied_twice: AtomicBool::new(false),
-            untranslated_grpc_web: AtomicBool::new(false),
-        }
-    }
-
-    /// The events of rules that take the place of `replaced`.
-    pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
-        let unchanged = |index: usize| rules.unchanged_in(index, replaced);
-        let events = |index: usize| {
-            let kept = unchanged(index).and_then(|there| before.rules.get(there));
-            kept.map_or_else(
-                || Arc::new(RuleEvents::new(&rules.rules()[index])),
-                Arc::clone,
-            )
+    /// What was reported of rules with the same names `before` is not reported again.
+    pub(crate) fn new(rules: &RuleSet, before: Option<&Self>) -> Self {
+        let known = before.into_iter().flat_map(|before| &before.rules);
+        let known: HashMap<&str, &Arc<RuleEvents>> =
+            known.map(|events| (&*events.name, events)).collect();
+        let events = |rule: &Rule| match known.get(rule.name()) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(RuleEvents::new(rule)),
         };
         Self {
-            rules: PerRule::new(
-                rules.rules().len(),
-                Some(&before.rules),
-                |index| unchanged(index) == Some(index),
-                events,
-            ),
-            wrong_name: again(&before.wrong_name),
-            applied_twice: again(&before.applied_twice),
-            untranslated_grpc_web: again(&before.untranslated_grpc_web),
+            rules: rules.rules().iter().map(events).collect(),
+            of_layer: before.map_or_else(Arc::default, |before| Arc::clone(&before.of_layer)),
         }
     }
 
@@ -209,7 +196,7 @@ impl Events {
 
     /// Reports once.
     pub(crate) fn applied_twice(&self) {
-        if is_first(&self.applied_twice) {
+        if is_first(&self.of_layer.applied_twice) {
             let names: Vec<_> = self
                 .rules
                 .iter()
@@ -225,7 +212,7 @@ impl Events {
 
     /// Reports once.
     pub(crate) fn untranslated_grpc_web(&self) {
-        if is_first(&self.untranslated_grpc_web) {
+        if is_first(&self.of_layer.untranslated_grpc_web) {
             diagnostics::error(
                 "a MessageLimitLayer got a request in gRPC-Web and rejected it: put tonic_web::GrpcWebLayer outside of it, which \
                  translates such requests to gRPC",
@@ -235,7 +222,7 @@ impl Events {
 
     /// Reports once.
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
-        if is_first(&self.wrong_name) {
+        if is_first(&self.of_layer.wrong_name) {
             diagnostics::error(&unknown.to_string());
         }
     }

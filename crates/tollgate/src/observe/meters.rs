@@ -3,16 +3,17 @@
 //! Labels are rule names, so their number is bounded by the code. Handles are created when a rule is first used: one created
 //! before the application has installed its recorder would never count.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use metrics::{Counter, Unit, counter};
 use tollgate_core::{Rule, RuleSet};
 
-use crate::per_rule::PerRule;
-
 #[derive(Debug)]
 pub(crate) struct Meters {
-    rules: PerRule<Arc<RuleMeters>>,
+    rules: Box<[Arc<RuleMeters>]>,
     preflights: OnceLock<Counter>,
 }
 
@@ -83,30 +84,21 @@ impl Handles {
 }
 
 impl Meters {
-    pub(crate) fn new(rules: &RuleSet) -> Self {
-        let meters =
-            |index: usize| Arc::new(RuleMeters::new(&rules.rules()[index], OnceLock::new()));
-        Self {
-            rules: PerRule::new(rules.rules().len(), None, |_| false, meters),
-            preflights: OnceLock::new(),
-        }
-    }
-
-    /// The meters of rules that take the place of `replaced`: those of the same name have the same handles.
-    pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
-        let there = |index: usize| rules.position_in(index, replaced);
-        let meters = |index: usize| match there(index).and_then(|there| before.rules.get(there)) {
-            Some(before) => Arc::clone(before),
-            None => Arc::new(RuleMeters::new(&rules.rules()[index], OnceLock::new())),
+    /// Rules with the same names `before` keep their handles.
+    pub(crate) fn new(rules: &RuleSet, before: Option<&Self>) -> Self {
+        let known = before.into_iter().flat_map(|before| &before.rules);
+        let known: HashMap<&str, &Arc<RuleMeters>> =
+            known.map(|meters| (&*meters.name, meters)).collect();
+        let meters = |rule: &Rule| match known.get(rule.name()) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(RuleMeters {
+                name: Arc::clone(rule.shared_name()),
+                handles: OnceLock::new(),
+            }),
         };
         Self {
-            rules: PerRule::new(
-                rules.rules().len(),
-                Some(&before.rules),
-                |index| there(index) == Some(index),
-                meters,
-            ),
-            preflights: before.preflights.clone(),
+            rules: rules.rules().iter().map(meters).collect(),
+            preflights: before.map_or_else(OnceLock::new, |before| before.preflights.clone()),
         }
     }
 
@@ -153,13 +145,6 @@ impl Meters {
 }
 
 impl RuleMeters {
-    fn new(rule: &Rule, handles: OnceLock<Handles>) -> Self {
-        Self {
-            name: Arc::clone(rule.shared_name()),
-            handles,
-        }
-    }
-
     fn handles(&self) -> &Handles {
         self.handles.get_or_init(|| Handles::new(&self.name))
     }

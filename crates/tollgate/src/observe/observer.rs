@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Limiter, RuleError, RuleSet, UnknownName, observe};
+use tollgate_core::{Limiter, RuleError, UnknownName, observe};
 
 use crate::observe::events::Events;
 #[cfg(feature = "metrics")]
@@ -19,23 +19,14 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    pub(crate) fn new(limiter: &Limiter) -> Self {
-        Self {
-            of_limiter: Arc::clone(limiter.observer()),
-            events: Events::new(limiter.rules()),
-            #[cfg(feature = "metrics")]
-            meters: Meters::new(limiter.rules()),
-        }
-    }
-
-    /// The observer of rules that take the place of `replaced`: what was reported once of an unchanged rule is not reported again.
-    pub(crate) fn succeeding(limiter: &Limiter, before: &Self, replaced: &RuleSet) -> Self {
+    /// What was reported once of rules with the same names `before` is not reported again.
+    pub(crate) fn new(limiter: &Limiter, before: Option<&Self>) -> Self {
         let rules = limiter.rules();
         Self {
             of_limiter: Arc::clone(limiter.observer()),
-            events: Events::succeeding(rules, &before.events, replaced),
+            events: Events::new(rules, before.map(|before| &before.events)),
             #[cfg(feature = "metrics")]
-            meters: Meters::succeeding(rules, &before.meters, replaced),
+            meters: Meters::new(rules, before.map(|before| &before.meters)),
         }
     }
 

@@ -102,10 +102,10 @@ impl Config {
     /// The same settings with other rules.
     pub(crate) fn with_rules(&self, mut rules: RequestRules) -> Self {
         rules.look_up_deadline = self.rules.look_up_deadline;
-        let (replaced, set) = (self.rules.set(), rules.set());
+        let (rejection, set) = (self.rejection.clone(), rules.set());
         Self {
-            headers: self.headers.succeeded_by(replaced, set),
-            responses: Arc::new(self.responses.succeeded_by(replaced, set)),
+            headers: Headers::new(self.style, set),
+            responses: Arc::new(Responses::new(rejection, set, self.denied_status)),
             attach_decision: self.always_attaches || rules.is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,

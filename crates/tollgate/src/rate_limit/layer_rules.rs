@@ -94,7 +94,7 @@ impl LayerRules {
         let mut changes = Vec::new();
         for ((layer, list), (_, state)) in layers.iter().zip(&lists).zip(&states) {
             (layer.accepts)(list)?;
-            let set = state.rules.rule_set_after(list)?;
+            let set = RequestRules::rule_set(list)?;
             changes.push(set.changes_from(state.rules.set()));
             sets.push(set);
         }

@@ -14,7 +14,6 @@ use crate::{
     inner_response::InnerResponse,
     key::{Extracted, KeyExtractor, NoKey},
     observe::Observer,
-    per_rule::PerRule,
     rate_limit::{
         look_ups::{self, LookUps},
         route_index::RouteIndex,
@@ -33,7 +32,7 @@ pub(crate) struct RequestRules {
     /// Finds those of a request, among many rules on paths.
     index: Option<Arc<RouteIndex>>,
     /// By rule, the plans of single keys; empty if no rule has any.
-    plans_by_key: Arc<PerRule<PlansByKey>>,
+    plans_by_key: Arc<[PlansByKey]>,
     /// The deadline for all look-ups of a request together.
     pub(crate) look_up_deadline: Duration,
     /// Whether any rule refunds requests that were not served.
@@ -49,7 +48,7 @@ pub(crate) struct RequestRules {
 /// The plans of single keys of a rule.
 struct PlansByKey {
     /// By what stands for a key in the store.
-    by_fingerprint: Arc<HashMap<u128, u16>>,
+    by_fingerprint: HashMap<u128, u16>,
     /// Of the others, by name.
     of_key: Option<Arc<KeyPlanFn>>,
 }
@@ -86,8 +85,7 @@ impl RequestRules {
     ) -> Result<Self, RuleError> {
         let set = Self::rule_set(&list)?;
         let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
-        let observer = Observer::new(&limiter);
-        Ok(Self::on(list, limiter, observer, None))
+        Ok(Self::on(list, limiter, None))
     }
 
     /// The rule set of valid rules.
@@ -98,57 +96,25 @@ impl RequestRules {
         RuleSet::new(list.iter().map(|rule| rule.settings().rule.clone()))
     }
 
-    /// The same of rules that take the place of these.
-    pub(crate) fn rule_set_after(&self, list: &[RequestRule]) -> Result<RuleSet, RuleError> {
-        for (index, rule) in list.iter().enumerate() {
-            // What was made once is often there again, and was looked at before.
-            if !is_copy(Some(self), index, rule) {
-                validate(rule.settings())?;
-            }
-        }
-        self.set()
-            .succeeded_by(list.iter().map(|rule| rule.settings().rule.clone()))
-    }
-
-    /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
+    /// The rules that take the place of these, on their store. What was reported under their names is not reported again.
     pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
-        let observer = Observer::succeeding(&limiter, &self.observer, self.set());
-        Self::on(list, limiter, observer, Some(self))
+        Self::on(list, limiter, Some(&self.observer))
     }
 
-    /// `before`: the rules whose place they take.
-    fn on(
-        list: Vec<RequestRule>,
-        limiter: Limiter,
-        observer: Observer,
-        before: Option<&Self>,
-    ) -> Self {
-        // What no rule before does, those that are copies of them do not do: they are not looked at.
-        let any = |did: fn(&Self) -> bool, does: fn(&RequestSettings) -> bool| {
-            let mut all = list.iter().enumerate();
-            all.any(|(index, rule)| {
-                (before.is_none_or(did) || !is_copy(before, index, rule)) && does(rule.settings())
-            })
-        };
+    /// `before`: the observer of the rules whose place they take.
+    fn on(list: Vec<RequestRule>, limiter: Limiter, before: Option<&Observer>) -> Self {
+        let any = |does: fn(&RequestSettings) -> bool| list.iter().any(|it| does(it.settings()));
+        let routes = list.iter().map(|rule| &rule.settings().routes);
         Self {
-            index: route_index(&list, before),
-            plans_by_key: plans_by_key(&list, &limiter, before),
+            index: RouteIndex::new(routes).map(Arc::new),
+            plans_by_key: plans_by_key(&list, &limiter),
             holds_slots: limiter.rules().has_slots(),
+            observer: Arc::new(Observer::new(&limiter, before)),
             limiter,
-            observer: Arc::new(observer),
             look_up_deadline: look_ups::DEADLINE,
-            refunds: any(
-                |before| before.refunds,
-                |rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps,
-            ),
-            settles_by_response: any(
-                |before| before.settles_by_response,
-                |rule| rule.call_about_responses().is_some(),
-            ),
-            is_checked_in_handler: any(
-                |before| before.is_checked_in_handler,
-                |rule| rule.key.is_none(),
-            ),
+            refunds: any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
+            settles_by_response: any(|rule| rule.call_about_responses().is_some()),
+            is_checked_in_handler: any(|rule| rule.key.is_none()),
             list: list.into(),
         }
     }
@@ -582,109 +548,30 @@ impl PlansByKey {
     }
 }
 
-/// The index over the routes of rules; that of the rules before, if no route has changed.
-fn route_index(list: &[RequestRule], before: Option<&RequestRules>) -> Option<Arc<RouteIndex>> {
-    let has_routes = |before: &&RequestRules| {
-        let mut pairs = before.list.iter().zip(list);
-        before.list.len() == list.len()
-            && pairs.all(|(before, rule)| {
-                before.is_copy(rule) || before.settings().routes.is_same(&rule.settings().routes)
-            })
-    };
-    match before.filter(has_routes) {
-        Some(before) => before.index.clone(),
-        None => RouteIndex::new(list.iter().map(|rule| &rule.settings().routes)).map(Arc::new),
-    }
-}
-
-/// Whether a rule is a copy of the one at the same index of the rules before.
-fn is_copy(before: Option<&RequestRules>, index: usize, rule: &RequestRule) -> bool {
-    let there = before.and_then(|before| before.list.get(index));
-    there.is_some_and(|there| there.is_copy(rule))
-}
-
-/// What stands for the keys with plans of their own; for a rule that has not changed, as it was. Their plans are there: the rules
-/// were validated.
-fn plans_by_key(
-    list: &[RequestRule],
-    limiter: &Limiter,
-    before: Option<&RequestRules>,
-) -> Arc<PerRule<PlansByKey>> {
+/// What stands for the keys with plans of their own, by rule; empty if no rule has any. Their plans are there: the rules were
+/// validated.
+fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
     let mut all = list.iter().map(RequestRule::settings);
     if all.all(|rule| rule.plans_by_key.is_empty() && rule.plan_of_key.is_none()) {
         return Arc::default();
     }
     let store = limiter.rule_store();
-    let unchanged = |index: usize, rule: &RequestSettings| {
-        let before = before?;
-        let place = limiter.rules().unchanged_in(index, before.set())?;
-        let same = &before.list.get(place)?.settings().plans_by_key;
-        let is_same = Arc::ptr_eq(same, &rule.plans_by_key) || *same == rule.plans_by_key;
-        let plans = before.plans_by_key.get(place).filter(|_| is_same)?;
-        Some(Arc::clone(&plans.by_fingerprint))
-    };
-    let anew = |index: usize, rule: &RequestSettings| {
-        let plans = rule.plans_by_key.iter();
-        let by_fingerprint = plans.filter_map(|(key, plan)| {
-            // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
+    let of_rule = |(index, rule): (usize, &RequestRule)| {
+        let rule = rule.settings();
+        // A rule has fewer than 65 535 plans.
+        let numbers: HashMap<&str, u16> = match rule.plans_by_key.is_empty() {
+            true => HashMap::new(),
+            false => rule.rule.plan_names().zip(1..).collect(),
+        };
+        let by_fingerprint = rule.plans_by_key.iter().filter_map(|(key, plan)| {
+            // A rule set has fewer than 65 536 rules.
             let key = store.fingerprint(index as u16, key.as_ref());
-            Some((key.bits(), rule.rule.plan_number(plan)? as u16))
+            Some((key.bits(), *numbers.get(&**plan)?))
         });
-        Arc::new(by_fingerprint.collect())
-    };
-    let of_rule = |index: usize| {
-        let rule = list[index].settings();
         PlansByKey {
-            by_fingerprint: unchanged(index, rule).unwrap_or_else(|| anew(index, rule)),
+            by_fingerprint: by_fingerprint.collect(),
             of_key: rule.plan_of_key.clone(),
         }
     };
-    Arc::new(PerRule::new(
-        list.len(),
-        before.map(|before| &*before.plans_by_key),
-        |index| is_copy(before, index, &list[index]),
-        of_rule,
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_core::{MINUTE, MemoryStore, Quota};
-
-    use super::*;
-    use crate::{key::constant, rule::Rule};
-
-    #[test]
-    fn rules_in_the_place_of_others_do_what_they_do_by_themselves() {
-        let named = |name| Rule::new(name, Quota::gcra(10, MINUTE));
-        let kept = named("kept").by(constant("all")).keep_on_error();
-        let other = named("other").by(constant("all"));
-        let all = [
-            other.clone().keep_on_error(),
-            other.clone(),
-            other.clone().keep_on_error().count_if(|_| false),
-            named("other").by_handler(),
-        ];
-        let facts = |rules: &RequestRules| {
-            let handled = rules.is_checked_in_handler;
-            (rules.refunds, rules.settles_by_response, handled)
-        };
-        for first in &all {
-            for second in &all {
-                let store = MemoryStore::new();
-                let list = |other: &RequestRule| vec![kept.clone(), other.clone()];
-                let new = |list| RequestRules::new(&[], &MemoryStore::new(), list);
-                let mut rules = RequestRules::new(&[], &store, list(first)).expect("valid");
-                // The second and third time, what does them is a copy.
-                for other in [second, second, first] {
-                    let set = rules.rule_set_after(&list(other)).expect("valid");
-                    let replaced = [&rules.limiter];
-                    let limiter = Limiter::bind_replacing(&replaced, &store, set, NonZeroU32::MIN);
-                    rules = rules.succeeded_by(list(other), limiter.expect("valid"));
-                    let alone = new(list(other)).expect("valid");
-                    assert_eq!(facts(&rules), facts(&alone));
-                }
-            }
-        }
-    }
+    list.iter().enumerate().map(of_rule).collect()
 }

@@ -13,7 +13,7 @@ use tollgate_core::{Reason, Retry, RuleSet};
 
 use crate::{
     header::{
-        Before, PerQuota,
+        PerQuota,
         name::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK, GRPC_STATUS, GRPC_STATUS_DETAILS},
     },
     key::{NoKey, service_and_method},
@@ -55,18 +55,8 @@ const UNAUTHENTICATED: u8 = 16;
 impl GrpcRejection {
     /// Prepares the details.
     pub(crate) fn new(rules: &RuleSet) -> Self {
-        Self::after(None, rules)
-    }
-
-    /// The same for rules that take the place of `replaced`.
-    pub(crate) fn succeeded_by(&self, replaced: &RuleSet, rules: &RuleSet) -> Self {
-        Self::after(Some((replaced, self)), rules)
-    }
-
-    fn after(before: Before<'_, Self>, rules: &RuleSet) -> Self {
-        let before = before.map(|(rules, before)| (rules, &before.used_up));
         Self {
-            used_up: PerQuota::new(rules, before, |rule, quota| {
+            used_up: PerQuota::new(rules, |rule, quota| {
                 quota_failure(
                     &DenialDetails::used_up(rule, quota, StatusCode::TOO_MANY_REQUESTS).exceeded,
                 )

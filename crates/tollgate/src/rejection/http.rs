@@ -8,7 +8,7 @@ use http::{
 use tollgate_core::{Reason, RuleSet};
 
 use crate::{
-    header::{Before, PerQuota},
+    header::PerQuota,
     rejection::{
         denial::Denial,
         details::DenialDetails,
@@ -32,24 +32,8 @@ pub(crate) struct HttpRejection {
 impl HttpRejection {
     /// Prepares the bodies. `status` is that of an exceeded quota.
     pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
-        Self::after(None, rejection, rules, status)
-    }
-
-    /// The same for rules that take the place of `replaced`.
-    pub(crate) fn succeeded_by(&self, replaced: &RuleSet, rules: &RuleSet) -> Self {
-        let before = Some((replaced, self));
-        Self::after(before, self.rejection.clone(), rules, self.status)
-    }
-
-    fn after(
-        before: Before<'_, Self>,
-        rejection: Rejection,
-        rules: &RuleSet,
-        status: StatusCode,
-    ) -> Self {
-        let before = before.and_then(|(rules, before)| Some((rules, before.used_up.as_ref()?)));
         let used_up = opener(&rejection.0).map(|open| {
-            PerQuota::new(rules, before, |rule, quota| {
+            PerQuota::new(rules, |rule, quota| {
                 open(&DenialDetails::used_up(rule, quota, status))
             })
         });

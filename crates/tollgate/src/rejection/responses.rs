@@ -25,14 +25,6 @@ impl Responses {
         }
     }
 
-    /// The same responses to denials by rules that take the place of `replaced`.
-    pub(crate) fn succeeded_by(&self, replaced: &RuleSet, rules: &RuleSet) -> Self {
-        Self {
-            http: self.http.succeeded_by(replaced, rules),
-            grpc: self.grpc.succeeded_by(replaced, rules),
-        }
-    }
-
     /// The response, without `Retry-After` and the quota's fields.
     pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
         match protocol {
