@@ -373,7 +373,7 @@ fn message_limits_are_replaced_and_stay_limits_on_messages() {
 }
 
 #[tokio::test]
-async fn what_was_reported_of_an_unchanged_rule_is_not_reported_again() {
+async fn what_was_reported_of_a_rule_is_not_reported_again() {
     let planned = |limit| {
         let rule = Rule::new("api", window(limit)).plan("gold", window(90));
         rule.by(constant("all")).plan_by(|_| Some("platinum"))
@@ -384,18 +384,14 @@ async fn what_was_reported_of_an_unchanged_rule_is_not_reported_again() {
     let reports = || events.at(Level::WARN).len();
     send(&service).await;
     assert_eq!(reports(), 1);
-    for _ in 0..3 {
+    for limit in 80..83 {
         layer
             .handle()
-            .replace([rule("first", 70), planned(80)])
+            .replace([rule("first", 70), planned(limit)])
             .expect("valid");
         send(&service).await;
     }
     assert_eq!(reports(), 1);
-    // Of other numbers it is.
-    layer.handle().replace([planned(81)]).expect("valid");
-    send(&service).await;
-    assert_eq!(reports(), 2);
 }
 
 #[tokio::test]

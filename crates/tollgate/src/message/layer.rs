@@ -1,17 +1,21 @@
 //! The layer: rules for messages on a store.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+#[cfg(feature = "tokio")]
+use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc};
 
 use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
 use tower_layer::Layer;
 
 use crate::{
-    header::HeaderStyle,
     message::{call::MaxWait, service::MessageLimit},
     protocol::Protocol,
     rate_limit::{
-        config::Config, layer_defaults::LayerDefaults, live_config::LiveConfig,
-        rules_handle::RulesHandle, validation::refuse_all_off,
+        layer_defaults::LayerDefaults,
+        live_config::LiveConfig,
+        rules_handle::RulesHandle,
+        settings::{Settings, common_setters},
+        validation::refuse_all_off,
     },
     rule::{KeyedRule, RequestRule},
 };
@@ -68,12 +72,12 @@ impl MessageLimitLayer {
         refuse_all_off(&rules)?;
         let config = LiveConfig::new(replaced, store, refuse_unsupported, rules)?;
         Ok(Self {
-            config: config.with(|config| config.protocol = Protocol::Grpc),
+            config: config.with(|settings| settings.protocol = Protocol::Grpc),
             max_wait: MaxWait::default(),
         })
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         self.config = self.config.with(change);
         self
     }
@@ -99,46 +103,13 @@ impl MessageLimitLayer {
         self
     }
 
-    /// Which header fields report the quota when a call is denied before its response has begun. Default:
-    /// [`HeaderStyle::DRAFT_11`].
-    ///
-    /// # Errors
-    ///
-    /// Styles that write one field in two ways.
-    pub fn headers(self, style: HeaderStyle) -> Result<Self, RuleError> {
-        let config = self.config.with_headers(style)?;
-        Ok(Self { config, ..self })
-    }
-
     /// Which requests are counted. Default: all, as if each were gRPC.
     ///
     /// With [`Protocol::Auto`], only requests that are gRPC by their method and content type are counted, and others pass: for a
     /// router that serves REST as well. tonic's services ignore method and content type, so a client can then evade the limit
     /// with another content type. Prefer to wrap the gRPC services alone. With [`Protocol::Http`] nothing is counted.
     pub fn protocol(self, protocol: Protocol) -> Self {
-        self.with(|config| config.protocol = protocol)
-    }
-
-    /// Hides the quota from clients: no rule, limit or remaining units, only when to retry.
-    pub fn hide_quota(self) -> Self {
-        self.with(|config| config.hide_quota = true)
-    }
-
-    /// Adds up to this many percent to each retry time, so that clients that were denied together do not return together. The
-    /// same client gets the same time on each request.
-    ///
-    /// # Errors
-    ///
-    /// More than 100, which would more than double the wait.
-    pub fn retry_after_jitter(self, percent: u8) -> Result<Self, RuleError> {
-        let config = self.config.with_jitter(percent)?;
-        Ok(Self { config, ..self })
-    }
-
-    /// The deadline for all key look-ups of a call together: see
-    /// [`RateLimitLayer::look_up_deadline`](crate::RateLimitLayer::look_up_deadline). Default: 200 ms.
-    pub fn look_up_deadline(self, deadline: Duration) -> Self {
-        self.with(|config| config.rules.look_up_deadline = deadline)
+        self.set(|settings| settings.protocol = protocol)
     }
 
     /// The minimum number of instances of this service that share the store: while the store fails, each applies its share of
@@ -180,10 +151,21 @@ impl LayerDefaults {
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<MessageLimitLayer, RuleError> {
         let layer = MessageLimitLayer::new(Arc::clone(&self.store), rules)?;
-        let config = self.of_messages(&layer.config)?;
+        let settings = Settings {
+            protocol: Protocol::Grpc,
+            headers: self.settings.headers,
+            hide_quota: self.settings.hide_quota,
+            jitter_percent: self.settings.jitter_percent,
+            look_up_deadline: self.settings.look_up_deadline,
+            instances: self.settings.instances,
+            ..Settings::default()
+        };
+        let config = layer.config.with_settings(settings)?;
         Ok(MessageLimitLayer { config, ..layer })
     }
 }
+
+common_setters!(MessageLimitLayer);
 
 /// The layer counts messages before a handler sees them, and they have no response of their own.
 fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {

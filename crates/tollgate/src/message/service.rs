@@ -94,7 +94,7 @@ where
             config.rules.observer.preflight();
             None
         } else {
-            match config.protocol.of(&head) {
+            match config.settings.protocol.of(&head) {
                 WireProtocol::Http => None,
                 WireProtocol::GrpcWeb { .. } => {
                     config.rules.observer.untranslated_grpc_web();

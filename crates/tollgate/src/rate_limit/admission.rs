@@ -412,12 +412,14 @@ mod tests {
     use tollgate_core::{MINUTE, MemoryStore, Quota};
 
     use super::*;
+    use crate::rate_limit::{request_rules::RequestRules, settings::Settings};
 
     #[tokio::test]
     async fn many_checks_of_a_handler_keep_one_decision_per_rule() {
         let rules = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
-        let config = Config::new(&[], &MemoryStore::new(), rules.into()).expect("valid rules");
+        let rules = RequestRules::new(&[], &MemoryStore::new(), rules.into());
+        let config = Config::new(rules.expect("valid rules"), Settings::default());
         let (head, ()) = http::Request::new(()).into_parts();
         let admission = Admission::new(
             Arc::new(config),

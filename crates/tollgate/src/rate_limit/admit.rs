@@ -257,7 +257,7 @@ impl<K: Kept> Admitted<K> {
     fn write_headers<B>(&self, response: &mut Response<B>, changed: &[u16]) {
         let config = &*self.config;
         let in_handler = self.kept.admission().map(Admission::take_decisions);
-        if config.hide_quota {
+        if config.settings.hide_quota {
             let denied = |decisions: &Vec<Decision>| !decisions.iter().all(Decision::is_allowed);
             if in_handler.as_ref().is_some_and(denied) {
                 // A handler's denial becomes a response of its own, as a `tonic::Status` does.
@@ -265,7 +265,7 @@ impl<K: Kept> Admitted<K> {
             }
             return;
         }
-        if !config.shows_quota()
+        if !config.settings.shows_quota()
             || !applies(response.status(), response.headers())
             || response.extensions().get::<QuotaHidden>().is_some()
         {
@@ -299,7 +299,7 @@ impl<K: Kept> Admitted<K> {
             }
         };
         if written > FEW_RULES {
-            limit_size(config.protocol, map);
+            limit_size(config.settings.protocol, map);
         }
     }
 }

@@ -8,19 +8,15 @@ use std::{
     },
 };
 
-use http::StatusCode;
-use tollgate_core::{Limiter, RuleError, Store, striped};
+use tollgate_core::striped;
 
 use crate::{
-    header::{HeaderStyle, Headers},
-    protocol::Protocol,
+    header::Headers,
     rate_limit::{
-        duplicate_detector::DuplicateDetector,
-        request_rules::RequestRules,
-        wait_room::{MAX_HEAD_BYTES, MAX_REQUESTS, WaitRoom},
+        duplicate_detector::DuplicateDetector, request_rules::RequestRules, settings::Settings,
+        wait_room::WaitRoom,
     },
-    rejection::{Rejection, Responses},
-    rule::RequestRule,
+    rejection::Responses,
 };
 
 /// The rules of a layer on their store, and how it responds.
@@ -31,20 +27,11 @@ use crate::{
 pub(crate) struct Config {
     pub(crate) rules: RequestRules,
     pub(crate) headers: Headers,
-    style: HeaderStyle,
-    pub(crate) hide_quota: bool,
-    pub(crate) rejection: Rejection,
-    pub(crate) denied_status: StatusCode,
-    pub(crate) protocol: Protocol,
+    pub(crate) settings: Settings,
     /// The rejection with its status, prepared as far as possible.
     pub(crate) responses: Arc<Responses>,
-    pub(crate) jitter_percent: u8,
+    /// Whether it is asked for, or a handler needs an admission to check its rules.
     pub(crate) attach_decision: bool,
-    /// Whether the decision is attached whatever the rules are.
-    always_attaches: bool,
-    pub(crate) count_preflight: bool,
-    /// Whether responses report the time that their request has waited.
-    pub(crate) server_timing: bool,
     pub(crate) wait_room: Arc<WaitRoom>,
     pub(crate) duplicates: DuplicateDetector,
     place: Place,
@@ -65,52 +52,37 @@ impl Clone for Place {
 }
 
 impl Config {
-    pub(crate) fn new(
-        replaced: &[&Limiter],
-        store: &dyn Store,
-        rules: Vec<RequestRule>,
-    ) -> Result<Self, RuleError> {
-        let rules = RequestRules::new(replaced, store, rules)?;
-        let style = HeaderStyle::DRAFT_11;
-        let rejection = Rejection::problem();
-        let denied_status = StatusCode::TOO_MANY_REQUESTS;
-        Ok(Self {
+    pub(crate) fn new(mut rules: RequestRules, settings: Settings) -> Self {
+        rules.look_up_deadline = settings.look_up_deadline;
+        let rejection = settings.rejection.clone();
+        let (requests, head_bytes) = settings.max_waiting;
+        Self {
+            headers: Headers::new(settings.headers, rules.set()),
             responses: Arc::new(Responses::new(
-                rejection.clone(),
+                rejection,
                 rules.set(),
-                denied_status,
+                settings.denied_status,
             )),
-            headers: Headers::new(style, rules.set()),
-            // A handler needs an admission to check its rules.
-            attach_decision: rules.is_checked_in_handler,
-            always_attaches: false,
+            attach_decision: settings.attach_decision || rules.is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
-            style,
-            hide_quota: false,
-            rejection,
-            denied_status,
-            protocol: Protocol::Auto,
-            jitter_percent: 0,
-            count_preflight: false,
-            server_timing: false,
-            wait_room: WaitRoom::new(MAX_REQUESTS, MAX_HEAD_BYTES),
+            settings,
+            wait_room: WaitRoom::new(requests, head_bytes),
             place: Place::default(),
-        })
+        }
     }
 
-    /// The same settings with other rules.
-    pub(crate) fn with_rules(&self, mut rules: RequestRules) -> Self {
-        rules.look_up_deadline = self.rules.look_up_deadline;
-        let (rejection, set) = (self.rejection.clone(), rules.set());
-        Self {
-            headers: Headers::new(self.style, set),
-            responses: Arc::new(Responses::new(rejection, set, self.denied_status)),
-            attach_decision: self.always_attaches || rules.is_checked_in_handler,
-            duplicates: DuplicateDetector::new(rules.set().version()),
-            rules,
-            ..self.clone()
+    /// Other rules or settings in the place of these: what waits, waits in the same room.
+    pub(crate) fn with(&self, rules: RequestRules, settings: Settings) -> Self {
+        let is_same_room = settings.max_waiting == self.settings.max_waiting;
+        let mut config = Self::new(rules, settings);
+        if is_same_room {
+            config.wait_room = Arc::clone(&self.wait_room);
         }
+        if config.rules.set().version() == self.rules.set().version() {
+            config.duplicates = self.duplicates.clone();
+        }
+        config
     }
 
     /// The same configuration for another stripe of threads: what is counted with each request is its own, and all that is
@@ -137,47 +109,13 @@ impl Config {
     pub(crate) fn retire(&self) {
         self.place.is_replaced.store(true, Ordering::Release);
     }
-
-    pub(crate) fn attach_always(&mut self) {
-        self.always_attaches = true;
-        self.attach_decision = true;
-    }
-
-    pub(crate) fn set_headers(&mut self, style: HeaderStyle) {
-        self.style = style;
-        self.headers = Headers::new(style, self.rules.set());
-    }
-
-    pub(crate) fn set_rejection(&mut self, rejection: Rejection) {
-        self.rejection = rejection;
-        self.prepare_responses();
-    }
-
-    pub(crate) fn set_denied_status(&mut self, status: StatusCode) {
-        self.denied_status = status;
-        self.prepare_responses();
-    }
-
-    fn prepare_responses(&mut self) {
-        self.responses = Arc::new(Responses::new(
-            self.rejection.clone(),
-            self.rules.set(),
-            self.denied_status,
-        ));
-    }
-
-    /// Whether responses carry the quota's header fields.
-    pub(crate) fn shows_quota(&self) -> bool {
-        !self.hide_quota && self.style != HeaderStyle::NONE
-    }
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("rules", &self.rules)
-            .field("headers", &self.style)
-            .field("rejection", &self.rejection)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn ask(
     has_body: bool,
     checks: &mut RequestChecks,
 ) -> Asked {
-    if !config.count_preflight && is_preflight(head, has_body) {
+    if !config.settings.count_preflight && is_preflight(head, has_body) {
         config.rules.observer.preflight();
         return Asked::Nothing;
     }
@@ -287,7 +287,7 @@ fn conclude(
 /// Whether nothing remains to be done for an allowed request.
 #[inline(always)]
 pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
-    let is_complete = !config.shows_quota() && !config.rules.refunds;
+    let is_complete = !config.settings.shows_quota() && !config.rules.refunds;
     let is_complete = is_complete && !config.rules.settles_by_response;
     let holds_nothing = !config.attach_decision && !config.rules.holds_slots;
     holds_nothing && (is_complete || decision.verdicts().is_empty())

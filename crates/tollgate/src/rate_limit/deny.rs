@@ -40,8 +40,10 @@ pub(crate) fn reject(config: &Config, head: &request::Parts, refusal: &Refusal) 
     config.rules.observe_refusal(refusal);
     let rules = config.rules.set();
     let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
-        .hide_quota(config.hide_quota);
-    let response = config.responses.respond(&denial, config.protocol.of(head));
+        .hide_quota(config.settings.hide_quota);
+    let response = config
+        .responses
+        .respond(&denial, config.settings.protocol.of(head));
     with_extensions(config, response, &decision)
 }
 
@@ -54,8 +56,9 @@ pub(crate) fn deny(
 ) -> Response<Bytes> {
     let mut response = deny_without_quota(config, head, decision, seed);
     // A custom rejection may be a redirect to a page that explains the limit, or cacheable.
-    if config.shows_quota()
-        && (!config.rejection.is_custom() || applies(response.status(), response.headers()))
+    if config.settings.shows_quota()
+        && (!config.settings.rejection.is_custom()
+            || applies(response.status(), response.headers()))
     {
         config.headers.write(
             response.headers_mut(),
@@ -64,7 +67,7 @@ pub(crate) fn deny(
             decision.at(),
         );
         if decision.verdicts().len() > FEW_RULES {
-            limit_size(config.protocol, response.headers_mut());
+            limit_size(config.settings.protocol, response.headers_mut());
         }
     }
     response
@@ -78,9 +81,11 @@ pub(crate) fn deny_without_quota(
     decision: &Decision,
     seed: u64,
 ) -> Response<Bytes> {
-    let delay = retry_after::delay(decision.retry(), config.jitter_percent, seed);
+    let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
     let denial = denial(config, head, decision, delay);
-    let mut response = config.responses.respond(&denial, config.protocol.of(head));
+    let mut response = config
+        .responses
+        .respond(&denial, config.settings.protocol.of(head));
     if let Some(delay) = delay {
         retry_after::write(response.headers_mut(), delay);
     }
@@ -94,7 +99,7 @@ pub(crate) fn deny_in_trailers(
     decision: &Decision,
     seed: u64,
 ) -> HeaderMap {
-    let delay = retry_after::delay(decision.retry(), config.jitter_percent, seed);
+    let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
     let denial = denial(config, head, decision, delay);
     config.responses.trailers(&denial)
 }
@@ -108,11 +113,11 @@ fn denial<'a>(
     config.rules.denied(head, decision);
     let status = match decision.reason() {
         Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
-        _ => config.denied_status,
+        _ => config.settings.denied_status,
     };
     Denial::new(head, decision, config.rules.set(), status)
         .with_delay(delay)
-        .hide_quota(config.hide_quota)
+        .hide_quota(config.settings.hide_quota)
 }
 
 /// Adds the decision and [`QuotaHidden`] to the response's extensions, if configured: each costs an allocation.
@@ -121,7 +126,7 @@ fn with_extensions(
     mut response: Response<Bytes>,
     decision: &Decision,
 ) -> Response<Bytes> {
-    if config.hide_quota {
+    if config.settings.hide_quota {
         response.extensions_mut().insert(QuotaHidden);
     }
     if config.attach_decision {

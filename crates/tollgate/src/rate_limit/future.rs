@@ -170,7 +170,7 @@ where
                         config,
                     } = *waiting.take().expect("polled after completion");
                     let (mut head, body) = request.into_parts();
-                    let waited = waits_since.filter(|_| config.server_timing);
+                    let waited = waits_since.filter(|_| config.settings.server_timing);
                     let waited = waited.map(|since| since.elapsed());
                     match admit(config, &mut head, decided, &checks) {
                         Ok(admitted) => {

@@ -2,23 +2,18 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use http::StatusCode;
 use tollgate_core::{Key, KeyBuf, Limiter, MemoryStore, Quota, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
-    header::HeaderStyle,
     key::{Extracted, client_ip},
-    protocol::Protocol,
     rate_limit::{
-        config::Config,
         live_config::LiveConfig,
         rules_handle::RulesHandle,
         service::RateLimit,
-        validation::{refuse_all_off, refuse_success},
-        wait_room::WaitRoom,
+        settings::{Settings, common_setters, request_setters},
+        validation::refuse_all_off,
     },
-    rejection::Rejection,
     rule::{KeyedRule, RequestRule, Rule},
 };
 
@@ -121,136 +116,17 @@ impl RateLimitLayer {
         Self::new(MemoryStore::new(), [rule])
     }
 
-    /// The same rules with another configuration.
-    pub(crate) fn configured(
-        self,
-        configure: impl FnOnce(&LiveConfig) -> Result<Arc<LiveConfig>, RuleError>,
-    ) -> Result<Self, RuleError> {
-        Ok(Self {
-            config: configure(&self.config)?,
-        })
-    }
-
-    fn with(self, change: impl FnOnce(&mut Config)) -> Self {
+    fn set(self, change: impl FnOnce(&mut Settings)) -> Self {
         Self {
             config: self.config.with(change),
         }
     }
 
-    /// Which header fields report the quota to clients. Default: [`HeaderStyle::DRAFT_11`].
-    ///
-    /// # Errors
-    ///
-    /// Styles that write one field in two ways.
-    pub fn headers(self, style: HeaderStyle) -> Result<Self, RuleError> {
+    /// The same rules with these settings.
+    pub(crate) fn with_settings(self, settings: &Settings) -> Result<Self, RuleError> {
         Ok(Self {
-            config: self.config.with_headers(style)?,
+            config: self.config.with_settings(settings.clone())?,
         })
-    }
-
-    /// Hides the quota from clients: no rule, limit or remaining units in header fields or bodies, only when to retry. For
-    /// log-in routes, where the numbers help to guess.
-    ///
-    /// Outer layers write no quota fields on such a denial either.
-    pub fn hide_quota(self) -> Self {
-        self.with(|config| config.hide_quota = true)
-    }
-
-    /// The response to a denied request. Default: [`Rejection::problem`].
-    pub fn rejection(self, rejection: Rejection) -> Self {
-        self.with(|config| config.set_rejection(rejection))
-    }
-
-    /// The status of the response to a request over its limit. Default: 429.
-    ///
-    /// # Errors
-    ///
-    /// A status below 400, which would look like a success.
-    pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
-        refuse_success(status)?;
-        Ok(self.with(|config| config.set_denied_status(status)))
-    }
-
-    /// The protocol of denials. Default: as each request asks.
-    ///
-    /// Set [`Protocol::Http`] if there is no gRPC behind the layer: otherwise the denial of a request with `content-type:
-    /// application/grpc` has the status 200, and counts as a success in access logs and dashboards. Set it explicitly, too, if
-    /// content types are wrong, as in front of a gateway that translates JSON to gRPC.
-    pub fn protocol(self, protocol: Protocol) -> Self {
-        self.with(|config| config.protocol = protocol)
-    }
-
-    /// Adds up to this many percent to each `Retry-After`, so that clients that were denied together do not return together.
-    /// The same client gets the same time on each request.
-    ///
-    /// # Errors
-    ///
-    /// More than 100, which would more than double the wait.
-    pub fn retry_after_jitter(self, percent: u8) -> Result<Self, RuleError> {
-        Ok(Self {
-            config: self.config.with_jitter(percent)?,
-        })
-    }
-
-    /// Puts the decision into extensions: an [`Admission`](crate::Admission) into those of an allowed request, for handlers, and
-    /// the [`Decision`](crate::Decision) into those of the response to a denied one, for outer layers such as an access log.
-    ///
-    /// Default: off, because it allocates. A layer with a rule [for handlers](crate::Rule::by_handler) always attaches the
-    /// admission.
-    pub fn attach_decision(self) -> Self {
-        self.with(Config::attach_always)
-    }
-
-    /// Counts CORS preflight requests as well. Default: they pass uncounted, because they carry no identity, and a browser
-    /// reports a denied preflight as an unexplained failure of the actual request.
-    ///
-    /// A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`, without a body and without
-    /// `Content-Type`. A request whose body is not known to be empty before it is read is counted: a chunked one in HTTP/1.1,
-    /// one in HTTP/2 that ends in a separate frame, and one that an outer layer has wrapped in a body of unknown length.
-    ///
-    /// Anyone can send such requests without limit. Call this if they reach expensive code: handlers for OPTIONS or for any
-    /// method (`any(..)` and fallbacks in axum, a proxy's handler). tonic's services ignore the method: for them, a preflight
-    /// that no outer layer answers begins an empty client stream.
-    pub fn count_preflight(self) -> Self {
-        self.with(|config| config.count_preflight = true)
-    }
-
-    /// Limits how many requests may [wait](tollgate_core::Rule::wait) in this layer at once, and the bytes of their heads together.
-    /// Default: 1 024, and 4 MiB. When either is reached, a request that would wait is denied at once, as if its rules did not wait.
-    /// [`Rule::max_waiting`](tollgate_core::Rule::max_waiting) limits one rule, and one client of it.
-    ///
-    /// A waiting request holds its head and its connection, and its body is not read. The extensions that outer layers have added
-    /// are not counted.
-    pub fn max_waiting(self, requests: usize, head_bytes: usize) -> Self {
-        self.with(|config| config.wait_room = WaitRoom::new(requests, head_bytes))
-    }
-
-    /// Reports to clients how long their request has [waited](tollgate_core::Rule::wait), in milliseconds:
-    /// `Server-Timing: ratelimit;dur=1250.3`. Default: off. A request that has not waited has no such field.
-    ///
-    /// Browsers show the field in their developer tools. To scripts of other origins it is visible with `Timing-Allow-Origin`.
-    pub fn server_timing(self) -> Self {
-        self.with(|config| config.server_timing = true)
-    }
-
-    /// The deadline for all key look-ups of a request together; they run concurrently. Default: 200 ms. It begins when the first
-    /// look-up is pending.
-    ///
-    /// At the deadline, unfinished look-ups are dropped, and the key of their rule is
-    /// [`NoKey::LookUpFailed`](crate::key::NoKey::LookUpFailed):
-    ///
-    /// | the rule | the request |
-    /// | --- | --- |
-    /// | [`on_store_error`](tollgate_core::Rule::on_store_error) with `Allow` or `Degraded` | passes the rule uncounted |
-    /// | `on_store_error` with `Deny`, or [`Missing::Reject`](crate::Missing::Reject) | gets a 503, in gRPC `UNAVAILABLE` |
-    /// | any other, the default | counts with all others that have no key, also with [`Missing::Skip`](crate::Missing::Skip) |
-    ///
-    /// `tollgate_look_up_failures_total` counts them, and the first failure of a rule is an event at warn level. A custom
-    /// extractor returns `LookUpFailed` if its directory fails.
-    ///
-    /// Outside of tokio there is no deadline. In a tokio runtime built without `enable_time`, a pending look-up fails at once.
-    pub fn look_up_deadline(self, deadline: Duration) -> Self {
-        self.with(|config| config.rules.look_up_deadline = deadline)
     }
 
     /// The minimum number of instances of this service that share the store: while the store fails, each applies its share of
@@ -352,6 +228,9 @@ impl RateLimitLayer {
         self.config.limiter()
     }
 }
+
+common_setters!(RateLimitLayer);
+request_setters!(RateLimitLayer);
 
 impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;

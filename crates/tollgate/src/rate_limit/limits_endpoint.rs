@@ -125,7 +125,7 @@ impl LimitsEndpoint {
         let mut answers = Vec::new();
         for layer in &self.layers {
             let config = layer.load();
-            if config.hide_quota {
+            if config.settings.hide_quota {
                 continue;
             }
             let checks = config.rules.checks_of_caller(head).await;

@@ -1,7 +1,6 @@
 //! A configuration whose rules can be replaced while requests are decided by it.
 
 use std::{
-    convert::Infallible,
     fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -10,12 +9,11 @@ use std::{
 use tollgate_core::{Limiter, RuleError, Store, striped::PerStripe};
 
 use crate::{
-    header::HeaderStyle,
     rate_limit::{
         config::Config,
         layer_rules::{Accepts, FollowRules, LayerRules, State},
         request_rules::RequestRules,
-        validation::{refuse_much_jitter, refuse_style},
+        settings::Settings,
     },
     rule::RequestRule,
 };
@@ -40,7 +38,8 @@ impl LiveConfig {
     ) -> Result<Arc<Self>, RuleError> {
         let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         accepts(&rules)?;
-        let config = Config::new(replaced, &store, rules)?;
+        let rules = RequestRules::new(replaced, &store, rules)?;
+        let config = Config::new(rules, Settings::default());
         // With the limiter that keeps the names in use.
         let rules = LayerRules::new(Arc::new(store), accepts, config.rules.clone());
         Ok(Self::following(
@@ -79,41 +78,39 @@ impl LiveConfig {
         lock(&self.limiter).clone()
     }
 
-    /// The same rules with other settings.
-    pub(crate) fn with(&self, change: impl FnOnce(&mut Config)) -> Arc<Self> {
-        let same = |limiter: &Limiter| Ok::<_, Infallible>(limiter.clone());
-        match self.with_limiter(same, change) {
-            Ok(live) => live,
-            Err(never) => match never {},
-        }
-    }
-
-    /// The same rules with another limiter on them, and other settings.
-    fn with_limiter<E>(
-        &self,
-        limiter: impl FnOnce(&Limiter) -> Result<Limiter, E>,
-        change: impl FnOnce(&mut Config),
-    ) -> Result<Arc<Self>, E> {
+    /// The same rules with other settings, but for the number of instances.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Settings)) -> Arc<Self> {
         let mut state = self.rules.lock();
-        let mut config = (*self.load()).clone();
-        config.rules.limiter = limiter(&lock(&self.limiter))?;
-        change(&mut config);
-        let rules = Arc::clone(&self.rules);
-        Ok(Self::following(&mut state, rules, config))
+        let mut settings = self.load().settings.clone();
+        change(&mut settings);
+        self.configured(&mut state, self.limiter(), settings)
     }
 
-    pub(crate) fn with_headers(&self, style: HeaderStyle) -> Result<Arc<Self>, RuleError> {
-        refuse_style(style)?;
-        Ok(self.with(|config| config.set_headers(style)))
-    }
-
-    pub(crate) fn with_jitter(&self, percent: u8) -> Result<Arc<Self>, RuleError> {
-        refuse_much_jitter(percent)?;
-        Ok(self.with(|config| config.jitter_percent = percent))
+    /// The same rules with these settings.
+    pub(crate) fn with_settings(&self, settings: Settings) -> Result<Arc<Self>, RuleError> {
+        let mut state = self.rules.lock();
+        let limiter = self.limiter();
+        let limiter = match self.load().settings.instances == settings.instances {
+            true => limiter,
+            false => limiter.shared_by(settings.instances)?,
+        };
+        Ok(self.configured(&mut state, limiter, settings))
     }
 
     pub(crate) fn with_instances(&self, instances: NonZeroU32) -> Result<Arc<Self>, RuleError> {
-        self.with_limiter(|limiter| limiter.shared_by(instances), |_| {})
+        let settings = Settings {
+            instances,
+            ..self.load().settings.clone()
+        };
+        self.with_settings(settings)
+    }
+
+    fn configured(&self, state: &mut State, limiter: Limiter, settings: Settings) -> Arc<Self> {
+        let before = self.load();
+        let mut rules = before.rules.clone();
+        rules.limiter = limiter;
+        let config = before.with(rules, settings);
+        Self::following(state, Arc::clone(&self.rules), config)
     }
 }
 
@@ -121,7 +118,8 @@ impl FollowRules for LiveConfig {
     fn follow(self: Arc<Self>, rules: RequestRules) -> Result<Box<dyn FnOnce()>, RuleError> {
         let mut rules = rules;
         rules.limiter = rules.limiter.succeeding(&lock(&self.limiter))?;
-        let mut config = self.load().with_rules(rules);
+        let before = self.load();
+        let mut config = before.with(rules, before.settings.clone());
         let limiter = config.rules.take_registered();
         let stripes = 0..self.current.iter().len();
         let prepared = stripes.map(|stripe| Arc::new(config.for_stripe(stripe)));

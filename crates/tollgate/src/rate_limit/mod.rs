@@ -21,6 +21,7 @@ mod route_index;
 pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
+pub(crate) mod settings;
 mod settlement;
 mod top_keys_endpoint;
 pub(crate) mod validation;

@@ -18,7 +18,7 @@ use crate::{
 /// rules, from its first check to its last header field: one in flight ends by the rules that it began with, and settles
 /// against them. No request waits or fails.
 ///
-/// Used units stay used. Unchanged rules keep all their state.
+/// Used units stay used.
 ///
 /// Cheap to clone. A handle does not keep the layer's rule names in use.
 ///

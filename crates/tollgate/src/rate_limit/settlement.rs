@@ -46,7 +46,7 @@ pub(crate) struct AtHead {
 impl Settlement {
     /// The head of the response is there.
     pub(crate) fn on_response<B>(self, response: &Response<B>) -> AtHead {
-        let protocol = self.config.protocol;
+        let protocol = self.config.settings.protocol;
         let seen = InnerResponse::of(response, protocol);
         let known = seen.known(protocol);
         if known == Known::All {
@@ -109,7 +109,7 @@ impl TrailersSettlement {
 
     /// The body has ended, with an error or with this frame, if it has trailers.
     pub(crate) fn settle<E>(self, end: Option<&Result<Frame<impl Sized>, E>>) {
-        let protocol = self.settlement.config.protocol;
+        let protocol = self.settlement.config.settings.protocol;
         let head = InnerResponse::of_head(self.status, &self.headers, protocol);
         match end {
             Some(Err(_)) => self.settlement.settle(&head.cut_off()),

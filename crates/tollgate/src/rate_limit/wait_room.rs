@@ -92,10 +92,8 @@ pub(crate) fn head_bytes<B>(request: &Request<B>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{MemoryStore, Quota};
-
     use super::*;
-    use crate::{key::constant, rate_limit::config::Config, rule::Rule};
+    use crate::rate_limit::settings::Settings;
 
     #[test]
     fn a_room_has_places_for_its_number_of_requests_and_bytes() {
@@ -116,9 +114,9 @@ mod tests {
 
     #[test]
     fn a_layer_has_places_for_1_024_requests_and_4_mib_of_heads() {
-        let rule = Rule::new("all", Quota::unlimited()).by(constant("all"));
-        let config = Config::new(&[], &MemoryStore::new(), vec![rule]).expect("a valid rule");
-        let enter = |bytes| config.wait_room.enter(bytes);
+        let (requests, head_bytes) = Settings::default().max_waiting;
+        let room = WaitRoom::new(requests, head_bytes);
+        let enter = |bytes| room.enter(bytes);
         let mut places: Vec<_> = (0..1_024).map_while(|_| enter(4 << 10)).collect();
         assert_eq!(places.len(), 1_024);
         assert!(enter(0).is_none());
