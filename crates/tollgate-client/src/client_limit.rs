@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 
 use http::request::Parts;
 use tollgate_core::{
-    Check, Decision, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind, store::Checks,
+    Check, Decision, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind, layer::LayerLimiter,
+    store::Checks,
 };
 use tower::BoxError;
 
@@ -54,7 +55,7 @@ pub(crate) struct ClientLimit {
 /// The same for one request: the rules that are in force when it begins.
 pub(crate) struct RequestLimit {
     /// It does not keep its rule names in use: requests in flight hold it.
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: LayerLimiter,
     checks: Arc<ChecksFn>,
 }
 
@@ -88,7 +89,7 @@ impl ClientLimit {
     /// The limit of a request that begins now.
     pub(crate) fn of_request(&self) -> RequestLimit {
         RequestLimit {
-            limiter: self.limiter().unregistered(),
+            limiter: LayerLimiter::from(self.limiter()).unregistered(),
             checks: Arc::clone(&self.checks),
         }
     }

@@ -129,6 +129,7 @@ mod interval;
 mod key;
 mod key_part;
 mod key_prefix;
+pub mod layer;
 mod limiter;
 mod live_limiter;
 pub mod memory;

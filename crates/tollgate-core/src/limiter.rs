@@ -116,11 +116,7 @@ impl Limiter {
     }
 
     /// Ties a rule set to a store.
-    ///
-    /// # Errors
-    ///
-    /// A rule that the store cannot serve, or a rule name that is in use with another quota.
-    pub fn bind(
+    pub(crate) fn bind(
         store: &dyn Store,
         rules: RuleSet,
         instances: NonZeroU32,
@@ -180,13 +176,8 @@ impl Limiter {
         check.with_quota(quota)
     }
 
-    /// These rules with the instances of `before`, and with what it has counted while the store failed: for a limiter whose
-    /// settings differ from those of the one whose rules were replaced.
-    ///
-    /// # Errors
-    ///
-    /// A quota whose share cannot be counted.
-    pub fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
+    /// These rules with the instances of `before`, and with what it has counted while the store failed.
+    pub(crate) fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
         let observer = Arc::clone(&self.shared.observer);
         let mut limiter = before.again_on(Arc::clone(&self.shared.store), observer)?;
         limiter.registration.clone_from(&self.registration);
@@ -209,10 +200,8 @@ impl Limiter {
         Ok(Self::with_fallback(store, fallback, observer))
     }
 
-    /// The same limiter, which does not keep its rule names in use: for what outlives its limiter or layer, such as a request
-    /// under way.
-    #[must_use]
-    pub fn unregistered(&self) -> Self {
+    /// The same limiter, which does not keep its rule names in use.
+    pub(crate) fn unregistered(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             registration: None,
@@ -385,20 +374,6 @@ impl Limiter {
         self.rules().rules()[index].quota_for(quota)
     }
 
-    /// The same for the rule at index `rule` of the rule set.
-    ///
-    /// # Errors
-    ///
-    /// As [`quota_for`](Self::quota_for).
-    pub fn quota_at(&self, rule: u16, quota: Quota) -> Result<CheckQuota, RuleError> {
-        let found = self.rules().given().get(usize::from(rule));
-        let found = found.ok_or_else(|| {
-            let message = format!("there is no rule at index {rule}");
-            RuleError::general(RuleErrorKind::RuleSet, message)
-        })?;
-        found.quota_for(quota)
-    }
-
     /// A check of the rule at index `rule` of the rule set.
     #[inline]
     #[must_use]
@@ -423,7 +398,7 @@ impl Limiter {
     /// answers to a store failure. Thresholds of the rules are checked with them; their verdicts come last.
     ///
     /// It does not queue for slots: it may take one that has just become free, ahead of requests that
-    /// [wait](Self::acquire_within) for it. [`acquire_unless_queued`](Self::acquire_unless_queued) leaves the slot to them.
+    /// [wait](Self::acquire_within) for it.
     ///
     /// # Cancel safety
     ///
@@ -455,10 +430,9 @@ impl Limiter {
         answer
     }
 
-    /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it: for layers, which call
-    /// [`report`](Self::report) with what they know of the request.
+    /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it.
     #[inline]
-    pub fn acquire_unreported(&self, checks: &[Check]) -> Step<Decision> {
+    pub(crate) fn acquire_unreported(&self, checks: &[Check]) -> Step<Decision> {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
@@ -502,10 +476,9 @@ impl Limiter {
         });
     }
 
-    /// Tells operators of a decision on these checks. `timer` was started when the work on the request began, and `route` is
-    /// the pattern of its route (`/users/{id}`, never the path itself), or empty.
+    /// Tells operators of a decision on these checks.
     #[inline]
-    pub fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
+    pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         let observer = &self.shared.observer;
         if observer.is_on() {
             observer.decided(&*self.shared.store, checks, decision, timer, route);
@@ -522,9 +495,8 @@ impl Limiter {
         });
     }
 
-    /// What it tells operators, for layers.
-    #[must_use]
-    pub fn observer(&self) -> &Arc<Observer> {
+    /// What it tells operators.
+    pub(crate) fn observer(&self) -> &Arc<Observer> {
         &self.shared.observer
     }
 
@@ -572,13 +544,12 @@ impl Limiter {
         self.shared.observer.counts()
     }
 
-    /// [`acquire_unreported`](Self::acquire_unreported) for a request that waits for no longer than `patience`, also where its
-    /// rules would let it [wait](Rule::wait) longer.
-    ///
-    /// # Cancel safety and accuracy
-    ///
-    /// As for [`acquire`](Self::acquire).
-    pub fn acquire_with_patience(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+    /// The same as [`acquire_unreported`](Self::acquire_unreported) for a request that waits for no longer than `patience`.
+    pub(crate) fn acquire_with_patience(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+    ) -> Step<Decision> {
         if !self.shared.has_waits {
             return self.acquire_unreported(checks);
         }
@@ -590,45 +561,8 @@ impl Limiter {
         self.finish(answer, &checks)
     }
 
-    /// The same as [`acquire_unreported`](Self::acquire_unreported), but `None` if others queue for slots of these checks, in
-    /// [`acquire_within`](Self::acquire_within): a slot that becomes free is theirs. Always `Some` where no rule with slots
-    /// [waits](Rule::wait).
-    #[inline]
-    #[must_use]
-    pub fn acquire_unless_queued(&self, checks: &[Check]) -> Option<Step<Decision>> {
-        if self.shared.has_waits && self.waits_for_slots(checks) {
-            if !self.wait_queues().is_free(checks) {
-                return None;
-            }
-            if !self.rules().all_enforced() {
-                return Some(self.acquire_if_slots_are_free(checks));
-            }
-        }
-        Some(self.acquire_unreported(checks))
-    }
-
-    /// A shadow counts every attempt: a request that has to wait for a slot only looks before.
-    #[cold]
-    fn acquire_if_slots_are_free(&self, checks: &[Check]) -> Step<Decision> {
-        match self.peek(checks) {
-            Step::Ready(looked) if self.waits_for_slots_after(&looked) => Step::Ready(looked),
-            Step::Ready(_) => self.acquire_unreported(checks),
-            Step::Wait(looking) => {
-                let (limiter, checks) = (self.clone(), Checks::from_slice(checks));
-                Step::Wait(Pending::new(async move {
-                    let looked = looking.await;
-                    if limiter.waits_for_slots_after(&looked) {
-                        return looked;
-                    }
-                    limiter.acquire_unreported(&checks).await
-                }))
-            }
-        }
-    }
-
     /// Whether a request with these checks waits for slots.
-    #[must_use]
-    pub fn waits_for_slots(&self, checks: &[Check]) -> bool {
+    pub(crate) fn waits_for_slots(&self, checks: &[Check]) -> bool {
         let rules = self.rules().rules();
         self.shared.has_waits
             && checks.iter().any(|check| {
@@ -640,8 +574,7 @@ impl Limiter {
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies
     /// it waits. A rule with slots that does not wait denies at once.
     #[inline]
-    #[must_use]
-    pub fn waits_for_slots_after(&self, decision: &Decision) -> bool {
+    pub(crate) fn waits_for_slots_after(&self, decision: &Decision) -> bool {
         self.shared.has_waits
             && decision.reason() == Some(Reason::Slots)
             && self.all_denials_wait(decision)
@@ -656,23 +589,6 @@ impl Limiter {
                 || !rules.enforces(verdict.rule())
                 || rule.is_some_and(|rule| rule.at_most_wait().is_some())
         })
-    }
-
-    /// Whether requests [wait](Rule::wait) by a rule.
-    #[inline]
-    #[must_use]
-    pub fn has_waits(&self) -> bool {
-        self.shared.has_waits
-    }
-
-    /// A place for a request that waits for the [delay](Decision::delay) of its decision: for layers, which wait themselves. Hold it
-    /// until the wait is over. Acquires that wait here have one.
-    ///
-    /// # Errors
-    ///
-    /// The queue is [full](Rule::max_waiting). The request gives its place in the store back, and is denied.
-    pub fn enter_wait(&self, checks: &[Check]) -> Result<WaitPlace<'_>, WaitError> {
-        self.wait_queues().count(self.rules().rules(), checks)
     }
 
     /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the
@@ -915,11 +831,6 @@ impl Limiter {
     /// What `decision` on `checks` holds, to be settled later.
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
         Ticket::new(Arc::clone(&self.shared.store), checks, decision)
-    }
-
-    /// The same with the units that shadows took: for what settles them as if they were enforced.
-    pub fn ticket_with_shadows(&self, checks: &[Check], decision: &Decision) -> Ticket {
-        Ticket::with_shadows(Arc::clone(&self.shared.store), checks, decision)
     }
 
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a

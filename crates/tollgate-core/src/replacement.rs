@@ -122,12 +122,7 @@ impl Limiter {
         Self::bind_replacing(replaced, &store, RuleSet::new(rules)?, NonZeroU32::MIN)
     }
 
-    /// Ties a rule set to a store [in the place](Self::replacing) of those of other limiters.
-    ///
-    /// # Errors
-    ///
-    /// As [`bind`](Self::bind); and a limiter of another store among the replaced.
-    pub fn bind_replacing(
+    pub(crate) fn bind_replacing(
         replaced: &[&Self],
         store: &dyn Store,
         rules: RuleSet,

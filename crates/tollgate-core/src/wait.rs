@@ -97,50 +97,20 @@ impl Limiter {
         let timer = TaskTimer(tokio::time::Instant::now());
         acquire_observed(self, checks, patience, timer).await
     }
+}
 
-    /// The same, and tells operators nothing of it: see [`acquire_unreported`](Self::acquire_unreported).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_within`](Self::acquire_within).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`acquire_within`](Self::acquire_within).
-    ///
-    /// # Panics
-    ///
-    /// As [`acquire_within`](Self::acquire_within).
-    pub async fn acquire_within_unreported(
-        &self,
-        checks: &[Check],
-        patience: Duration,
-    ) -> Result<Decision, WaitError> {
-        let timer = TaskTimer(tokio::time::Instant::now());
-        acquire_in_queue(self, checks, patience, &timer).await
-    }
-
-    /// The same, and tells operators of the wait alone: for layers whose requests wait nowhere else, and that
-    /// [report](Self::report) the decision with what they know of the request.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_within`](Self::acquire_within).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`acquire_within`](Self::acquire_within).
-    ///
-    /// # Panics
-    ///
-    /// As [`acquire_within`](Self::acquire_within).
-    pub async fn acquire_within_report_wait(
-        &self,
-        checks: &[Check],
-        patience: Duration,
-    ) -> Result<Decision, WaitError> {
-        let timer = TaskTimer(tokio::time::Instant::now());
-        acquire_observing_wait(self, checks, patience, timer).await
+/// Acquires, and tells operators of the wait, if `reports_wait`, but not of the decision.
+#[cfg(feature = "tokio")]
+pub(crate) async fn acquire_within(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+    reports_wait: bool,
+) -> Result<Decision, WaitError> {
+    let timer = TaskTimer(tokio::time::Instant::now());
+    match reports_wait {
+        true => acquire_observing_wait(limiter, checks, patience, timer).await,
+        false => acquire_in_queue(limiter, checks, patience, &timer).await,
     }
 }
 

@@ -212,7 +212,7 @@ pub(crate) fn rules_to_wait_for<'a>(
     }
 }
 
-/// The place of a request that waits: see [`Limiter::enter_wait`](crate::Limiter::enter_wait). It is free again when this is
+/// The place of a request that waits: see [`enter_wait`](crate::layer::LayerLimiter::enter_wait). It is free again when this is
 /// dropped.
 #[must_use = "the place is free again when this is dropped"]
 pub struct WaitPlace<'a> {

@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Decision, Key, Limiter, ManualClock, Outcome, Quota, Rule, RuleError, RuleSet, Source,
-    Store, Tick,
+    Check, Decision, Key, ManualClock, Outcome, Quota, Rule, RuleError, RuleSet, Source, Store,
+    Tick, layer::LayerLimiter,
 };
 
 use crate::quotas::every_algorithm;
@@ -64,14 +64,15 @@ impl Subject {
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<TestLimiter, RuleError> {
         let rules = RuleSet::new(rules).expect("the rules of a case are valid");
-        let replaced: Vec<_> = replaced.iter().map(|old| &old.0).collect();
-        Limiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN).map(TestLimiter)
+        let replaced: Vec<_> = replaced.iter().map(|old| &*old.0).collect();
+        LayerLimiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN)
+            .map(TestLimiter)
     }
 }
 
 /// A limiter with short methods.
 #[derive(Clone, Debug)]
-pub(crate) struct TestLimiter(pub(crate) Limiter);
+pub(crate) struct TestLimiter(pub(crate) LayerLimiter);
 
 impl TestLimiter {
     pub(crate) fn check(&self, rule: &str, who: &str, cost: u64) -> Check {

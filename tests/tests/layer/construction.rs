@@ -1,6 +1,6 @@
 //! What cannot work is refused where it is written.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use http::StatusCode;
 use tollgate::{
@@ -92,8 +92,8 @@ fn rules_that_are_all_off_are_rejected() {
         .is_ok()
     );
     // Below the layer a document may switch everything off.
-    let rules = tollgate::store::RuleSet::new([Rule::new("one", quota).off()]).unwrap();
-    assert!(tollgate::Limiter::bind(&MemoryStore::new(), rules, NonZeroU32::MIN).is_ok());
+    let off = [Rule::new("one", quota).off()];
+    assert!(tollgate::Limiter::new(MemoryStore::new(), off).is_ok());
 }
 
 #[test]

@@ -53,7 +53,10 @@ async fn a_layer_has_the_settings_of_its_defaults_as_if_they_were_its_own() {
     // All clients have used their unit.
     answers(layer()).await;
     let plain = answers(layer()).await;
-    let own = layer().headers(FIELDS).unwrap().rejection(Rejection::text());
+    let own = layer()
+        .headers(FIELDS)
+        .unwrap()
+        .rejection(Rejection::text());
     let own = answers(own.attach_decision().count_preflight()).await;
     assert_ne!(own, plain);
     let defaults = LayerDefaults::new(store.clone()).headers(FIELDS).unwrap();

@@ -15,6 +15,7 @@ use tollgate::{
     key::{constant, header},
 };
 use tollgate_conformance::RemoteStore;
+use tollgate_core::layer::LayerLimiter;
 use tollgate_tests::{
     app::{field, get, per_minute, send, still, text},
     counted::{Counted, Metrics},
@@ -562,7 +563,7 @@ async fn a_flood_of_waiting_clients_is_bounded_over_http() {
         let request = get("/").header("x-client", client).body(());
         let (head, ()) = request.expect("a request").into_parts();
         let key = layer.key_of("paced", &head).expect("it has a key");
-        let limiter = layer.limiter();
+        let limiter = LayerLimiter::from(layer.limiter());
         let checks = [limiter.check("paced", &key).expect("it is there")];
         let places = (0..most).map_while(|_| limiter.enter_wait(&checks).ok());
         places.collect::<Vec<_>>().len()

@@ -31,7 +31,7 @@ use crate::{
 /// that [keep them](Rule::top_keys). Without any of these it does nothing.
 ///
 /// A [`Limiter`](crate::Limiter) reports its own decisions. This is for those who make a layer of it, and know more about a
-/// request: see [`Limiter::acquire_unreported`](crate::Limiter::acquire_unreported).
+/// request: see [`layer`](crate::layer).
 pub struct Observer {
     set: Arc<RuleSet>,
     /// Empty if nothing is observed.

@@ -128,7 +128,5 @@ pub use crate::{
     did_you_mean::did_you_mean,
     held_slots::HeldSlot,
     key::Fingerprint,
-    replacement::Replacement,
     step::Stepping,
-    wait_queue::WaitPlace,
 };

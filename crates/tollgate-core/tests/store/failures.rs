@@ -8,7 +8,7 @@ use tollgate_core::{
     RuleErrorKind, Source,
 };
 
-use crate::{LONG, check, left};
+use crate::{LONG, check, layered, left};
 
 fn log(limit: u64) -> Quota {
     Quota::sliding_log(limit, LONG)
@@ -507,7 +507,7 @@ async fn a_request_that_may_wait_gets_the_rule_s_answer_as_well() {
         let rule = Rule::new("rule", Quota::concurrent(1)).wait(wait);
         let limiter = limiter(&down(), [rule.on_store_error(answer)]);
         let checks = [check(&limiter, "rule", "a", 1)];
-        let decision = limiter.acquire_with_patience(&checks, wait).await;
+        let decision = layered(&limiter).acquire_with_patience(&checks, wait).await;
         assert_eq!(decision.is_allowed(), passes);
         assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
     }

@@ -13,7 +13,7 @@ use tollgate_core::{
     Clock, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Retry, Rule, observe::Timer,
 };
 
-use crate::{LONG, check, every_algorithm};
+use crate::{LONG, check, every_algorithm, layered};
 
 #[tokio::test]
 async fn a_grant_of_two_checks_on_one_state_is_found_in_a_few_steps() {
@@ -168,7 +168,7 @@ async fn each_way_to_acquire_counts_one_request_among_the_top_keys() {
     let decision = limiter.acquire_within(&one, Duration::ZERO).await;
     let decision = decision.expect("there is room");
     assert_eq!(seen(&limiter), (4, 2, 12));
-    limiter.report(&one, &decision, Timer::start(), "");
+    layered(&limiter).report(&one, &decision, Timer::start(), "");
     assert_eq!(seen(&limiter), (5, 3, 13));
 
     let store = RemoteStore::new(MemoryStore::new()).faults(|call| (call > 2).then_some(Refused));

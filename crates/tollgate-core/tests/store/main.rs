@@ -28,7 +28,7 @@ mod waiting;
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Limiter, Quota, Step};
+use tollgate_core::{Check, Key, Limiter, Quota, Step, layer::LayerLimiter};
 
 /// A window that does not end while a test runs.
 const LONG: Duration = tollgate_core::MAX_PERIOD;
@@ -39,6 +39,11 @@ fn check(limiter: &Limiter, rule: &str, who: &str, cost: u64) -> Check {
         .check(rule, &Key::of([who]))
         .expect("the rule is there")
         .with_cost(cost)
+}
+
+/// The limiter with the calls of layers.
+fn layered(limiter: &Limiter) -> LayerLimiter {
+    limiter.clone().into()
 }
 
 /// The answer of a store that does not have to be waited for.

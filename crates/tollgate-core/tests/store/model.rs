@@ -7,7 +7,7 @@ use tollgate_core::{
     algorithm as a, algorithm::Algorithm, store::Fingerprint,
 };
 
-use crate::{Numbers, at_once};
+use crate::{Numbers, at_once, layered};
 
 /// Random histories of takes, refunds, resets and time, over more keys than are live at once.
 fn holds<A: Algorithm>(quota: Quota) {
@@ -37,7 +37,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                     let cost = check[0].cost();
                     let expected = model.assess(state, now, cost);
                     // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
-                    let decision = at_once(limiter.acquire_unreported(&check));
+                    let decision = at_once(layered(&limiter).acquire_unreported(&check));
                     let verdict = decision.verdicts()[0];
                     assert_eq!(
                         (

@@ -7,7 +7,7 @@ use tollgate_core::{
     Ticket,
 };
 
-use crate::{Numbers, at_once};
+use crate::{Numbers, at_once, layered};
 
 /// A quota as the oracle knows it. Spans are in parts: a microsecond has `den` of them, and a unit takes `num`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -451,10 +451,10 @@ impl World {
         let looked = at_once(limiter.peek(&checks));
         let decision = match patience {
             // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
-            None => at_once(limiter.acquire_unreported(&checks)),
+            None => at_once(layered(limiter).acquire_unreported(&checks)),
             Some(patience) => {
                 let patience = Duration::from_micros(patience);
-                at_once(limiter.acquire_with_patience(&checks, patience))
+                at_once(layered(limiter).acquire_with_patience(&checks, patience))
             }
         };
         let number = self.asked;

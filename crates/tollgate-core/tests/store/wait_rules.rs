@@ -15,7 +15,7 @@ use tollgate_core::{
     store::{Checks, Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
-use crate::{at_once, check, left};
+use crate::{at_once, check, layered, left};
 
 /// On the paused clock of the runtime, from the beginning of a minute on: no window ends while a test runs for some seconds.
 fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
@@ -576,7 +576,7 @@ async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting
     sleep(SECOND).await;
     drop(first);
     // The one in line is woken, and has not run yet.
-    assert!(limiter.acquire_unless_queued(&checks).is_none());
+    assert!(layered(&limiter).acquire_unless_queued(&checks).is_none());
     let second = at_once(limiter.acquire(&checks));
     assert!(second.is_allowed());
     let second = ticket(&second);
@@ -605,7 +605,11 @@ async fn a_queue_for_units_is_none_for_slots() {
         (&[exports, slots], true),
         (&[], false),
     ] {
-        assert_eq!(limiter.waits_for_slots(checks), waits, "{checks:?}");
+        assert_eq!(
+            layered(&limiter).waits_for_slots(checks),
+            waits,
+            "{checks:?}"
+        );
     }
     let both = [provider, slots];
     drop(at_once(limiter.acquire(&both)));
@@ -613,7 +617,7 @@ async fn a_queue_for_units_is_none_for_slots() {
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
     // One more gets its place in the store, behind it.
-    let next = limiter.acquire_unless_queued(&both).map(at_once);
+    let next = layered(&limiter).acquire_unless_queued(&both).map(at_once);
     let next = next.expect("no request waits for a slot");
     assert_eq!(next.delay(), 2 * SECOND / 5);
     waiting.abort();
@@ -651,7 +655,9 @@ async fn a_slot_is_waited_for_with_a_rule_that_does_not_wait() {
     let both = ["exports", "rate"].map(|rule| check(&limiter, rule, "a", 1));
     for checks in [both, [both[1], both[0]]] {
         // The queue is empty.
-        let first = limiter.acquire_unless_queued(&checks).map(at_once);
+        let first = layered(&limiter)
+            .acquire_unless_queued(&checks)
+            .map(at_once);
         let first = first.filter(Decision::is_allowed).expect("a free slot");
         let waiting = tokio::spawn({
             let limiter = limiter.clone();
@@ -765,13 +771,13 @@ async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_wa
     let denied = limiter.acquire_within(&checks, MINUTE).await;
     let denied = denied.expect("there is room");
     assert_eq!(denied.reason(), Some(Reason::Slots));
-    assert!(!limiter.waits_for_slots_after(&denied));
+    assert!(!layered(&limiter).waits_for_slots_after(&denied));
     assert_eq!(begin.elapsed(), Duration::ZERO);
     drop(running);
     // The other one is waited for.
     let running = at_once(limiter.acquire(&[check(&limiter, "mine", "a", 5)]));
     let denied = at_once(limiter.acquire(&checks));
-    assert!(limiter.waits_for_slots_after(&denied));
+    assert!(layered(&limiter).waits_for_slots_after(&denied));
     drop(running);
 }
 
@@ -785,7 +791,9 @@ async fn a_shadow_counts_a_request_that_a_rule_does_not_let_wait_for_slots() {
     let denied = limiter.acquire_within(&checks, MINUTE).await;
     assert_eq!(denied.expect("there is room").reason(), Some(Reason::Slots));
     assert_eq!(left(&limiter, "shadow", "a"), 99);
-    let denied = limiter.acquire_unless_queued(&checks).map(at_once);
+    let denied = layered(&limiter)
+        .acquire_unless_queued(&checks)
+        .map(at_once);
     assert_eq!(denied.and_then(|it| it.reason()), Some(Reason::Slots));
     assert_eq!(left(&limiter, "shadow", "a"), 98);
 }

@@ -85,13 +85,13 @@ async fn queue(call: &Call, mut messages: u64, max_wait: Duration, timer: Timer)
         let acquired = match messages {
             1 => {
                 limiter
-                    .acquire_within_report_wait(&costs_of_all, max_wait)
+                    .acquire_within_unreported(&costs_of_all, max_wait, true)
                     .await
             }
             // It does not wait.
             _ => {
                 limiter
-                    .acquire_within_unreported(&costs_of_all, Duration::ZERO)
+                    .acquire_within_unreported(&costs_of_all, Duration::ZERO, false)
                     .await
             }
         };

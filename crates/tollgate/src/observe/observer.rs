@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Limiter, RuleError, UnknownName, observe};
+use tollgate_core::{RuleError, UnknownName, layer::LayerLimiter, observe};
 
 use crate::observe::events::Events;
 #[cfg(feature = "metrics")]
@@ -20,7 +20,7 @@ pub(crate) struct Observer {
 
 impl Observer {
     /// What was reported once of rules with the same names `before` is not reported again.
-    pub(crate) fn new(limiter: &Limiter, before: Option<&Self>) -> Self {
+    pub(crate) fn new(limiter: &LayerLimiter, before: Option<&Self>) -> Self {
         let rules = limiter.rules();
         Self {
             of_limiter: Arc::clone(limiter.observer()),

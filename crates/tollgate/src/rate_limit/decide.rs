@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Method, Response, header, request};
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Decision, Limiter, Pending, Reason, Step, Ticket, WaitErrorKind, observe::Timer,
-    store::Checks,
+    Check, Decision, Pending, Reason, Step, Ticket, WaitErrorKind, layer::LayerLimiter,
+    observe::Timer, store::Checks,
 };
 
 use crate::{
@@ -54,7 +54,7 @@ pub(crate) struct Delayed {
 
 impl Delayed {
     pub(crate) fn new(
-        limiter: &Limiter,
+        limiter: &LayerLimiter,
         checks: &[Check],
         decision: Option<Decision>,
     ) -> Box<Self> {
@@ -180,7 +180,7 @@ async fn wait_in_place(
 }
 
 /// Waits, and takes what is only taken at the start: slots, and units of rules that do not wait.
-async fn start_after_wait(limiter: &Limiter, checks: &[Check], delayed: Delayed) -> Decision {
+async fn start_after_wait(limiter: &LayerLimiter, checks: &[Check], delayed: Delayed) -> Decision {
     let began = Instant::now();
     let last = match delayed {
         Delayed {
@@ -204,7 +204,7 @@ async fn start_after_wait(limiter: &Limiter, checks: &[Check], delayed: Delayed)
     };
     let at_most = limiter.at_most_wait(checks).unwrap_or_default();
     let left = at_most.saturating_sub(began.elapsed());
-    let reason = match limiter.acquire_within_unreported(checks, left).await {
+    let reason = match limiter.acquire_within_unreported(checks, left, false).await {
         Ok(decision) => return decision,
         Err(error) if error.kind() == WaitErrorKind::QueueFull => Reason::QueueFull,
         Err(_) => Reason::WaitExpired,
@@ -233,7 +233,7 @@ pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
 }
 
 /// The queue is full.
-async fn deny_without_wait(limiter: &Limiter, checks: &[Check], delayed: Delayed) -> Decision {
+async fn deny_without_wait(limiter: &LayerLimiter, checks: &[Check], delayed: Delayed) -> Decision {
     let Delayed { decision, place } = delayed;
     drop(place);
     let decision = match decision.filter(|decision| !decision.is_allowed()) {
@@ -252,7 +252,8 @@ async fn deny_without_wait(limiter: &Limiter, checks: &[Check], delayed: Delayed
 #[inline(always)]
 pub(crate) fn acquire_first(config: &Config, checks: &[Check]) -> Option<Step<Decision>> {
     let limiter = &config.rules.limiter;
-    if limiter.has_waits() && config.wait_room.is_full() && !limiter.waits_for_slots(checks) {
+    if limiter.rules().has_waits() && config.wait_room.is_full() && !limiter.waits_for_slots(checks)
+    {
         // No place is taken that would have to be given back.
         return Some(limiter.acquire_with_patience(checks, Duration::ZERO));
     }

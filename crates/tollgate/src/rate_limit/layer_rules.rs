@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tollgate_core::{Limiter, RuleChange, RuleError, RuleErrorKind, Store, store::Replacement};
+use tollgate_core::{Limiter, RuleChange, RuleError, RuleErrorKind, Store, layer::Replacement};
 
 use crate::{rate_limit::request_rules::RequestRules, rule::RequestRule};
 
@@ -63,7 +63,7 @@ impl LayerRules {
 
     /// The limiter that keeps the names in use.
     pub(crate) fn limiter(&self) -> Limiter {
-        self.lock().rules.limiter.clone()
+        self.lock().rules.limiter.clone().into()
     }
 
     /// Replaces the rules of layers on one store, all or none, and says what changed by layer.
@@ -98,13 +98,13 @@ impl LayerRules {
             changes.push(set.changes_from(state.rules.set()));
             sets.push(set);
         }
-        let replaced: Vec<&Limiter> = states.iter().map(|(_, s)| &s.rules.limiter).collect();
+        let replaced: Vec<&Limiter> = states.iter().map(|(_, s)| &*s.rules.limiter).collect();
         let replacement = Replacement::prepare(&replaced, &*first.store, sets, NonZeroU32::MIN)?;
         let mut prepared = Vec::new();
         let mut all = Vec::new();
         let lists = lists.into_iter();
         for ((list, limiter), (_, state)) in lists.zip(replacement.limiters()).zip(&states) {
-            let rules = state.rules.succeeded_by(list, limiter.clone());
+            let rules = state.rules.succeeded_by(list, limiter.clone().into());
             for follower in state.followers.iter().filter_map(Weak::upgrade) {
                 prepared.push(follower.follow(rules.clone())?);
             }

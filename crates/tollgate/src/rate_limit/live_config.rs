@@ -108,7 +108,7 @@ impl LiveConfig {
     fn configured(&self, state: &mut State, limiter: Limiter, settings: Settings) -> Arc<Self> {
         let before = self.load();
         let mut rules = before.rules.clone();
-        rules.limiter = limiter;
+        rules.limiter = limiter.into();
         let config = before.with(rules, settings);
         Self::following(state, Arc::clone(&self.rules), config)
     }

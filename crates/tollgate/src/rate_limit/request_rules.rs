@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use tollgate_core::{
     Check, CheckPolicy, CheckQuota, Decision, KeyBuf, Limiter, Mode, OnStoreError, Outcome,
     PartKind, Rule, RuleError, RuleSet, Store, UnknownName,
+    layer::LayerLimiter,
     store::{Checks, Fingerprint},
 };
 
@@ -25,7 +26,7 @@ use crate::{
 /// Rules with their extractors, on their store. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct RequestRules {
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: LayerLimiter,
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
@@ -84,7 +85,7 @@ impl RequestRules {
         list: Vec<RequestRule>,
     ) -> Result<Self, RuleError> {
         let set = Self::rule_set(&list)?;
-        let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
+        let limiter = LayerLimiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
         Ok(Self::on(list, limiter, None))
     }
 
@@ -97,12 +98,12 @@ impl RequestRules {
     }
 
     /// The rules that take the place of these, on their store. What was reported under their names is not reported again.
-    pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
+    pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: LayerLimiter) -> Self {
         Self::on(list, limiter, Some(&self.observer))
     }
 
     /// `before`: the observer of the rules whose place they take.
-    fn on(list: Vec<RequestRule>, limiter: Limiter, before: Option<&Observer>) -> Self {
+    fn on(list: Vec<RequestRule>, limiter: LayerLimiter, before: Option<&Observer>) -> Self {
         let any = |does: fn(&RequestSettings) -> bool| list.iter().any(|it| does(it.settings()));
         let routes = list.iter().map(|rule| &rule.settings().routes);
         Self {
@@ -122,7 +123,7 @@ impl RequestRules {
     /// The limiter that keeps the rule names in use. The one left here does not: requests in flight hold it.
     pub(crate) fn take_registered(&mut self) -> Limiter {
         let unregistered = self.limiter.unregistered();
-        std::mem::replace(&mut self.limiter, unregistered)
+        std::mem::replace(&mut self.limiter, unregistered).into()
     }
 
     /// The rule set in force.
@@ -320,7 +321,7 @@ impl RequestRules {
         let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) else {
             return self.planned(rule, request_rule, head);
         };
-        self.limiter.quota_at(rule, quota).unwrap_or_else(|error| {
+        request_rule.rule.quota_for(quota).unwrap_or_else(|error| {
             self.observer.quota_refused(rule, &error);
             CheckQuota::of_plan(0)
         })
