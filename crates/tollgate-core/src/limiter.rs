@@ -30,7 +30,7 @@ use crate::{
     ticket::{Ticket, receipts},
     time::Clock,
     variable_quota::CheckQuota,
-    wait_queue::{WaitError, WaitPlace, WaitQueues},
+    wait_queue::WaitQueues,
 };
 
 /// Rules on a store: what workers, queue consumers and layers call.

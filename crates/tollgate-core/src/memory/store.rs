@@ -1,6 +1,6 @@
 //! The memory store.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use crate::{
     error::RuleError,

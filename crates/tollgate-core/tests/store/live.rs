@@ -9,7 +9,6 @@ use std::{
     thread,
 };
 
-use proptest::prelude::*;
 use tollgate_core::{
     Check, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, PartKind,
     Quota, Reason, Rule, RuleErrorKind,
@@ -36,24 +35,6 @@ fn take(limiter: &LiveLimiter, rule: &str, who: &str, cost: u64) -> bool {
 
 fn remaining(limiter: &LiveLimiter, rule: &str, who: &str) -> u64 {
     left(&limiter.limiter(), rule, who)
-}
-
-#[test]
-fn used_units_are_carried_over_to_any_quota() {
-    for before in every_algorithm(10) {
-        for after in every_algorithm(20).into_iter().chain(every_algorithm(5)) {
-            let rule = |quota| [Rule::new("rule", quota)];
-            let limiter = LiveLimiter::new(still(), rule(before)).expect("valid");
-            assert!(take(&limiter, "rule", "ann", 7));
-            limiter.replace(rule(after)).expect("valid");
-            let left = after.limit() - 7.min(after.limit());
-            let story = format!("{before} → {after}");
-            assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
-            assert!(!take(&limiter, "rule", "ann", left + 1), "{story}");
-            assert!(left == 0 || take(&limiter, "rule", "ann", left), "{story}");
-            assert_eq!(remaining(&limiter, "rule", "bob"), after.limit(), "{story}");
-        }
-    }
 }
 
 #[test]
@@ -391,25 +372,6 @@ fn one_of_ten_thousand_rules_is_found_by_its_name() {
     );
 }
 
-proptest! {
-    #[test]
-    fn changes_say_what_differs(limits in proptest::collection::vec((0_u64..4, 0_u64..4), 1..12)) {
-        let rules = |limit: fn(&(u64, u64)) -> u64| {
-            let named = limits.iter().enumerate().filter(move |(_, limits)| limit(limits) > 0);
-            named.map(move |(n, limits)| {
-                Rule::new(format!("rule-{n}"), Quota::gcra(limit(limits), MINUTE))
-            })
-        };
-        let set = |rules: Vec<Rule>| tollgate_core::RuleSet::new(rules);
-        let (before, after) = (set(rules(|l| l.0).collect()), set(rules(|l| l.1).collect()));
-        prop_assume!(before.is_ok() && after.is_ok());
-        let (before, after) = (before.expect("valid"), after.expect("valid"));
-        let changes = after.changes_from(&before);
-        let differ = limits.iter().filter(|(before, after)| before != after).count();
-        prop_assert_eq!(changes.len(), differ);
-    }
-}
-
 #[test]
 fn a_check_that_brings_a_quota_along_is_found_again_with_it() {
     let quota = |limit| Quota::fixed_window(limit, MINUTE);
@@ -444,37 +406,6 @@ fn a_check_that_brings_a_quota_along_is_found_again_with_it() {
 }
 
 #[test]
-fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along() {
-    let store = SwitchedStore::at_once(still());
-    let rule = Rule::new("rule", Quota::gcra(10, MINUTE)).variable_quota();
-    let instances = NonZeroU32::new(2).expect("two");
-    let limiter = Limiter::with_instances(store.clone(), [rule], instances).expect("valid");
-    let clock = ManualClock::new(START);
-    let limiter = limiter.with_local_clock(&clock).expect("valid");
-    let brought = limiter
-        .quota_for("rule", Quota::gcra(30, MINUTE))
-        .expect("valid");
-    let passes = |who: &str, quota| {
-        let check = limiter.check("rule", &Key::of([who])).expect("a rule");
-        let check = [check.with_quota(quota)];
-        let passed = std::iter::repeat_with(|| limiter.acquire(&check).ready());
-        let passed = passed.take_while(|decision| {
-            decision
-                .as_ref()
-                .expect("memory answers at once")
-                .is_allowed()
-        });
-        passed.count()
-    };
-    store.switch(false);
-    assert_eq!(passes("ann", brought), 15);
-    let own = limiter
-        .quota_for("rule", Quota::gcra(10, MINUTE))
-        .expect("its own");
-    assert_eq!(passes("bob", own), 5);
-}
-
-#[test]
 fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along_after_a_replacement() {
     let store = SwitchedStore::at_once(still());
     let rules = |other| {
@@ -499,18 +430,6 @@ fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along_after_a_repla
     // The share of the one that has changed is cut anew.
     assert!(take(&limiter, "other", "ann", 4));
     assert!(!take(&limiter, "other", "ann", 1));
-}
-
-#[test]
-fn a_limiter_that_was_replaced_vouches_for_no_rule() {
-    let store = still();
-    let rule = |limit| [Rule::new("rule", Quota::gcra(limit, MINUTE))];
-    let old = Limiter::new(store.clone(), rule(5)).expect("valid");
-    let new = Limiter::replacing(&[&old], store.clone(), rule(6)).expect("valid");
-    // The old one is still there, and its rule equals the one that is given.
-    let error = Limiter::replacing(&[&old], store.clone(), rule(5)).expect_err("6 is in use");
-    assert_eq!(error.kind(), RuleErrorKind::Conflict);
-    assert!(Limiter::replacing(&[&new], store, rule(5)).is_ok());
 }
 
 #[test]

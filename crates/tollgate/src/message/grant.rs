@@ -82,20 +82,11 @@ async fn queue(call: &Call, mut messages: u64, max_wait: Duration, timer: Timer)
     }
     loop {
         let costs_of_all = costs(call, messages);
-        let acquired = match messages {
-            1 => {
-                limiter
-                    .acquire_within_unreported(&costs_of_all, max_wait, true)
-                    .await
-            }
-            // It does not wait.
-            _ => {
-                limiter
-                    .acquire_within_unreported(&costs_of_all, Duration::ZERO, false)
-                    .await
-            }
-        };
-        match acquired {
+        // Several do not wait.
+        let waits = messages == 1;
+        let patience = if waits { max_wait } else { Duration::ZERO };
+        let acquired = limiter.acquire_within_unreported(&costs_of_all, patience, waits);
+        match acquired.await {
             Ok(decision) => match fewer(call, &decision, messages) {
                 Some(fewer) => messages = fewer,
                 None => return conclude(call, messages, decision, timer),

@@ -99,7 +99,7 @@ impl RequestRules {
 
     /// The rules that take the place of these, on their store. What was reported under their names is not reported again.
     pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: LayerLimiter) -> Self {
-        Self::on(list, limiter, Some(&self.observer))
+        Self::on(list, limiter, Some(&*self.observer))
     }
 
     /// `before`: the observer of the rules whose place they take.
