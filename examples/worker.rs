@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let decision = limiter
                 .acquire_within(&[call], Duration::from_secs(10))
                 .await?;
-            Ok::<_, tollgate::WaitError>((job, decision.is_allowed(), start.elapsed()))
+            Ok::<_, tollgate::error::WaitError>((job, decision.is_allowed(), start.elapsed()))
         });
     }
     while let Some(done) = jobs.join_next().await {

@@ -9,8 +9,8 @@ use std::{
 use axum::{body::Body, extract::ConnectInfo};
 use http::{Extensions, HeaderMap, HeaderValue, Request};
 use tollgate::{
-    HeaderStyle, KeyBuf, KeyPart, Limiter, MemoryStore, PartKind, RateLimit, Rule,
-    key::{KeyExtractor, client_ip, extension, header},
+    HeaderStyle, KeyBuf, Limiter, MemoryStore, PartKind, Rule,
+    key::{KeyExtractor, KeyPart, client_ip, extension, header}, service::RateLimit,
 };
 use tollgate_benches::{
     check::{LASTING, WIDE},

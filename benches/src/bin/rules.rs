@@ -24,8 +24,8 @@ use std::{
 
 use http::Request;
 use tollgate::{
-    HOUR, HeaderStyle, MemoryStore, Quota, RateLimit, RateLimitLayer, RequestRule, Rule,
-    key::header,
+    HOUR, HeaderStyle, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::header,
+    service::RateLimit,
 };
 use tollgate_benches::{
     check::LASTING,

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, LeaseShare, Limiter, Pending, Quota, Rule, SECOND,
+    Check, Consistency, Decision, LeaseShare, Limiter, Quota, Rule, SECOND, decision::Pending,
     store::{Step, StoreError},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use http::request::Parts;
 use tollgate::{
-    InnerResponse, Key, KeyBuf, Quota,
+    Key, KeyBuf, Quota,
     key::{ClientIp, KeyExtractor, client_ip},
+    rules::InnerResponse,
 };
 
 use crate::denial_audit::DenialAudit;

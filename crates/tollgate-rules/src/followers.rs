@@ -1,6 +1,9 @@
 //! The layers and limiters that have the rules in force.
 
-use tollgate::{LiveLimiter, RuleChange, RuleError, RulesHandle, WeakLiveLimiter};
+use tollgate::{
+    LiveLimiter, RuleError, RulesHandle,
+    rules::{RuleChange, WeakLiveLimiter},
+};
 use tollgate_core::Tick;
 
 use crate::rule_document::RuleDocument;

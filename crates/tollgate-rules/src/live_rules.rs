@@ -15,7 +15,9 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{sleep, timeout},
 };
-use tollgate::{LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleChange, RuleError, Store};
+use tollgate::{
+    LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleError, Store, rules::RuleChange,
+};
 
 use crate::{
     author::Author,

@@ -1,7 +1,7 @@
 //! Changing rules while a service runs.
 
 use tokio::sync::watch;
-use tollgate::RuleChange;
+use tollgate::rules::RuleChange;
 
 use crate::{
     author::Author,

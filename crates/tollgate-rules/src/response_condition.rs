@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
-use tollgate::InnerResponse;
+use tollgate::rules::InnerResponse;
 
 use crate::{
     bindings::{Bindings, ResponseFn},

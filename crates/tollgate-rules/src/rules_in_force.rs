@@ -8,7 +8,8 @@ use std::{
 
 use tokio::sync::watch;
 use tollgate::{
-    LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleChange, RuleError, Store,
+    LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleError, Store,
+    rules::RuleChange,
 };
 use tollgate_core::Tick;
 

@@ -76,7 +76,7 @@
 //! # In the handler
 //!
 //! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; so does a rule for handlers. It has
-//! the verdict of each rule, and a [`Ticket`] to settle the actual cost. [`Admission::acquire`] checks a rule whose key only the
+//! the verdict of each rule, and a [`Ticket`](decision::Ticket) to settle the actual cost. [`Admission::acquire`] checks a rule whose key only the
 //! handler knows. With the feature `axum`, `Admission` is an extractor, and so is `Option<Admission>` for routes that may lack a
 //! layer. The response to a denied request has the [`Decision`] in its extensions, for outer layers.
 //!
@@ -215,7 +215,9 @@
 
 mod check_policies;
 pub mod condition;
+pub mod decision;
 mod diagnostics;
+pub mod error;
 pub mod guide;
 pub mod header;
 mod inner_response;
@@ -226,33 +228,32 @@ pub mod message;
 pub mod observe;
 mod path_pattern;
 mod protocol;
+pub mod quota;
 mod rate_limit;
 pub mod rejection;
 mod routes;
 mod rule;
+pub mod rules;
+pub mod service;
 pub mod shed;
 pub mod store;
 
 pub use tollgate_core::{
-    AlgorithmKind, Check, CheckPolicy, Clock, Consistency, DAY, Decision, Grant, HOUR, Key, KeyBuf,
-    KeyPart, KeyPrefix, LeakyBucketOf, LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS,
-    MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnStoreError, Outcome,
-    ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry, RuleChange, RuleError,
-    RuleErrorKind, SECOND, Source, Store, Ticket, TokenBucketOf, TryAcquireError, UnknownName,
-    Verdict, WaitError, WaitErrorKind, WeakLiveLimiter, algorithm, memory,
+    Check, Clock, Consistency, DAY, Decision, HOUR, Key, KeyBuf, LeaseShare, Limiter, LiveLimiter,
+    MINUTE, ManualClock, MemoryStore, OnStoreError, Outcome, PartKind, Quota, Reason, Retry,
+    RuleError, RuleErrorKind, SECOND, Source, Store, algorithm, memory,
 };
 
 pub use self::{
     header::HeaderStyle,
-    inner_response::InnerResponse,
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{
-        Admission, Denied, LayerDefaults, LimitsEndpoint, RateLimit, RateLimitLayer, Refund,
-        ResponseBody, ResponseFuture, RuleVerdict, RulesHandle, TopKeysEndpoint,
+        Admission, Denied, LayerDefaults, LimitsEndpoint, RateLimitLayer, Refund, RulesHandle,
+        TopKeysEndpoint,
     },
     rejection::Rejection,
-    rule::{KeyedRule, Missing, RequestRule, Rule},
+    rule::{Missing, RequestRule, Rule},
 };
 
 /// Compiles the program in the README.

@@ -606,7 +606,7 @@ impl RequestRule {
     ///
     /// # Accuracy
     ///
-    /// As [`CheckPolicy::exact`](crate::CheckPolicy::exact).
+    /// As [`CheckPolicy::exact`](crate::decision::CheckPolicy::exact).
     pub fn exact_when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         let (_, applies) = self.condition(applies);
         self.policies().add_exact(applies);

@@ -34,7 +34,7 @@ where
     Some(status.to_str().expect("a number").to_owned())
 }
 
-fn limited<S>(store: SwitchedStore, limit: u64, inner: S) -> tollgate::RateLimit<S> {
+fn limited<S>(store: SwitchedStore, limit: u64, inner: S) -> tollgate::service::RateLimit<S> {
     RateLimitLayer::new(store, [few(limit)])
         .expect("a valid rule")
         .layer(inner)

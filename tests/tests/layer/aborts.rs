@@ -36,8 +36,8 @@ use tokio::{
 };
 use tokio_stream::{StreamExt, iter};
 use tollgate::{
-    Clock, HOUR, MemoryStore, OnStoreError, Quota, RateLimitLayer, ResponseBody, Rule, SECOND,
-    Store, key::header,
+    Clock, HOUR, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store,
+    key::header, service::ResponseBody,
 };
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_test_servers::redis_server::RedisServer;

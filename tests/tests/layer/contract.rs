@@ -12,7 +12,9 @@ use std::{
 use axum::{Router, body::Body, routing};
 use http::{Request, Response};
 use tokio::task::JoinSet;
-use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule, key::look_up};
+use tollgate::{
+    MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up, service::ResponseBody,
+};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
     app::{all, per_minute, still},

@@ -13,9 +13,10 @@ use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::{Notify, oneshot};
 use tollgate::{
-    Admission, HeaderStyle, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota, RateLimit,
+    Admission, HeaderStyle, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
     RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle, SECOND,
     key::{constant, look_up},
+    service::RateLimit,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{

@@ -136,7 +136,7 @@ async fn a_replaced_layer_decides_by_its_own_rules_until_it_is_dropped() {
     let wide = all(Rule::new("api", Quota::fixed_window(4, HOUR)));
     let old = RateLimitLayer::new(store.clone(), [tight]).expect("valid");
     let before = old.layer(ok);
-    let status = |service: &tollgate::RateLimit<_>| -> Pin<Box<dyn Future<Output = u16>>> {
+    let status = |service: &tollgate::service::RateLimit<_>| -> Pin<Box<dyn Future<Output = u16>>> {
         let answer = tower::ServiceExt::oneshot(Clone::clone(service), request());
         Box::pin(async move { answer.await.map_or(0, |answer| answer.status().as_u16()) })
     };

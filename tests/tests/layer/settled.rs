@@ -16,7 +16,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use tollgate::{
     Admission, HeaderStyle, MINUTE, MessageLimitLayer, Protocol, Quota, RateLimitLayer, Refund,
-    RequestRule, ResponseBody, Rule, SECOND, key::header,
+    RequestRule, Rule, SECOND, key::header, service::ResponseBody,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tollgate::{
     Admission, Denied, HeaderStyle, Key, MessageLimitLayer, Quota, RateLimitLayer, Refund,
-    RequestRule, ResponseBody, Rule, key::header,
+    RequestRule, Rule, key::header, service::ResponseBody,
 };
 use tollgate_tests::{
     app::{field, get, layer, per_minute, send, still, stores, text},

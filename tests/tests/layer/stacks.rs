@@ -20,8 +20,9 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty, Full};
 use tollgate::{
-    HeaderStyle, RateLimit, RateLimitLayer, Rejection, RequestRule, ResponseBody, ResponseFuture,
+    HeaderStyle, RateLimitLayer, Rejection, RequestRule,
     key::matched_path,
+    service::{RateLimit, ResponseBody, ResponseFuture},
 };
 use tollgate_tests::{
     app::{self, all, per_minute, status, stores},

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::{
-    Check, Consistency, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD, Quota, Rule, Source,
+    Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source, quota::MAX_PERIOD,
 };
 use tollgate_redis::{Effective, RedisStore};
 use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};

@@ -2,8 +2,9 @@
 
 use axum::{Router, routing::get};
 use tollgate::{
-    MAX_PERIOD, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
+    OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
     key::{client_ip, constant},
+    quota::MAX_PERIOD,
 };
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::redis_server::RedisServer;

@@ -1,7 +1,7 @@
 //! Which client, and under which rules.
 
 use clap::Args;
-use tollgate::UnknownName;
+use tollgate::error::UnknownName;
 use tollgate_redis::Partition;
 use tollgate_rules::{Explained, Explanation, RuleDocument};
 

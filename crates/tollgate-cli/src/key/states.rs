@@ -1,7 +1,9 @@
 //! The states of a client, by one partition of Redis.
 
 use serde_json::{Value, json};
-use tollgate::{Check, Consistency, Decision, KeyPrefix, Limiter, Outcome, Retry, Verdict};
+use tollgate::{
+    Check, Consistency, Decision, Limiter, Outcome, Retry, decision::Verdict, key::KeyPrefix,
+};
 use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::Explanation;
 

@@ -1,6 +1,6 @@
 //! The memory of Redis, computed as its allocator gives it out. A test fills a server and compares.
 
-use tollgate::AlgorithmKind;
+use tollgate::quota::AlgorithmKind;
 use tollgate_core::Rule;
 
 /// The first part of a state: what a bucket or a window is written in.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tollgate::{AlgorithmKind, Consistency, Mode};
+use tollgate::{Consistency, quota::AlgorithmKind, rules::Mode};
 
 use crate::{
     bound_names::SecretArgs,

@@ -21,7 +21,7 @@ use crate::key::{
 /// [`constant`](crate::key::constant()).
 ///
 /// ```
-/// use tollgate::{KeyBuf, KeyPart, PartKind, key::{Extracted, KeyExtractor, extension}};
+/// use tollgate::{KeyBuf, PartKind, key::{Extracted, KeyExtractor, KeyPart, extension}};
 ///
 /// #[derive(Clone)]
 /// struct Tenant(String);

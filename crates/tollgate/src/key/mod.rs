@@ -151,6 +151,8 @@ mod query;
 mod tuple;
 mod value;
 
+pub use tollgate_core::{KeyPart, KeyPrefix, Network};
+
 pub use self::{
     authority::{Authority, authority},
     client_ip::{ClientIp, client_ip},

@@ -7,7 +7,8 @@ use std::sync::{
 
 use http::request::Parts;
 use tollgate::{
-    KeyBuf, PartKind, Pending,
+    KeyBuf, PartKind,
+    decision::Pending,
     key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, constant, header, key_fn, look_up},
 };
 

@@ -1,0 +1,5 @@
+//! What a decision is made of, and what code asks of one.
+
+pub use tollgate_core::{CheckPolicy, Grant, Pending, Ticket, Verdict};
+
+pub use crate::rate_limit::RuleVerdict;

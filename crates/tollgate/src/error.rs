@@ -1,0 +1,5 @@
+//! Errors of single calls. That of rules and layers is [`RuleError`](crate::RuleError).
+
+pub use tollgate_core::{
+    ParseQuotaError, QuotaError, TryAcquireError, UnknownName, WaitError, WaitErrorKind,
+};

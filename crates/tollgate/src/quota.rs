@@ -1,0 +1,3 @@
+//! The parts and the bounds of a [`Quota`](crate::Quota).
+
+pub use tollgate_core::{AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, TokenBucketOf};

@@ -1,0 +1,5 @@
+//! For code that makes rules, reads them, or puts others in their place.
+
+pub use tollgate_core::{Mode, RuleChange, WeakLiveLimiter};
+
+pub use crate::{inner_response::InnerResponse, rule::KeyedRule};

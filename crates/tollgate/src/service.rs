@@ -1,0 +1,3 @@
+//! The types of the services that a [`RateLimitLayer`](crate::RateLimitLayer) makes, for signatures.
+
+pub use crate::rate_limit::{RateLimit, ResponseBody, ResponseFuture};
