@@ -1,4 +1,5 @@
-//! A configuration whose rules can be replaced while requests are decided by it.
+//! A configuration whose rules can be replaced while requests are decided by it, and the rules that several share: one
+//! configuration for each way in which clones of a layer were configured.
 
 use std::{
     fmt,
@@ -6,15 +7,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tollgate_core::{Limiter, RuleError, Store, striped::PerStripe};
+use tollgate_core::{
+    Limiter, RuleChange, RuleError, RuleErrorKind, Store, layer::Replacement, striped::PerStripe,
+};
 
 use crate::{
-    rate_limit::{
-        config::Config,
-        layer_rules::{Accepts, FollowRules, LayerRules, State},
-        request_rules::RequestRules,
-        settings::Settings,
-    },
+    rate_limit::{config::Config, request_rules::RequestRules, settings::Settings},
     rule::RequestRule,
 };
 
@@ -57,8 +55,7 @@ impl LiveConfig {
             limiter,
             rules,
         });
-        let follower: Weak<Self> = Arc::downgrade(&live);
-        state.add(follower);
+        state.add(Arc::downgrade(&live));
         live
     }
 
@@ -114,21 +111,18 @@ impl LiveConfig {
     }
 }
 
-impl FollowRules for LiveConfig {
-    fn follow(self: Arc<Self>, rules: RequestRules) -> Result<Box<dyn FnOnce()>, RuleError> {
-        let mut rules = rules;
+impl LiveConfig {
+    /// The configuration with other rules, for each stripe, and the limiter that keeps their names in use.
+    fn prepare(&self, mut rules: RequestRules) -> Result<(Limiter, Vec<Arc<Config>>), RuleError> {
         rules.limiter = rules.limiter.succeeding(&lock(&self.limiter))?;
         let before = self.load();
         let mut config = before.with(rules, before.settings.clone());
         let limiter = config.rules.take_registered();
         let stripes = 0..self.current.iter().len();
         let prepared = stripes.map(|stripe| Arc::new(config.for_stripe(stripe)));
-        let prepared: Vec<_> = prepared.collect();
-        Ok(Box::new(move || self.put_in_force(limiter, prepared)))
+        Ok((limiter, prepared.collect()))
     }
-}
 
-impl LiveConfig {
     /// Puts a configuration in force on all stripes in one step: no request sees it before another sees the one before.
     fn put_in_force(&self, limiter: Limiter, prepared: Vec<Arc<Config>>) {
         let mut current: Vec<_> = self.current.iter().map(lock).collect();
@@ -144,6 +138,112 @@ impl LiveConfig {
         // Requests go on. What no request holds any more is dropped after the locks are released.
         drop(current);
         drop((before, replaced));
+    }
+}
+
+/// Whether a layer takes these rules.
+pub(crate) type Accepts = fn(&[RequestRule]) -> Result<(), RuleError>;
+
+/// The rules of a layer on their store, and the configurations that follow them: one for each way in which clones of the
+/// layer were configured.
+pub(crate) struct LayerRules {
+    store: Arc<dyn Store>,
+    accepts: Accepts,
+    state: Mutex<State>,
+}
+
+/// The rules in force, and who follows them.
+pub(crate) struct State {
+    /// With the limiter that keeps the names in use.
+    rules: RequestRules,
+    followers: Vec<Weak<LiveConfig>>,
+}
+
+impl State {
+    /// Adds a configuration with the rules in force.
+    pub(crate) fn add(&mut self, follower: Weak<LiveConfig>) {
+        // Those of layers that were configured further are gone.
+        self.followers.retain(|other| other.strong_count() > 0);
+        self.followers.push(follower);
+    }
+}
+
+impl LayerRules {
+    /// `rules` have the limiter that keeps the names in use.
+    pub(crate) fn new(store: Arc<dyn Store>, accepts: Accepts, rules: RequestRules) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            accepts,
+            state: Mutex::new(State {
+                rules,
+                followers: Vec::new(),
+            }),
+        })
+    }
+
+    /// While it is held, no rules are replaced.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The limiter that keeps the names in use.
+    pub(crate) fn limiter(&self) -> Limiter {
+        self.lock().rules.limiter.clone().into()
+    }
+
+    /// Replaces the rules of layers on one store, all or none, and says what changed by layer.
+    pub(crate) fn replace_all(
+        parts: Vec<(Arc<Self>, Vec<RequestRule>)>,
+    ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        // Two replacements that meet take their locks in one order.
+        let mut order: Vec<usize> = (0..parts.len()).collect();
+        order.sort_by_key(|part| Arc::as_ptr(&parts[*part].0));
+        let is_same = |pair: &[usize]| Arc::ptr_eq(&parts[pair[0]].0, &parts[pair[1]].0);
+        if order.windows(2).any(is_same) {
+            return Err(RuleError::general(
+                RuleErrorKind::RuleSet,
+                "the rules of one layer are replaced twice in one step; give all of its rules once",
+            ));
+        }
+        let (layers, lists): (Vec<Arc<Self>>, Vec<Vec<RequestRule>>) = parts.into_iter().unzip();
+        let mut states: Vec<(usize, MutexGuard<'_, State>)> = order
+            .into_iter()
+            .map(|part| (part, layers[part].lock()))
+            .collect();
+        states.sort_by_key(|(part, _)| *part);
+        let Some(first) = layers.first() else {
+            return Ok(Vec::new());
+        };
+
+        let mut sets = Vec::new();
+        let mut changes = Vec::new();
+        for ((layer, list), (_, state)) in layers.iter().zip(&lists).zip(&states) {
+            (layer.accepts)(list)?;
+            let set = RequestRules::rule_set(list)?;
+            changes.push(set.changes_from(state.rules.set()));
+            sets.push(set);
+        }
+        let replaced: Vec<&Limiter> = states.iter().map(|(_, s)| &*s.rules.limiter).collect();
+        let replacement = Replacement::prepare(&replaced, &*first.store, sets, NonZeroU32::MIN)?;
+        let mut prepared = Vec::new();
+        let mut all = Vec::new();
+        let lists = lists.into_iter();
+        for ((list, limiter), (_, state)) in lists.zip(replacement.limiters()).zip(&states) {
+            let rules = state.rules.succeeded_by(list, limiter.clone().into());
+            for follower in state.followers.iter().filter_map(Weak::upgrade) {
+                let (limiter, configs) = follower.prepare(rules.clone())?;
+                prepared.push((follower, limiter, configs));
+            }
+            all.push(rules);
+        }
+        let _in_force = replacement.commit();
+        for (follower, limiter, configs) in prepared {
+            follower.put_in_force(limiter, configs);
+        }
+        for (rules, (_, state)) in all.into_iter().zip(&mut states) {
+            state.rules = rules;
+        }
+        Ok(changes)
     }
 }
 

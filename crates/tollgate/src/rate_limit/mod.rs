@@ -11,7 +11,6 @@ mod duplicate_detector;
 mod future;
 mod layer;
 pub(crate) mod layer_defaults;
-mod layer_rules;
 mod limits_endpoint;
 pub(crate) mod live_config;
 mod look_ups;

@@ -8,7 +8,7 @@ use std::{
 use tollgate_core::{Limiter, RuleChange, RuleError, RuleErrorKind};
 
 use crate::{
-    rate_limit::layer_rules::LayerRules,
+    rate_limit::live_config::LayerRules,
     rule::{KeyedRule, RequestRule},
 };
 
