@@ -237,6 +237,7 @@ pub mod rules;
 pub mod service;
 pub mod shed;
 pub mod store;
+mod unit;
 
 pub use tollgate_core::{
     Check, Clock, Consistency, DAY, Decision, HOUR, Key, KeyBuf, LeaseShare, Limiter, LiveLimiter,

@@ -650,14 +650,6 @@ impl RequestRule {
     }
 }
 
-/// What a rule counts, in the plural; `units` where requests differ in cost.
-pub(crate) fn unit_of(rule: &tollgate_core::Rule) -> &str {
-    rule.unit_name().unwrap_or(match rule.fixed_cost() {
-        1 => "requests",
-        _ => "units",
-    })
-}
-
 impl RequestSettings {
     /// A closure computes the cost, so the rule does not count requests.
     fn counts_units(&mut self) {

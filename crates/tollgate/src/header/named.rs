@@ -20,7 +20,7 @@ use crate::{
         seconds::whole_seconds,
         structured::{self, push_integer, separate, string},
     },
-    rule::unit_of,
+    unit::unit_of,
 };
 
 /// The constant parts of the fields, serialised once.

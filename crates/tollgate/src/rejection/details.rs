@@ -9,7 +9,7 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use tollgate_core::{AlgorithmKind, Quota, Reason, Retry, Rule};
 
-use crate::{key::NoKey, rejection::denial::Denial, rule::unit_of};
+use crate::{key::NoKey, rejection::denial::Denial, unit::unit_of};
 
 /// The details of a denial for a response body, without the retry time. Nothing about the client; with a hidden quota, nothing
 /// about the rules.
