@@ -22,15 +22,30 @@ use crate::{
     toml_tree, yaml_tree,
 };
 
-/// One text of a document, with what is wrong with it.
-pub(crate) struct TextPart<'a> {
-    pub(crate) origin: &'a str,
-    pub(crate) text: &'a str,
+/// One of the texts of a document.
+#[derive(Clone, Hash)]
+pub(crate) struct OneText {
+    /// The name that errors begin with: the path of a file.
+    pub(crate) origin: String,
     pub(crate) format: Format,
-    /// Whether it is a file, which may include others. They are further parts.
+    pub(crate) text: String,
+    /// Whether it is a file, which may include others. They are further texts.
     pub(crate) is_file: bool,
-    /// What was found wrong before.
-    pub(crate) problems: &'a [Problem],
+    /// What was found wrong before it was read as a whole.
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl OneText {
+    /// A text that is no file.
+    pub(crate) fn new(origin: impl Into<String>, text: impl Into<String>, format: Format) -> Self {
+        Self {
+            origin: origin.into(),
+            format,
+            text: text.into(),
+            is_file: false,
+            problems: Vec::new(),
+        }
+    }
 }
 
 /// The most rules of a group: a rule is compared with all others, and a request may be with all of them.
@@ -53,13 +68,13 @@ struct Tables {
 ///
 /// All that is wrong with them.
 pub(crate) fn assemble(
-    parts: &[TextPart<'_>],
+    parts: &[OneText],
     bindings: &Bindings,
 ) -> Result<(Entries, Vec<Node>), DocumentError> {
     if let Some(long) = parts.iter().find(|part| part.text.len() > MOST_BYTES) {
         let bytes = long.text.len();
         let message = format!("a document of {bytes} bytes is above {MOST_BYTES}");
-        return Err(DocumentError::of_whole(long.origin, message));
+        return Err(DocumentError::of_whole(&long.origin, message));
     }
     let tables: Vec<Tables> = parts.iter().map(Tables::parse).collect();
     let entries = Assembly::new(parts, &tables, bindings).entries();
@@ -72,7 +87,7 @@ pub(crate) fn assemble(
             continue;
         };
         let problems = tables.problems.into_sorted();
-        let error = DocumentError::new(part.origin, part.text, &problems, &keys);
+        let error = DocumentError::new(&part.origin, &part.text, &problems, &keys);
         match &mut wrong {
             None => wrong = Some(error),
             Some(wrong) => wrong.extend(error),
@@ -82,9 +97,9 @@ pub(crate) fn assemble(
 }
 
 impl Tables {
-    fn parse(part: &TextPart<'_>) -> Self {
+    fn parse(part: &OneText) -> Self {
         let problems = Problems::default();
-        let root = parse(part.text, part.format, &problems);
+        let root = parse(&part.text, part.format, &problems);
         let is_whole = problems.is_empty();
         Self {
             root,
@@ -94,10 +109,10 @@ impl Tables {
     }
 
     /// The keys of clients, which the errors of the text do not show. `None`: there are no errors.
-    fn keys_unless_fine(&self, part: &TextPart<'_>) -> Option<HiddenKeys> {
+    fn keys_unless_fine(&self, part: &OneText) -> Option<HiddenKeys> {
         let keys = || match self.is_whole {
-            true => HiddenKeys::of_tree(&self.root, part.text, part.format),
-            false => HiddenKeys::of_text(part.text, part.format),
+            true => HiddenKeys::of_tree(&self.root, &part.text, part.format),
+            false => HiddenKeys::of_text(&part.text, part.format),
         };
         (!self.problems.is_empty()).then(keys)
     }
@@ -148,7 +163,7 @@ pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)
 
 /// Puts the tables of all texts together.
 struct Assembly<'a> {
-    parts: &'a [TextPart<'a>],
+    parts: &'a [OneText],
     tables: &'a [Tables],
     bindings: &'a Bindings,
     rules: Vec<RuleEntry>,
@@ -162,7 +177,7 @@ struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    fn new(parts: &'a [TextPart<'a>], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
+    fn new(parts: &'a [OneText], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
         Self {
             parts,
             tables,
@@ -177,7 +192,7 @@ impl<'a> Assembly<'a> {
 
     fn reader(&self, part: usize) -> Reader<'a> {
         Reader {
-            text: self.parts[part].text,
+            text: &self.parts[part].text,
             format: self.parts[part].format,
             problems: &self.tables[part].problems,
         }
@@ -217,7 +232,7 @@ impl<'a> Assembly<'a> {
             if let Some(node) = fields.get("include") {
                 self.check_include(part, node);
             }
-            for problem in self.parts[part].problems {
+            for problem in &self.parts[part].problems {
                 reader.wrong(&problem.span, &*problem.message);
             }
             let nodes = |name: &str| {
@@ -279,9 +294,9 @@ impl<'a> Assembly<'a> {
             return;
         };
         if let Some(other) = self.by_name.get(&rule.name.value) {
-            let origin = self.parts[self.defined_in[*other]].origin;
+            let origin = &self.parts[self.defined_in[*other]].origin;
             let before = &self.rules[*other].name.span;
-            let text = self.parts[self.defined_in[*other]].text;
+            let text = &self.parts[self.defined_in[*other]].text;
             // For those that are shown: it takes a look at the text before it.
             let line = (reader.problems.len() < SHOWN).then(|| {
                 let ends = text[..before.start].bytes();

@@ -8,11 +8,11 @@ use std::{
 };
 
 use crate::{
-    assembly::{includes, is_schema},
+    assembly::{OneText, includes, is_schema},
     document_error::DocumentError,
     format::Format,
     problems::Problem,
-    rule_text::{OneText, RuleText},
+    rule_text::RuleText,
 };
 
 impl RuleText {
@@ -154,11 +154,8 @@ fn read_text(path: &Path) -> Result<OneText, DocumentError> {
     let bytes = fs::read(path).map_err(|wrong| cannot_be_read(path, &wrong))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(OneText {
-            origin,
-            format,
-            text,
             is_file: true,
-            problems: Vec::new(),
+            ..OneText::new(origin, text, format)
         }),
         Err(wrong) => {
             let at = wrong.utf8_error().valid_up_to();

@@ -7,7 +7,7 @@ use tollgate::RequestRule;
 use tollgate_core::{Tick, UnknownName};
 
 use crate::{
-    assembly::{TextPart, assemble},
+    assembly::{OneText, assemble},
     bindings::Bindings,
     clock::now,
     document_error::DocumentError,
@@ -71,23 +71,8 @@ impl RuleDocument {
         format: Format,
         bindings: &Bindings,
     ) -> Result<Self, DocumentError> {
-        let part = TextPart {
-            origin,
-            text,
-            format,
-            is_file: false,
-            problems: &[],
-        };
-        Self::of_parts(&[part], bindings).map(|(document, _)| document)
-    }
-
-    /// Reads a document of several texts, such as the files of a folder, with the tree of each.
-    pub(crate) fn of_parts(
-        parts: &[TextPart<'_>],
-        bindings: &Bindings,
-    ) -> Result<ReadText, DocumentError> {
-        let (entries, trees) = assemble(parts, bindings)?;
-        Ok((Self { entries }, trees))
+        let (entries, _) = assemble(&[OneText::new(origin, text, format)], bindings)?;
+        Ok(Self { entries })
     }
 
     /// The rules for a layer, as they are now: overrides and switches that have expired do not count.

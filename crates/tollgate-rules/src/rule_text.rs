@@ -9,13 +9,12 @@ use std::{
 };
 
 use crate::{
-    assembly::TextPart,
+    assembly::{OneText, assemble},
     author::Author,
     bindings::{Bindings, HashKey},
     document_changes::text_changes,
     document_error::DocumentError,
     format::Format,
-    problems::Problem,
     rule_document::{ReadText, RuleDocument},
 };
 
@@ -37,19 +36,6 @@ pub struct RuleText {
     hash_key: Option<Arc<HashKey>>,
 }
 
-/// One of the texts of a document.
-#[derive(Clone, Hash)]
-pub(crate) struct OneText {
-    /// The name that errors begin with: the path of a file.
-    pub(crate) origin: String,
-    pub(crate) format: Format,
-    pub(crate) text: String,
-    /// Whether it is a file, which may include others. They are further texts.
-    pub(crate) is_file: bool,
-    /// What was found wrong before it was read as a whole.
-    pub(crate) problems: Vec<Problem>,
-}
-
 impl RuleText {
     /// A text, whose errors begin with its format.
     pub fn new(text: impl Into<String>, format: Format) -> Self {
@@ -58,13 +44,7 @@ impl RuleText {
 
     /// A text whose errors begin with `origin`: where it comes from.
     pub fn named(origin: impl Into<String>, text: impl Into<String>, format: Format) -> Self {
-        Self::of_texts(vec![OneText {
-            origin: origin.into(),
-            format,
-            text: text.into(),
-            is_file: false,
-            problems: Vec::new(),
-        }])
+        Self::of_texts(vec![OneText::new(origin, text, format)])
     }
 
     /// Texts that make one document: their rules together.
@@ -155,14 +135,8 @@ impl RuleText {
         if bindings.hash_key.is_none() && self.hash_key.is_some() {
             bindings.to_mut().hash_key.clone_from(&self.hash_key);
         }
-        let parts = self.texts.iter().map(|text| TextPart {
-            origin: &text.origin,
-            text: &text.text,
-            format: text.format,
-            is_file: text.is_file,
-            problems: &text.problems,
-        });
-        RuleDocument::of_parts(&parts.collect::<Vec<_>>(), &bindings)
+        let (entries, trees) = assemble(&self.texts, &bindings)?;
+        Ok((RuleDocument { entries }, trees))
     }
 
     /// The text, once: nothing is left.

@@ -45,25 +45,3 @@ async fn an_override_takes_precedence_over_it_and_a_switch_halves_it() {
     let document = toml(&rule(half)).expect("valid");
     assert_eq!(passing(document.rules(), request()).await, 3);
 }
-
-#[tokio::test]
-async fn without_one_a_request_has_its_plan() {
-    let plan = "plan = \"plan\"\nplans = { gold = \"5/min\" }\n";
-    let document = toml(&rule(plan)).expect("valid");
-    let gold = |limit| {
-        let request = asks("acme", limit);
-        move || {
-            let mut request = request();
-            let caller = crate::Caller {
-                tenant: "acme",
-                plan: Some("gold"),
-            };
-            request.extensions_mut().insert(caller);
-            request
-        }
-    };
-    let passed = passing(document.rules(), gold("none")).await;
-    assert_eq!(passed, 5);
-    let passed = passing(document.rules(), gold("fixed_window 7/min")).await;
-    assert_eq!(passed, 7);
-}
