@@ -55,6 +55,20 @@ pub struct Quota {
     needless_burst: Option<u64>,
 }
 
+/// `1 unit`, `5 units`.
+struct Units(u64);
+
+impl fmt::Display for Units {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}",
+            self.0,
+            if self.0 == 1 { "unit" } else { "units" }
+        )
+    }
+}
+
 /// A token bucket that needs a refill rate.
 #[must_use = "a token bucket needs `.refill(units, period)`"]
 #[derive(Clone, Copy, Debug)]
@@ -406,9 +420,10 @@ impl Quota {
         match self.algorithm {
             A::TokenBucket | A::Gcra | A::LeakyBucket => self.validate_bucket(),
             _ if self.burst != self.limit => Err(QuotaError(format!(
-                "a burst of {} units does not apply to {}: its limit is what may come at once; \
+                "a burst of {} does not apply to {}: its limit is what may come at once; \
                  for a separate burst take Quota::gcra or Quota::token_bucket",
-                self.burst, self.algorithm
+                Units(self.burst),
+                self.algorithm
             ))),
             A::SlidingWindow => self.validate_sliding_window(),
             A::SlidingBuckets => self.validate_sliding_buckets(),
@@ -472,9 +487,12 @@ impl Quota {
                 _ => ("token_bucket", "refill"),
             };
             return Err(QuotaError(format!(
-                "a burst of {burst} units does not apply to a {name}: its capacity of {} units is what may come at once; \
+                "a burst of {} does not apply to a {name}: its capacity of {} is what may come at once; \
                  write Quota::{name}({burst}).{next}({}, {:?}) if you mean {burst}",
-                self.burst, self.limit, self.period
+                Units(burst),
+                Units(self.burst),
+                self.limit,
+                self.period
             )));
         }
         self.validate_no_buckets()?;
@@ -497,9 +515,9 @@ impl Quota {
         let interval = Interval::of(self.limit, micros(self.period));
         if interval.denominator > u64::from(u32::MAX) {
             return Err(QuotaError(format!(
-                "{} units every {:?} cannot be counted exactly: the fraction {}/{} µs a unit has a denominator above {}; \
+                "{} every {:?} cannot be counted exactly: the fraction {}/{} µs a unit has a denominator above {}; \
                  take a rounder rate",
-                self.limit,
+                Units(self.limit),
                 self.period,
                 interval.numerator,
                 interval.denominator,
@@ -511,10 +529,10 @@ impl Quota {
         let rest = u128::from(interval.numerator % interval.denominator);
         if burst * whole >= EXACT || burst * rest >= EXACT || micros(self.window()) > MAX_FILL {
             return Err(QuotaError(format!(
-                "a {what} of {} units at {} units every {:?} cannot be counted exactly: filling it up takes {:?}; \
+                "a {what} of {} at {} every {:?} cannot be counted exactly: filling it up takes {:?}; \
                  take a smaller {what} or a faster rate",
-                self.burst,
-                self.limit,
+                Units(self.burst),
+                Units(self.limit),
                 self.period,
                 self.window()
             )));
@@ -529,9 +547,10 @@ impl Quota {
             || (!exact && 2 * u128::from(self.limit) * u128::from(self.limit) >= EXACT)
         {
             return Err(QuotaError(format!(
-                "a sliding window of {} units in {:?} cannot be weighted exactly to a unit; \
+                "a sliding window of {} in {:?} cannot be weighted exactly to a unit; \
                  take Quota::gcra, Quota::fixed_window, or count in larger units",
-                self.limit, self.period
+                Units(self.limit),
+                self.period
             )));
         }
         Ok(())
@@ -627,6 +646,10 @@ mod tests {
         refused(Quota::token_bucket(5).refill(0, SECOND), &["refill of 0"]);
         refused(Quota::token_bucket(0).refill(5, SECOND), &["capacity of 0"]);
         refused(Quota::gcra(5, SECOND).burst(0), &["burst of 0"]);
+        refused(
+            Quota::sliding_log(5, SECOND).burst(1),
+            &["burst of 1 unit does not"],
+        );
         refused(
             Quota::gcra(5, SECOND).burst(MAX_UNITS + 1),
             &["burst of 1000000000000000", "larger units"],
