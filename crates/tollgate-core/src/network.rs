@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    hash::{Hash, Hasher},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
@@ -29,7 +30,7 @@ use crate::{
 /// assert_ne!(Key::of(site), Key::of(client));
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Network {
     address: IpAddr,
     ipv4_prefix: u8,
@@ -63,6 +64,59 @@ impl Network {
         self.ipv6_prefix = bits.min(128);
         self
     }
+
+    /// The first address of the network.
+    #[inline]
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => {
+                let mask = !u32::MAX.checked_shr(self.ipv4_prefix.into()).unwrap_or(0);
+                Ipv4Addr::from_bits(address.to_bits() & mask).into()
+            }
+            IpAddr::V6(address) => {
+                let mask = !u128::MAX.checked_shr(self.ipv6_prefix.into()).unwrap_or(0);
+                Ipv6Addr::from_bits(address.to_bits() & mask).into()
+            }
+        }
+    }
+
+    /// The number of bits that the addresses of the network have in common.
+    #[inline]
+    #[must_use]
+    pub fn prefix(&self) -> u8 {
+        match self.address {
+            IpAddr::V4(_) => self.ipv4_prefix,
+            IpAddr::V6(_) => self.ipv6_prefix,
+        }
+    }
+}
+
+/// Equal networks are one key.
+impl PartialEq for Network {
+    fn eq(&self, other: &Self) -> bool {
+        (self.address(), self.prefix()) == (other.address(), other.prefix())
+    }
+}
+
+impl Eq for Network {}
+
+impl Hash for Network {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.address(), self.prefix()).hash(state);
+    }
+}
+
+/// A CIDR, or a whole address: `2001:db8:1:2::/64`, `192.0.2.1`.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (address, prefix) = (self.address(), self.prefix());
+        match address {
+            IpAddr::V4(_) if prefix == 32 => write!(f, "{address}"),
+            IpAddr::V6(_) if prefix == 128 => write!(f, "{address}"),
+            _ => write!(f, "{address}/{prefix}"),
+        }
+    }
 }
 
 /// Family, prefix length and network: networks of different prefixes are never one key. The kind is always
@@ -70,19 +124,15 @@ impl Network {
 impl KeyPart for Network {
     #[inline]
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
-        match self.address {
-            IpAddr::V4(address) => {
-                let mask = !u32::MAX.checked_shr(self.ipv4_prefix.into()).unwrap_or(0);
-                let network = (address.to_bits() & mask).to_be_bytes();
-                let [a, b, c, d] = network;
+        match self.address() {
+            IpAddr::V4(network) => {
+                let [a, b, c, d] = network.octets();
                 key.push_six(PartKind::ADDRESS, [4, self.ipv4_prefix, a, b, c, d]);
             }
-            IpAddr::V6(address) => {
-                let mask = !u128::MAX.checked_shr(self.ipv6_prefix.into()).unwrap_or(0);
-                let network = (address.to_bits() & mask).to_be_bytes();
+            IpAddr::V6(network) => {
                 let mut part = [0; 18];
                 part[..2].copy_from_slice(&[6, self.ipv6_prefix]);
-                part[2..].copy_from_slice(&network);
+                part[2..].copy_from_slice(&network.octets());
                 key.push(PartKind::ADDRESS, part);
             }
         }

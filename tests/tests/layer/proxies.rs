@@ -2,7 +2,10 @@
 
 use http::{Request, request::Parts};
 use tollgate::key::{ClientIp, PeerAddr, client_ip};
-use tollgate_tests::events::Events;
+use tollgate_tests::{
+    app::{behind, layer, per_minute},
+    events::Events,
+};
 use tracing::Level;
 
 fn from(peer: &str, field: Option<&'static str>) -> Parts {
@@ -15,7 +18,7 @@ fn from(peer: &str, field: Option<&'static str>) -> Parts {
 }
 
 fn resolved(client: &ClientIp, head: &Parts) -> String {
-    client.resolve(head).expect("there is a peer").to_string()
+    client.address(head).expect("there is a peer").to_string()
 }
 
 fn behind_ten() -> ClientIp {
@@ -41,6 +44,41 @@ fn an_untrusted_peer_with_the_header_is_reported_once() {
         let text = format!("172.17.0.1 sends {field} and is not trusted");
         assert!(warnings[0].contains(&text), "{warnings:?}");
     }
+}
+
+#[tokio::test]
+async fn a_proxy_on_a_unix_socket_says_who_the_client_is() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("app.sock");
+    let socket = tokio::net::UnixListener::bind(&path).expect("a socket");
+    let client = client_ip().trusted_proxies(["unix:"]).x_forwarded_for();
+    let app = behind(layer([per_minute("one", 1).by(client)]));
+    let served = tokio::spawn(axum::serve(socket, app).into_future());
+    // As nginx does.
+    let ask = async |client: &str| {
+        let mut connection = tokio::net::UnixStream::connect(&path)
+            .await
+            .expect("it listens");
+        let request = format!(
+            "GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {client}\r\nconnection: close\r\n\r\n"
+        );
+        connection
+            .write_all(request.as_bytes())
+            .await
+            .expect("it reads");
+        let mut answer = String::new();
+        connection
+            .read_to_string(&mut answer)
+            .await
+            .expect("it answers");
+        answer[9..12].to_owned()
+    };
+    assert_eq!(ask("6.6.6.6, 203.0.113.9").await, "200");
+    assert_eq!(ask("7.7.7.7, 203.0.113.9").await, "429");
+    assert_eq!(ask("203.0.113.10").await, "200");
+    served.abort();
 }
 
 #[test]

@@ -28,9 +28,9 @@ use crate::key::extractor::NoKey;
 pub struct PeerAddr(pub SocketAddr);
 
 /// The peer's address, an IPv4-mapped one as IPv4.
-pub(crate) fn peer(head: &Parts) -> Result<IpAddr, NoKey> {
+pub(crate) fn peer(head: &Parts) -> Option<IpAddr> {
     // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all share one budget.
-    with_peer(head, |peer| peer.ip().to_canonical()).ok_or_else(no_peer)
+    with_peer(head, |peer| peer.ip().to_canonical())
 }
 
 #[cold]
@@ -38,7 +38,8 @@ pub(crate) fn no_peer() -> NoKey {
     NoKey::Misconfigured(
         "the request has no peer address: serve axum's router with \
          into_make_service_with_connect_info::<SocketAddr>() and tollgate's feature `axum`, tonic's server with the \
-         feature `tonic`, or put tollgate::key::PeerAddr into the request's extensions"
+         feature `tonic`, or put tollgate::key::PeerAddr into the request's extensions; on a Unix socket, where there is none, \
+         behind a proxy that says who the client is, count by client_ip().trusted_proxies([\"unix:\"]).x_forwarded_for()"
             .into(),
     )
 }

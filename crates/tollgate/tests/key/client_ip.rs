@@ -245,6 +245,7 @@ fn without_a_peer_the_answer_names_the_calls_to_add() {
     };
     assert!(text.contains("into_make_service_with_connect_info::<SocketAddr>()"));
     assert!(text.contains("PeerAddr"));
+    assert!(text.contains(r#"trusted_proxies(["unix:"])"#));
 }
 
 #[test]
@@ -255,6 +256,87 @@ fn a_header_without_a_peer_is_ignored() {
         client.resolve(&head),
         Err(NoKey::Misconfigured(_))
     ));
+}
+
+#[test]
+fn a_proxy_on_a_unix_socket_is_trusted_by_name() {
+    let socket = || client_ip().trusted_proxies(["unix:"]);
+    let head = |name, line: &str| with_lines(name, &[line]);
+    for (client, head, expected) in [
+        (
+            socket().x_forwarded_for(),
+            head(XFF, "6.6.6.6, 203.0.113.9"),
+            "203.0.113.9",
+        ),
+        // Another nginx in front, on a socket too, and a load balancer.
+        (
+            socket().x_forwarded_for(),
+            head(XFF, "203.0.113.9, unix:"),
+            "203.0.113.9",
+        ),
+        (
+            socket().trusted_proxies(["10.0.0.0/8"]).x_forwarded_for(),
+            head(XFF, "6.6.6.6, 203.0.113.9, 10.0.0.2"),
+            "203.0.113.9",
+        ),
+        (
+            socket().hops(2).x_forwarded_for(),
+            head(XFF, "6.6.6.6, 203.0.113.9, x"),
+            "203.0.113.9",
+        ),
+        (
+            client_ip()
+                .hops(1)
+                .trusted_proxies(["unix:"])
+                .x_forwarded_for(),
+            head(XFF, "203.0.113.9"),
+            "203.0.113.9",
+        ),
+        (
+            socket().single_header("x-real-ip"),
+            head("x-real-ip", "203.0.113.9"),
+            "203.0.113.9",
+        ),
+        (
+            socket().forwarded(),
+            head("forwarded", "for=203.0.113.9"),
+            "203.0.113.9",
+        ),
+        // A peer with an address is none of it.
+        (
+            socket().x_forwarded_for(),
+            from("192.0.2.1", head(XFF, "203.0.113.9")),
+            "192.0.2.1",
+        ),
+        (
+            behind_ten(),
+            from("10.0.0.1", head(XFF, "203.0.113.9, unix:")),
+            "10.0.0.1",
+        ),
+    ] {
+        assert_eq!(resolved(&client, &head), expected);
+    }
+    for head in [empty(), head(XFF, "junk"), head(XFF, "")] {
+        let Err(NoKey::Misconfigured(text)) = key(&socket().x_forwarded_for(), &head) else {
+            panic!("nobody names the client")
+        };
+        assert!(
+            text.contains("names no client in x-forwarded-for"),
+            "{text}"
+        );
+    }
+    for (client, words) in [
+        (
+            client_ip()
+                .trusted_proxies(["unix:/run/app.sock"])
+                .x_forwarded_for(),
+            "write \"unix:\"",
+        ),
+        (socket(), "reads no header"),
+    ] {
+        let error = client.validate().expect_err("it is wrong");
+        assert!(error.contains(words), "{error}");
+    }
 }
 
 fn network(bytes: &[u8]) -> KeyBuf {

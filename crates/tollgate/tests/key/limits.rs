@@ -12,7 +12,7 @@ fn entries_beyond_the_limits_are_not_read() {
     let walk = |name: &'static str, client: ClientIp, lines: &[Vec<u8>]| {
         let client = client.trusted_proxies(["10.0.0.0/8"]);
         client
-            .resolve(&from(PEER, with_lines(name, lines)))
+            .address(&from(PEER, with_lines(name, lines)))
             .expect("there is a peer")
             .to_string()
     };

@@ -81,5 +81,5 @@ pub(crate) fn parts<const N: usize>(parts: [(PartKind, &str); N]) -> KeyBuf {
 /// The client's address as text.
 pub(crate) fn resolved(client: &ClientIp, head: &Parts) -> String {
     client.validate().expect("the settings are right");
-    client.resolve(head).expect("there is a peer").to_string()
+    client.address(head).expect("there is a peer").to_string()
 }

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 pub(crate) enum Entry {
     /// An address, an IPv4-mapped one as IPv4.
     Address(IpAddr),
+    /// `unix:`, as nginx calls a client on a Unix socket.
+    Socket,
     /// Not an address: a name, `unknown`, or malformed.
     Unreadable,
     /// The field is malformed here, so the beginning of the entry is unknown.

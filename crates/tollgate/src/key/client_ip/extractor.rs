@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +19,7 @@ use crate::{
     key::{
         client_ip::{
             forwarded, single_header,
-            trust::{MAX_ENTRIES, Trust, network},
+            trust::{MAX_ENTRIES, Trust, network, trust},
             x_forwarded_for::{self, X_FORWARDED_FOR},
         },
         extractor::{Extracted, KeyExtractor, NoKey},
@@ -48,6 +48,7 @@ pub fn client_ip() -> ClientIp {
         ipv4_prefix: 32,
         ipv6_prefix: 64,
         mistake: None,
+        socket: false,
         distrusted: Arc::default(),
     }
 }
@@ -63,6 +64,8 @@ pub struct ClientIp {
     ipv4_prefix: u8,
     ipv6_prefix: u8,
     mistake: Option<String>,
+    /// Whether a peer without an address is trusted, as one on a Unix socket.
+    socket: bool,
     /// Whether an untrusted peer with the header was reported.
     distrusted: Arc<AtomicBool>,
 }
@@ -102,25 +105,34 @@ impl ClientIp {
     /// addresses (`0.0.0.0/0`) are an error, because every client could choose its own address; so is a CIDR with host bits
     /// (`10.0.0.5/8`).
     ///
+    /// `"unix:"` trusts the proxy on a Unix socket, as `set_real_ip_from unix:` of nginx does: a request without a peer address then
+    /// has come from a proxy. Set it only if the service listens on no other socket whose peers are unknown.
+    ///
+    /// ```
+    /// use tollgate::key::client_ip;
+    ///
+    /// let behind_nginx = client_ip().trusted_proxies(["unix:"]).x_forwarded_for();
+    /// let (head, ()) = http::Request::builder().header("x-forwarded-for", "192.0.2.1").body(()).unwrap().into_parts();
+    /// assert_eq!(behind_nginx.resolve(&head).unwrap().to_string(), "192.0.2.1");
+    /// ```
+    ///
     /// The first request with the header from an untrusted peer is an event at warn level with the peer's address: if that is
     /// your proxy, all its clients share one budget.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
-        let mut networks = match std::mem::replace(&mut self.trust, Trust::NoProxy) {
-            Trust::NoProxy => Vec::new(),
-            Trust::Proxies(networks) => networks,
-            Trust::Hops(_) => {
-                self.record_mistake(TWO_TRUSTS.to_owned());
-                return self;
-            }
-        };
+        let mut networks = Vec::new();
         for proxy in proxies {
-            match network(&proxy.to_string()) {
-                Ok(network) => networks.push(network),
-                Err(mistake) => self.record_mistake(mistake),
+            if let Err(mistake) = trust(&proxy.to_string(), &mut networks, &mut self.socket) {
+                self.record_mistake(mistake);
             }
         }
-        if !networks.is_empty() {
-            self.trust = Trust::Proxies(networks);
+        match &mut self.trust {
+            Trust::Proxies(before) => before.extend(networks),
+            Trust::Hops(_) if networks.is_empty() => {}
+            Trust::Hops(_) => self.record_mistake(TWO_TRUSTS.to_owned()),
+            Trust::NoProxy if self.socket || !networks.is_empty() => {
+                self.trust = Trust::Proxies(networks);
+            }
+            Trust::NoProxy => {}
         }
         self
     }
@@ -130,13 +142,14 @@ impl ClientIp {
     ///
     /// Use it for load balancers whose addresses change. It is safe only if the service is reachable only through that many
     /// proxies: with fewer, a client chooses its address. If the list is shorter, or the entry is not an address, the peer
-    /// counts.
+    /// counts. A last proxy on a Unix socket has to be
+    /// [trusted](Self::trusted_proxies) as well, with `trusted_proxies(["unix:"])`: it has no address that could count.
     pub fn hops(mut self, proxies: usize) -> Self {
         if !(1..=MAX_ENTRIES).contains(&proxies) {
             self.record_mistake(format!(
                 "hops({proxies}) is out of range: count the proxies in front of the service, 1 to {MAX_ENTRIES}"
             ));
-        } else if matches!(self.trust, Trust::Proxies(_)) {
+        } else if matches!(&self.trust, Trust::Proxies(networks) if !networks.is_empty()) {
             self.record_mistake(TWO_TRUSTS.to_owned());
         } else {
             self.trust = Trust::Hops(proxies);
@@ -180,24 +193,85 @@ impl ClientIp {
         }
     }
 
+    /// The client as a rule counts it: its network, of which `Key::of` makes the rule's key. A list of blocked clients that holds these
+    /// blocks what a limit would have denied, where one of addresses lets a client go on with the next address of its /64.
+    ///
+    /// ```
+    /// use tollgate::{Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::{PeerAddr, client_ip}};
+    ///
+    /// let client = client_ip().ipv6_prefix(56);
+    /// let rule = Rule::new("per-ip", Quota::gcra(60, MINUTE)).by(client.clone());
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    /// let peer = PeerAddr("[2001:db8:1:2::3]:40000".parse()?);
+    /// let head = http::Request::builder().extension(peer).body(())?.into_parts().0;
+    /// let network = client.resolve(&head)?;
+    /// assert_eq!(network.to_string(), "2001:db8:1::/56");
+    /// assert_eq!(Some(Key::of(network)), layer.key_of("per-ip", &head));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`address`](Self::address).
+    pub fn resolve(&self, head: &Parts) -> Result<Network, NoKey> {
+        self.address(head).map(|address| self.network(address))
+    }
+
     /// The client's full address, for logs that agree with the limit.
     ///
     /// # Errors
     ///
-    /// [`NoKey::Misconfigured`] if the request has no peer address; the text names the call to add.
-    pub fn resolve(&self, head: &Parts) -> Result<IpAddr, NoKey> {
-        let peer = peer(head)?;
+    /// [`NoKey::Misconfigured`] if the request has no peer address, and no trusted proxy names the client; the text says what to add.
+    pub fn address(&self, head: &Parts) -> Result<IpAddr, NoKey> {
+        let peer = peer(head);
         let headers = &head.headers;
-        if !self.trust.trusts(peer) {
-            self.report_untrusted(peer, head);
-            return Ok(peer);
+        match peer {
+            Some(peer) if !self.trust.trusts(peer) => {
+                self.report_untrusted(peer, head);
+                return Ok(peer);
+            }
+            None if !self.socket => return Err(no_peer()),
+            _ => {}
         }
-        Ok(match &self.source {
+        let (trust, socket) = (&self.trust, self.socket);
+        let client = match &self.source {
             Source::Peer => peer,
-            Source::XForwardedFor => self.trust.client(peer, x_forwarded_for::entries(headers)),
-            Source::Forwarded => self.trust.client(peer, forwarded::entries(headers)),
-            Source::SingleHeader(name) => single_header::read(headers, name).unwrap_or(peer),
+            Source::XForwardedFor => trust.client(peer, socket, x_forwarded_for::entries(headers)),
+            Source::Forwarded => trust.client(peer, socket, forwarded::entries(headers)),
+            Source::SingleHeader(name) => single_header::read(headers, name).or(peer),
+        };
+        client.ok_or_else(|| self.unnamed())
+    }
+
+    /// The proxy has no address, and names no client.
+    #[cold]
+    fn unnamed(&self) -> NoKey {
+        let Some(name) = self.header() else {
+            return no_peer();
+        };
+        NoKey::Misconfigured(
+            format!(
+                "the request has no peer address, as on a Unix socket, and its proxy names no client in {name}: let the proxy set it, \
+                 as nginx does with proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for"
+            )
+            .into(),
+        )
+    }
+
+    fn header(&self) -> Option<HeaderName> {
+        Some(match &self.source {
+            Source::Peer => return None,
+            Source::XForwardedFor => X_FORWARDED_FOR,
+            Source::Forwarded => header::FORWARDED,
+            Source::SingleHeader(name) => name.clone(),
         })
+    }
+
+    #[inline(always)]
+    fn network(&self, address: IpAddr) -> Network {
+        Network::of(address)
+            .ipv4_prefix(self.ipv4_prefix)
+            .ipv6_prefix(self.ipv6_prefix)
     }
 
     /// The condition that the client's address, found in this way, is in one of these networks: CIDRs or single addresses,
@@ -240,7 +314,7 @@ impl ClientIp {
             ));
         }
         let reported = AtomicBool::new(false);
-        Ok(move |head: &Parts| match self.resolve(head) {
+        Ok(move |head: &Parts| match self.address(head) {
             Ok(client) => networks.iter().any(|network| network.contains(&client)),
             Err(why) => {
                 // Once.
@@ -257,14 +331,9 @@ impl ClientIp {
     /// Reports once that an untrusted peer sends the header: a client that invents it, or a proxy that is not configured.
     #[inline]
     fn report_untrusted(&self, peer: IpAddr, head: &Parts) {
-        let name = match &self.source {
-            Source::Peer => return,
-            Source::XForwardedFor => &X_FORWARDED_FOR,
-            Source::Forwarded => &header::FORWARDED,
-            Source::SingleHeader(name) => name,
-        };
         if !self.distrusted.load(Ordering::Relaxed)
-            && head.headers.contains_key(name)
+            && let Some(name) = self.header()
+            && head.headers.contains_key(&name)
             && !self.distrusted.swap(true, Ordering::Relaxed)
         {
             diagnostics::warn(&format!(
@@ -287,14 +356,6 @@ impl ClientIp {
         self
     }
 
-    #[inline(always)]
-    fn add(&self, address: IpAddr, key: &mut KeyBuf) {
-        Network::of(address)
-            .ipv4_prefix(self.ipv4_prefix)
-            .ipv6_prefix(self.ipv6_prefix)
-            .add_to(key, PartKind::ADDRESS);
-    }
-
     fn record_mistake(&mut self, mistake: String) {
         self.mistake.get_or_insert(mistake);
     }
@@ -305,14 +366,15 @@ const TWO_TRUSTS: &str = "client_ip() takes trusted_proxies(..) or hops(..), not
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         if matches!(self.source, Source::Peer) {
-            return match with_peer(head, |peer| self.add(peer.ip(), key)) {
+            let add = |peer: &SocketAddr| self.network(peer.ip()).add_to(key, PartKind::ADDRESS);
+            return match with_peer(head, add) {
                 Some(()) => Extracted::Key,
                 None => Extracted::Nothing(no_peer()),
             };
         }
         match self.resolve(head) {
-            Ok(address) => {
-                self.add(address, key);
+            Ok(network) => {
+                network.add_to(key, PartKind::ADDRESS);
                 Extracted::Key
             }
             Err(why) => Extracted::Nothing(why),

@@ -9,6 +9,9 @@ use crate::key::client_ip::entry::Entry;
 /// How many entries of a list are read, from the right.
 pub(crate) const MAX_ENTRIES: usize = 64;
 
+/// A peer on a Unix socket, as nginx spells it.
+pub(crate) const SOCKET: &str = "unix:";
+
 /// Which proxies are trusted.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
@@ -21,7 +24,7 @@ pub(crate) enum Trust {
 }
 
 impl Trust {
-    /// Whether the peer's header counts.
+    /// Whether the peer's header counts, if the peer has an address.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         match self {
             Self::NoProxy => false,
@@ -48,26 +51,37 @@ impl Trust {
         }
     }
 
-    /// The client, from a list that is read from the right: each proxy has appended the address of its peer.
-    pub(crate) fn client(&self, peer: IpAddr, entries: impl Iterator<Item = Entry>) -> IpAddr {
-        if !self.trusts(peer) {
-            return peer;
-        }
+    /// The client, from a list that is read from the right: each proxy has appended the address of its peer. `peer` is trusted, and
+    /// without an address if it is on a Unix socket.
+    ///
+    /// `None`: neither it nor the list has an address that counts.
+    pub(crate) fn client(
+        &self,
+        peer: Option<IpAddr>,
+        socket: bool,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Option<IpAddr> {
         match self {
             Self::NoProxy => peer,
-            Self::Proxies(_) => self.first_untrusted(peer, entries),
-            Self::Hops(hops) => hop(*hops, entries).unwrap_or(peer),
+            Self::Proxies(_) => self.first_untrusted(peer, socket, entries),
+            Self::Hops(hops) => hop(*hops, entries).or(peer),
         }
     }
 
     /// An invalid entry stops the walk: entries to its left may be the client's own.
-    fn first_untrusted(&self, peer: IpAddr, entries: impl Iterator<Item = Entry>) -> IpAddr {
+    fn first_untrusted(
+        &self,
+        peer: Option<IpAddr>,
+        socket: bool,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Option<IpAddr> {
         let mut last = peer;
         for entry in entries.take(MAX_ENTRIES) {
             match entry {
-                Entry::Address(address) if self.trusts(address) => last = address,
-                Entry::Address(address) => return address,
-                Entry::Unreadable => return last,
+                Entry::Address(address) if self.trusts(address) => last = Some(address),
+                Entry::Address(address) => return Some(address),
+                Entry::Socket if socket => {}
+                Entry::Socket | Entry::Unreadable => return last,
                 Entry::Broken => return peer,
             }
         }
@@ -82,8 +96,27 @@ fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
     }
     match entries.next()? {
         Entry::Address(address) => Some(address),
-        Entry::Unreadable | Entry::Broken => None,
+        Entry::Socket | Entry::Unreadable | Entry::Broken => None,
     }
+}
+
+/// Adds a network from text, or [the socket](SOCKET).
+pub(crate) fn trust(
+    text: &str,
+    networks: &mut Vec<IpNet>,
+    socket: &mut bool,
+) -> Result<(), String> {
+    match text {
+        SOCKET => *socket = true,
+        text if text.starts_with("unix") || text.starts_with('/') => {
+            return Err(format!(
+                "{text:?} is not a network: what comes over a Unix socket has no address, and all sockets of a service are \
+                 trusted together; write \"unix:\""
+            ));
+        }
+        text => networks.push(network(text)?),
+    }
+    Ok(())
 }
 
 /// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one becomes IPv4.

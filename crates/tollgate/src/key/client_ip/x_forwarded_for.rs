@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header::ValueIter};
 
-use crate::key::client_ip::{entry::Entry, node::address};
+use crate::key::client_ip::{entry::Entry, node::address, trust::SOCKET};
 
 /// The longest address with brackets, port and quotes has 49 bytes. A longer entry is invalid.
 const MAX_ENTRY_BYTES: usize = 128;
@@ -16,6 +16,13 @@ pub(crate) fn entries(headers: &HeaderMap) -> Entries<'_> {
     Entries {
         lines: Some(headers.get_all(X_FORWARDED_FOR).iter()),
         rest: None,
+    }
+}
+
+fn read(entry: &[u8]) -> Entry {
+    match entry.trim_ascii() == SOCKET.as_bytes() {
+        true => Entry::Socket,
+        false => address(entry).into(),
     }
 }
 
@@ -40,9 +47,9 @@ impl Iterator for Entries<'_> {
             Some(comma) => {
                 let (rest, entry) = line.split_at(window + comma);
                 self.rest = Some(rest);
-                Some(address(&entry[1..]).into())
+                Some(read(&entry[1..]))
             }
-            None if window == 0 => Some(address(line).into()),
+            None if window == 0 => Some(read(line)),
             None => {
                 self.lines = None;
                 Some(Entry::Unreadable)
