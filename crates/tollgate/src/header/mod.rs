@@ -33,6 +33,9 @@
 //!   never less. Otherwise: the time until the quota is full. For a request of cost 0 with nothing left: the time until one unit
 //!   is available.
 //!
+//! A rule that counts something other than requests says so in the policy of draft-11: `qu="tokens"` with
+//! [`Rule::unit("tokens")`](crate::Rule::unit), and `qu="units"` without it where requests differ in cost.
+//!
 //! A rule that limits how many run [at once](crate::Quota::concurrent) has `qu="concurrent-requests"`, its free slots as `r`, and
 //! neither `w` nor `t`: time does not free a slot. The older styles need both, and leave such a rule out.
 //!
@@ -57,8 +60,10 @@
 //! The following responses have no quota fields:
 //!
 //! - redirects, because a client that reads `r=0` may not follow them;
-//! - responses with `Cache-Control: public`, `s-maxage`, or `max-age` without `private` or `no-store`, because a shared cache would
-//!   serve them to other clients;
+//! - responses that a shared cache may store and serve to other clients (RFC 9111 §3 and §4.2): with `Cache-Control: public`,
+//!   `s-maxage` or `max-age`, with an `Expires` in the future, and with a `Last-Modified` where the status lets caches guess; unless
+//!   `private` or `no-store` forbids it. Fields for a CDN alone, such as `CDN-Cache-Control` (RFC 9213) and `Surrogate-Control`, count
+//!   whatever `Cache-Control` says;
 //! - denials by an inner layer that [hides its quota](crate::RateLimitLayer::hide_quota);
 //! - responses that are [refunded](crate::Refund);
 //! - as to one rule, responses that [do not count](crate::RequestRule::count_if) or have
