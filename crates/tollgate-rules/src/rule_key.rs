@@ -268,7 +268,7 @@ impl Part {
         let (pattern, parameter) = (pattern.clone(), name.to_owned());
         let extractor = tollgate::key::computed(move |head| {
             let value = pattern.parameter(head, &parameter)?;
-            Some(key_of(value))
+            Some(key_of(&value))
         });
         Some(Self {
             name: written.to_owned(),

@@ -109,7 +109,9 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
 
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
-/// [`PathPattern`] says how.
+/// [`PathPattern`] says how. The rule has to be inside of a layer that rewrites paths, such as tower-http's `NormalizePathLayer`: it
+/// cannot see what a path becomes behind it. A request whose path the rule would count with fewer slashes is an event at warn level,
+/// once.
 ///
 /// ```
 /// use tollgate::{MINUTE, Quota, Rule, condition::path, key::client_ip};
@@ -131,7 +133,7 @@ pub fn path(pattern: &str) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'st
 
 /// The path matches this pattern: as [`path`], of a pattern that was made before.
 pub fn path_matches(pattern: PathPattern) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
-    let routes = Routes::of_path(pattern.shape(PathOf::Original));
+    let routes = Routes::of_path(pattern.shape(PathOf::Whole));
     let holds = move |head: &Parts| pattern.matches(head);
     KnownCondition::new(routes, holds).into_fn()
 }
@@ -225,7 +227,7 @@ pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sy
         Some(path) => Routes::of_path(PathShape::exactly(PathOf::Route, path)),
         None => Routes::any(),
     };
-    let holds = move |head: &Parts| PathOf::Route.path(head).is_some_and(|path| path == route);
+    let holds = move |head: &Parts| PathOf::Route.path(head).is_some_and(|path| *path == *route);
     let condition = KnownCondition::new(routes, holds);
     condition.with_mistake(mistake).into_fn()
 }

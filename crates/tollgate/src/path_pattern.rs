@@ -1,18 +1,18 @@
 //! Paths with parameters, as axum's router matches them.
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, fmt, sync::Arc};
 
 use http::request::Parts;
 use tollgate_core::{RuleError, RuleErrorKind};
 
-use crate::routes::{PathOf, PathShape, Segment, original_path};
+use crate::routes::{PathOf, PathShape, Segment, whole_path};
 
 /// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
 /// A parameter stands for one segment, or for its end, as in `/v{version}`. A catch-all stands for the rest of the path. At the end of a
 /// path both need at least one character. Before a slash a parameter may be empty: `/users//posts` matches `/users/{id}/posts`, and `id`
-/// has no value then. To match a brace, double it. The pattern is compared with the whole path that the client has sent, not decoded.
-/// Under a nested router, it has to begin with the prefix of that router.
+/// has no value then. To match a brace, double it. The pattern is compared with the path as outer layers have rewritten it,
+/// not decoded. Under a nested router, it has to begin with the prefix of that router.
 ///
 /// As a condition it is [`path`](crate::condition::path()). Cheap to clone.
 ///
@@ -22,8 +22,8 @@ use crate::routes::{PathOf, PathShape, Segment, original_path};
 /// let users = PathPattern::new("/users/{id}/{*rest}")?;
 /// let (head, ()) = http::Request::get("/users/7/a/b").body(())?.into_parts();
 /// assert!(users.matches(&head));
-/// assert_eq!(users.parameter(&head, "id"), Some("7"));
-/// assert_eq!(users.parameter(&head, "rest"), Some("a/b"));
+/// assert_eq!(users.parameter(&head, "id").as_deref(), Some("7"));
+/// assert_eq!(users.parameter(&head, "rest").as_deref(), Some("a/b"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -116,15 +116,24 @@ impl PathPattern {
     /// Whether the path of a request matches.
     #[must_use]
     pub fn matches(&self, head: &Parts) -> bool {
-        self.walk(original_path(head), |_, _| {})
+        self.walk(&whole_path(head), |_, _| {})
     }
 
     /// The value of a parameter or catch-all in the path of a request, undecoded and never empty. `None`: the path does not match,
     /// or the pattern has no parameter of this name.
     #[must_use]
-    pub fn parameter<'h>(&self, head: &'h Parts, name: &str) -> Option<&'h str> {
+    pub fn parameter<'h>(&self, head: &'h Parts, name: &str) -> Option<Cow<'h, str>> {
+        match whole_path(head) {
+            Cow::Borrowed(path) => self.value(path, name).map(Cow::Borrowed),
+            Cow::Owned(path) => self
+                .value(&path, name)
+                .map(|value| Cow::Owned(value.to_owned())),
+        }
+    }
+
+    fn value<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
         let mut found = None;
-        let matches = self.walk(original_path(head), |parameter, value| {
+        let matches = self.walk(path, |parameter, value| {
             if parameter == name {
                 found.get_or_insert(value);
             }
@@ -562,6 +571,7 @@ mod tests {
         let path = head("/v2/7/x/a/b?rest=c");
         let value = |name| users.parameter(&path, name);
         let values = ["version", "id", "rest", "other"].map(value);
+        let values = values.each_ref().map(Option::as_deref);
         assert_eq!(values, [Some("2"), Some("7"), Some("a/b"), None]);
         assert_eq!(users.parameter(&head("/v2//x/a"), "id"), None);
         // What the start of a path has says nothing.

@@ -1,6 +1,6 @@
 //! Where a condition can be true.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use http::{Method, request::Parts};
 
@@ -22,8 +22,8 @@ pub(crate) struct Methods(u16);
 pub(crate) enum PathOf {
     /// That of the URI, from which routers have stripped prefixes.
     Uri,
-    /// The one that the client has sent.
-    Original,
+    /// The [whole](whole_path) one.
+    Whole,
     /// The route that has matched.
     #[cfg(feature = "axum")]
     Route,
@@ -160,26 +160,65 @@ fn literals(path: &str) -> Box<[Segment]> {
 }
 
 impl PathOf {
-    pub(crate) fn path(self, head: &Parts) -> Option<&str> {
+    pub(crate) fn path(self, head: &Parts) -> Option<Cow<'_, str>> {
         match self {
-            Self::Uri => Some(head.uri.path()),
-            Self::Original => Some(original_path(head)),
+            Self::Uri => Some(head.uri.path().into()),
+            Self::Whole => Some(whole_path(head)),
             #[cfg(feature = "axum")]
             Self::Route => {
                 let route = head.extensions.get::<axum::extract::MatchedPath>();
-                route.map(axum::extract::MatchedPath::as_str)
+                route.map(|route| route.as_str().into())
             }
         }
     }
 }
 
-/// The path that the client has sent: routers strip prefixes from nested ones.
-pub(crate) fn original_path(head: &Parts) -> &str {
+/// The path of the request that a handler serves: as outer layers have rewritten it, with the prefixes that routers have stripped.
+///
+/// Not axum's `OriginalUri`, which is what the outermost router has got: a layer behind that router may have rewritten it.
+pub(crate) fn whole_path(head: &Parts) -> Cow<'_, str> {
     #[cfg(feature = "axum")]
-    if let Some(original) = head.extensions.get::<axum::extract::OriginalUri>() {
-        return original.0.path();
+    if let Some(prefix) = head.extensions.get::<axum::extract::NestedPath>() {
+        let path = head.uri.path();
+        let original = head.extensions.get::<axum::extract::OriginalUri>();
+        let original = original.map_or(path, |original| original.0.path());
+        return with_prefix(prefix.as_str().trim_end_matches('/'), original, path);
     }
-    head.uri.path()
+    head.uri.path().into()
+}
+
+/// `path` below the route `prefix`, whose parameters have their values in `original`.
+#[cfg(feature = "axum")]
+fn with_prefix<'h>(prefix: &str, original: &'h str, path: &'h str) -> Cow<'h, str> {
+    let segments = || prefix.split('/').skip(1);
+    let mut rest = Some(original);
+    for segment in segments() {
+        let behind = rest.and_then(|rest| rest.strip_prefix('/'));
+        rest = behind.and_then(|behind| {
+            let (is, rest) = behind.split_at(behind.find('/').unwrap_or(behind.len()));
+            (segment.contains('{') || segment == is).then_some(rest)
+        });
+    }
+    if rest.is_some_and(|rest| rest == path || (rest.is_empty() && path == "/")) {
+        return original.into();
+    }
+    // Rewritten before the prefix was stripped. Layers that do so add and remove empty segments.
+    let sent = original.split('/').filter(|segment| !segment.is_empty());
+    let mut sent = sent.chain(std::iter::repeat(""));
+    let mut whole = String::new();
+    for segment in segments() {
+        let value = sent.next().unwrap_or_default();
+        whole.push('/');
+        whole.push_str(if segment.contains('{') {
+            value
+        } else {
+            segment
+        });
+    }
+    if path != "/" {
+        whole.push_str(path);
+    }
+    whole.into()
 }
 
 impl fmt::Debug for Routes {

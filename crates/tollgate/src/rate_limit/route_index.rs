@@ -88,7 +88,7 @@ impl RouteIndex {
         let mut found = Found::new();
         for (of, tree) in &self.trees {
             if let Some(path) = of.path(head) {
-                tree.find(path, method, &mut found);
+                tree.find(&path, method, &mut found);
             }
         }
         found.sort_unstable();
