@@ -3,10 +3,10 @@
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use http::request::Parts;
-use tollgate_core::{KeyBuf, KeyPart, PartKind};
+use tollgate_core::{Key, KeyBuf, KeyPart, PartKind};
 
 use crate::key::{
-    extractor::{Extracted, KeyExtractor},
+    extractor::{Extracted, KeyExtractor, NoKey},
     value::push_found,
 };
 
@@ -49,8 +49,8 @@ where
 
 /// Counts by a part of a value in the request's extensions; `None` is no key.
 ///
-/// Name the type in the closure, which borrows from the value: `|claims: &Claims| Some(&claims.subject)`. For a key that cannot
-/// be borrowed, such as a tuple of two fields, use [`computed`](crate::key::computed()). As with
+/// Name the type in the closure, which borrows from the value: `|claims: &Claims| Some(&claims.subject)`. For a key that is not a
+/// reference into the value, such as two of its fields, use [`extension_key`]. As with
 /// [`extension`](crate::key::extension()), the value must come from code that has verified it, and the parts of the key are
 /// of [`PartKind::EXTENSION`].
 ///
@@ -79,6 +79,38 @@ where
     ExtensionWith {
         find,
         types: PhantomData,
+    }
+}
+
+/// Counts by what a function makes of a value in the request's extensions; `None` is no key.
+///
+/// As [`extension_with`], for a key that is not a reference into the value: two fields of it, say.
+///
+/// ```
+/// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, extension_key}};
+///
+/// #[derive(Clone)]
+/// struct Claims {
+///     tenant: String,
+///     user: u64,
+/// }
+///
+/// let by_user = extension_key(|claims: &Claims| Some(Key::of((&claims.tenant, claims.user))));
+///
+/// let (mut head, ()) = http::Request::new(()).into_parts();
+/// head.extensions.insert(Claims { tenant: "acme".to_owned(), user: 7 });
+/// let mut key = KeyBuf::new();
+/// assert!(matches!(by_user.extract(&head, &mut key), Extracted::Key));
+/// assert_eq!(Key::from(key), Key::of(("acme", 7)));
+/// ```
+pub fn extension_key<T, F>(make: F) -> ExtensionKey<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> Option<Key> + Send + Sync + 'static,
+{
+    ExtensionKey {
+        make,
+        of: PhantomData,
     }
 }
 
@@ -144,5 +176,46 @@ impl<T, F: Clone, P: ?Sized> Clone for ExtensionWith<T, F, P> {
 impl<T, F, P: ?Sized> fmt::Debug for ExtensionWith<T, F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ExtensionWith<{}>", std::any::type_name::<T>())
+    }
+}
+
+/// The extractor that [`extension_key`] makes.
+pub struct ExtensionKey<T, F> {
+    make: F,
+    of: PhantomData<fn(&T)>,
+}
+
+impl<T, F> KeyExtractor for ExtensionKey<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> Option<Key> + Send + Sync + 'static,
+{
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        match head.extensions.get::<T>().and_then(&self.make) {
+            Some(made) => {
+                key.append(made.as_ref());
+                Extracted::Key
+            }
+            None => Extracted::Nothing(NoKey::Absent),
+        }
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        "extension".into()
+    }
+}
+
+impl<T, F: Clone> Clone for ExtensionKey<T, F> {
+    fn clone(&self) -> Self {
+        Self {
+            make: self.make.clone(),
+            of: PhantomData,
+        }
+    }
+}
+
+impl<T, F> fmt::Debug for ExtensionKey<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExtensionKey<{}>", std::any::type_name::<T>())
     }
 }

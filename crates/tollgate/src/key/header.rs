@@ -16,6 +16,9 @@ use crate::key::{
 /// [`NoKey::Ambiguous`]: a client must not be counted by one value while the application reads the other. An invalid name is an
 /// error when the rule is built.
 ///
+/// A header whose value has many spellings gives its clients many budgets. For `Authorization`, count by
+/// [`authorization()`](crate::key::authorization()): whoever checks it takes `Bearer`, `bearer` and two spaces for the same.
+///
 /// The key has two parts of [`PartKind::HEADER`], the name in lower case and the value.
 ///
 /// A client can invent values. In front of authentication, add a rule by [`client_ip`](crate::key::client_ip()); behind it, count

@@ -12,8 +12,8 @@ use crate::key::{
 
 /// Counts by a value that a closure borrows from the head of the request; `None` is no key.
 ///
-/// For a key that cannot be borrowed, such as lower-cased text or two values, use [`computed`](crate::key::computed()). An empty
-/// value is a key. The key equals [`Key::of(value)`](tollgate_core::Key::of).
+/// For a key that is not a reference into the head, such as lower-cased text, two values or a constant, use
+/// [`computed`](crate::key::computed()). An empty value is a key. The key equals [`Key::of(value)`](tollgate_core::Key::of).
 ///
 /// ```
 /// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, key_fn}};

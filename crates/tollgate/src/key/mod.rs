@@ -11,9 +11,10 @@
 //! | --- | --- |
 //! | [`client_ip()`] | the address of the client: the peer, or the address that trusted proxies report |
 //! | [`header("x-api-key")`](header()) | the value of a header |
+//! | [`authorization()`] | credentials, in one spelling |
 //! | [`query("token")`](query()) | a parameter of the query |
 //! | [`cookie("session")`](cookie()) | the value of a cookie |
-//! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with) | a value that an outer middleware has verified |
+//! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with), [`extension_key(..)`](extension_key) | a value that an outer middleware has verified |
 //! | [`method()`], [`path()`] | the method, the path |
 //! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
@@ -74,6 +75,7 @@
 //! | Cloudflare | `CF-Connecting-IP` | `.trusted_proxies(CLOUDFLARE_RANGES).single_header("cf-connecting-ip")` |
 //! | AWS ALB | appends to `X-Forwarded-For` | `.trusted_proxies(["10.0.0.0/16"]).x_forwarded_for()` with the CIDR of its subnets, or `.hops(1)` |
 //! | CDN, then ALB | both append to `X-Forwarded-For` | `.hops(2)`, if only the CDN can reach the ALB |
+//! | nginx, on a Unix socket | as the first | `.trusted_proxies(["unix:"]).x_forwarded_for()` |
 //! | HAProxy, PROXY protocol | no header | [`PeerAddr`], set where connections are accepted |
 //!
 //! ```
@@ -96,7 +98,7 @@
 //! ```
 //!
 //! The list is read from the right up to the first address that is not a trusted proxy, so entries that a client adds have no
-//! effect. [`ClientIp::resolve`] returns the same address for your logs. The first header from an untrusted peer is an event at
+//! effect. [`ClientIp::address`] returns the same address for your logs, and [`ClientIp::resolve`] its network, as the rule counts it. The first header from an untrusted peer is an event at
 //! warn level: "172.17.0.1 sends x-forwarded-for and is not trusted".
 //!
 //! ## IPv6
@@ -127,6 +129,7 @@
 //! [`KeyExtractor::validate`].
 
 mod authority;
+mod authorization;
 mod client_ip;
 mod computed;
 mod constant;
@@ -155,11 +158,12 @@ pub use tollgate_core::{KeyPart, KeyPrefix, Network};
 
 pub use self::{
     authority::{Authority, authority},
+    authorization::{Authorization, authorization},
     client_ip::{ClientIp, client_ip},
     computed::{Computed, computed},
     constant::{Constant, constant},
     cookie::{Cookie, cookie},
-    extension::{Extension, ExtensionWith, extension, extension_with},
+    extension::{Extension, ExtensionKey, ExtensionWith, extension, extension_key, extension_with},
     extractor::{Extracted, KeyExtractor, NoKey},
     grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service},
     header::{Header, header},
