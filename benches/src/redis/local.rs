@@ -8,7 +8,8 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, LeaseShare, Limiter, Quota, Rule, SECOND, decision::Pending,
+    Check, Consistency, Decision, LeaseShare, Limiter, Quota, Rule, SECOND,
+    decision::Pending,
     store::{Step, StoreError},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};

@@ -70,7 +70,11 @@ impl BoundNames {
         for (name, _) in pairs(&self.bind_plan) {
             let bound = name.to_owned();
             bindings = bindings.plan(name, move |head| {
-                head.extensions.get::<PlansOfRequest>()?.0.get(&bound)
+                head.extensions
+                    .get::<PlansOfRequest>()?
+                    .0
+                    .get(&bound)
+                    .cloned()
             });
         }
         for (name, value) in pairs(&self.bind_quota) {

@@ -1,6 +1,9 @@
 //! Keys: whom a request counts against, and the fingerprint that stands for it.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 /// What kind of thing a part of a key is.
 ///
@@ -245,6 +248,12 @@ impl PartialEq for KeyBuf {
 
 impl Eq for KeyBuf {}
 
+impl Hash for KeyBuf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
 /// Shows the length only: a key may be a client's address or secret.
 impl fmt::Debug for KeyBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -266,7 +275,7 @@ impl fmt::Debug for KeyBuf {
 /// let path: Key = "a/b/c".split('/').collect();
 /// assert_eq!(path, Key::of(["a", "b", "c"]));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(KeyBuf);
 
 impl Key {

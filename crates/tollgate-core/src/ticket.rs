@@ -178,7 +178,8 @@ impl Ticket {
 
     /// Settles what each check took to what it really `cost`: gives back the difference, or takes it as far as it is there.
     ///
-    /// Where rules count in units of their own, settle [one of them](Self::of_rule).
+    /// Where rules count in units of their own, settle [one of them](Self::of_rule). It also frees the slots that the ticket holds,
+    /// whatever the cost: one call ends both.
     pub fn settle(mut self, cost: u64) {
         self.on_drop = Some(OnDrop::Cost(cost));
     }

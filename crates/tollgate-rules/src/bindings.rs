@@ -13,7 +13,7 @@ use crate::denial_audit::DenialAudit;
 
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
 pub(crate) type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
-pub(crate) type PlanFn = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
+pub(crate) type PlanFn = dyn Fn(&Parts) -> Option<Arc<str>> + Send + Sync;
 pub(crate) type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 /// The keyed hash of a client's key under the rule with this name.
 pub(crate) type HashKey = dyn Fn(&str, &KeyBuf) -> u128 + Send + Sync;
@@ -130,16 +130,13 @@ impl Bindings {
 
     /// Binds the plan of a request by name, for `plan = "plan"`. See
     /// [`RequestRule::plan_by`](tollgate::RequestRule::plan_by).
-    pub fn plan<P: AsRef<str> + ?Sized + 'static>(
+    pub fn plan<P: AsRef<str>>(
         mut self,
         name: impl Into<String>,
-        plan: impl Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
+        plan: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static,
     ) -> Self {
-        fn borrowed<F: Fn(&Parts) -> Option<&str> + Send + Sync + 'static>(plan: F) -> Arc<PlanFn> {
-            Arc::new(plan)
-        }
-        let plan = borrowed(move |head| plan(head).map(AsRef::as_ref));
-        self.plans.insert(name.into(), plan);
+        let plan = move |head: &Parts| plan(head).map(|plan| plan.as_ref().into());
+        self.plans.insert(name.into(), Arc::new(plan));
         self
     }
 

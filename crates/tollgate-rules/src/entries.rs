@@ -2,11 +2,7 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use http::request::Parts;
-use tollgate::{
-    KeyBuf, RequestRule,
-    key::{Extracted, KeyExtractor},
-};
+use tollgate::{Key, KeyBuf, RequestRule};
 use tollgate_core::{Quota, Tick};
 
 use crate::{
@@ -61,21 +57,16 @@ impl PlansByHash {
 /// A rule whose denials are recorded.
 struct AuditedRule {
     rule: Box<str>,
-    extractor: Arc<dyn KeyExtractor>,
     hash_key: Option<Arc<HashKey>>,
     denials: Arc<DenialAudit>,
 }
 
 impl AuditedRule {
-    fn record(&self, head: &Parts) {
+    fn record(&self, key: &Key) {
         self.denials.denied(&self.rule, now(), || {
-            let mut key = KeyBuf::new();
-            let hash_key = self.hash_key.as_ref()?;
-            match self.extractor.extract(head, &mut key) {
-                // The start of the hash: enough to tell clients apart, and to find one with the secret.
-                Extracted::Key => Some(format!("{:08x}", hash_key(&self.rule, &key) >> 96)),
-                _ => None,
-            }
+            let hash_key = self.hash_key.as_ref().filter(|_| *key != Key::shared())?;
+            // The start of the hash: enough to tell clients apart, and to find one with the secret.
+            Some(format!("{:08x}", hash_key(&self.rule, key.as_ref()) >> 96))
         });
     }
 }
@@ -179,7 +170,6 @@ impl Entries {
         let denied = rule.audit.then(|| {
             Arc::new(AuditedRule {
                 rule: rule.name.value.as_str().into(),
-                extractor: rule.key.extractor(),
                 hash_key: self.hash_key.clone(),
                 denials: Arc::clone(&self.denials),
             })
@@ -196,7 +186,7 @@ impl Entries {
                 None => rule,
             };
             match denied.clone() {
-                Some(denied) => rule.on_denied(move |head| denied.record(head)),
+                Some(denied) => rule.on_denied(move |_, key, _| denied.record(key)),
                 None => rule,
             }
         });

@@ -230,9 +230,6 @@ impl Entries {
         if explaining.mode == Mode::Off {
             return explaining.skipped(Explained::Off);
         }
-        if explaining.explanation.quota.is_unlimited() {
-            return explaining.skipped(Explained::Unlimited);
-        }
         explaining.counted(key.as_ref())
     }
 
@@ -246,12 +243,14 @@ impl Entries {
             return explaining.skipped(skipped);
         }
         if let Some(plan) = rule.plan.as_ref().and_then(|plan| plan(head)) {
-            explaining.plan(plan);
+            explaining.plan(&plan);
         }
         if let Some(quota) = rule.quota.as_ref().and_then(|quota| quota(head)) {
             explaining.compute(quota);
         }
-        if explaining.explanation.quota.is_unlimited() {
+        let is_unlimited = explaining.explanation.quota.is_unlimited();
+        // A single client may have a limit.
+        if is_unlimited && self.overrides_of(index).is_empty() {
             return explaining.skipped(Explained::Unlimited);
         }
         let mut key = KeyBuf::new();
@@ -264,6 +263,9 @@ impl Entries {
         let Some(why) = missing else {
             return explaining.counted(&key);
         };
+        if is_unlimited {
+            return explaining.skipped(Explained::Unlimited);
+        }
         match rule.missing {
             Missing::Skip if why == NoKey::Absent => explaining.skipped(Explained::SkipsMissingKey),
             Missing::Reject(_) if explaining.mode != Mode::Enforce => {

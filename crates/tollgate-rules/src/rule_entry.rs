@@ -340,7 +340,7 @@ impl RuleEntry {
             }
             if let Some(plan) = &self.plan {
                 let plan = Arc::clone(plan);
-                rule = rule.plan_by::<str>(move |head: &Parts| plan(head));
+                rule = rule.plan_by(move |head: &Parts| plan(head));
             }
             if let Some(quota) = &self.quota {
                 let quota = Arc::clone(quota);

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
-use tollgate_core::{Consistency, Key, KeyBuf, OnStoreError, Quota};
+use tollgate_core::{Consistency, Decision, Key, KeyBuf, OnStoreError, Quota};
 
 use crate::{
     check_policies::CheckPolicies,
@@ -18,7 +18,7 @@ type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 + Send + Sync;
 type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
-type DeniedFn = dyn Fn(&Parts) + Send + Sync;
+type DeniedFn = dyn Fn(&Parts, &Key, &Decision) + Send + Sync;
 type CountsFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
 type ResponseCostFn = dyn Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync;
 pub(crate) type KeyPlanFn = dyn Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync;
@@ -226,7 +226,7 @@ pub enum Missing {
 ///     .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED))
 ///     .when(|head| head.method == Method::POST)
 ///     .cost_by(|head| if head.uri.path().ends_with("/bulk") { 10 } else { 1 })
-///     .plan_by(|head| head.extensions.get::<&'static str>());
+///     .plan_by(|head| head.extensions.get::<&'static str>().copied());
 /// # let _ = rule;
 /// ```
 #[must_use = "a rule limits nothing until it is part of a layer"]
@@ -445,10 +445,38 @@ impl RequestRule {
     /// Selects the rule's plan by name, for example from an extension that an outer middleware has set. `None` is the rule's own quota.
     /// So is an unknown name, and the first unknown name is an event at warn level.
     ///
-    /// The name is borrowed from the head or is a constant: `|head| Some(head.extensions.get::<Claims>()?.plan.as_str())`.
-    pub fn plan_by<P: AsRef<str> + ?Sized>(
+    /// The name is a constant, an `Arc<str>` or a `String`: a function cannot return both constants and what it borrows from the head.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use http::request::Parts;
+    /// use tollgate::{MINUTE, Quota, Rule, key::header};
+    ///
+    /// #[derive(Clone)]
+    /// struct Account {
+    ///     plan: Arc<str>,
+    /// }
+    ///
+    /// fn class(head: &Parts) -> Option<&'static str> {
+    ///     head.headers.contains_key("x-partner").then_some("gold")
+    /// }
+    ///
+    /// let rule = |name| {
+    ///     let rule = Rule::new(name, Quota::gcra(60, MINUTE)).plan("gold", Quota::gcra(600, MINUTE));
+    ///     rule.by(header("x-api-key"))
+    /// };
+    /// let of_account = |head: &Parts| Some(Arc::clone(&head.extensions.get::<Account>()?.plan));
+    /// let rules = [
+    ///     rule("reads").plan_by(of_account),
+    ///     rule("writes").plan_by(of_account),
+    ///     rule("searches").plan_by(class),
+    /// ];
+    /// # let _ = rules;
+    /// ```
+    pub fn plan_by<P: AsRef<str>>(
         mut self,
-        plan: impl Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
+        plan: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static,
     ) -> Self {
         let settings = self.set();
         settings.plan = Some(Arc::new(move |head, rule, unknown| {
@@ -529,8 +557,8 @@ impl RequestRule {
         self
     }
 
-    /// Requests with this key count under the plan with this name, whatever [`plan_by`](Self::plan_by) says: a client's own
-    /// limit. The key is as [`RateLimitLayer::key_of`](crate::RateLimitLayer::key_of) makes it.
+    /// Requests with this key count under the plan with this name, whatever [`plan_by`](Self::plan_by) and
+    /// [`quota_by`](Self::quota_by) say, and where the rule's own quota is [unlimited](Quota::unlimited): a client's own limit. The key is as [`RateLimitLayer::key_of`](crate::RateLimitLayer::key_of) makes it.
     ///
     /// A million of them cost one table, and no comparison of text for each request.
     ///
@@ -629,9 +657,28 @@ impl RequestRule {
         Arc::make_mut(settings.policies.get_or_insert_default())
     }
 
-    /// Calls this with the head of each request that the rule denies: for an audit of log-ins, say. The response waits for it, so
-    /// it should be short. A shadow denies nothing.
-    pub fn on_denied(mut self, denied: impl Fn(&Parts) + Send + Sync + 'static) -> Self {
+    /// Calls this with each request that the rule denies: for an audit of log-ins, or for a list of those to block. It gets the head
+    /// (for a rule [for handlers](Rule::by_handler) without its extensions), the key as the rule counts it, and the decision, which is
+    /// that of all rules. The response waits for it, so it should be short. A shadow denies nothing.
+    ///
+    /// ```
+    /// use std::{collections::HashSet, sync::{Arc, Mutex}};
+    ///
+    /// use tollgate::{Key, MINUTE, Quota, Rule, key::client_ip};
+    ///
+    /// let blocked: Arc<Mutex<HashSet<Key>>> = Arc::default();
+    /// let block = Arc::clone(&blocked);
+    /// let rule = Rule::new("log-ins", Quota::sliding_log(5, MINUTE))
+    ///     .by(client_ip())
+    ///     .on_denied(move |_head, key, _decision| {
+    ///         block.lock().unwrap().insert(key.clone());
+    ///     });
+    /// # let _ = rule;
+    /// ```
+    pub fn on_denied(
+        mut self,
+        denied: impl Fn(&Parts, &Key, &Decision) + Send + Sync + 'static,
+    ) -> Self {
         let settings = self.set();
         settings.on_denied = Some(Arc::new(denied));
         self

@@ -348,6 +348,42 @@ async fn a_handler_can_check_at_another_cost() {
 }
 
 #[tokio::test]
+async fn a_handlers_ticket_has_a_cost_and_is_settled_to_what_was_used() {
+    let rules = [
+        per_minute("tokens", 1_000).unit("tokens").by_handler(),
+        per_minute("words", 10).by_handler(),
+    ];
+    let handler = |admission: Admission, body: String| async move {
+        let key = Key::of("ann");
+        if body == "words" {
+            return admission.acquire_cost("words", 20, &key).await.map(|_| ());
+        }
+        let max_tokens = body.parse().expect("a number");
+        let ticket = admission
+            .acquire_cost_ticket("tokens", max_tokens, &key)
+            .await?;
+        ticket.settle(100);
+        Ok::<_, Denied>(())
+    };
+    let app = Router::new().route("/", routing::post(handler).layer(layer(rules)));
+    let ask = async |tokens: &str| {
+        let request = http::Request::post("/").body(axum::body::Body::from(tokens.to_owned()));
+        app.clone().oneshot(request.unwrap()).await.unwrap()
+    };
+    for _ in 0..7 {
+        assert_eq!(ask("400").await.status(), 200);
+    }
+    let denied = ask("400").await;
+    assert_eq!(denied.status(), 429);
+    assert!(text(denied).await.contains("allows 1000 tokens per 60 s"));
+    assert!(
+        text(ask("words").await)
+            .await
+            .contains("ever allows, which is 10 units.")
+    );
+}
+
+#[tokio::test]
 async fn a_failing_store_answers_handlers_with_the_rules_own_answer() {
     let [_, store] = stores();
     let rules = [per_minute("per-account", 2)

@@ -13,6 +13,7 @@ mod live;
 mod messages;
 mod names;
 mod observed;
+mod paths;
 mod priorities;
 mod proxies;
 mod rejected_rules;

@@ -278,7 +278,7 @@ async fn an_unknown_plan_is_reported_once() {
     events.one(Level::WARN, &["planned", "silver", "\"gold\""]);
     // A client may have chosen it: no more than the longest name is reported.
     let rule = all(per_minute("long", 9).plan("gold", Quota::fixed_window(99, MINUTE)));
-    let app = self::app([rule.plan_by(|head| head.uri.query())]);
+    let app = self::app([rule.plan_by(|head| head.uri.query().map(str::to_owned))]);
     let events = Events::listen();
     send(&app, get(&format!("/?{}z", "x".repeat(64)))).await;
     let reported = events.at(Level::WARN).concat();

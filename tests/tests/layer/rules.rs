@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use axum::{Router, routing};
 use http::{Method, Request, request::Parts};
 use tollgate::{
-    Admission, HeaderStyle, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason,
-    RequestRule, Retry, Rule,
+    Admission, Decision, HeaderStyle, Key, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer,
+    Reason, RequestRule, Retry, Rule,
     condition::{any_of, grpc_method_is, grpc_service_is, method_in, path, path_under, route_is},
     key,
     key::header,
@@ -239,7 +239,7 @@ async fn clients_read_what_a_rule_counts() {
         (all(api().cost(10)), "units", r#"qu="units";"#),
         (all(api()).cost_by(|_| 10), "units", r#"qu="units";"#),
         (
-            all(api()).cost_by_response(|_| Some(10)),
+            all(api()).cost_by_response(|_| None),
             "units",
             r#"qu="units";"#,
         ),
@@ -505,10 +505,13 @@ async fn a_rule_gets_its_own_denials_alone() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let recording = |name: &'static str, limit| {
         let seen = Arc::clone(&seen);
-        (per_minute(name, limit), move |head: &Parts| {
-            let mut seen = seen.lock().unwrap();
-            seen.push(format!("{name} {}", head.uri.path()));
-        })
+        (
+            per_minute(name, limit),
+            move |head: &Parts, _: &Key, _: &Decision| {
+                let mut seen = seen.lock().unwrap();
+                seen.push(format!("{name} {}", head.uri.path()));
+            },
+        )
     };
     let (one, on_one) = recording("one", 1);
     let (nine, on_nine) = recording("nine", 9);
@@ -522,6 +525,133 @@ async fn a_rule_gets_its_own_denials_alone() {
         assert_eq!(status(&app, path).await, expected);
     }
     assert_eq!(*seen.lock().unwrap(), ["one /b", "one /c"]);
+}
+
+#[tokio::test]
+async fn a_rule_gets_the_key_of_its_denials_as_it_counts_them() {
+    let seen: Arc<Mutex<Vec<(Key, bool)>>> = Arc::default();
+    let record = {
+        let seen = Arc::clone(&seen);
+        move |_: &Parts, key: &Key, decision: &Decision| {
+            let denied = decision.retry_after().is_some();
+            seen.lock().unwrap().push((key.clone(), denied));
+        }
+    };
+    let by_name = key::look_up(|_| async { Some("ann".to_owned()) });
+    let [at_once, later] = stores();
+    let by_address = per_minute("one", 1)
+        .by(key::client_ip())
+        .on_denied(record.clone());
+    let looked_up = || {
+        per_minute("one", 1)
+            .by(by_name.clone())
+            .on_denied(record.clone())
+    };
+    let layers = [
+        RateLimitLayer::new(at_once.clone(), [by_address]),
+        RateLimitLayer::new(
+            at_once,
+            [per_minute("two", 1)
+                .by(header("x-none"))
+                .on_denied(record.clone())],
+        ),
+        RateLimitLayer::new(later, [looked_up()]),
+    ];
+    let layers = layers.map(|layer| layer.expect("valid rules"));
+    let ann = layers[2]
+        .look_up_key_of("one", &get("/").body(()).unwrap().into_parts().0)
+        .await;
+    for layer in layers.clone() {
+        let app = behind(layer);
+        assert_eq!(
+            [status(&app, "/").await, status(&app, "/").await],
+            [200, 429]
+        );
+    }
+    let handled = layer([per_minute("handled", 1).by_handler().on_denied(record)]);
+    let handler = async |admission: Admission| {
+        let _ = admission.acquire("handled", &Key::of("bea")).await?;
+        admission
+            .acquire("handled", &Key::of("bea"))
+            .await
+            .map(|_| ())
+    };
+    let app = Router::new().route("/", routing::get(handler).layer(handled));
+    assert_eq!(status(&app, "/").await, 429);
+    let address = Key::of(std::net::IpAddr::from([192, 0, 2, 1]));
+    let expected = [address, Key::shared(), ann.unwrap(), Key::of("bea")].map(|key| (key, true));
+    assert_eq!(*seen.lock().unwrap(), expected);
+}
+
+fn plan_of(head: &Parts) -> Option<&'static str> {
+    (head.uri.path() == "/gold").then_some("gold")
+}
+
+#[tokio::test]
+async fn closures_are_named_functions_or_variables_or_written_in_place() {
+    let of_path = |head: &Parts| head.uri.path().strip_prefix('/').map(str::to_owned);
+    let by_key = |_: &tollgate::KeyBuf| Some(Arc::from("gold"));
+    let rule = |name| all(per_minute(name, 1).plan("gold", Quota::fixed_window(9, MINUTE)));
+    let app = app([
+        rule("named").plan_by(plan_of),
+        rule("variable").plan_by(of_path),
+        rule("variable-again").plan_by(of_path),
+        rule("place").plan_by(|head| head.uri.path().ends_with("gold").then_some("gold")),
+        rule("key").plan_by_key(by_key),
+    ]);
+    let gold = send(&app, "/gold").await;
+    let left = r#""named";r=8;t=60, "variable";r=8;t=60, "variable-again";r=8;t=60, "place";r=8;t=60, "key";r=8;t=60"#;
+    assert_eq!(field(&gold, "ratelimit"), left);
+}
+
+#[tokio::test]
+async fn a_key_has_its_own_limit_where_the_request_has_none() {
+    let unlimited =
+        || Rule::new("api", Quota::unlimited()).plan("two", Quota::sliding_log(2, MINUTE));
+    let by_name = || {
+        key::look_up(|head| {
+            let name = head.headers.get("x-a").cloned();
+            async move { name }
+        })
+    };
+    let staff = per_minute("api", 9)
+        .plan("two", Quota::fixed_window(2, MINUTE))
+        .plan("staff", Quota::unlimited());
+    let head = get("/")
+        .header("x-a", "a2")
+        .body(())
+        .unwrap()
+        .into_parts()
+        .0;
+    let missing = tollgate::Missing::Reject(http::StatusCode::UNAUTHORIZED);
+    for rule in [
+        unlimited().by(header("x-a")),
+        unlimited().by(by_name()),
+        staff.clone().by(header("x-a")).plan_by(|_| Some("staff")),
+        staff
+            .by(header("x-a"))
+            .quota_by(|_| Some(Quota::unlimited())),
+    ] {
+        let rule = rule.when_missing(missing);
+        let key = layer([rule.clone()])
+            .look_up_key_of("api", &head)
+            .await
+            .expect("a key");
+        let by_key = key.clone();
+        for rule in [
+            rule.clone().plan_for_key(key, "two"),
+            rule.plan_by_key(move |key| (*key == *by_key.as_ref()).then(|| Arc::from("two"))),
+        ] {
+            let app = app([rule]);
+            for (name, statuses) in [("a2", [200, 200, 429]), ("a1", [200; 3])] {
+                for expected in statuses {
+                    assert_eq!(status(&app, get("/").header("x-a", name)).await, expected);
+                }
+            }
+            // Without a key there is nothing to find a limit by.
+            assert_eq!(status(&app, "/").await, 200);
+        }
+    }
 }
 
 #[test]

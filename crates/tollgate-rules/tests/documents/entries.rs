@@ -84,6 +84,19 @@ fn what_is_off_stays_off() {
     assert_eq!(*rule.mode(), tollgate_core::Mode::Off);
 }
 
+#[tokio::test]
+async fn a_client_has_its_own_limit_where_the_rule_has_none() {
+    let own = "[[overrides]]\nrule = \"rule\"\nkey = \"a2\"\nlimit = \"sliding_log 2/h\"";
+    let text = one("\"header:x-api-key\"", own).replace("fixed_window 2/min", "unlimited");
+    let document = toml(&text).expect("valid");
+    for (name, passed) in [("a1", 10), ("a2", 2)] {
+        let request = || client("/", name);
+        assert_eq!(passing(document.rules(), request).await, passed, "{name}");
+        let explained = document.explain_key("rule", &[name]).expect("a key");
+        assert_eq!(explained.quota().is_unlimited(), passed == 10);
+    }
+}
+
 #[test]
 fn an_override_of_sub_buckets_has_as_many_as_the_rule() {
     let text = "\

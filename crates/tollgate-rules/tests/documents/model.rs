@@ -1,8 +1,7 @@
 //! One model, and what it says.
 
 use tollgate::{
-    Consistency, LeaseShare, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer,
-    SECOND,
+    Consistency, LeaseShare, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, SECOND,
 };
 use tollgate_rules::{Format, RuleDocument};
 

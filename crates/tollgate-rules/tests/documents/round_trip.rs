@@ -243,7 +243,7 @@ fn settings() -> Vec<Case> {
                     .plan("gold", Quota::fixed_window(5, MINUTE))
                     .plan("silver", Quota::unlimited()),
             )
-            .plan_by::<str>(|head| head.extensions.get::<Caller>()?.plan),
+            .plan_by(|head| head.extensions.get::<Caller>()?.plan),
         ),
         ("quota_by = 'token'", by_key(rule()).quota_by(token)),
         (

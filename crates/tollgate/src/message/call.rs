@@ -8,14 +8,15 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header, request};
-use tollgate_core::{Decision, Reason, store::Checks};
+use tollgate_core::{Decision, Key, Reason, store::Checks};
 
 use crate::{
     message::error::{MessageLimitError, MessageLimitErrorKind},
     rate_limit::{
         config::Config,
         decide::jitter_seed,
-        deny::{deny, deny_in_trailers},
+        deny::{denial, response},
+        request_rules::KnownChecks,
     },
 };
 
@@ -31,6 +32,8 @@ pub(super) struct Call {
     pub(super) max_wait: MaxWait,
     /// The checks of one message.
     pub(super) checks: Checks,
+    /// The keys that the copy of the head does not have.
+    found: Vec<(u16, Key)>,
     head: request::Parts,
     end: Mutex<End>,
 }
@@ -46,13 +49,15 @@ impl Call {
     pub(super) fn new(
         config: Arc<Config>,
         max_wait: MaxWait,
-        checks: Checks,
+        mut known: KnownChecks,
         head: &request::Parts,
     ) -> Arc<Self> {
+        config.rules.keys_of(head, &mut known);
         Arc::new(Self {
             config,
             max_wait,
-            checks,
+            checks: known.checks,
+            found: known.found,
             head: for_denial(head),
             end: Mutex::new(End::Open(None)),
         })
@@ -64,6 +69,7 @@ impl Call {
 
     /// Ends the call: the client gets the denial, and the handler this error.
     pub(super) fn deny(&self, decision: Decision) -> MessageLimitError {
+        self.config.rules.denied(&self.head, &decision, &self.found);
         let kind = match decision.reason() {
             Some(Reason::StoreFailed) | None => MessageLimitErrorKind::StoreFailed,
             Some(_) => MessageLimitErrorKind::Exceeded,
@@ -100,22 +106,18 @@ impl Call {
 
     /// The response to a denied call, if the inner service has not responded yet.
     pub(super) fn response(&self, decision: &Decision) -> Response<Bytes> {
-        deny(
+        let seed = jitter_seed(&self.checks);
+        response(
             &self.config,
-            &self.head,
-            decision,
-            jitter_seed(&self.checks),
+            &denial(&self.config, &self.head, decision, seed),
         )
     }
 
     /// The trailers of a response that has begun.
     pub(super) fn trailers(&self, decision: &Decision) -> HeaderMap {
-        deny_in_trailers(
-            &self.config,
-            &self.head,
-            decision,
-            jitter_seed(&self.checks),
-        )
+        let seed = jitter_seed(&self.checks);
+        let denial = denial(&self.config, &self.head, decision, seed);
+        self.config.responses.trailers(&denial)
     }
 }
 

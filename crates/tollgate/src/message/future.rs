@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate_core::{Pending, store::Checks};
+use tollgate_core::Pending;
 use tower_service::Service;
 
 use crate::{
@@ -20,10 +20,14 @@ use crate::{
         call::{Call, MaxWait},
         response_body::MessageLimitResponseBody,
     },
-    rate_limit::{config::Config, deny::reject, request_rules::Refusal},
+    rate_limit::{
+        config::Config,
+        deny::reject,
+        request_rules::{KnownChecks, Refusal},
+    },
 };
 
-type LookUp = Pending<Result<Checks, Box<Refusal>>>;
+type LookUp = Pending<Result<KnownChecks, Box<Refusal>>>;
 
 pin_project! {
     /// The response of the inner service, or the denial of a call whose messages were denied before there was one.
@@ -94,12 +98,12 @@ pub(super) fn call<S, B>(
     request: Request<B>,
     config: &Arc<Config>,
     max_wait: MaxWait,
-    checks: Checks,
+    checks: KnownChecks,
 ) -> (S::Future, Option<Arc<Call>>)
 where
     S: Service<Request<MessageBody<B>>>,
 {
-    if checks.is_empty() {
+    if checks.checks.is_empty() {
         return (ready.call(request.map(MessageBody::unlimited)), None);
     }
     let (head, body) = request.into_parts();

@@ -113,7 +113,7 @@ where
         let request = Request::from_parts(head, body);
         if !checks.has_look_ups() {
             let (inner, max_wait) = (&mut self.inner, self.max_wait);
-            let (future, call) = call(inner, request, config, max_wait, checks.checks);
+            let (future, call) = call(inner, request, config, max_wait, checks.checks.into());
             return MessageLimitFuture::inner(future, call);
         }
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.

@@ -15,7 +15,11 @@ use tollgate_core::{
     observe::Timer, store::Checks,
 };
 
-use crate::rate_limit::{config::Config, decide::acquire, deny::deny_without_quota};
+use crate::rate_limit::{
+    config::Config,
+    decide::acquire,
+    deny::{denial, response_without_quota},
+};
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
 /// with [`RateLimitLayer::attach_decision`](crate::RateLimitLayer::attach_decision), or if the layer has a rule
@@ -172,7 +176,8 @@ impl Admission {
         Ok(decision)
     }
 
-    /// [`acquire`](Self::acquire) at another cost in units.
+    /// [`acquire`](Self::acquire) at another cost in units. Its denial counts "units", unless the rule
+    /// [names them](crate::Rule::unit).
     ///
     /// # Errors
     ///
@@ -182,7 +187,8 @@ impl Admission {
         Ok(decision)
     }
 
-    /// As [`acquire`](Self::acquire), but returns a ticket that can refund the units.
+    /// As [`acquire`](Self::acquire), but returns a ticket that can refund the units. It also holds the slots of a rule with
+    /// [slots](crate::Quota::concurrent): they are free once it is settled, cancelled or dropped.
     ///
     /// To count failures only, acquire before the work and refund on success: then concurrent requests cannot exceed the
     /// limit.
@@ -196,6 +202,43 @@ impl Admission {
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_ticket(&self, rule: &str, key: &Key) -> Result<Ticket, Denied> {
         let (check, decision) = self.check(rule, None, key).await?;
+        let limiter = &self.shared.config.rules.limiter;
+        Ok(limiter.ticket(&[check], &decision))
+    }
+
+    /// [`acquire_ticket`](Self::acquire_ticket) at another cost in units: reserve what the body asks for, and settle what it took.
+    ///
+    /// ```
+    /// # #[cfg(not(feature = "axum"))] fn main() {}
+    /// # #[cfg(feature = "axum")] fn main() {
+    /// use tollgate::{Admission, Denied, Key};
+    ///
+    /// // A rule by_handler(), in tokens. The body says how many at most.
+    /// async fn complete(admission: Admission, body: String) -> Result<String, Denied> {
+    ///     let max_tokens = body.parse().unwrap_or(1_000);
+    ///     let key = Key::of("account-7");
+    ///     let ticket = admission.acquire_cost_ticket("tokens", max_tokens, &key).await?;
+    ///     let (answer, used) = ("42".to_owned(), 2);
+    ///     ticket.settle(used);
+    ///     Ok(answer)
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_cost_ticket(
+        &self,
+        rule: &str,
+        cost: u64,
+        key: &Key,
+    ) -> Result<Ticket, Denied> {
+        let (check, decision) = self.check(rule, Some(cost), key).await?;
         let limiter = &self.shared.config.rules.limiter;
         Ok(limiter.ticket(&[check], &decision))
     }
@@ -214,8 +257,8 @@ impl Admission {
             config.rules.observer.wrong_name(&unknown);
             return Err(Denied::misconfigured());
         };
-        let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
-        let check = config.rules.limiter.check_at(number, key.as_ref(), cost);
+        let units = cost.unwrap_or_else(|| rule.rule.fixed_cost());
+        let check = config.rules.limiter.check_at(number, key.as_ref(), units);
         let timer = Timer::start();
         let decision = acquire(config, &[check]).await;
         config.rules.limiter.report(&[check], &decision, timer, "");
@@ -224,7 +267,12 @@ impl Admission {
             return Ok((check, decision));
         }
         let response = match &shared.head {
-            Some(head) => deny_without_quota(config, head, &decision, check.key().bits() as u64),
+            Some(head) => {
+                let found = [(number, key.clone())];
+                config.rules.denied(head, &decision, &found);
+                let denial = denial(config, head, &decision, check.key().bits() as u64);
+                response_without_quota(config, &denial.in_units(cost.is_some()))
+            }
             // There is always a head if there are rules for handlers.
             None => Response::new(Bytes::new()),
         };

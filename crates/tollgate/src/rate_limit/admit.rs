@@ -20,6 +20,7 @@ use crate::{
         decide::Decided,
         deny::{FEW_RULES, QuotaHidden, deny, limit_size, reject},
         refund::Refund,
+        request_rules::KnownChecks,
         settlement::{AtHead, Settlement, TrailersSettlement},
     },
 };
@@ -73,8 +74,9 @@ pub(crate) fn admit(
     config: Arc<Config>,
     head: &mut request::Parts,
     decided: Decided,
-    checks: &Checks,
+    known: &KnownChecks,
 ) -> Result<Option<Admitted<Several>>, Box<Response<Bytes>>> {
+    let checks = &known.checks;
     match decided {
         Decided::Pass => Ok(pass(config, head)),
         Decided::Allow(mut decision) => {
@@ -88,7 +90,7 @@ pub(crate) fn admit(
         }
         Decided::Deny(denied) => {
             let (decision, seed) = *denied;
-            Err(Box::new(deny(&config, head, &decision, seed)))
+            Err(Box::new(deny(&config, head, &decision, seed, &known.found)))
         }
         Decided::Refuse(refusal) => Err(Box::new(reject(&config, head, &refusal))),
     }

@@ -15,7 +15,7 @@ use crate::{
     rate_limit::{
         config::Config,
         deny::reject,
-        request_rules::{Refusal, RequestChecks},
+        request_rules::{KnownChecks, Refusal, RequestChecks},
         wait_room::WaitPlace,
     },
 };
@@ -112,23 +112,29 @@ pub(crate) async fn look_up(
     checks: RequestChecks,
     timer: Timer,
     route: Route,
-) -> (Progress, Checks) {
-    let checks = match config.rules.look_up(checks).await {
-        Ok(checks) if checks.is_empty() => return (Progress::Decided(Decided::Pass), checks),
-        Ok(checks) => checks,
-        Err(refusal) => return (Progress::Decided(Decided::Refuse(refusal)), Checks::new()),
+) -> (Progress, KnownChecks) {
+    let known = match config.rules.look_up(checks).await {
+        Ok(known) => known,
+        Err(refusal) => {
+            let refused = Progress::Decided(Decided::Refuse(refusal));
+            return (refused, KnownChecks::default());
+        }
     };
-    let Some(reply) = acquire_first(&config, &checks) else {
-        let delayed = Delayed::new(&config.rules.limiter, &checks, None);
-        return (Progress::Waits(delayed), checks);
+    let checks = &known.checks;
+    if checks.is_empty() {
+        return (Progress::Decided(Decided::Pass), known);
+    }
+    let Some(reply) = acquire_first(&config, checks) else {
+        let delayed = Delayed::new(&config.rules.limiter, checks, None);
+        return (Progress::Waits(delayed), known);
     };
     let decision = reply.await;
     if waits(&config, &decision) {
-        let delayed = Delayed::new(&config.rules.limiter, &checks, Some(decision));
-        return (Progress::Waits(delayed), checks);
+        let delayed = Delayed::new(&config.rules.limiter, checks, Some(decision));
+        return (Progress::Waits(delayed), known);
     }
-    let decided = conclude(&config, &checks, decision, timer, &route);
-    (Progress::Decided(decided), checks)
+    let decided = conclude(&config, checks, decision, timer, &route);
+    (Progress::Decided(decided), known)
 }
 
 /// Waits for the decision about a request.
@@ -138,28 +144,28 @@ pub(crate) async fn wait(
     reply: Pending<Decision>,
     timer: Timer,
     route: Route,
-) -> (Progress, Checks) {
+) -> (Progress, KnownChecks) {
     let decision = reply.await;
     if waits(&config, &decision) {
         let delayed = Delayed::new(&config.rules.limiter, &checks, Some(decision));
-        return (Progress::Waits(delayed), checks);
+        return (Progress::Waits(delayed), checks.into());
     }
     let decided = conclude(&config, &checks, decision, timer, &route);
-    (Progress::Decided(decided), checks)
+    (Progress::Decided(decided), checks.into())
 }
 
 /// Waits until a request may start: for its delay, in the queue for a slot, or both. Without a place in the layer it is denied.
 pub(crate) async fn delay(
     config: Arc<Config>,
-    checks: Checks,
+    known: KnownChecks,
     delayed: Box<Delayed>,
     place: Option<WaitPlace>,
     route: Route,
-) -> (Progress, Checks) {
-    let timer = Timer::start();
-    let decision = wait_in_place(&config, &checks, delayed, place).await;
-    let decided = conclude(&config, &checks, decision, timer, &route);
-    (Progress::Decided(decided), checks)
+) -> (Progress, KnownChecks) {
+    let (timer, checks) = (Timer::start(), &known.checks);
+    let decision = wait_in_place(&config, checks, delayed, place).await;
+    let decided = conclude(&config, checks, decision, timer, &route);
+    (Progress::Decided(decided), known)
 }
 
 /// The same, with the metrics of the wait.

@@ -1,10 +1,8 @@
 //! The response to a denied request.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, request};
-use tollgate_core::{Decision, Reason};
+use tollgate_core::{Decision, Key, Reason};
 
 use crate::{
     header::{
@@ -47,14 +45,23 @@ pub(crate) fn reject(config: &Config, head: &request::Parts, refusal: &Refusal) 
     with_extensions(config, response, &decision)
 }
 
-/// The response to a denial, with the quota's header fields. `seed` spreads the jitter over clients.
+/// The response to a denial, with the quota's header fields. `seed` spreads the jitter over clients; `found` has keys that are not in
+/// the head.
 pub(crate) fn deny(
     config: &Config,
     head: &request::Parts,
     decision: &Decision,
     seed: u64,
+    found: &[(u16, Key)],
 ) -> Response<Bytes> {
-    let mut response = deny_without_quota(config, head, decision, seed);
+    config.rules.denied(head, decision, found);
+    response(config, &denial(config, head, decision, seed))
+}
+
+/// The response with the quota's header fields.
+pub(crate) fn response(config: &Config, denial: &Denial<'_>) -> Response<Bytes> {
+    let decision = denial.decision();
+    let mut response = response_without_quota(config, denial);
     // A custom rejection may be a redirect to a page that explains the limit, or cacheable.
     if config.settings.shows_quota()
         && (!config.settings.rejection.is_custom()
@@ -75,42 +82,22 @@ pub(crate) fn deny(
 
 /// The response to a denial, with `Retry-After` only. A handler's denial passes through the layer, which then writes the
 /// fields of all quotas together.
-pub(crate) fn deny_without_quota(
-    config: &Config,
-    head: &request::Parts,
-    decision: &Decision,
-    seed: u64,
-) -> Response<Bytes> {
-    let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
-    let denial = denial(config, head, decision, delay);
-    let mut response = config
-        .responses
-        .respond(&denial, config.settings.protocol.of(head));
-    if let Some(delay) = delay {
+pub(crate) fn response_without_quota(config: &Config, denial: &Denial<'_>) -> Response<Bytes> {
+    let protocol = config.settings.protocol.of(denial.head());
+    let mut response = config.responses.respond(denial, protocol);
+    if let Some(delay) = denial.retry_after() {
         retry_after::write(response.headers_mut(), delay);
     }
-    with_extensions(config, response, decision)
+    with_extensions(config, response, denial.decision())
 }
 
-/// The trailers of a gRPC response that has begun when its call is denied.
-pub(crate) fn deny_in_trailers(
-    config: &Config,
-    head: &request::Parts,
-    decision: &Decision,
-    seed: u64,
-) -> HeaderMap {
-    let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
-    let denial = denial(config, head, decision, delay);
-    config.responses.trailers(&denial)
-}
-
-fn denial<'a>(
+pub(crate) fn denial<'a>(
     config: &'a Config,
     head: &'a request::Parts,
     decision: &'a Decision,
-    delay: Option<Duration>,
+    seed: u64,
 ) -> Denial<'a> {
-    config.rules.denied(head, decision);
+    let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
     let status = match decision.reason() {
         Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
         _ => config.settings.denied_status,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
-use tollgate_core::{Pending, store::Checks};
+use tollgate_core::Pending;
 use tower_service::Service;
 
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
         body::ResponseBody,
         config::Config,
         decide::{Delayed, Progress, delay},
+        request_rules::KnownChecks,
         wait_room::head_bytes,
     },
 };
@@ -45,7 +46,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         /// The store or a look-up of the key is in flight, or the request waits. The inner service was not called.
-        Deciding { #[pin] decided: Pending<(Progress, Checks)>, waiting: Option<Box<Waiting<S, B>>> },
+        Deciding { #[pin] decided: Pending<(Progress, KnownChecks)>, waiting: Option<Box<Waiting<S, B>>> },
         /// The request was admitted after a wait; the inner service becomes ready.
         Readying { service: S, request: Option<Request<B>>, admitted: Option<Admitted<Several>> },
         /// The request of one check was admitted; the inner service runs.
@@ -98,7 +99,7 @@ where
     }
 
     pub(crate) fn deciding(
-        decided: Pending<(Progress, Checks)>,
+        decided: Pending<(Progress, KnownChecks)>,
         ready: S,
         request: Request<B>,
         config: Arc<Config>,
@@ -121,7 +122,11 @@ where
 impl<S: Clone, B> Waiting<S, B> {
     /// The request waits, if there is room, or else is decided again as one that may not.
     #[cold]
-    fn delay(&mut self, delayed: Box<Delayed>, checks: Checks) -> Pending<(Progress, Checks)> {
+    fn delay(
+        &mut self,
+        delayed: Box<Delayed>,
+        checks: KnownChecks,
+    ) -> Pending<(Progress, KnownChecks)> {
         // Dropping the instance frees what `poll_ready` has reserved. The clone becomes ready after the wait.
         self.service = self.service.clone();
         self.is_ready = false;

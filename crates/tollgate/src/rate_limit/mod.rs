@@ -22,6 +22,7 @@ mod service;
 pub(crate) mod service_config;
 pub(crate) mod settings;
 mod settlement;
+mod slash_detector;
 mod top_keys_endpoint;
 pub(crate) mod validation;
 mod wait_room;

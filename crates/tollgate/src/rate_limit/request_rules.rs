@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration}
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, CheckPolicy, CheckQuota, Decision, KeyBuf, Limiter, Mode, OnStoreError, Outcome,
+    Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome,
     PartKind, Rule, RuleError, RuleSet, Store, UnknownName,
     layer::LayerLimiter,
     store::{Checks, Fingerprint},
@@ -18,6 +18,7 @@ use crate::{
     rate_limit::{
         look_ups::{self, LookUps},
         route_index::RouteIndex,
+        slash_detector::SlashDetector,
         validation::validate,
     },
     rule::{KeyPlanFn, Missing, RequestRule, RequestSettings},
@@ -32,6 +33,8 @@ pub(crate) struct RequestRules {
     list: Arc<[RequestRule]>,
     /// Finds those of a request, among many rules on paths.
     index: Option<Arc<RouteIndex>>,
+    /// `None`: no rule is on a path.
+    slashes: Option<Arc<SlashDetector>>,
     /// By rule, the plans of single keys; empty if no rule has any.
     plans_by_key: Arc<[PlansByKey]>,
     /// The deadline for all look-ups of a request together.
@@ -60,6 +63,23 @@ pub(crate) struct RequestChecks {
     pub(crate) checks: Checks,
     /// The look-ups of missing keys. `checks` has a placeholder for each.
     look_ups: LookUps,
+}
+
+/// Keys that are not in the head, with their rules: those of rules that [tell](RequestRule::on_denied) of denials.
+pub(crate) type FoundKeys = Vec<(u16, Key)>;
+
+/// The checks of a request whose keys are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownChecks {
+    pub(crate) checks: Checks,
+    pub(crate) found: FoundKeys,
+}
+
+impl From<Checks> for KnownChecks {
+    fn from(checks: Checks) -> Self {
+        let found = FoundKeys::new();
+        Self { checks, found }
+    }
 }
 
 /// A request without a key that a rule rejects.
@@ -108,6 +128,10 @@ impl RequestRules {
         let routes = list.iter().map(|rule| &rule.settings().routes);
         Self {
             index: RouteIndex::new(routes).map(Arc::new),
+            slashes: list
+                .iter()
+                .any(|rule| rule.settings().routes.paths().is_some())
+                .then(|| Arc::new(SlashDetector::new())),
             plans_by_key: plans_by_key(&list, &limiter),
             holds_slots: limiter.rules().has_slots(),
             observer: Arc::new(Observer::new(&limiter, before)),
@@ -169,6 +193,9 @@ impl RequestRules {
         head: &Parts,
         request_checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
+        if let Some(slashes) = &self.slashes {
+            slashes.look(head, self.all());
+        }
         let mut key = KeyBuf::new();
         if let Some(index) = &self.index {
             return self.collect_found(index, head, &mut key, request_checks);
@@ -219,15 +246,16 @@ impl RequestRules {
             None => self.planned(number, request_rule, head),
             Some(_) => self.quota_by(number, request_rule, head),
         };
-        let Some(limit) = rule.limit_under(usize::from(quota.plan())) else {
+        let limit = rule.limit_under(usize::from(quota.plan()));
+        if limit.is_none() && !self.has_plans_by_key(number) {
             self.observer.skipped(number);
             return Ok(());
-        };
+        }
         let cost = match &request_rule.cost {
             None => rule.fixed_cost(),
             Some(f) => {
                 let cost = f(head);
-                if cost > limit {
+                if let Some(limit) = limit.filter(|limit| cost > *limit) {
                     self.observer.cost_above_limit(number, cost, limit);
                 }
                 cost
@@ -240,6 +268,11 @@ impl RequestRules {
         key.clear();
         match extractor.extract(head, key) {
             Extracted::Key => self.observer.keyed(number),
+            // Its key would be asked for a limit of its own.
+            Extracted::Nothing(_) if limit.is_none() => {
+                self.observer.skipped(number);
+                return Ok(());
+            }
             Extracted::Nothing(why) => {
                 if !self.resolve_missing(number, why, policy, key)? {
                     return Ok(());
@@ -283,7 +316,8 @@ impl RequestRules {
                 None => self.planned(number, request_rule, head),
                 Some(_) => self.quota_by(number, request_rule, head),
             };
-            if rule.limit_under(usize::from(quota.plan())).is_none() {
+            let limit = rule.limit_under(usize::from(quota.plan()));
+            if limit.is_none() && !self.has_plans_by_key(number) {
                 continue;
             }
             key.clear();
@@ -343,8 +377,17 @@ impl RequestRules {
                 let quota = request_rule.rule.quota_of(usize::from(of_key));
                 (!quota.is_unlimited()).then(|| check.with_plan(of_key))
             }
-            None => Some(check.with_quota(quota)),
+            None => {
+                let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
+                limit.map(|_| check.with_quota(quota))
+            }
         }
+    }
+
+    /// Whether single keys of a rule have plans of their own.
+    fn has_plans_by_key(&self, rule: u16) -> bool {
+        let settings = self.of_rule(rule);
+        !settings.plans_by_key.is_empty() || settings.plan_of_key.is_some()
     }
 
     /// Applies a rule's setting for requests without a key. Returns whether to check the request against the shared bucket.
@@ -407,14 +450,29 @@ impl RequestRules {
 
     /// Calls what rules have set for their denials.
     #[cold]
-    pub(crate) fn denied(&self, head: &Parts, decision: &Decision) {
+    pub(crate) fn denied(&self, head: &Parts, decision: &Decision, found: &[(u16, Key)]) {
         for verdict in decision.verdicts() {
             let rule = self.list.get(verdict.rule()).map(RequestRule::settings);
             let rule = rule.filter(|rule| rule.rule.is_enforced());
             if verdict.outcome() == Outcome::Deny
-                && let Some(denied) = rule.and_then(|rule| rule.on_denied.as_ref())
+                && let Some(rule) = rule
+                && let Some(denied) = &rule.on_denied
             {
-                denied(head);
+                let mut found = found.iter();
+                match found.find(|(number, _)| usize::from(*number) == verdict.rule()) {
+                    Some((_, key)) => denied(head, key, decision),
+                    None => denied(head, &key_in(rule, head), decision),
+                }
+            }
+        }
+    }
+
+    /// The keys of checks that a copy of the head does not have.
+    pub(crate) fn keys_of(&self, head: &Parts, known: &mut KnownChecks) {
+        for check in &known.checks {
+            let (number, rule) = (check.rule(), self.of_rule(check.rule()));
+            if rule.on_denied.is_some() && known.found.iter().all(|(found, _)| *found != number) {
+                known.found.push((number, key_in(rule, head)));
             }
         }
     }
@@ -476,17 +534,27 @@ impl RequestRules {
     pub(crate) async fn look_up(
         &self,
         mut request_checks: RequestChecks,
-    ) -> Result<Checks, Box<Refusal>> {
+    ) -> Result<KnownChecks, Box<Refusal>> {
+        let mut found_keys = FoundKeys::new();
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
         // In the order of the rules, so that the first rule that rejects the request is the one reported.
         for (place, found) in request_checks.look_ups.within(self.look_up_deadline).await {
             let placeholder = request_checks.checks[place];
             let (number, policy) = (placeholder.rule(), placeholder.policy());
+            let (rule, plan) = (
+                self.of_rule(number),
+                usize::from(placeholder.quota().plan()),
+            );
             let mut key = KeyBuf::new();
             match found {
                 Ok(found) => {
                     self.observer.keyed(number);
                     key = found;
+                }
+                Err(_) if rule.rule.limit_under(plan).is_none() => {
+                    self.observer.skipped(number);
+                    skipped.push(place);
+                    continue;
                 }
                 Err(why) => {
                     if !self.resolve_missing(number, why, policy, &mut key)? {
@@ -496,7 +564,12 @@ impl RequestRules {
                 }
             }
             match self.check(number, &key, placeholder.cost(), placeholder.quota()) {
-                Some(check) => request_checks.checks[place] = check.with_policy(policy),
+                Some(check) => {
+                    request_checks.checks[place] = check.with_policy(policy);
+                    if rule.on_denied.is_some() {
+                        found_keys.push((number, key.into()));
+                    }
+                }
                 None => {
                     self.observer.skipped(number);
                     skipped.push(place);
@@ -506,13 +579,29 @@ impl RequestRules {
         for place in skipped.into_iter().rev() {
             request_checks.checks.remove(place);
         }
-        Ok(request_checks.checks)
+        Ok(KnownChecks {
+            checks: request_checks.checks,
+            found: found_keys,
+        })
     }
 }
 
 impl fmt::Debug for RequestRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.list.iter()).finish()
+    }
+}
+
+/// The key of a request; that of all requests without one, if it has none.
+fn key_in(rule: &RequestSettings, head: &Parts) -> Key {
+    let mut key = KeyBuf::new();
+    match rule
+        .key
+        .as_ref()
+        .map(|extractor| extractor.extract(head, &mut key))
+    {
+        Some(Extracted::Key) => key.into(),
+        _ => Key::shared(),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
         deny::deny,
         future::ResponseFuture,
         live_config::LiveConfig,
-        request_rules::RequestChecks,
+        request_rules::{KnownChecks, RequestChecks},
         service_config::ServiceConfig,
     },
 };
@@ -103,7 +103,7 @@ where
                     report(&config, &head, checks, decision, timer);
                     if !decision.is_allowed() {
                         let seed = jitter_seed(checks);
-                        return self.reject(Box::new(deny(&config, &head, decision, seed)));
+                        return self.reject(Box::new(deny(&config, &head, decision, seed, &[])));
                     }
                     if is_done(&config, decision) {
                         None
@@ -164,7 +164,7 @@ impl<S: Clone> RateLimit<S> {
         S: Service<Request<B>>,
     {
         let delayed = Delayed::new(&config.rules.limiter, checks, decision.cloned());
-        let progress = (Progress::Waits(delayed), checks.clone());
+        let progress = (Progress::Waits(delayed), checks.clone().into());
         let progress = Pending::new(std::future::ready(progress));
         self.decide_later(progress, head, body, config)
     }
@@ -172,7 +172,7 @@ impl<S: Clone> RateLimit<S> {
     #[inline(never)]
     fn decide_later<B>(
         &mut self,
-        decided: Pending<(Progress, Checks)>,
+        decided: Pending<(Progress, KnownChecks)>,
         head: Parts,
         body: B,
         config: Arc<Config>,

@@ -17,6 +17,7 @@ pub struct Denial<'a> {
     reason: Reason,
     status: StatusCode,
     hide_quota: bool,
+    in_units: bool,
 }
 
 impl<'a> Denial<'a> {
@@ -41,6 +42,7 @@ impl<'a> Denial<'a> {
                 _ => status,
             },
             hide_quota: false,
+            in_units: false,
         }
     }
 
@@ -65,6 +67,7 @@ impl<'a> Denial<'a> {
             },
             status,
             hide_quota: false,
+            in_units: false,
         }
     }
 
@@ -78,6 +81,16 @@ impl<'a> Denial<'a> {
     pub(crate) fn hide_quota(mut self, hide: bool) -> Self {
         self.hide_quota = hide;
         self
+    }
+
+    /// Whether the request had a cost of its own.
+    pub(crate) fn in_units(mut self, in_units: bool) -> Self {
+        self.in_units = in_units;
+        self
+    }
+
+    pub(super) fn is_in_units(&self) -> bool {
+        self.in_units
     }
 
     /// The request's head.

@@ -89,7 +89,10 @@ impl<'a> DenialDetails<'a> {
                 Some(Exceeded {
                     name: rule.name(),
                     quota: rule.quota_under(verdict.plan()),
-                    unit: unit_of(rule),
+                    unit: match denial.is_in_units() {
+                        true => rule.unit_name().unwrap_or("units"),
+                        false => unit_of(rule),
+                    },
                     never: verdict.retry() == Retry::Never,
                 })
             })

@@ -123,7 +123,7 @@ impl GrpcRejection {
     fn prepared(&self, denial: &Denial<'_>) -> Option<&Message> {
         let mut exceeded = denial.exceeded();
         match (denial.reason(), exceeded.next(), exceeded.next()) {
-            (Reason::Quota | Reason::Slots, Some(only), None) => {
+            (Reason::Quota | Reason::Slots, Some(only), None) if !denial.is_in_units() => {
                 self.used_up.find(only.rule(), only.plan())
             }
             _ => None,

@@ -88,7 +88,7 @@ impl HttpRejection {
     fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
         let usual = matches!(denial.reason(), Reason::Quota | Reason::Slots)
             && denial.status() == self.status
-            && !denial.hides_quota();
+            && !(denial.hides_quota() || denial.is_in_units());
         let used_up = self.used_up.as_ref().filter(|_| usual)?;
         let mut exceeded = denial.exceeded();
         match (exceeded.next(), exceeded.next()) {

@@ -1,0 +1,93 @@
+//! Rules on paths, where paths are rewritten.
+
+use axum::{Router, routing::any};
+use tollgate::{
+    RateLimitLayer, RequestRule,
+    condition::{PathPattern, path, path_under},
+    key::computed,
+};
+use tollgate_tests::{
+    app::{all, layer, per_minute, status},
+    events::Events,
+};
+use tower::Layer as _;
+use tower_http::normalize_path::NormalizePathLayer;
+use tracing::Level;
+
+fn on(pattern: &str) -> RequestRule {
+    all(per_minute("login", 1)).when(path(pattern).expect("a pattern"))
+}
+
+/// Answers everything, inside of the layer.
+fn inside(layer: RateLimitLayer) -> Router {
+    Router::new().route("/login", any(|| async {})).layer(layer)
+}
+
+/// Behind an outer router, whose paths are as clients send them.
+fn normalized(inner: Router) -> Router {
+    Router::new().fallback_service(NormalizePathLayer::trim_trailing_slash().layer(inner))
+}
+
+async fn is_limited_once(app: &Router, paths: &[&str]) {
+    for (index, path) in paths.iter().enumerate() {
+        let expected = if index == 0 { 200 } else { 429 };
+        assert_eq!(status(app, *path).await, expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_on_a_path_counts_what_the_handler_serves() {
+    let spellings = ["/login", "/login/", "//login", "/login//"];
+    is_limited_once(&normalized(inside(layer([on("/login")]))), &spellings).await;
+    // Many rules are found by an index.
+    let others = (0..20).map(|n| {
+        let name: &'static str = Box::leak(format!("other-{n}").into());
+        all(per_minute(name, 1)).when(path(&format!("/other/{n}")).expect("a pattern"))
+    });
+    let many = layer(others.chain([on("/login")]));
+    is_limited_once(&normalized(inside(many)), &spellings).await;
+}
+
+#[tokio::test]
+async fn a_nested_rule_counts_with_the_prefix_wherever_the_rewrite_is() {
+    let nested = |inner| Router::new().nest("/api/{tenant}", inner);
+    let rewritten_within = Router::new().nest_service(
+        "/api/{tenant}",
+        NormalizePathLayer::trim_trailing_slash().layer(inside(layer([on("/api/{tenant}/login")]))),
+    );
+    is_limited_once(&rewritten_within, &["/api/acme/login", "/api/acme/login/"]).await;
+    let rewritten_before = normalized(nested(inside(layer([on("/api/{tenant}/login")]))));
+    is_limited_once(&rewritten_before, &["/api/acme/login", "//api/acme/login/"]).await;
+    // A key from the path, too.
+    let pattern = PathPattern::new("/api/{tenant}/login").expect("a pattern");
+    let by_tenant =
+        computed(move |head| Some(tollgate::Key::of(&*pattern.parameter(head, "tenant")?)));
+    let by_tenant = layer([per_minute("login", 1).by(by_tenant)]);
+    let app = normalized(nested(inside(by_tenant)));
+    is_limited_once(&app, &["/api/acme/login/", "//api/acme/login"]).await;
+    assert_eq!(status(&app, "//api/other/login").await, 200);
+}
+
+#[tokio::test]
+async fn a_layer_outside_of_the_rewrite_warns_once() {
+    let events = Events::listen();
+    let rules = [
+        on("/login"),
+        all(per_minute("all", 99)).when(|head| head.method == http::Method::GET),
+        all(per_minute("under", 99)).when(path_under("/internal")),
+    ];
+    let inner = Router::new().route("/login", any(|| async {}));
+    let app = normalized(inner).layer(layer(rules));
+    for path in ["/login", "/other/", "//", "/internal//x"] {
+        status(&app, path).await;
+    }
+    assert!(events.at(Level::WARN).is_empty());
+    for _ in 0..3 {
+        assert_eq!(status(&app, "/login/").await, 200);
+    }
+    let warnings = events.at(Level::WARN);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    for words in ["\"login\"", "inside of that layer"] {
+        assert!(warnings[0].contains(words), "{warnings:?}");
+    }
+}
