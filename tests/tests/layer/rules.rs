@@ -278,6 +278,31 @@ async fn clients_read_what_a_rule_counts() {
 }
 
 #[tokio::test]
+async fn what_a_cache_may_give_to_others_has_no_numbers_of_one_client() {
+    for (name, value, is_told) in [
+        ("expires", "Fri, 01 Jan 2100 00:00:00 GMT", false),
+        ("last-modified", "Wed, 21 Oct 2015 07:28:00 GMT", false),
+        ("cdn-cache-control", "max-age=60", false),
+        ("surrogate-control", "max-age=60", false),
+        ("cache-control", "private, max-age=60", true),
+    ] {
+        let layer = layer([all(per_minute("calls", 9))]);
+        let styles = HeaderStyle::DRAFT_11 | HeaderStyle::X_RATELIMIT_DELTA;
+        let layer = layer.headers(styles).expect("they go together");
+        let answer = move || async move { [(name, value)] };
+        let app = Router::new().route("/", routing::get(answer)).layer(layer);
+        let answer = send(&app, "/").await;
+        for field in ["ratelimit", "ratelimit-policy", "x-ratelimit-remaining"] {
+            assert_eq!(
+                answer.headers().contains_key(field),
+                is_told,
+                "{name}: {field}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_is_looked_up_has_its_computed_quota() {
     let by_name = key::look_up(|_| async { Some("ann".to_owned()) });
     let rule = per_minute("calls", 1).by(by_name);
