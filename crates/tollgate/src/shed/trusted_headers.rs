@@ -97,7 +97,7 @@ impl TrustedHeaders {
     }
 
     fn trusts(&self, head: &Parts) -> bool {
-        peer(head).is_ok_and(|peer| self.networks.iter().any(|network| network.contains(&peer)))
+        peer(head).is_some_and(|peer| self.networks.iter().any(|network| network.contains(&peer)))
     }
 }
 
