@@ -180,10 +180,13 @@ examples() {
 
 # Compiled for these few tests alone: what optimizing takes is more than it saves.
 random_schedules() {
-  RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/schedules" \
-    cargo test -p tollgate-core -p tollgate-prefilter --lib schedules \
-    --config 'profile.dev.package.tollgate-core.opt-level=0' \
-    --config 'profile.dev.package.tollgate-prefilter.opt-level=0'
+  local folder="${CARGO_TARGET_DIR:-target}/schedules" package
+  for package in 'tollgate-core --lib schedules' 'tollgate-prefilter --test schedules'; do
+    # shellcheck disable=SC2086
+    RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR="$folder" cargo test -p $package \
+      --config 'profile.dev.package.tollgate-core.opt-level=0' \
+      --config 'profile.dev.package.tollgate-prefilter.opt-level=0' || return
+  done
 }
 
 # A test program of the crate tollgate-redis.

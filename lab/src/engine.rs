@@ -16,7 +16,7 @@ use crate::consistency::{Consistency, INTERVAL, Terms};
 /// The rules of one process on an engine: the limit, and another rule that denies.
 #[derive(Debug)]
 pub(crate) struct Local {
-    pub(crate) rules: BoundRules,
+    pub(crate) rules: Arc<BoundRules>,
 }
 
 /// What goes to the store.
@@ -86,14 +86,16 @@ impl Local {
             },
             Consistency::Credit(_) | Consistency::Plain => return None,
         };
-        let mut options = EngineOptions::default();
-        options.deny_cache = consistency != Consistency::Exact;
+        let options = EngineOptions {
+            deny_cache: consistency != Consistency::Exact,
+            ..EngineOptions::default()
+        };
         let engine = Engine::new(options, Box::new(OnePlace));
         let limit = Rule::new("limit", terms.quota).consistency(counted);
         let other = Rule::new("other", Quota::gcra(1, MINUTE));
         let rules = Arc::new(RuleSet::new([limit, other]).ok()?);
         Some(Self {
-            rules: engine.bind(rules, Box::new(OnePlace)),
+            rules: BoundRules::new(&engine, rules, Box::new(OnePlace)),
         })
     }
 

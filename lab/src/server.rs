@@ -9,9 +9,9 @@ use tollgate_core::{
     store::{Fingerprint, Settlement},
 };
 use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, GrantReply, IndexSet, LeaseItem, LeaseQuery, LeaseReply,
-    LeaseTerms, Reply, ReportReply, WindowGrantor, WindowState,
+    Grant, GrantReply, IndexSet, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms, Reply, ReportReply,
 };
+use tollgate_test_reference::{BucketGrantor, BucketState, WindowGrantor, WindowState};
 
 use crate::{agent::InFlightQuery, consistency::Terms, engine::Content};
 
@@ -98,7 +98,10 @@ impl Server {
             self.report(report.key(), now, report.cost());
             let nothing = LeaseQuery::default();
             let (answer, _) = self.acquire(report.key(), now, 0, &nothing);
-            ReportReply::counted(answer.remaining, answer.reset_after)
+            ReportReply::Counted {
+                left: answer.remaining,
+                reset_after: answer.reset_after,
+            }
         };
         let reports: Vec<_> = reports.iter().map(report).collect();
         let is_denied = checks.iter().any(|check| check.rule() != 0);
@@ -127,7 +130,10 @@ impl Server {
         let granted = grant.map_or(GrantReply::None, GrantReply::Granted);
         let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
         reply.shared = shared;
-        let leases = leases.iter().map(|_| LeaseReply::new(false, granted));
+        let leases = leases.iter().map(|_| LeaseReply {
+            is_refused: false,
+            grant: granted,
+        });
         Some(reply.with_reports(reports).with_leases(leases))
     }
 

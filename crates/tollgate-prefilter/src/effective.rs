@@ -1,49 +1,19 @@
 //! The consistency that takes effect for a quota.
 
-use std::fmt;
-
 use tollgate_core::{Consistency, Quota, Rule, RuleSet};
 
-use crate::{
-    lease::terms::{LeaseTerms, NoLease},
-    report::terms::{NoReports, ReportTerms},
-};
+use crate::{lease::terms::LeaseTerms, report::terms::ReportTerms};
 
 /// The consistency that takes effect for a quota: the one of its rule, or `Exact` where that is not possible.
-///
-/// ```
-/// use tollgate_core::{Consistency, MINUTE, Quota};
-/// use tollgate_prefilter::Effective;
-///
-/// let leased = Consistency::Leased { share: tollgate_core::LeaseShare::permille(100) };
-/// assert!(matches!(Effective::new(&Quota::gcra(6_000, MINUTE), leased), Effective::Leased(_)));
-/// let log = Effective::new(&Quota::sliding_log(100, MINUTE), leased);
-/// let Effective::Exact(Some(why)) = log else { panic!("a log is exact") };
-/// assert!(why.to_string().contains("its algorithm has no lease"));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effective {
     /// The store decides every request; with the reason, if the rule has another consistency.
-    Exact(Option<DowngradeReason>),
+    Exact(Option<&'static str>),
     /// Processes hold leases.
     Leased(LeaseTerms),
     /// Processes count local usage and report it.
     Eventual(ReportTerms),
-}
-
-/// Why a rule is `Exact` although its consistency is another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DowngradeReason {
-    /// The quota cannot be leased.
-    NoLease(NoLease),
-    /// The quota cannot be counted locally.
-    NoReports(NoReports),
-    /// The store cannot do it for this rule, for this reason.
-    Store(&'static str),
-    /// This version does not know the consistency.
-    Unknown,
 }
 
 impl Effective {
@@ -54,9 +24,7 @@ impl Effective {
         let quota = rule.quota_of(plan);
         match exact {
             _ if !rule.is_enforced() || quota.is_unlimited() => Self::Exact(None),
-            Some(why) if rule.consistency_of() != Consistency::Exact => {
-                Self::Exact(Some(DowngradeReason::Store(why)))
-            }
+            Some(why) if rule.consistency_of() != Consistency::Exact => Self::Exact(Some(why)),
             _ => Self::new(quota, rule.consistency_of()),
         }
     }
@@ -75,33 +43,21 @@ impl Effective {
     }
 
     /// What takes effect for a quota of a rule with this consistency.
-    #[must_use]
-    pub fn new(quota: &Quota, consistency: Consistency) -> Self {
+    pub(crate) fn new(quota: &Quota, consistency: Consistency) -> Self {
         match consistency {
             Consistency::Exact => Self::Exact(None),
             Consistency::Leased { share } => match LeaseTerms::new(quota, share.as_permille()) {
                 Ok(terms) => Self::Leased(terms),
-                Err(why) => Self::Exact(Some(DowngradeReason::NoLease(why))),
+                Err(why) => Self::Exact(Some(why)),
             },
             Consistency::Eventual {
                 interval,
                 max_unreported,
             } => match ReportTerms::new(quota, interval, max_unreported) {
                 Ok(terms) => Self::Eventual(terms),
-                Err(why) => Self::Exact(Some(DowngradeReason::NoReports(why))),
+                Err(why) => Self::Exact(Some(why)),
             },
-            _ => Self::Exact(Some(DowngradeReason::Unknown)),
-        }
-    }
-}
-
-impl fmt::Display for DowngradeReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoLease(why) => why.fmt(f),
-            Self::NoReports(why) => why.fmt(f),
-            Self::Store(why) => f.write_str(why),
-            Self::Unknown => f.write_str("its consistency is not known here"),
+            _ => Self::Exact(Some("its consistency is not known here")),
         }
     }
 }
@@ -133,8 +89,7 @@ mod tests {
         let (log, large) = (Quota::sliding_log(100, MINUTE), Quota::gcra(6_000, MINUTE));
         let store = Some("the store says so");
         for consistency in [leased, eventual] {
-            let reason = why(large, consistency, store).expect("there is a reason");
-            assert_eq!(reason.to_string(), "the store says so");
+            assert_eq!(why(large, consistency, store), store);
             for quota in [log, Quota::concurrent(100)] {
                 assert!(why(quota, consistency, None).is_some());
             }

@@ -1,4 +1,4 @@
--- Slots: at most so many requests of a key at once, as in `slots/slot_grantor.rs` of tollgate-prefilter.
+-- Slots: at most so many requests of a key at once, as in `tests/reference/src/slot_grantor.rs`.
 --
 -- Quota: the term in µs, the limit. State: the number of the last grant (8 bytes), then 36 bytes for each owner of slots:
 -- its id (8 bytes), the number of its last message, when it is forgotten, its term in µs, and its slots.

@@ -4,7 +4,7 @@
 -- remainder over d. State: the arrival time and its remainder (12 bytes). Quota validation keeps every product below
 -- 2^53; `muldiv` computes the larger ones.
 --
--- A bucket with leases or an overdraft stores 16 bytes more, as `BucketGrantor` of tollgate-prefilter does: the number
+-- A bucket with leases or an overdraft stores 16 bytes more, as `BucketGrantor` in `tests/reference` does: the number
 -- of a lease generation, the units granted in it, the units granted in the generation before, and the overdraft (units
 -- used beyond the burst, a 32-bit float that is rounded up). Units on lease are not available to others.
 --

@@ -1,5 +1,5 @@
 -- Leases and reports for counting windows: resets (4), reports (5), returned leases (6) and grants (7), as
--- `WindowGrantor` of tollgate-prefilter has them.
+-- `WindowGrantor` in `tests/reference` has them.
 --
 -- A lease is counted in the window that grants it, and ends with that window. While units are on lease, 16 bytes follow
 -- the state: the number of the window, and the units on lease.

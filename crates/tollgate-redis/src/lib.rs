@@ -143,9 +143,7 @@ pub use self::{
 /// The version whose `ClientConfig` [`RedisStoreBuilder::tls`] takes.
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
-pub use tollgate_prefilter::{
-    DowngradeReason, Effective, LeaseTerms, NoLease, NoReports, ReportTerms,
-};
+pub use tollgate_prefilter::{Effective, LeaseTerms, ReportTerms};
 
 // By their path: they need what is private here, and servers, as the tests in `tests/` do.
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! What an engine holds.
 
-use crate::table::table_usage::TableUsage;
+use crate::table::key_table::TableUsage;
 
 /// What an [`Engine`](crate::Engine) holds at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct EngineUsage {
     /// The units of all leases.
     pub units_on_lease: u64,

@@ -4,7 +4,6 @@ use std::fmt;
 
 /// What became of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum LeaseEvent {
     /// A query requested one.
     Requested,
@@ -18,7 +17,6 @@ pub enum LeaseEvent {
 
 /// What became of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ReportEvent {
     /// It was sent.
     Sent,

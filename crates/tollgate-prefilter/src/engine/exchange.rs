@@ -7,7 +7,7 @@ use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict, store::Chec
 
 use crate::{
     engine::{
-        binding::Binding,
+        bound_rules::BoundRules,
         events::{LeaseEvent, ReportEvent},
         index_set::IndexSet,
         limits::has_twins,
@@ -19,7 +19,7 @@ use crate::{
 
 /// One query to the store and its reply: what is sent, and what this process learns.
 pub(crate) struct Exchange {
-    pub(crate) binding: Arc<Binding>,
+    pub(crate) binding: Arc<BoundRules>,
     kind: Kind,
     checks: Checks,
     /// Checks whose keys are in no table: their replies begin no local usage, and no leases are wanted.
@@ -43,7 +43,6 @@ enum Kind {
 
 /// What a query says about the lease of a key.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct LeaseItem {
     /// The key, with its rule.
     pub check: Check,
@@ -53,7 +52,7 @@ pub struct LeaseItem {
 
 impl Exchange {
     pub(crate) fn acquire(
-        binding: &Arc<Binding>,
+        binding: &Arc<BoundRules>,
         checks: Checks,
         new_keys: IndexSet,
         patience: Tick,
@@ -63,16 +62,16 @@ impl Exchange {
         exchange
     }
 
-    pub(crate) fn peek(binding: &Arc<Binding>, checks: Checks) -> Self {
+    pub(crate) fn peek(binding: &Arc<BoundRules>, checks: Checks) -> Self {
         Self::new(binding, Kind::Peek, checks, IndexSet::default())
     }
 
-    pub(crate) fn maintenance(binding: &Arc<Binding>) -> Self {
+    pub(crate) fn maintenance(binding: &Arc<BoundRules>) -> Self {
         let checks = Checks::new();
         Self::new(binding, Kind::Maintenance, checks, IndexSet::default())
     }
 
-    fn new(binding: &Arc<Binding>, kind: Kind, checks: Checks, new_keys: IndexSet) -> Self {
+    fn new(binding: &Arc<BoundRules>, kind: Kind, checks: Checks, new_keys: IndexSet) -> Self {
         Self {
             binding: Arc::clone(binding),
             kind,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Check, Tick};
 
-use crate::{effective::Effective, engine::limit::Limit};
+use crate::engine::limit::Limit;
 
 /// The limits of a rule set, by rule and plan. `None`: nothing that a process may decide locally, because the rule is not
 /// enforced or the quota has no limit.
@@ -20,12 +20,6 @@ impl Limits {
     pub(crate) fn of(&self, check: &Check) -> Option<&Limit> {
         let plans = self.0.get(usize::from(check.rule()))?;
         plans.get(usize::from(check.plan()))?.as_deref()
-    }
-
-    /// The consistency of each quota of a rule.
-    pub(crate) fn effective(&self, rule: usize) -> impl Iterator<Item = Option<Effective>> {
-        let plans = self.0.get(rule).into_iter().flatten();
-        plans.map(|limit| limit.as_ref().map(|limit| limit.effective))
     }
 
     /// All limits, with a rule and plan that each belongs to.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::{Check, Tick, store::Fingerprint};
 
 use crate::{
-    engine::{binding::Binding, exchange::Exchange, limit::Limit},
+    engine::{bound_rules::BoundRules, exchange::Exchange, limit::Limit},
     lease::grant::ReturnedLease,
 };
 
@@ -21,12 +21,12 @@ const TOGETHER: usize = 32;
 
 /// Collects the queries of one poll.
 pub(crate) struct Maintenance<'a> {
-    binding: &'a Arc<Binding>,
+    binding: &'a Arc<BoundRules>,
     pub(crate) exchanges: Vec<Exchange>,
 }
 
 impl<'a> Maintenance<'a> {
-    pub(crate) fn new(binding: &'a Arc<Binding>) -> Self {
+    pub(crate) fn new(binding: &'a Arc<BoundRules>) -> Self {
         Self {
             binding,
             exchanges: Vec::new(),
@@ -71,7 +71,7 @@ impl<'a> Maintenance<'a> {
     }
 
     /// Leases that came to a retired rule set.
-    pub(crate) fn retired_leases(binding: &'a Arc<Binding>, now: Tick) -> Vec<Exchange> {
+    pub(crate) fn retired_leases(binding: &'a Arc<BoundRules>, now: Tick) -> Vec<Exchange> {
         let mut maintenance = Self::new(binding);
         if binding.is_retired() {
             maintenance.all_leases(now, |limit| !limit.is_in_use());

@@ -1,10 +1,9 @@
 //! The engine: everything that a process decides locally, as one value without I/O.
 
-mod binding;
+mod begin;
 mod bound_rules;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod engine;
-mod engine_state;
 pub(crate) mod engine_usage;
 mod events;
 mod exchange;
@@ -19,8 +18,6 @@ mod reply;
 mod reports;
 mod request;
 mod reset;
-#[cfg(all(test, tollgate_shuttle))]
-mod schedules;
 mod settle;
 mod split;
 mod store_rules;
@@ -31,7 +28,8 @@ mod wait;
 mod windows;
 
 pub use self::{
-    bound_rules::{Begin, BoundRules},
+    begin::Begin,
+    bound_rules::BoundRules,
     engine::{Engine, EngineOptions},
     engine_usage::EngineUsage,
     events::{EngineEvents, LeaseEvent, ReportEvent},

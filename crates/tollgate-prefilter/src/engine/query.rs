@@ -41,7 +41,6 @@ pub enum Next {
 /// A request is decided.
 #[derive(Debug)]
 #[must_use]
-#[non_exhaustive]
 pub struct Done {
     /// The decision about all checks of the request.
     pub decision: Decision,
@@ -52,7 +51,6 @@ pub struct Done {
 /// What the store has to send now, and no request waits for.
 #[derive(Debug, Default)]
 #[must_use = "units are lost if it is not sent"]
-#[non_exhaustive]
 pub struct FollowUp {
     /// Units to settle. Those next to each other with the same settlement are of one ticket, and go in one call.
     pub settle: Settlements,

@@ -7,7 +7,6 @@ use crate::{engine::index_set::IndexSet, lease::grant::Grant};
 
 /// The store's reply to a [`Query`](crate::Query).
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Reply {
     /// The time of the reply by the store's clock.
     pub at: Tick,
@@ -63,10 +62,8 @@ impl Reply {
 
 /// The store's reply to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ReportReply {
     /// The units were counted.
-    #[non_exhaustive]
     Counted {
         /// How many are left.
         left: u64,
@@ -79,17 +76,8 @@ pub enum ReportReply {
     Unknown,
 }
 
-impl ReportReply {
-    /// The units were counted, `left` are left, and in `reset_after` µs nothing is used any more.
-    #[must_use]
-    pub const fn counted(left: u64, reset_after: Tick) -> Self {
-        Self::Counted { left, reset_after }
-    }
-}
-
 /// The store's reply about the lease of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeaseReply {
     /// Whether the store certainly did not take back the lease that was returned.
     pub is_refused: bool,
@@ -97,17 +85,8 @@ pub struct LeaseReply {
     pub grant: GrantReply,
 }
 
-impl LeaseReply {
-    /// `is_refused`: the store certainly did not take back the lease that was returned.
-    #[must_use]
-    pub const fn new(is_refused: bool, grant: GrantReply) -> Self {
-        Self { is_refused, grant }
-    }
-}
-
 /// Whether a lease was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum GrantReply {
     /// None was wanted, or none was granted.
     None,
@@ -119,7 +98,6 @@ pub enum GrantReply {
 
 /// Why there is no reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum NoReply {
     /// The query certainly was not carried out.
     NotRun,

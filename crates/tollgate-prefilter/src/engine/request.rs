@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use crate::engine::{
-    binding::Binding,
+    bound_rules::BoundRules,
     exchange::Exchange,
     index_set::IndexSet,
     settle::{Settlements, give_back},
@@ -73,7 +73,11 @@ impl Request {
     }
 
     /// The checks with these indices, by the place of their states.
-    pub(crate) fn steps(binding: &Binding, checks: &[Check], undecided: &[u16]) -> VecDeque<Step> {
+    pub(crate) fn steps(
+        binding: &BoundRules,
+        checks: &[Check],
+        undecided: &[u16],
+    ) -> VecDeque<Step> {
         let together: Checks = undecided
             .iter()
             .map(|index| checks[usize::from(*index)])
@@ -128,7 +132,7 @@ impl Request {
     }
 
     /// The decision about the whole request.
-    pub(crate) fn decision(&self, binding: &Binding) -> Decision {
+    pub(crate) fn decision(&self, binding: &BoundRules) -> Decision {
         let times = self.verdicts.iter().flatten();
         let at_store = times.filter(|(_, verdict)| !is_local(verdict));
         let at = match at_store.map(|(at, _)| *at).max() {
@@ -157,7 +161,7 @@ impl Request {
     }
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
-    pub(crate) fn cancel(&self, binding: &Binding, settlements: &mut Settlements) {
+    pub(crate) fn cancel(&self, binding: &BoundRules, settlements: &mut Settlements) {
         for receipt in self.taken(binding) {
             binding.local().unlearn(receipt.check.key());
             settlements.push((receipt, Settlement::Cancel));
@@ -165,14 +169,17 @@ impl Request {
     }
 
     /// What the store has taken for it.
-    pub(crate) fn taken<'a>(&'a self, binding: &'a Binding) -> impl Iterator<Item = Receipt> + 'a {
+    pub(crate) fn taken<'a>(
+        &'a self,
+        binding: &'a BoundRules,
+    ) -> impl Iterator<Item = Receipt> + 'a {
         let indices = self.taken.iter().map(|index| usize::from(*index));
         indices.filter_map(|index| self.receipt(binding, index))
     }
 
     /// The request is not admitted: units that this process has spent for it go back to where they came from. Returns what the
     /// store has to refund of them.
-    pub(crate) fn give_back_local(&self, binding: &Binding, now: Tick) -> Settlements {
+    pub(crate) fn give_back_local(&self, binding: &BoundRules, now: Tick) -> Settlements {
         let spent = (0..self.checks.len()).filter_map(|index| self.receipt(binding, index));
         let spent = spent.filter(|receipt| is_of_process(receipt.source));
         let refunds = spent.filter_map(|receipt| give_back(binding, &receipt, (now, self.at)));
@@ -180,7 +187,7 @@ impl Request {
     }
 
     /// For the units of a check that its verdict says are taken.
-    fn receipt(&self, binding: &Binding, index: usize) -> Option<Receipt> {
+    fn receipt(&self, binding: &BoundRules, index: usize) -> Option<Receipt> {
         let check = self.checks.get(index)?;
         let (at, verdict) = self.verdicts.get(index)?.as_ref()?;
         let is_taken = check.cost() > 0

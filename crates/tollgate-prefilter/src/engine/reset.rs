@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::{Check, Tick};
 
 use crate::{
-    engine::{binding::Binding, reply::NoReply},
+    engine::{bound_rules::BoundRules, reply::NoReply},
     lease::grant::ReturnedLease,
 };
 
@@ -13,14 +13,14 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "denials that are decided meanwhile stay in the deny cache if the reply is not processed"]
 pub struct Reset {
-    binding: Arc<Binding>,
+    binding: Arc<BoundRules>,
     checks: Vec<Check>,
     returned: Vec<(Check, ReturnedLease)>,
     was_counted: bool,
 }
 
 impl Reset {
-    pub(crate) fn new(binding: &Arc<Binding>, checks: &[Check], now: Tick) -> Self {
+    pub(crate) fn new(binding: &Arc<BoundRules>, checks: &[Check], now: Tick) -> Self {
         let mut reset = Self {
             binding: Arc::clone(binding),
             checks: checks.iter().filter(|it| it.cost() > 0).copied().collect(),

@@ -6,14 +6,14 @@ use tollgate_core::{
     store::{Receipt, Settlement},
 };
 
-use crate::engine::{binding::Binding, local::as_counted};
+use crate::engine::{bound_rules::BoundRules, local::as_counted};
 
 /// What the store has to settle.
 pub(crate) type Settlements = SmallVec<[(Receipt, Settlement); 1]>;
 
 /// Settles units that were taken. Those that this process may spend again stay here; the store has to settle the others.
 pub(crate) fn settle(
-    binding: &Binding,
+    binding: &BoundRules,
     receipts: &[Receipt],
     how: Settlement,
     now: Tick,
@@ -38,7 +38,7 @@ pub(crate) fn settle(
 
 /// What the store has to settle for units that this process may have spent.
 fn settle_one(
-    binding: &Binding,
+    binding: &BoundRules,
     receipt: &Receipt,
     how: Settlement,
     now: Tick,
@@ -73,7 +73,7 @@ fn settle_one(
 
 /// Units that this process spent at `spent` go back to where they came from. Returns what the store has to refund of them.
 pub(crate) fn give_back(
-    binding: &Binding,
+    binding: &BoundRules,
     receipt: &Receipt,
     (now, spent): (Tick, Tick),
 ) -> Option<(Receipt, Settlement)> {
@@ -97,7 +97,7 @@ pub(crate) fn give_back(
 /// Units of a window that can be leased, which the store has taken for an abandoned request, stay in this process. Returns
 /// what the store has to refund of them.
 pub(crate) fn keep_abandoned(
-    binding: &Binding,
+    binding: &BoundRules,
     receipt: &Receipt,
     now: Tick,
 ) -> Option<(Receipt, Settlement)> {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Outcome, RuleSet, Tick, Verdict};
 
 use crate::{
-    engine::{binding::Binding, index_set::IndexSet, limits::has_twins},
+    engine::{bound_rules::BoundRules, index_set::IndexSet, limits::has_twins},
     table::key_table::Miss,
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Split {
 impl Split {
     /// Takes the units that this process may spend. `Break`: it decides the request.
     pub(crate) fn new(
-        binding: &Binding,
+        binding: &BoundRules,
         checks: &[Check],
         patience: Tick,
         now: Tick,
@@ -53,7 +53,7 @@ impl Split {
     }
 
     /// Two checks on one state are one check for the store. A key that only comes in such requests is never decided locally.
-    fn see_twins(&mut self, binding: &Binding, checks: &[Check]) {
+    fn see_twins(&mut self, binding: &BoundRules, checks: &[Check]) {
         let Some(reports) = binding.local().reports() else {
             return;
         };
@@ -81,7 +81,12 @@ impl Split {
 ///
 /// The state that a threshold of the request reads is left to the store, which has to decide the threshold. So is the check that
 /// decides where the states of the others lie.
-fn spend(binding: &Binding, checks: &[Check], check: &Check, now: Tick) -> Result<Verdict, Miss> {
+fn spend(
+    binding: &BoundRules,
+    checks: &[Check],
+    check: &Check,
+    now: Tick,
+) -> Result<Verdict, Miss> {
     if binding.store.places_others(check.rule()) {
         return Err(Miss { is_new: true });
     }
@@ -99,7 +104,7 @@ fn spend(binding: &Binding, checks: &[Check], check: &Check, now: Tick) -> Resul
 /// Denies a request of several checks if the deny cache denies one. The others are not decided.
 ///
 /// A shadow counts what is denied as well, and a threshold reports on it, so a request with one of them goes to the store.
-fn deny(binding: &Binding, checks: &[Check], patience: Tick, now: Tick) -> Option<Decision> {
+fn deny(binding: &BoundRules, checks: &[Check], patience: Tick, now: Tick) -> Option<Decision> {
     let is_enforced = |check: &Check| binding.rules.enforces(usize::from(check.rule()));
     if !checks.iter().all(is_enforced) {
         return None;

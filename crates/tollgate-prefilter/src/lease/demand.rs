@@ -4,7 +4,7 @@ use tollgate_core::Tick;
 
 /// The average units a second that requests of one key in one process need, over about half a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// In thousandths of a unit a second.
     rate: u64,
     since: Tick,
@@ -16,12 +16,12 @@ const MEMORY: u64 = 500_000;
 
 impl Demand {
     /// Counts units that a request needs.
-    pub fn count(&mut self, units: u64) {
+    pub(crate) fn count(&mut self, units: u64) {
         self.units = self.units.saturating_add(units);
     }
 
     /// Averages what was counted up to `now`.
-    pub fn average(&mut self, now: Tick) {
+    pub(crate) fn average(&mut self, now: Tick) {
         // Of the first units it is not known in what time they came.
         if self.since == 0 {
             (self.since, self.units) = (now, 0);
@@ -45,7 +45,7 @@ impl Demand {
 
     /// The units that requests will likely need within this time, in µs.
     #[must_use]
-    pub fn within(&self, time: Tick) -> u64 {
+    pub(crate) fn within(&self, time: Tick) -> u64 {
         let units = u128::from(self.rate) * u128::from(time) / 1_000_000_000;
         u64::try_from(units).unwrap_or(u64::MAX)
     }

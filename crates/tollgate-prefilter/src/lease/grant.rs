@@ -4,10 +4,8 @@ use tollgate_core::Tick;
 
 /// A lease as a store grants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Grant {
     /// Tracked by the store until it expires, so that unspent units can be returned.
-    #[non_exhaustive]
     Tracked {
         /// Units.
         units: u64,
@@ -15,7 +13,6 @@ pub enum Grant {
         generation: u64,
     },
     /// Units that will be refilled soon, to be spent as they are. Unspent units are lost.
-    #[non_exhaustive]
     Scheduled {
         /// Units.
         units: u64,
@@ -25,18 +22,6 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// A lease that the store tracks by the number of a generation, or of a window.
-    #[must_use]
-    pub const fn tracked(units: u64, generation: u64) -> Self {
-        Self::Tracked { units, generation }
-    }
-
-    /// Units that will be refilled soon, beginning `after` µs from now.
-    #[must_use]
-    pub const fn scheduled(units: u64, after: Tick) -> Self {
-        Self::Scheduled { units, after }
-    }
-
     /// Its units.
     #[must_use]
     pub const fn units(&self) -> u64 {
@@ -48,7 +33,6 @@ impl Grant {
 
 /// A tracked lease that a process returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ReturnedLease {
     /// The units it was granted with.
     pub size: u64,
@@ -58,21 +42,8 @@ pub struct ReturnedLease {
     pub generation: u64,
 }
 
-impl ReturnedLease {
-    /// A lease of `size` units, with `left` of them not spent.
-    #[must_use]
-    pub const fn new(size: u64, left: u64, generation: u64) -> Self {
-        Self {
-            size,
-            left,
-            generation,
-        }
-    }
-}
-
 /// What a process says about leases in a query to the store. The default requests none and returns none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeaseQuery {
     /// A lease that is returned.
     pub returned: Option<ReturnedLease>,

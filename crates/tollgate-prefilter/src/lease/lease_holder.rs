@@ -26,35 +26,6 @@ use crate::lease::{
 ///   refilled since as if it had been spent, and in another lease it would be there twice. So of each lease at most the units are lost
 ///   that were spent on requests which were still undecided, or are refunded later, when it was replaced; and the bucket
 ///   has them again after the time in which as many come back.
-///
-/// ```
-/// use tollgate_core::{
-///     MINUTE, Quota,
-///     algorithm::{Algorithm, FixedWindow},
-/// };
-/// use tollgate_prefilter::{LeaseQuery, LeaseHolder, LeaseTerms, WindowGrantor, WindowState};
-///
-/// let quota = Quota::fixed_window(1_000, MINUTE);
-/// let terms = LeaseTerms::new(&quota, 100)?;
-/// let window = FixedWindow::new(&quota).expect("a window");
-/// let grantor = WindowGrantor::new(window, &terms).expect("terms of a window");
-/// let (mut state, mut holder) = (WindowState::default(), LeaseHolder::default());
-/// let now = 1_700_000_000_000_000;
-///
-/// let query = LeaseQuery::default().with_tracked(25);
-/// let (_, grant) = grantor.acquire(&mut state, now, 1, &query);
-/// assert_eq!(holder.on_reply((now, now), now, grant, &terms), None);
-/// assert!(holder.spend(now, 25));
-/// let window = holder.window().expect("a lease of a window");
-///
-/// // The grant is used up and goes back; then another rule denies what it was spent on.
-/// let query = holder.query(now, 1, &terms);
-/// grantor.acquire(&mut state, now, 1, &query);
-/// assert_eq!(holder.on_reply((now, now), now, None, &terms), None);
-/// assert_eq!(holder.give_back_to(window, (now, now), 25), 0);
-/// assert_eq!(holder.left(now), 25);
-/// # Ok::<(), tollgate_prefilter::NoLease>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseHolder {
     grant: Option<HeldLease>,

@@ -1,7 +1,5 @@
 //! The terms of a quota's leases.
 
-use std::{error::Error, fmt};
-
 use tollgate_core::{AlgorithmKind, Quota, Tick};
 
 use crate::lease::schedule_terms::ScheduleTerms;
@@ -17,19 +15,15 @@ pub struct LeaseTerms {
     schedule: Option<ScheduleTerms>,
 }
 
-/// Why a quota cannot be granted. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NoLease {
-    /// Its algorithm has no lease: a log, whose every unit has its own time, or sub-buckets, which are over before a lease
-    /// would pay.
-    Algorithm,
-    /// The limit is below 20, or the reserve below 2 units: no lease could be made that spares a call.
-    Small,
-}
-
 /// For how long a tracked lease lives, in µs: 10 s. Generations of leases are this long, for readers of a state.
-pub const TRACKED_LIFE: Tick = 10_000_000;
+pub(crate) const TRACKED_LIFE: Tick = 10_000_000;
+
+/// Each unit of a log has its own time, and sub-buckets are over before a lease would pay.
+const ALGORITHM: &str =
+    "its algorithm has no lease; buckets, fixed windows and sliding windows have";
+
+const SMALL: &str =
+    "a limit below 20, or a reserve below 2 units, is too small to be granted in leases";
 
 /// Limits below this gain nothing.
 const LEAST_LIMIT: u64 = 20;
@@ -52,21 +46,21 @@ impl LeaseTerms {
     ///
     /// # Errors
     ///
-    /// The quota has no lease.
-    pub fn new(quota: &Quota, share_permille: u16) -> Result<Self, NoLease> {
+    /// Why the quota has no lease.
+    pub fn new(quota: &Quota, share_permille: u16) -> Result<Self, &'static str> {
         let window = match quota.algorithm() {
             AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => None,
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
                 Some(micros(quota.period().as_micros()))
             }
-            _ => return Err(NoLease::Algorithm),
+            _ => return Err(ALGORITHM),
         };
         let limit = quota.limit();
         // A limit is below 2^50.
         let reserve = limit * u64::from(share_permille.min(1_000)) / 1_000;
         let reserve = reserve.min(MOST_RESERVE);
         if limit < LEAST_LIMIT || reserve < LEAST_RESERVE {
-            return Err(NoLease::Small);
+            return Err(SMALL);
         }
         Ok(Self {
             reserve,
@@ -157,28 +151,6 @@ fn micros(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
-impl fmt::Display for NoLease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Algorithm => {
-                "its algorithm has no lease; buckets, fixed windows and sliding windows have"
-            }
-            Self::Small => {
-                "a limit below 20, or a reserve below 2 units, is too small to be granted in leases"
-            }
-        })
-    }
-}
-
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for NoLease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Error for NoLease {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,11 +185,11 @@ mod tests {
     #[test]
     fn what_cannot_be_granted_says_why() {
         let of = |quota: Quota, permille| LeaseTerms::new(&quota, permille);
-        assert_eq!(of(Quota::gcra(19, SECOND), 500), Err(NoLease::Small));
-        assert_eq!(of(Quota::gcra(1_000, SECOND), 1), Err(NoLease::Small));
+        assert_eq!(of(Quota::gcra(19, SECOND), 500), Err(SMALL));
+        assert_eq!(of(Quota::gcra(1_000, SECOND), 1), Err(SMALL));
         assert_eq!(
             of(Quota::sliding_buckets(1_000, MINUTE), 500),
-            Err(NoLease::Algorithm)
+            Err(ALGORITHM)
         );
     }
 
@@ -235,8 +207,8 @@ mod tests {
             terms.map(|terms| terms.reserve())
         };
         assert_eq!(reserve(20, 100), Ok(2));
-        assert_eq!(reserve(20, 99), Err(NoLease::Small));
-        assert_eq!(reserve(19, 1_000), Err(NoLease::Small));
+        assert_eq!(reserve(20, 99), Err(SMALL));
+        assert_eq!(reserve(19, 1_000), Err(SMALL));
         assert_eq!(reserve(20, 1_000), Ok(20));
     }
 }

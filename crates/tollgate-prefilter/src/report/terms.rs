@@ -1,6 +1,6 @@
 //! The terms of a quota's reports.
 
-use std::{error::Error, fmt, time::Duration};
+use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, Tick};
 
@@ -13,36 +13,33 @@ pub struct ReportTerms {
     refill: Option<(u64, u64)>,
 }
 
-/// Why a process cannot count a quota by itself. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NoReports {
-    /// Its algorithm does not take more than the limit: a log.
-    Algorithm,
-    /// `max_unreported` is 0: every unit would have to be reported before it is admitted.
-    Nothing,
-    /// `max_unreported` is above the limit.
-    TooMany,
-}
+const ALGORITHM: &str =
+    "a log never holds more than its limit, so it cannot count units that were admitted above it";
+const NOTHING: &str = "with no unreported units, every request queries the store";
+const TOO_MANY: &str = "more unreported units than the limit are no limit";
 
 impl ReportTerms {
     /// The terms of a quota.
     ///
     /// # Errors
     ///
-    /// A process cannot count the quota by itself, or not with this `max_unreported`.
-    pub fn new(quota: &Quota, interval: Duration, max_unreported: u64) -> Result<Self, NoReports> {
+    /// Why a process cannot count the quota by itself, or not with this `max_unreported`.
+    pub fn new(
+        quota: &Quota,
+        interval: Duration,
+        max_unreported: u64,
+    ) -> Result<Self, &'static str> {
         if matches!(
             quota.algorithm(),
             AlgorithmKind::SlidingLog | AlgorithmKind::Concurrent | AlgorithmKind::Unlimited
         ) {
-            return Err(NoReports::Algorithm);
+            return Err(ALGORITHM);
         }
         if max_unreported == 0 {
-            return Err(NoReports::Nothing);
+            return Err(NOTHING);
         }
         if max_unreported > quota.limit() {
-            return Err(NoReports::TooMany);
+            return Err(TOO_MANY);
         }
         Ok(Self {
             interval: u64::try_from(interval.as_micros()).unwrap_or(u64::MAX),
@@ -67,7 +64,7 @@ impl ReportTerms {
     /// How many µs later a state is fresh if `units` more are used, rounded up: the time in which a bucket refills
     /// by them. 0 of a window, whose end stays where it is.
     #[must_use]
-    pub fn puts_off(&self, units: u64) -> Tick {
+    pub(crate) fn puts_off(&self, units: u64) -> Tick {
         let Some((rate, period)) = self.refill else {
             return 0;
         };
@@ -84,25 +81,6 @@ impl ReportTerms {
         self.max_unreported
     }
 }
-
-impl fmt::Display for NoReports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Algorithm => "a log never holds more than its limit, so it cannot count units that were admitted above it",
-            Self::Nothing => "with no unreported units, every request queries the store",
-            Self::TooMany => "more unreported units than the limit are no limit",
-        })
-    }
-}
-
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for NoReports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Error for NoReports {}
 
 #[cfg(test)]
 mod tests {
@@ -132,10 +110,10 @@ mod tests {
     fn what_cannot_be_reported_says_why() {
         let of = |quota: Quota, most| ReportTerms::new(&quota, SECOND, most);
         for quota in [Quota::sliding_log(10, SECOND), Quota::concurrent(10)] {
-            assert_eq!(of(quota, 5), Err(NoReports::Algorithm));
+            assert_eq!(of(quota, 5), Err(ALGORITHM));
         }
-        assert_eq!(of(Quota::gcra(10, SECOND), 0), Err(NoReports::Nothing));
-        assert_eq!(of(Quota::gcra(10, SECOND), 11), Err(NoReports::TooMany));
+        assert_eq!(of(Quota::gcra(10, SECOND), 0), Err(NOTHING));
+        assert_eq!(of(Quota::gcra(10, SECOND), 11), Err(TOO_MANY));
         for most in [1, 10] {
             let terms = of(Quota::fixed_window(10, SECOND), most).expect("it reports");
             assert_eq!(

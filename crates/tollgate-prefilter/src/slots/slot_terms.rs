@@ -42,7 +42,7 @@ impl SlotTerms {
 
     /// The pause before a renewal whose reply was lost is sent again, in µs: half a second of 15 s.
     #[must_use]
-    pub fn retry_after(&self) -> Tick {
+    pub(crate) fn retry_after(&self) -> Tick {
         self.term / 30
     }
 

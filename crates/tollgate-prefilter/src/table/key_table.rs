@@ -6,8 +6,17 @@ use tollgate_core::Tick;
 
 use crate::{
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_briefly},
-    table::{bloom_filter::BloomFilter, table_key::TableKey, table_usage::TableUsage},
+    table::{bloom_filter::BloomFilter, table_key::TableKey},
 };
+
+/// How large a table of keys is at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableUsage {
+    /// Keys with an entry.
+    pub keys: u64,
+    /// The memory of the table, also that without an entry.
+    pub bytes: u64,
+}
 
 /// Nothing is kept of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

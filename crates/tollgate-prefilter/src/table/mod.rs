@@ -3,4 +3,3 @@
 pub(crate) mod bloom_filter;
 pub(crate) mod key_table;
 pub(crate) mod table_key;
-pub(crate) mod table_usage;

@@ -14,9 +14,9 @@ use crate::world::World;
 
 /// A process with its engine.
 pub(crate) struct Process {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Arc<Engine>,
     /// The last is in use, the others are retired.
-    pub(crate) bound: Vec<BoundRules>,
+    pub(crate) bound: Vec<Arc<BoundRules>>,
     pub(crate) is_removed: bool,
     /// The units that the engine says are lost, and those that are.
     pub(crate) lost: Arc<AtomicU64>,
@@ -25,11 +25,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(world: &World, rules: &Arc<RuleSet>) -> Self {
-        let mut options = EngineOptions::default();
-        options.keys = 1;
+        let options = EngineOptions {
+            keys: 1,
+            ..EngineOptions::default()
+        };
         let lost = Arc::new(AtomicU64::new(0));
         let engine = Engine::new(options, Box::new(Lost(Arc::clone(&lost))));
-        let bound = engine.bind(Arc::clone(rules), world.places());
+        let bound = BoundRules::new(&engine, Arc::clone(rules), world.places());
         Self {
             engine,
             bound: vec![bound],

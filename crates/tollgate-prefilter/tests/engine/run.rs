@@ -6,7 +6,9 @@ use tollgate_core::{
     Check, Consistency, Decision, Outcome, Quota, Rule, RuleSet, Source, Tick, Verdict,
     store::{Receipt, Settlement},
 };
-use tollgate_prefilter::{Begin, FollowUp, LeaseTerms, Next, NoReply, Query, ReturnedLease};
+use tollgate_prefilter::{
+    Begin, BoundRules, FollowUp, LeaseTerms, Next, NoReply, Query, ReturnedLease,
+};
 
 use crate::{
     event::Event,
@@ -45,7 +47,7 @@ impl<'a> Run<'a> {
         let rules = Arc::new(RuleSet::new(world.rules()).expect("valid rules"));
         let terms = match world.consistency {
             Consistency::Leased { share } => LeaseTerms::new(&world.quota, share.as_permille()),
-            _ => Err(tollgate_prefilter::NoLease::Small),
+            _ => Err("it is not leased"),
         };
         let mut run = Self {
             world,
@@ -208,7 +210,8 @@ impl<'a> Run<'a> {
         let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
         let it = &mut self.processes[process];
         let old = it.bound.len() - 1;
-        it.bound.push(it.engine.bind(rules, self.world.places()));
+        let bound = BoundRules::new(&it.engine, rules, self.world.places());
+        it.bound.push(bound);
         let queries = it.bound[old].retire(self.now);
         self.send_all(process, old, queries);
     }

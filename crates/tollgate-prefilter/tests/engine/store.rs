@@ -5,9 +5,10 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, GrantReply, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms,
-    Reply, ReportReply, ReturnedLease, WindowGrantor, WindowState,
+    Grant, GrantReply, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms, Reply, ReportReply,
+    ReturnedLease,
 };
+use tollgate_test_reference::{BucketGrantor, BucketState, WindowGrantor, WindowState};
 
 /// The state of a rule.
 pub(crate) enum State {
@@ -169,7 +170,10 @@ pub(crate) fn carry_out(
     let reports = reports.iter().map(|report| {
         store.take(now, report.cost());
         let answer = store.assess(now, 0);
-        ReportReply::counted(answer.remaining, answer.reset_after)
+        ReportReply::Counted {
+            left: answer.remaining,
+            reset_after: answer.reset_after,
+        }
     });
     let reports: Vec<_> = reports.collect();
     let answer = |check: &Check| match check.rule() {
@@ -195,7 +199,10 @@ pub(crate) fn carry_out(
     let verdicts = verdicts.map(|(check, answer)| verdict(check, answer));
     let lease = grant.map_or(GrantReply::None, GrantReply::Granted);
     let granted = grant.map_or(0, |grant| grant.units());
-    let leases = leases.iter().map(|_| LeaseReply::new(false, lease));
+    let leases = leases.iter().map(|_| LeaseReply {
+        is_refused: false,
+        grant: lease,
+    });
     let reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
     let reply = reply.with_reports(reports).with_leases(leases);
     (reply, taken, granted)

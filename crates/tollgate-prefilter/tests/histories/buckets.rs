@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{Quota, Tick};
-use tollgate_prefilter::{BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms};
+use tollgate_test_reference::{BucketGrantor, BucketState};
 
 use crate::{
     cluster::{Cluster, Shared, Weather},

@@ -5,9 +5,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use proptest::prelude::*;
 use tollgate_core::{Quota, Tick};
-use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease,
-};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
+use tollgate_test_reference::{BucketGrantor, BucketState};
 
 /// A grantor, and the burst of its quota.
 pub(crate) fn grantor() -> impl Strategy<Value = (BucketGrantor, u64)> {
@@ -23,7 +22,11 @@ pub(crate) fn grantor() -> impl Strategy<Value = (BucketGrantor, u64)> {
 fn query(rng: &mut Rng, grants: &mut Vec<ReturnedLease>) -> LeaseQuery {
     let returned = (!grants.is_empty() && rng.bool()).then(|| {
         let grant = grants.swap_remove(rng.usize(0..grants.len()));
-        ReturnedLease::new(grant.size, rng.u64(0..=grant.size), grant.generation)
+        ReturnedLease {
+            size: grant.size,
+            left: rng.u64(0..=grant.size),
+            generation: grant.generation,
+        }
     });
     let (tracked, scheduled) = (rng.u64(0..100), rng.u64(0..100));
     LeaseQuery::default()
@@ -37,7 +40,11 @@ fn grant(grants: &mut Vec<ReturnedLease>, grant: Option<Grant>) {
         units, generation, ..
     }) = grant
     {
-        grants.push(ReturnedLease::new(units, units, generation));
+        grants.push(ReturnedLease {
+            size: units,
+            left: units,
+            generation,
+        });
     }
 }
 

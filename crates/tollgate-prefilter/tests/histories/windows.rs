@@ -7,7 +7,8 @@ use tollgate_core::{
     AlgorithmKind, Quota, Tick,
     algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
-use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, WindowGrantor, WindowState};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms};
+use tollgate_test_reference::{WindowGrantor, WindowState};
 
 use crate::{
     buckets::weather,

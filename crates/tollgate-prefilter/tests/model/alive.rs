@@ -72,7 +72,6 @@ impl<L: ModelStore> World<L> {
                 }) => {
                     (after[3], after[8]) = (units as u8, 1 + waits as u8);
                 }
-                Some(grant) => unreachable!("{grant:?} is of no kind that is modelled"),
                 None => {}
             }
             if self.leaving {

@@ -6,9 +6,8 @@ use tollgate_core::{
     Quota, Tick,
     algorithm::{Algorithm, Gcra},
 };
-use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease,
-};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
+use tollgate_test_reference::{BucketGrantor, BucketState};
 
 use crate::{alive::Bytes, fault::Fault, model_store::ModelStore};
 

@@ -1,7 +1,8 @@
 //! What would be wrong: each fault is put between the model and the real states, and the model has to find it.
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease, TrackedLeases};
+use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease};
+use tollgate_test_reference::TrackedLeases;
 
 use crate::{bucket::Bucket, system::Pending};
 
@@ -122,11 +123,15 @@ impl Fault {
     ) -> (Tick, Option<Grant>) {
         match (fault, grant) {
             (Some(Self::PacedFromQuery), _) => (sent, grant),
-            (Some(Self::NotPaced), Some(Grant::Scheduled { units, .. })) => {
-                (now, Some(Grant::tracked(units, 0)))
-            }
+            (Some(Self::NotPaced), Some(Grant::Scheduled { units, .. })) => (
+                now,
+                Some(Grant::Tracked {
+                    units,
+                    generation: 0,
+                }),
+            ),
             (Some(Self::NotQueued), Some(Grant::Scheduled { units, .. })) => {
-                (now, Some(Grant::scheduled(units, 0)))
+                (now, Some(Grant::Scheduled { units, after: 0 }))
             }
             _ => (now, grant),
         }

@@ -130,7 +130,11 @@ impl Query {
             Some(answer) => match answer.grant? {
                 Grant::Tracked {
                     units, generation, ..
-                } => Some(ReturnedLease::new(units, units, generation)),
+                } => Some(ReturnedLease {
+                    size: units,
+                    left: units,
+                    generation,
+                }),
                 _ => None,
             },
         }

@@ -6,9 +6,8 @@ use tollgate_core::{
     Quota, Tick,
     algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
-use tollgate_prefilter::{
-    Grant, LeaseQuery, LeaseTerms, ReturnedLease, WindowGrantor, WindowState,
-};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
+use tollgate_test_reference::{WindowGrantor, WindowState};
 
 use crate::{alive::Bytes, fault::Fault, model_store::ModelStore};
 

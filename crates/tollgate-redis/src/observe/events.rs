@@ -8,7 +8,6 @@ use std::{
 
 #[cfg(feature = "tracing")]
 use tokio::time::Instant;
-use tollgate_prefilter::DowngradeReason;
 
 use crate::connection::{
     breaker_state::BreakerState,
@@ -177,13 +176,13 @@ impl Events {
     }
 
     /// Once for each time that a rule is bound.
-    pub(super) fn exact(&self, rule: &str, plan: Option<&str>, why: &DowngradeReason) {
+    pub(super) fn exact(&self, rule: &str, plan: Option<&str>, why: &str) {
         #[cfg(feature = "tracing")]
         tracing::warn!(
             target: "tollgate",
             rule,
             plan,
-            %why,
+            why,
             "the rule is counted exactly: its quota does not support the configured consistency"
         );
         #[cfg(not(feature = "tracing"))]

@@ -308,7 +308,6 @@ impl Meters {
             LeaseEvent::Granted => 1,
             LeaseEvent::Returned => 2,
             LeaseEvent::Lost => 3,
-            _ => return,
         };
         self.handles().leases[index].increment(1);
     }
@@ -318,7 +317,6 @@ impl Meters {
             ReportEvent::Sent => 0,
             ReportEvent::Kept => 1,
             ReportEvent::Lost => 2,
-            _ => return,
         };
         self.handles().reports[index].increment(count as u64);
     }

@@ -11,9 +11,7 @@ use std::{
 use tollgate_core::{Rule, RuleSet};
 #[cfg(feature = "metrics")]
 use tollgate_prefilter::EngineUsage;
-use tollgate_prefilter::{
-    DowngradeReason, Effective, EngineEvents, LeaseEvent, ReportEvent, TableUsage,
-};
+use tollgate_prefilter::{Effective, EngineEvents, LeaseEvent, ReportEvent, TableUsage};
 
 #[cfg(feature = "metrics")]
 use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
@@ -149,7 +147,7 @@ impl Observer {
 
     /// A rule is counted exactly, because its quota does not support its consistency.
     #[cold]
-    fn exact(&self, rule: &Rule, plan: usize, why: &DowngradeReason) {
+    fn exact(&self, rule: &Rule, plan: usize, why: &str) {
         self.events.exact(rule.name(), rule.plan_name(plan), why);
     }
 

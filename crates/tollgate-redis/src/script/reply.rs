@@ -269,8 +269,11 @@ impl Reply {
         let more = u64::try_from(more).ok()?;
         match kind {
             0 => Some(None),
-            1 => Some(Some(Grant::tracked(units, more))),
-            2 => Some(Some(Grant::scheduled(units, more))),
+            1 => Some(Some(Grant::Tracked {
+                units,
+                generation: more,
+            })),
+            2 => Some(Some(Grant::Scheduled { units, after: more })),
             _ => None,
         }
     }

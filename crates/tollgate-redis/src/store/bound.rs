@@ -8,7 +8,7 @@ use tollgate_core::{
     StoreError, StoreErrorKind, Tick,
     store::{Checks, Fingerprint, HeldSlot, Receipt, RuleStore, Settlement, SlotWaiters},
 };
-use tollgate_prefilter::{Begin, Effective, NoReply, Query};
+use tollgate_prefilter::{Begin, BoundRules, Effective, NoReply, Query};
 
 use crate::{
     observe::{CallFor, Stopwatch},
@@ -81,7 +81,7 @@ impl Bound {
             .observer
             .bound(&rules, effective, shared.instances.known());
         let on_redis = RulesOnRedis::new(&shared, &encoder);
-        let local = shared.engine.bind(Arc::clone(&rules), Box::new(on_redis));
+        let local = BoundRules::new(&shared.engine, Arc::clone(&rules), Box::new(on_redis));
         let inner = Arc::new(Inner {
             local,
             counts,

@@ -357,8 +357,10 @@ impl RedisStoreBuilder {
         options.instance.clone_from(&instance);
         let backend = Backend::start(address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
-        let mut options = EngineOptions::default();
-        options.deny_cache = self.learns;
+        let options = EngineOptions {
+            deny_cache: self.learns,
+            ..EngineOptions::default()
+        };
         let events = EngineObserver(Arc::clone(&observer));
         let engine = Engine::new(options, Box::new(events));
         let process_clock = match &self.clock {

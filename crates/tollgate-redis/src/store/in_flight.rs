@@ -331,7 +331,7 @@ impl ReplyLayout {
             place if was_refused(place) => ReportReply::Refused,
             // Of a value that is not ours as little is known as of a call without an answer.
             place => match place.and_then(|place| reply.reported(place)) {
-                Some((left, reset_after)) => ReportReply::counted(left, reset_after),
+                Some((left, reset_after)) => ReportReply::Counted { left, reset_after },
                 None => ReportReply::Unknown,
             },
         };
@@ -341,7 +341,10 @@ impl ReplyLayout {
                 Some(Some(Some(grant))) => GrantReply::Granted(grant),
                 Some(None) => GrantReply::Lost,
             };
-            LeaseReply::new(was_refused(*returned), grant)
+            LeaseReply {
+                is_refused: was_refused(*returned),
+                grant,
+            }
         };
         let mut shared = IndexSet::default();
         for (index, check) in query.checks().iter().enumerate() {

@@ -26,7 +26,7 @@ pub(super) struct Inner {
     /// By rule: how many keys this process may make.
     pub(super) caps: Box<[Option<Arc<NewKeyCap>>]>,
     /// What this process decides locally.
-    pub(super) local: BoundRules,
+    pub(super) local: Arc<BoundRules>,
     /// What is counted of decisions, by rule and plan.
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
     /// Ends with the last store, limiter and layer.

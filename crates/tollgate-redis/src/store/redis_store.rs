@@ -64,7 +64,7 @@ impl RedisStore {
     /// let Effective::Exact(Some(why)) = store.effective(&rule(Quota::gcra(6, MINUTE)), 0) else {
     ///     panic!("it is too small");
     /// };
-    /// assert!(why.to_string().contains("below 20"));
+    /// assert!(why.contains("below 20"));
     /// # Ok(())
     /// # }
     /// ```

@@ -36,7 +36,7 @@ pub(super) struct Shared {
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
     /// What this process decides locally.
-    pub(super) engine: Engine,
+    pub(super) engine: Arc<Engine>,
     /// The clock of the engine.
     pub(super) process_clock: Clock,
     /// Calls whose answers no request waits for.

@@ -1,24 +1,15 @@
 //! Leases.
 
 use tollgate_core::{
-    Check, CheckPolicy, Consistency, LeaseShare, MINUTE, Outcome, Quota, Retry, Rule, Source,
-    store::Settlement,
+    Check, CheckPolicy, MINUTE, Outcome, Quota, Retry, Rule, Source, store::Settlement,
 };
 
 use crate::{
-    Grant, NoReply,
+    Grant,
     engine::tests::subject::{
-        AHEAD, LEASED, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
+        LEASED, Subject, denied, fits, key, leased_bucket, one, receipt, tracked,
     },
 };
-
-#[test]
-fn a_lease_is_not_spent_after_it_has_run_out() {
-    let subject = leased_bucket(tracked(10, 7));
-    assert!(subject.is_local(&[one()]));
-    subject.advance(20_000_000);
-    assert!(!subject.is_local(&[one()]));
-}
 
 #[test]
 fn a_process_with_a_scheduled_lease_does_not_ask_and_says_when_its_units_are_due() {
@@ -43,31 +34,6 @@ fn a_process_with_a_scheduled_lease_does_not_ask_and_says_when_its_units_are_due
         assert!(subject.is_local(&[one()]));
     }
     assert!(!subject.is_local(&[one()]));
-}
-
-#[test]
-fn a_lease_whose_query_certainly_did_not_run_is_here_again() {
-    for quota in [
-        Quota::fixed_window(1_000, MINUTE),
-        Quota::gcra(1_000, MINUTE),
-    ] {
-        let leased = Consistency::Leased {
-            share: LeaseShare::percent(50),
-        };
-        let subject = Subject::new(quota, leased);
-        let generation = (subject.now() + AHEAD) / 60_000_000;
-        subject.known(fits(900, 500_000), tracked(10, generation));
-        let held = || subject.engine.usage(subject.now()).units_on_lease;
-        for why in [NoReply::NotRun, NoReply::NothingToSend] {
-            let query = subject.query(&[one().with_cost(20)]);
-            assert_eq!(held(), 0);
-            drop(done(query.finish(Err(why), subject.now())));
-            assert_eq!(held(), 10);
-        }
-        // A query without a known outcome is another matter.
-        drop(subject.query(&[one().with_cost(20)]));
-        assert_eq!(held(), 0);
-    }
 }
 
 /// A check that the store decides, whatever the rule's consistency.

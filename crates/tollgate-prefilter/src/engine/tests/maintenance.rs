@@ -9,8 +9,8 @@ use std::{
 use tollgate_core::{Check, Consistency, MINUTE, Quota, Rule, SECOND};
 
 use crate::{
-    Engine, EngineEvents, EngineOptions, GrantReply, LeaseEvent, LeaseReply, NoReply, Query,
-    ReportEvent, ReportReply, ReturnedLease,
+    BoundRules, Engine, EngineEvents, EngineOptions, GrantReply, LeaseEvent, LeaseReply, NoReply,
+    Query, ReportEvent, ReportReply, ReturnedLease,
     engine::{
         maintenance::MAX_VISITS,
         tests::subject::{
@@ -113,7 +113,14 @@ fn leases_are_looked_through_once_a_second_and_those_go_back_that_are_idle() {
     subject.advance(1);
     let query = poll(&subject).pop().expect("it goes back");
     let returned: Vec<_> = query.leases().iter().map(|it| it.query.returned).collect();
-    assert_eq!(returned, [Some(ReturnedLease::new(10, 9, 7))]);
+    assert_eq!(
+        returned,
+        [Some(ReturnedLease {
+            size: 10,
+            left: 9,
+            generation: 7
+        })]
+    );
     drop(subject.finish(query, fits(5_000, 500_000), None));
     assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 0);
 }
@@ -213,7 +220,7 @@ fn a_retired_rule_set_has_reported_what_another_one_in_use_reports() {
     let subject = eventual();
     assert!(subject.rules.is_reported());
     let same = Rule::new("rule", Quota::fixed_window(1_000, SECOND)).consistency(EVENTUAL);
-    let next = subject.engine.bind(rule_set([same]), Box::new(Anywhere));
+    let next = BoundRules::new(&subject.engine, rule_set([same]), Box::new(Anywhere));
     assert!(subject.is_local(&[one()]));
     assert!(!subject.rules.is_reported() && !next.is_reported());
     assert!(subject.rules.retire(subject.now()).is_empty());
@@ -262,7 +269,7 @@ fn noted(quota: Quota, consistency: Consistency) -> (Subject, Noted) {
     let engine = Engine::new(EngineOptions::default(), Box::new(noted.clone()));
     let rules = rule_set([Rule::new("rule", quota).consistency(consistency)]);
     let subject = Subject {
-        rules: engine.bind(rules, Box::new(Anywhere)),
+        rules: BoundRules::new(&engine, rules, Box::new(Anywhere)),
         engine,
         now: Cell::new(1_700_000_000_000_000),
     };
@@ -286,7 +293,10 @@ fn the_events_say_what_becomes_of_leases() {
     assert_eq!(events.take(), ["lease Requested", "lease Lost"]);
     let query = ask();
     let reply = subject.reply(&query, fits(5_000, 500_000), None);
-    let lost = LeaseReply::new(false, GrantReply::Lost);
+    let lost = LeaseReply {
+        is_refused: false,
+        grant: GrantReply::Lost,
+    };
     let reply = reply.with_leases([lost]);
     drop(done(query.finish(Ok(reply), subject.now())));
     assert_eq!(events.take(), ["lease Requested", "lease Lost"]);

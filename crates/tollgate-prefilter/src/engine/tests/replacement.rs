@@ -5,29 +5,11 @@ use std::sync::Arc;
 use tollgate_core::{Check, MINUTE, Quota, Rule, SECOND, Source, store::Settlement};
 
 use crate::{
-    Begin, Engine, EngineEvents, EngineOptions, LeaseEvent, ReportEvent,
+    Begin, BoundRules, Engine, EngineEvents, EngineOptions, LeaseEvent, ReportEvent,
     engine::tests::subject::{
-        Anywhere, EVENTUAL, KEY, LEASED, Subject, denied, fits, leased_bucket, one, receipt,
-        rule_set, tracked,
+        Anywhere, EVENTUAL, KEY, LEASED, Subject, denied, fits, one, receipt, rule_set, tracked,
     },
 };
-
-#[test]
-fn a_lease_that_comes_to_a_retired_rule_set_goes_back() {
-    let subject = leased_bucket(tracked(10, 7));
-    let large = [one().with_cost(20)];
-    let late = subject.query(&large);
-    assert_eq!(subject.rules.retire(subject.now()).len(), 0);
-    let done = subject.finish(late, fits(5_000, 500_000), tracked(10, 8));
-    let [query] = &done.follow_up.queries[..] else {
-        panic!("one lease: {done:?}");
-    };
-    let returned = query.leases()[0].query.returned;
-    assert_eq!(returned.map(|it| (it.left, it.generation)), Some((10, 8)));
-    // It certainly did not reach the store, and is here again.
-    drop(done);
-    assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 10);
-}
 
 #[test]
 fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_not_changed() {
@@ -52,9 +34,11 @@ fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_
     let _ = subject.decided(&[exact], denied(60_000_000, 10_000_000));
     // In another order, and one of them changed.
     let [first, second, third] = rules(5_000);
-    let new = subject
-        .engine
-        .bind(rule_set([third, second, first]), Box::new(Anywhere));
+    let new = BoundRules::new(
+        &subject.engine,
+        rule_set([third, second, first]),
+        Box::new(Anywhere),
+    );
     let old = std::mem::replace(&mut subject.rules, new);
     let returned: Vec<_> = old.retire(subject.now());
     let [query] = &returned[..] else {
@@ -108,7 +92,7 @@ fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
     let rules =
         || rule_set([Rule::new("rule", Quota::fixed_window(1_000, SECOND)).consistency(EVENTUAL)]);
     subject.engine = Engine::new(EngineOptions::default(), Box::new(lost));
-    subject.rules = subject.engine.bind(rules(), Box::new(Anywhere));
+    subject.rules = BoundRules::new(&subject.engine, rules(), Box::new(Anywhere));
     subject.known(fits(900, 500_000), None);
     for _ in 0..3 {
         assert!(subject.is_local(&[one()]));
@@ -123,7 +107,7 @@ fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
     assert_eq!(count(), 3);
     let _ = subject.decided(&[one()], fits(900, 500_000));
     assert!(subject.is_local(&[one()]));
-    let again = subject.engine.bind(rules(), Box::new(Anywhere));
+    let again = BoundRules::new(&subject.engine, rules(), Box::new(Anywhere));
     drop(std::mem::replace(&mut subject.rules, again));
     assert_eq!(
         (
@@ -133,7 +117,7 @@ fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
         (3, 1)
     );
     let other = rule_set([Rule::new("other", Quota::gcra(1, SECOND))]);
-    subject.rules = subject.engine.bind(other, Box::new(Anywhere));
+    subject.rules = BoundRules::new(&subject.engine, other, Box::new(Anywhere));
     assert_eq!(
         (
             count(),

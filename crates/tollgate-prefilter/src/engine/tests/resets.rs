@@ -25,7 +25,14 @@ fn a_reset_takes_out_the_lease_of_its_key_and_of_no_other() {
         assert_eq!(held(&subject), 9);
     }
     let reset = subject.rules.begin_reset(&[one()], subject.now());
-    let returned = (one().with_cost(0), ReturnedLease::new(10, 9, 7));
+    let returned = (
+        one().with_cost(0),
+        ReturnedLease {
+            size: 10,
+            left: 9,
+            generation: 7,
+        },
+    );
     assert_eq!(reset.returned(), [returned]);
     assert!(!reset.was_counted());
     assert_eq!(held(&subject), 0);

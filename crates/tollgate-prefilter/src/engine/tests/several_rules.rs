@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, MINUTE, Outcome, Quota, Rule, SECOND, Verdict, store::Settlement};
 
 use crate::{
-    Next,
+    BoundRules, Next,
     engine::tests::subject::{
         ByKey, EVENTUAL, KEY, LEASED, Subject, denied, fits, key, one, tracked,
     },
@@ -48,8 +48,8 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_de
         Rule::new("second", Quota::gcra(10, MINUTE)),
         Rule::new("third", Quota::gcra(10, MINUTE)),
     ]);
-    let rules = Arc::clone(subject.rules.rules());
-    subject.rules = subject.engine.bind(rules, Box::new(ByKey));
+    let rules = Arc::clone(&subject.rules.rules);
+    subject.rules = BoundRules::new(&subject.engine, rules, Box::new(ByKey));
     subject.known(fits(5_000, 500_000), tracked(10, 7));
     // After the grant, so that it comes back to it.
     subject.advance(1);

@@ -77,8 +77,8 @@ pub(super) fn rule_set(rules: impl IntoIterator<Item = Rule>) -> Arc<RuleSet> {
 }
 
 pub(super) struct Subject {
-    pub(super) engine: Engine,
-    pub(super) rules: BoundRules,
+    pub(super) engine: Arc<Engine>,
+    pub(super) rules: Arc<BoundRules>,
     pub(super) now: Cell<Tick>,
 }
 
@@ -94,7 +94,7 @@ impl Subject {
     pub(super) fn on(store: Box<dyn StoreRules>, rules: impl IntoIterator<Item = Rule>) -> Self {
         let engine = Engine::new(EngineOptions::default(), Box::new(Uncounted));
         Self {
-            rules: engine.bind(rule_set(rules), store),
+            rules: BoundRules::new(&engine, rule_set(rules), store),
             engine,
             now: Cell::new(1_700_000_000_000_000),
         }
@@ -149,7 +149,10 @@ impl Subject {
             left: answer.remaining,
             reset_after: answer.reset_after,
         };
-        let lease = LeaseReply::new(false, grant.map_or(GrantReply::None, GrantReply::Granted));
+        let lease = LeaseReply {
+            is_refused: false,
+            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
+        };
         let reply = Reply::new(at, Decision::new(at, verdicts, |_| true));
         reply
             .with_reports(query.reports().iter().map(|_| counted))

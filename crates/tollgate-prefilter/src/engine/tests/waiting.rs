@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    Begin,
+    Begin, BoundRules,
     engine::tests::subject::{
         Anywhere, ByKey, KEY, LEASED, Subject, denied, done, fits, key, one, rule_set, tracked,
     },
@@ -71,8 +71,8 @@ fn a_query_waits_as_long_as_the_least_patient_of_its_request() {
 #[test]
 fn a_request_whose_states_are_in_several_places_does_not_wait() {
     let mut subject = Subject::of([queue("one", MINUTE), queue("two", MINUTE)]);
-    let rules = Arc::clone(subject.rules.rules());
-    subject.rules = subject.engine.bind(rules, Box::new(ByKey));
+    let rules = Arc::clone(&subject.rules.rules);
+    subject.rules = BoundRules::new(&subject.engine, rules, Box::new(ByKey));
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, key(8), 1)]);
     assert_eq!((query.checks().len(), query.patience()), (1, 0));
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, KEY, 1)]);
@@ -126,7 +126,7 @@ fn a_cached_denial_of_a_queue_ends_with_its_quota_or_its_wait() {
         let _ = subject.decided(&[one()], denied(2_000_000, 1_000_000));
         assert!(subject.is_local(&[one()]));
         let changed = rule_set([changed]);
-        subject.rules = subject.engine.bind(changed, Box::new(Anywhere));
+        subject.rules = BoundRules::new(&subject.engine, changed, Box::new(Anywhere));
         assert_eq!(subject.is_local(&[one()]), is_denied);
     }
 }

@@ -6,9 +6,7 @@ use tollgate_core::{Check, Consistency, LeaseShare, MINUTE, Quota, Rule, store::
 
 use crate::{
     NoReply,
-    engine::tests::subject::{
-        AHEAD, KEY, Subject, WAY, done, fits, key, leased_bucket, one, receipt, tracked,
-    },
+    engine::tests::subject::{AHEAD, KEY, Subject, WAY, done, fits, key, one, receipt, tracked},
 };
 
 /// Windows of 50 ms, and in how many of them their units weigh.
@@ -91,32 +89,4 @@ fn units_of_a_window_without_a_lease_are_refunded_as_the_store_has_counted_them(
             assert_eq!(receipt.taken.fresh_at, (window + weighs) * 50_000);
         }
     }
-}
-
-#[test]
-fn the_reply_to_an_abandoned_request_is_processed_if_units_depend_on_it() {
-    let subject = leased_bucket(tracked(10, 7));
-    // Of a key without a lease, of a rule with buckets, nothing does.
-    let exact = Subject::new(Quota::gcra(10, MINUTE), Consistency::Exact);
-    let (query, follow_up) = exact.query(&[one()]).abandon(exact.now());
-    assert!(query.is_none() && follow_up.is_empty());
-    // A lease is on its way.
-    let (query, _) = subject.query(&[one().with_cost(20)]).abandon(subject.now());
-    let query = query.expect("it may bring a lease");
-    drop(subject.finish(query, fits(5_000, 500_000), tracked(12, 8)));
-    assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 12);
-    // Units of a window stay in the process.
-    let (quota, _) = of_50_ms()[0];
-    let (subject, _) = leased_in_short_windows(quota);
-    let large = [one().with_cost(20)];
-    let before = subject.engine.usage(subject.now()).units_on_lease;
-    let (query, _) = subject.query(&large).abandon(subject.now());
-    let query = query.expect("it takes units of a window");
-    let window = subject.store_now() / 50_000;
-    let ends = (window + 1) * 50_000 - subject.store_now();
-    drop(subject.finish(query, fits(900, ends), tracked(5, window)));
-    assert_eq!(
-        (before, subject.engine.usage(subject.now()).units_on_lease),
-        (10, 25)
-    );
 }

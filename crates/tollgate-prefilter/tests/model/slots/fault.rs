@@ -1,7 +1,8 @@
 //! What would be wrong: each fault is put between the model and the real states, and the model has to find it.
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{SlotGrantor, SlotMessage, SlotOwner, SlotReply, SlotState, SlotTerms};
+use tollgate_prefilter::{SlotMessage, SlotOwner, SlotReply, SlotTerms};
+use tollgate_test_reference::{SlotGrantor, SlotState};
 
 /// A rule of the protocol that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

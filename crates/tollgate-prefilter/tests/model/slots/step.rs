@@ -2,9 +2,8 @@
 
 use smallvec::SmallVec;
 use tollgate_core::Tick;
-use tollgate_prefilter::{
-    SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotStart, SlotState,
-};
+use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotStart};
+use tollgate_test_reference::SlotState;
 
 use crate::slots::{
     fault::Fault,

@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use smallvec::SmallVec;
 use tollgate_core::Tick;
-use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotState};
+use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply};
+use tollgate_test_reference::SlotState;
 
 /// The most slots of a process that are followed.
 pub(super) const MOST: usize = 3;

@@ -5,7 +5,8 @@
 
 use stateright::{Model, Property};
 use tollgate_core::Tick;
-use tollgate_prefilter::{SlotGrantor, SlotOwner, SlotState, SlotTerms};
+use tollgate_prefilter::{SlotOwner, SlotTerms};
+use tollgate_test_reference::{SlotGrantor, SlotState};
 
 use crate::slots::{
     fault::Fault,

@@ -11,10 +11,8 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, FixedWindow, SlidingWindow},
     store::Fingerprint,
 };
-use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease, WindowGrantor,
-    WindowState,
-};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
+use tollgate_test_reference::{BucketGrantor, BucketState, WindowGrantor, WindowState};
 use tollgate_test_servers::numbers::Numbers;
 use tollgate_test_servers::redis_client::Integers as _;
 
@@ -120,7 +118,11 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
                             earlier = numbers.below(2) * numbers.below(spent.1 + 1);
                             spent.1 = spent.1 + units - left - earlier;
                         }
-                        Some(ReturnedLease::new(units, left + earlier, generation))
+                        Some(ReturnedLease {
+                            size: units,
+                            left: left + earlier,
+                            generation,
+                        })
                     }
                     // Of a scheduled lease nothing comes back.
                     _ => None,

@@ -1,7 +1,8 @@
 //! Slots beside the state machine of the prefilter, which a model checker has explored.
 
 use redis::Value;
-use tollgate_prefilter::{SlotGrantor, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotState};
+use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner, SlotReply};
+use tollgate_test_reference::{SlotGrantor, SlotState};
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
 use crate::internal_tests::parity::{holds::histories, server::Server};

@@ -91,7 +91,11 @@ const OPERATIONS: [Operation; 7] = [
     },
     |call, encoder| call.reset(encoder, 0, Subject::check(0, 1).key()),
     |call, encoder| {
-        let returned = ReturnedLease::new(2, 1, 7);
+        let returned = ReturnedLease {
+            size: 2,
+            left: 1,
+            generation: 7,
+        };
         let place = call.close(encoder, &Subject::check(0, 1), returned);
         place.is_some()
     },

@@ -75,7 +75,11 @@ impl Subject {
         else {
             panic!("{grant:?} is not on lease");
         };
-        let returned = ReturnedLease::new(units, left, generation);
+        let returned = ReturnedLease {
+            size: units,
+            left,
+            generation,
+        };
         let mut call = self.call();
         let place = call.close(&self.encoder, &check(), returned);
         assert!(place.is_some());
@@ -208,7 +212,7 @@ fn a_lease_of_a_generation_to_come_gives_nothing_back() {
         let (left, _) = subject.take(0);
         for ahead in [1, 2, 1 << 40] {
             let generation = generation + ahead;
-            subject.close(Grant::tracked(units, generation), units);
+            subject.close(Grant::Tracked { units, generation }, units);
             assert_eq!(subject.take(0).0, left, "{quota:?}, {ahead}");
         }
         subject.close(grant, units);

@@ -69,7 +69,11 @@ impl Process {
 
     fn close(&self, server: &mut Server, now: u64, (size, generation): (u64, u64), left: u64) {
         let mut call = call(now);
-        let returned = ReturnedLease::new(size, left, generation);
+        let returned = ReturnedLease {
+            size,
+            left,
+            generation,
+        };
         assert!(
             call.close(&self.encoder, &Self::check(), returned)
                 .is_some()

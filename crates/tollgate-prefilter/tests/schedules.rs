@@ -1,4 +1,5 @@
 //! The engine under many schedules of the tasks that use it. Deadlocks are found as well: a schedule that ends in one fails.
+#![cfg(tollgate_shuttle)]
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,12 +13,11 @@ use tollgate_core::{
     algorithm::{Algorithm, FixedWindow},
     store::{Fingerprint, Receipt, Settlement},
 };
-
-use crate::{
+use tollgate_prefilter::{
     Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply, LeaseEvent,
     LeaseQuery, LeaseReply, LeaseTerms, Next, Query, Reply, ReportEvent, ReportReply, StoreRules,
-    WindowGrantor, WindowState,
 };
+use tollgate_test_reference::{WindowGrantor, WindowState};
 
 const SCHEDULES: usize = 1_000;
 
@@ -70,8 +70,8 @@ impl EngineEvents for OneKey {
 
 /// A process with its store.
 struct Process {
-    engine: Engine,
-    rules: BoundRules,
+    engine: Arc<Engine>,
+    rules: Arc<BoundRules>,
     store: Mutex<Store>,
     /// The time is that of the process: demand has to be counted at first.
     now: Tick,
@@ -80,11 +80,17 @@ struct Process {
 impl Process {
     /// It has a lease of the key, or counts it locally. Four units were admitted.
     fn new(consistency: Consistency) -> Arc<Self> {
-        let mut options = EngineOptions::default();
-        (options.keys, options.deny_cache) = (1, false);
+        let options = EngineOptions {
+            keys: 1,
+            deny_cache: false,
+        };
         let engine = Engine::new(options, Box::new(OneKey));
         let rules = RuleSet::new([Rule::new("rule", quota()).consistency(consistency)]);
-        let rules = engine.bind(Arc::new(rules.expect("valid rules")), Box::new(OneKey));
+        let rules = BoundRules::new(
+            &engine,
+            Arc::new(rules.expect("valid rules")),
+            Box::new(OneKey),
+        );
         let window = FixedWindow::new(&quota()).expect("a window");
         let terms = LeaseTerms::new(&quota(), 500).expect("it is leased");
         let store = Store {

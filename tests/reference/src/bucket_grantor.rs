@@ -4,36 +4,13 @@ use tollgate_core::{
     Quota, Retry, Tick,
     algorithm::{Algorithm, Assessment, Gcra, GcraState},
 };
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
-use crate::lease::{
-    grant::{Grant, LeaseQuery, ReturnedLease},
-    overdraft::Overdraft,
-    terms::LeaseTerms,
-};
+use crate::overdraft::Overdraft;
 
 /// Grants leases of a token bucket, a GCRA or a leaky bucket.
 ///
-/// A store that does the same in another language is held to this one.
-///
-/// ```
-/// use tollgate_core::{MINUTE, Quota};
-/// use tollgate_prefilter::{LeaseQuery, BucketGrantor, BucketState, LeaseTerms};
-///
-/// let quota = Quota::gcra(6_000, MINUTE);
-/// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
-///
-/// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
-/// let query = LeaseQuery::default().with_tracked(1_000);
-/// let (answer, grant) = grantor.acquire(&mut state, now, 1, &query);
-/// // A quarter of the reserve of six hundred.
-/// assert_eq!(grant.map(|grant| grant.units()), Some(150));
-/// assert_eq!(answer.remaining, 6_000 - 1 - 150);
-///
-/// // Time brings back what was granted, and not what is tracked.
-/// let (answer, _) = grantor.acquire(&mut state, now + 9_000_000, 0, &LeaseQuery::default());
-/// assert_eq!(answer.remaining, 6_000 - 150);
-/// # Ok::<(), tollgate_prefilter::NoLease>(())
-/// ```
+/// The script of a store is held to this one.
 ///
 /// # Accuracy
 ///
@@ -55,7 +32,6 @@ pub struct BucketGrantor {
 
 /// What the store keeps of a key: the arrival time, and what is on lease. The default is fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BucketState {
     /// The arrival time. What is granted is taken from it.
     pub arrival: GcraState,
@@ -71,7 +47,6 @@ pub struct BucketState {
 /// A lease of generation `g` is granted in `[g·life, (g+1)·life)` and has run out before `(g+2)·life`. A lease counts with its
 /// whole size until it is returned or its generation is over, whatever was spent of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct TrackedLeases {
     /// The number of the current generation.
     pub generation: u64,
@@ -151,22 +126,6 @@ impl BucketGrantor {
 
     /// Forgets the used units, but not the units on lease: they may still be spent, so they are held back from the burst until they are
     /// returned or expire. Scheduled leases are not tracked, and are spent in addition.
-    ///
-    /// ```
-    /// use tollgate_core::{MINUTE, Quota};
-    /// use tollgate_prefilter::{LeaseQuery, BucketGrantor, BucketState, LeaseTerms};
-    ///
-    /// let quota = Quota::gcra(6_000, MINUTE);
-    /// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
-    /// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
-    /// let query = LeaseQuery::default().with_tracked(1_000);
-    /// grantor.acquire(&mut state, now, 5_000, &query);
-    ///
-    /// // A quarter of the reserve of six hundred is somewhere.
-    /// grantor.reset(&mut state, now);
-    /// assert_eq!(grantor.acquire(&mut state, now, 0, &LeaseQuery::default()).0.remaining, 6_000 - 150);
-    /// # Ok::<(), tollgate_prefilter::NoLease>(())
-    /// ```
     pub fn reset(&self, state: &mut BucketState, now: Tick) {
         self.settle(state, now);
         (state.arrival, state.owed) = (GcraState::default(), 0);
@@ -312,6 +271,3 @@ impl BucketGrantor {
         Some(Grant::Scheduled { units, after })
     }
 }
-
-#[cfg(test)]
-mod tests;
