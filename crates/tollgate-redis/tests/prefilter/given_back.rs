@@ -1,11 +1,11 @@
-//! Units of a window that is granted come back whole, whatever became of their requests: denied by another rule, dropped, refused,
-//! refunded late.
+//! Units of a window that is granted come back whole, whatever became of their requests, on a real server. Every order of these events
+//! is in `tests/engine/` of the prefilter.
 
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Consistency, Decision, HOUR, Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Pending, Quota,
-    Rule, Source, Step,
+    Check, Consistency, Decision, HOUR, Key, Limiter, MAX_PERIOD, Outcome, Pending, Quota, Rule,
+    Source, Step,
 };
 use tollgate_test_servers::{
     eventually::eventually,
@@ -80,23 +80,6 @@ async fn are_denied(burst: Vec<Pending<Decision>>) -> u64 {
 }
 
 #[tokio::test]
-async fn what_another_rule_denies_costs_nothing_of_a_window() {
-    for quota in windows() {
-        let server = RedisServer::start(&[]).await;
-        let (mut service, limiter) = service(&server.url(), quota).await;
-        let granted = check(&limiter, "granted");
-        let mut held = 0;
-        for _ in 0..20 {
-            service.take_until(&limiter, granted, Source::Lease).await;
-            held += are_denied(burst(&service, &limiter)).await;
-        }
-        assert!(held > 20, "{held} denied requests had spent from a lease");
-        service.drain(&limiter, granted).await;
-        assert_eq!(service.net, LIMIT, "{quota:?}");
-    }
-}
-
-#[tokio::test]
 async fn five_thousand_a_day_are_admitted_in_full_between_bursts_that_another_rule_denies() {
     const LIMIT: u64 = 5_000;
     let server = RedisServer::start(&[]).await;
@@ -161,70 +144,6 @@ async fn requests_that_are_dropped_while_they_wait_cost_nothing_of_a_window() {
 }
 
 #[tokio::test]
-async fn tickets_that_are_cancelled_when_their_lease_is_long_gone_give_all_of_a_window_back() {
-    for quota in windows() {
-        let server = RedisServer::start(&[]).await;
-        let (mut service, limiter) = service(&server.url(), quota).await;
-        let granted = check(&limiter, "granted");
-        let mut tickets = Vec::new();
-        while service.net < LIMIT / 2 {
-            let decision = service.take(&limiter, granted, 1).await;
-            tickets.push(limiter.ticket(&[granted], &decision));
-        }
-        // Also what was decided together with a rule that Redis was asked about.
-        for client in 0..100 {
-            service.clock.advance(Duration::from_millis(1));
-            let checks = [granted, of(&limiter, "strict", &client.to_string())];
-            let decision = limiter.acquire(&checks).await;
-            service.net += 1;
-            tickets.push(limiter.ticket(&checks, &decision));
-        }
-        for ticket in tickets {
-            ticket.cancel();
-            service.net -= 1;
-        }
-        service.drain(&limiter, granted).await;
-        assert_eq!(service.net, LIMIT, "{quota:?}");
-    }
-}
-
-#[tokio::test]
-async fn what_comes_back_when_its_window_is_over_is_nothing_to_a_fixed_one_and_weighs_no_more_in_one_that_slides()
- {
-    let fixed = Quota::fixed_window(LIMIT, 10 * MINUTE);
-    let sliding = Quota::sliding_window(LIMIT, 10 * MINUTE);
-    for (quota, weighs) in [(fixed, 0), (sliding, 1)] {
-        let server = RedisServer::start(&[]).await;
-        let (mut service, limiter) = service(&server.url(), quota).await;
-        let granted = check(&limiter, "granted");
-        let mut tickets = Vec::new();
-        while tickets.len() < 400 {
-            let decision = service.take(&limiter, granted, 1).await;
-            if decision.verdicts()[0].source() == Source::Lease {
-                tickets.push(limiter.ticket(&[granted], &decision));
-            }
-        }
-        let taken = service.net;
-        // To the next window, and its start.
-        let window = 600_000_000;
-        let rest = window - service.clock.now() % window;
-        service.clock.advance(Duration::from_micros(rest));
-        // A lease of the new window: nothing may go into that.
-        service.take_until(&limiter, granted, Source::Lease).await;
-        tickets.into_iter().for_each(tollgate_core::Ticket::cancel);
-        service.drain(&limiter, granted).await;
-        let admitted = service.net - taken;
-        // The window before weighs as a whole at first, and hardly less by now.
-        let most = LIMIT - weighs * (taken - 400);
-        let slid = weighs * LIMIT / 100;
-        assert!(
-            (most..=most + slid).contains(&admitted),
-            "{quota:?}: {admitted} of {most}, after {taken}"
-        );
-    }
-}
-
-#[tokio::test]
 async fn a_lease_that_was_to_go_with_a_query_which_was_never_sent_is_still_there() {
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
@@ -280,101 +199,6 @@ async fn what_comes_back_when_the_limiter_is_gone_goes_back_to_redis() {
         })
         .await;
     }
-}
-
-#[tokio::test]
-async fn a_lease_that_comes_when_the_limiter_is_gone_goes_back_to_redis() {
-    for quota in windows() {
-        let server = RedisServer::start(&[]).await;
-        let (mut service, limiter) = service(&server.url(), quota).await;
-        let granted = check(&limiter, "granted");
-        service.take_until(&limiter, granted, Source::Lease).await;
-        let Step::Wait(last) = limiter.acquire(&[granted.with_cost(BURST)]) else {
-            panic!("no lease is as large");
-        };
-        drop(limiter);
-        // No caller waits for the reply either.
-        drop(last);
-        let exact = Rule::new("granted", quota);
-        let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
-        let look = [of(&exact, "granted", "client").with_cost(0)];
-        eventually("all is back that was not spent", || async {
-            let looked = exact.peek(&look).await;
-            (looked.verdicts()[0].remaining() == LIMIT - service.net).then_some(())
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn a_lease_of_a_bucket_is_not_lost_with_the_caller_of_its_query() {
-    let server = RedisServer::start(&[]).await;
-    let quota = Quota::gcra(LIMIT, MAX_PERIOD);
-    let (mut service, limiter) = service(&server.url(), quota).await;
-    let granted = check(&limiter, "granted");
-    for _ in 0..3 {
-        service.take_until(&limiter, granted, Source::Lease).await;
-        // Redis takes them, and they stay taken. What it grants is heard of.
-        drop(limiter.acquire(&[granted.with_cost(BURST)]));
-        service.net += BURST;
-        assert_eq!(service.store.flush(PATIENCE).await, 0);
-        let looked = limiter.peek(&[granted.with_cost(0)]).await;
-        let left = looked.verdicts()[0].remaining();
-        assert_eq!(left, LIMIT - service.net);
-    }
-}
-
-#[tokio::test]
-async fn what_was_spent_before_a_reset_and_denied_after_it_is_not_there_twice() {
-    for quota in windows() {
-        let server = RedisServer::start(&[]).await;
-        let (mut service, limiter) = service(&server.url(), quota).await;
-        let granted = check(&limiter, "granted");
-        service.take_until(&limiter, granted, Source::Lease).await;
-        let waiting = burst(&service, &limiter);
-        let reset = limiter.reset("granted", &Key::of(["client"]));
-        let reset = reset.expect("the rule is there");
-        assert!(are_denied(waiting).await > 0);
-        reset.await.expect("Redis answers");
-        service.net = 0;
-        service.drain(&limiter, granted).await;
-        assert_eq!(service.net, LIMIT, "{quota:?}");
-    }
-}
-
-/// What a bucket loses is what comes back after its lease was replaced, and it comes again with time.
-#[tokio::test]
-async fn a_bucket_loses_no_more_than_was_denied_and_has_it_again_when_as_many_have_come_back() {
-    let server = RedisServer::start(&[]).await;
-    // A unit in 4.32 s.
-    let quota = Quota::token_bucket(LIMIT).refill(20_000, DAY);
-    let (mut service, limiter) = service(&server.url(), quota).await;
-    let granted = check(&limiter, "granted");
-    let started = service.clock.now();
-    let mut held = 0;
-    for _ in 0..10 {
-        service.take_until(&limiter, granted, Source::Lease).await;
-        held += are_denied(burst(&service, &limiter)).await;
-    }
-    assert!(held > 10, "{held} denied requests had spent from a lease");
-    assert_eq!(service.store.flush(PATIENCE).await, 0);
-    let look = [granted.with_cost(0)];
-    let looked = limiter.peek(&look).await;
-    let passed = service.clock.now() - started;
-    let refilled = passed * 20_000 / DAY.as_micros() as u64;
-    let left = looked.verdicts()[0].remaining();
-    let most = (LIMIT - service.net + refilled + 1).min(LIMIT);
-    assert!(
-        left <= most && left + held >= LIMIT - service.net,
-        "{left} of {most}, with {held} denied"
-    );
-    // Leases are out for two generations at most; then all comes back by itself.
-    let lost = (LIMIT - left) * DAY.as_micros() as u64 / 20_000;
-    service
-        .clock
-        .advance(Duration::from_micros(lost + 5_000_000) + 2 * Duration::from_secs(10));
-    let looked = limiter.peek(&look).await;
-    assert_eq!(looked.verdicts()[0].remaining(), LIMIT);
 }
 
 #[tokio::test]

@@ -141,62 +141,6 @@ async fn a_lease_that_was_not_asked_for_because_another_slot_denied_is_asked_for
 }
 
 #[tokio::test]
-async fn a_denial_that_was_decided_before_a_reset_and_came_during_it_is_not_believed_after_it() {
-    let server = RedisServer::start(&[]);
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let store = RedisStore::builder(&url, "local", Keys::plain())
-        .deadline(Duration::from_secs(10))
-        .connect()
-        .expect("a valid address, a deadline and a runtime");
-    store.connected().await;
-    let rule = Rule::new("strict", Quota::gcra(1, 60 * MINUTE));
-    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
-    let strict = [check(&limiter, "strict", "acme")];
-    assert!(limiter.acquire(&strict).await.is_allowed());
-    let denied = limiter.acquire(&strict);
-    let reset = limiter.reset("strict", &Key::of("acme"));
-    assert!(!denied.await.is_allowed());
-    assert!(reset.expect("the rule is there").await.is_ok());
-    assert!(limiter.acquire(&strict).await.is_allowed());
-}
-
-#[tokio::test]
-async fn what_a_limiter_holds_goes_back_when_it_is_dropped() {
-    let server = RedisServer::start(&[]);
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let store = store(&url, Partition::One).await;
-    let leased = Consistency::Leased {
-        share: LeaseShare::percent(50),
-    };
-    for quota in [
-        Quota::token_bucket(1_000).refill(1, 60 * MINUTE),
-        Quota::fixed_window(1_000, MAX_PERIOD),
-    ] {
-        let rule = || Rule::new("rule", quota);
-        let limiter = Limiter::new(store.clone(), [rule().consistency(leased)]);
-        let limiter = limiter.expect("a valid rule");
-        let client = check(&limiter, "rule", "ada");
-        let mut taken = 0;
-        loop {
-            let decision = limiter.acquire(&[client]).await;
-            assert!(decision.is_allowed());
-            taken += 1;
-            if decision.verdicts()[0].source() == Source::Lease {
-                break;
-            }
-        }
-        drop(limiter);
-        let exact = Limiter::new(store.clone(), [rule()]).expect("a valid rule");
-        let look = [check(&exact, "rule", "ada").with_cost(0)];
-        eventually("all is back that was not spent", || async {
-            let looked = exact.peek(&look).await;
-            (looked.verdicts()[0].remaining() == 1_000 - taken).then_some(())
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
 async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
     let server = RedisServer::start(&[]);
     let url = format!("redis://127.0.0.1:{}", server.port());

@@ -102,20 +102,6 @@ async fn unreported_usage_goes_in_the_call_of_the_next_request_and_is_counted_be
 }
 
 #[tokio::test]
-async fn a_peek_includes_the_unreported_usage() {
-    let server = RedisServer::start(&[]).await;
-    let mut service = Service::start(&server.url()).await;
-    let limiter = service.limiter([rule()]);
-    let check = check(&limiter, "rule");
-    service.take_until(&limiter, check, Source::Local).await;
-    for _ in 0..30 {
-        let _ = service.take(&limiter, check, 1).await;
-        let looked = limiter.peek(&[check.with_cost(0)]).await;
-        assert_eq!(looked.verdicts()[0].remaining(), LIMIT - service.net);
-    }
-}
-
-#[tokio::test]
 async fn reports_sent_with_a_cancelled_request_are_counted() {
     let server = RedisServer::start(&[]).await;
     let mut service = Service::start(&server.url()).await;

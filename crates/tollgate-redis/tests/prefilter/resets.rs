@@ -75,14 +75,3 @@ async fn leases_of_other_processes_are_spent_within_the_limit() {
         assert!(taken <= LIMIT, "{taken} of {quota:?}");
     }
 }
-
-#[tokio::test]
-async fn leases_of_the_process_that_resets_go_back_with_it() {
-    let server = RedisServer::start(&[]);
-    for quota in quotas() {
-        let limiter = process(&server, quota).await;
-        take_while(&limiter, |_, source| source != Source::Lease).await;
-        reset(&limiter).await;
-        assert_eq!(left(&limiter).await, LIMIT, "{quota:?}");
-    }
-}

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{
-    CheckPolicy, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, SECOND, Source,
-};
+use tollgate_core::{Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, SECOND, Source};
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 
 use crate::{
@@ -158,32 +156,5 @@ async fn what_a_replaced_rule_set_holds_goes_back_while_its_limiter_and_tickets_
             .await;
             drop(before);
         }
-    }
-}
-
-#[tokio::test]
-async fn exact_writes_among_leased_reads_keep_to_one_limit() {
-    let server = RedisServer::start(&[]).await;
-    for quota in [
-        Quota::gcra(LIMIT, MAX_PERIOD),
-        Quota::fixed_window(LIMIT, MAX_PERIOD),
-    ] {
-        let name = quota.algorithm().name();
-        let mut service = Service::start(&server.url()).await;
-        let limiter = service.limiter([Rule::new(name, quota).consistency(LEASED)]);
-        let read = check(&limiter, name);
-        let write = read.with_policy(CheckPolicy::default().exact());
-        service.take_until(&limiter, read, Source::Lease).await;
-        for _ in 0..200 {
-            let written = service.take(&limiter, write, 1).await;
-            assert_eq!(written.verdicts()[0].source(), Source::Store, "{name}");
-            let _ = service.take(&limiter, read, 1).await;
-        }
-        service.drain(&limiter, write).await;
-        // What is on lease is left for reads.
-        let net = service.net;
-        assert!((LIMIT - RESERVE..=LIMIT).contains(&net), "{name}: {net}");
-        service.drain(&limiter, read).await;
-        assert_eq!(service.net, LIMIT, "{name}");
     }
 }
