@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
 use http::{HeaderName, Request, Response, StatusCode};
@@ -14,11 +13,9 @@ use http_body_util::BodyExt;
 use tokio::sync::{Notify, oneshot};
 use tollgate::{
     Admission, HeaderStyle, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
-    RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle, SECOND,
-    key::{constant, look_up},
+    RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle, key::constant,
     service::RateLimit,
 };
-use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
     app::{get, still},
     events::Events,
@@ -149,37 +146,6 @@ async fn a_request_in_flight_ends_by_the_rules_that_it_began_with() {
 }
 
 #[tokio::test]
-async fn a_request_whose_store_answers_later_is_decided_by_its_rules() {
-    let store = SwitchedStore::after(Duration::from_millis(20), MemoryStore::new());
-    let layer = RateLimitLayer::new(store, [rule("api", 10)]).expect("valid");
-    let service = layer.layer(service_fn(ok));
-    let mut first = Box::pin(send(&service));
-    // It has asked the store.
-    let pending = futures_poll_once(&mut first).await;
-    assert!(pending.is_none());
-    layer
-        .handle()
-        .replace([rule("first", 7), rule("api", 20)])
-        .expect("valid");
-    let (status, policy, _, _) = first.await;
-    assert_eq!((status, &*policy), (StatusCode::OK, "\"api\";q=10;w=60"));
-    let (_, policy, limits, _) = send(&service).await;
-    assert_eq!(policy, "\"first\";q=7;w=60, \"api\";q=20;w=60");
-    assert!(limits.contains("\"api\";r=18;"), "{limits}");
-}
-
-/// Polls a future once.
-async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    std::future::poll_fn(|cx| {
-        std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(cx) {
-            std::task::Poll::Ready(output) => Some(output),
-            std::task::Poll::Pending => None,
-        })
-    })
-    .await
-}
-
-#[tokio::test]
 async fn the_settings_of_a_layer_outlive_its_rules() {
     let plain = RateLimitLayer::new(still().0, [rule("api", 1)]).expect("valid");
     let handle = plain.handle();
@@ -245,20 +211,6 @@ async fn rules_for_handlers_come_and_go() {
     assert_eq!(send(&service).await.0, StatusCode::ACCEPTED);
     layer.handle().replace([rule("api", 9)]).expect("valid");
     assert_eq!(send(&service).await.0, StatusCode::OK);
-}
-
-#[tokio::test(start_paused = true)]
-async fn look_ups_of_replaced_rules_have_the_deadline_of_the_layer() {
-    let lost = |limit| {
-        let lost = look_up(|_| std::future::pending::<Option<String>>());
-        Rule::new("lost", window(limit)).by(lost)
-    };
-    let layer = RateLimitLayer::new(still().0, [lost(80)]).expect("valid");
-    let layer = layer.look_up_deadline(3 * SECOND);
-    layer.handle().replace([lost(90)]).expect("valid");
-    let before = tokio::time::Instant::now();
-    send(&layer.layer(service_fn(ok))).await;
-    assert_eq!(before.elapsed(), 3 * SECOND);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
 
 use tollgate_core::{
     Check, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, PartKind,
-    Quota, Reason, Rule, RuleErrorKind,
+    Quota, Reason, Rule,
 };
 
 use tollgate_conformance::SwitchedStore;
@@ -35,36 +35,6 @@ fn take(limiter: &LiveLimiter, rule: &str, who: &str, cost: u64) -> bool {
 
 fn remaining(limiter: &LiveLimiter, rule: &str, who: &str) -> u64 {
     left(&limiter.limiter(), rule, who)
-}
-
-#[test]
-fn what_is_refused_changes_nothing() {
-    let store = still();
-    let quota = Quota::gcra(5, MINUTE);
-    let limiter = LiveLimiter::new(store.clone(), [Rule::new("rule", quota)]).expect("valid");
-    let other = Limiter::new(store, [Rule::new("other", quota)]).expect("valid");
-    assert!(take(&limiter, "rule", "ann", 2));
-    let other_quota = Rule::new("other", Quota::gcra(6, MINUTE));
-    for (wrong, kind) in [
-        (
-            vec![Rule::new("rule", Quota::gcra(0, MINUTE))],
-            RuleErrorKind::Quota,
-        ),
-        (vec![], RuleErrorKind::RuleSet),
-        (
-            vec![Rule::new("rule", Quota::gcra(9, MINUTE)), other_quota],
-            RuleErrorKind::Conflict,
-        ),
-    ] {
-        let error = limiter.replace(wrong).expect_err("it is wrong");
-        assert_eq!(error.kind(), kind, "{error}");
-        assert_eq!(remaining(&limiter, "rule", "ann"), 3);
-        assert_eq!(limiter.limiter().rules().rules().len(), 1);
-    }
-    drop(other);
-    let more = Rule::new("rule", Quota::gcra(9, MINUTE));
-    assert!(limiter.replace([more]).is_ok());
-    assert_eq!(remaining(&limiter, "rule", "ann"), 7);
 }
 
 #[test]
