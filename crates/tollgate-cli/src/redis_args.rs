@@ -4,7 +4,7 @@ use std::{str::FromStr, time::Duration};
 
 use clap::Args;
 use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
-use tollgate_rules::redis::RedisRules;
+use tollgate_rules::redis::{Certificates, RedisRules};
 
 use crate::{bound_names::SecretArgs, failure::Failure, trust::TrustArgs};
 
@@ -88,10 +88,15 @@ impl RedisArgs {
 
     /// The rules in Redis.
     pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
-        Ok(match self.trust.certificates(&self.address()?)? {
-            Some(trusted) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, trusted)?,
-            None => RedisRules::new(&*self.redis, &self.namespace, secret)?,
-        })
+        let Some(trusted) = self.trust.certificates(&self.address()?)? else {
+            return Ok(RedisRules::new(&*self.redis, &self.namespace, secret)?);
+        };
+        let trusted = match trusted.root_cert {
+            Some(authorities) => Certificates::of_authorities(authorities),
+            None => Certificates::of_system(),
+        };
+        let rules = RedisRules::with_tls(&*self.redis, &self.namespace, secret, trusted);
+        Ok(rules?)
     }
 
     /// The states in Redis, by one partition.

@@ -3,13 +3,13 @@
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
+use redis::TlsCertificates;
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
     crypto::ring::default_provider,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 use tollgate_redis::Address;
-use tollgate_rules::redis::Certificates;
 
 use crate::failure::Failure;
 
@@ -41,19 +41,21 @@ impl TrustArgs {
         Ok(Some(Arc::new(config)))
     }
 
-    /// The same for the rules in Redis.
-    pub(crate) fn certificates(&self, address: &Address) -> Result<Option<Certificates>, Failure> {
+    /// The same for the clients of redis-rs.
+    pub(crate) fn certificates(
+        &self,
+        address: &Address,
+    ) -> Result<Option<TlsCertificates>, Failure> {
         if self.config(address)?.is_none() {
             return Ok(None);
         }
         // It may have been done before.
         let _ = default_provider().install_default();
-        Ok(Some(match &self.ca {
-            None => Certificates::of_system(),
-            // It was read a moment ago.
-            Some(file) => {
-                Certificates::of_authorities(std::fs::read(file).map_err(Failure::failed)?)
-            }
+        // It was read a moment ago.
+        let file = self.ca.as_ref().map(std::fs::read).transpose();
+        Ok(Some(TlsCertificates {
+            client_tls: None,
+            root_cert: file.map_err(Failure::failed)?,
         }))
     }
 

@@ -1,9 +1,6 @@
 //! Where the servers of an address are.
 
-use std::sync::Arc;
-
-use redis::{ProtocolVersion, RedisConnectionInfo};
-use tokio_rustls::rustls::ClientConfig;
+use redis::{ProtocolVersion, RedisConnectionInfo, TlsCertificates};
 use tollgate_redis::{Address, SetupError};
 
 use crate::{failure::Failure, trust::TrustArgs};
@@ -38,7 +35,7 @@ pub(crate) struct Access {
     password: Option<String>,
     database: u32,
     /// Whom an encrypted connection trusts; `None`: it is not encrypted.
-    pub(crate) trust: Option<Arc<ClientConfig>>,
+    pub(crate) trust: Option<TlsCertificates>,
 }
 
 impl std::fmt::Debug for Access {
@@ -57,7 +54,7 @@ impl Places {
     pub(crate) fn read(address: &str, trust: &TrustArgs) -> Result<Self, Failure> {
         let parsed: Result<Address, SetupError> = address.parse();
         let parsed = parsed.map_err(|wrong| Failure::usage(format!("--redis: {wrong}")))?;
-        let trust = trust.config(&parsed)?;
+        let trust = trust.certificates(&parsed)?;
         let parts = parsed.parts();
         let access = |[user, password]: [Option<String>; 2], database| Access {
             user,

@@ -3,15 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo,
+    RedisError, RedisResult, aio::MultiplexedConnection,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+use tokio::time::timeout;
 
 use crate::{doctor::place::Place, failure::Failure};
 
@@ -86,45 +81,30 @@ impl Server {
 }
 
 async fn connect(place: &Place) -> RedisResult<MultiplexedConnection> {
-    let stream = dial(place).await?;
-    let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-    let info = place.access.info();
-    let (connection, driver) =
-        MultiplexedConnection::new_with_config(&info, stream, config).await?;
-    // It ends with the last clone of the connection.
-    tokio::spawn(driver);
-    Ok(connection)
-}
-
-/// What the protocol is spoken over.
-trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
-
-async fn dial(place: &Place) -> RedisResult<Box<dyn ByteStream>> {
-    let (host, port) = match &place.at {
-        tollgate_redis::Place::Tcp(host, port) => (host.as_str(), *port),
-        #[cfg(unix)]
-        tollgate_redis::Place::Unix(path) => {
-            return Ok(Box::new(tokio::net::UnixStream::connect(path).await?));
-        }
-        #[cfg(not(unix))]
-        tollgate_redis::Place::Unix(_) => {
-            let why = "this system has no Unix sockets";
-            return Err(RedisError::from((ErrorKind::InvalidClientConfig, why)));
-        }
+    let addr = match &place.at {
+        tollgate_redis::Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        tollgate_redis::Place::Tcp(host, port) => match place.access.trust {
+            None => ConnectionAddr::Tcp(host.clone(), *port),
+            Some(_) => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            },
+        },
     };
-    let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
-    let Some(trust) = &place.access.trust else {
-        return Ok(Box::new(stream));
+    let info = addr.into_connection_info()?;
+    let info = info.set_redis_settings(place.access.info());
+    let client = match &place.access.trust {
+        None => Client::open(info)?,
+        Some(trusted) => Client::build_with_tls(info, trusted.clone())?,
     };
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        let why = "no certificate can be for this host";
-        RedisError::from((ErrorKind::InvalidClientConfig, why, host.to_owned()))
-    })?;
-    let connector = TlsConnector::from(std::sync::Arc::clone(trust));
-    Ok(Box::new(connector.connect(name, stream).await?))
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
 }
 
 /// The lines of `INFO`.

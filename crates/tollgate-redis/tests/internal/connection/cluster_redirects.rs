@@ -12,10 +12,7 @@ use tokio::{
 };
 
 use crate::{
-    connection::{
-        breaker_state::BreakerState,
-        error::{CallError, CallErrorKind},
-    },
+    connection::error::{CallError, CallErrorKind},
     internal_tests::connection::{bench::eventually, cluster_bench::ClusterBench},
 };
 
@@ -187,34 +184,6 @@ async fn a_call_that_is_sent_on_to_silence_ends_and_may_have_run() {
     let (answer, one, other) = redirected("-ASK 1 :PORT\r\n", "").await;
     assert_eq!(answer.unwrap_err().kind(), CallErrorKind::Unknown);
     assert_eq!((one.len(), other.len()), (1, 2));
-}
-
-#[tokio::test]
-async fn a_slot_without_a_server_leaves_the_breaker_closed() {
-    for line in [
-        "-CLUSTERDOWN Hash slot not served\r\n",
-        "-MOVED 1 ?:7000\r\n",
-        "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
-    ] {
-        let (listener, port) = listener().await;
-        let _fake = Fake::start(listener, port, line.to_owned());
-        let bench = bench(port).await;
-        for _ in 0..50 {
-            let error = bench.take("k").await.unwrap_err();
-            let kind = if line.starts_with("-TRYAGAIN") {
-                CallErrorKind::TryAgain
-            } else {
-                CallErrorKind::Unavailable
-            };
-            assert_eq!(error.kind(), kind, "{error}");
-        }
-        let states = bench.cluster.breakers();
-        assert!(
-            states
-                .iter()
-                .all(|(_, state)| *state == BreakerState::Closed)
-        );
-    }
 }
 
 /// A server that was cut off from the others says what was right before.
