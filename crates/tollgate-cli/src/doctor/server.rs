@@ -93,8 +93,8 @@ async fn connect(place: &Place) -> RedisResult<MultiplexedConnection> {
             },
         },
     };
-    let info = addr.into_connection_info()?;
-    let info = info.set_redis_settings(place.access.info());
+    let settings = place.access.info();
+    let info = addr.into_connection_info()?.set_redis_settings(settings);
     let client = match &place.access.trust {
         None => Client::open(info)?,
         Some(trusted) => Client::build_with_tls(info, trusted.clone())?,

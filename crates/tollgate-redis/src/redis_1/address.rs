@@ -101,8 +101,7 @@ fn alike(
     what: &str,
     infos: impl IntoIterator<Item: IntoConnectionInfo>,
 ) -> Result<(Address, Vec<Place>), AddressError> {
-    let addresses: Result<Vec<_>, _> = infos.into_iter().map(read).collect();
-    let addresses = addresses?;
+    let addresses = (infos.into_iter().map(read)).collect::<Result<Vec<_>, _>>()?;
     let wrong = |what: String| Err(AddressError::new(what));
     let Some(first) = addresses.first() else {
         return wrong(format!("{what} is empty; name one server at least"));
