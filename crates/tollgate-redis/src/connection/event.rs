@@ -30,6 +30,7 @@ pub(crate) enum NodeEvent {
 pub(crate) type EventSink = Arc<dyn Fn(&NodeEvent) + Send + Sync>;
 
 /// Something that happened to a call.
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics read it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallEvent {
     /// A command is sent, whose first call has waited for this time.
