@@ -18,9 +18,14 @@ for feature in "" metrics redis-1 tls tracing; do
   cargo clippy --quiet -p tollgate-redis --features "$feature" -- -D warnings
 done
 
-for feature in "" axum metrics redis tls; do
+for feature in "" axum metrics redis tls tracing; do
   printf '== tollgate-rules with %s alone\n' "${feature:-nothing}"
   cargo clippy --quiet -p tollgate-rules --no-default-features --features "$feature" -- -D warnings
+done
+
+for feature in metrics tracing; do
+  printf '== tollgate-core with %s alone\n' "$feature"
+  cargo clippy --quiet -p tollgate-core --features "$feature" -- -D warnings
 done
 
 for feature in tonic metrics tracing; do
