@@ -78,7 +78,7 @@
 //! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; so does a rule for handlers. It has
 //! the verdict of each rule, and a [`Ticket`](decision::Ticket) to settle the actual cost. [`Admission::acquire`] checks a rule whose key only the
 //! handler knows. With the feature `axum`, `Admission` is an extractor, and so is `Option<Admission>` for routes that may lack a
-//! layer. The response to a denied request has the [`Decision`] in its extensions, for outer layers.
+//! layer. With `attach_decision`, the response to a denied request has the [`Decision`] in its extensions, for outer layers.
 //!
 //! # Rules that change
 //!

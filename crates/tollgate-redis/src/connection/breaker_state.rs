@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// Every request goes to the server.
+    /// Every request goes to the server, whether it answers or not: enough of them have to fail before it opens.
     Closed,
     /// No request goes to the server.
     Open,
