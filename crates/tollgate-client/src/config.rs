@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::request::Parts;
+use http::{HeaderMap, StatusCode, request::Parts};
 use tokio::time::Instant;
 use tollgate_core::{Check, Clock, Decision};
 use tower::{
@@ -11,13 +11,15 @@ use tower::{
 };
 
 use crate::{
-    authority::authority_of, client_limit::DecisionFn, cooldown::Cooldown, partitions::Partitions,
+    advice::ServerLimits, authority::authority_of, client_limit::DecisionFn, cooldown::Cooldown,
+    partitions::Partitions,
 };
 
 /// Longer than any process runs, and within the range of every clock.
 const MAX_DURATION: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 pub(crate) type PartitionFn = dyn Fn(&Parts) -> String + Send + Sync;
+pub(crate) type LimitsFn = dyn Fn(StatusCode, &HeaderMap) -> ServerLimits + Send + Sync;
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
 /// The settings of a layer, and the state that its services share.
@@ -34,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) max_replay_bytes: u64,
     pub(crate) idempotent: Option<Arc<Predicate>>,
     pub(crate) clock: Clock,
+    pub(crate) limit_statuses: Arc<[StatusCode]>,
+    pub(crate) read_limits: Option<Arc<LimitsFn>>,
 }
 
 impl Config {
@@ -50,6 +54,11 @@ impl Config {
             max_replay_bytes: 64 << 10,
             idempotent: None,
             clock: Clock::system(),
+            limit_statuses: Arc::new([
+                StatusCode::TOO_MANY_REQUESTS,
+                StatusCode::SERVICE_UNAVAILABLE,
+            ]),
+            read_limits: None,
         }
     }
 

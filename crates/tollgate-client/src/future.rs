@@ -157,12 +157,12 @@ where
     S::Error: Into<BoxError>,
 {
     let response = ready.call(request).await.map_err(Into::into)?;
-    let advice = ServerAdvice::read(
-        response.status(),
-        response.headers(),
-        config.clock.now(),
-        config.max_retry_after(),
-    );
+    let (status, headers) = (response.status(), response.headers());
+    let (now, longest) = (config.clock.now(), config.max_retry_after());
+    let mut advice = ServerAdvice::read(status, headers, now, longest, &config.limit_statuses);
+    if let Some(read_limits) = &config.read_limits {
+        advice.add(read_limits(status, headers), longest);
+    }
     let cooldown = advice
         .retry_after
         .map(|asked| config.cooldown(asked, deadline));

@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::request::Parts;
+use http::{HeaderMap, StatusCode, request::Parts};
 use tollgate_core::{Check, Clock, Decision, Limiter, RuleError, RuleErrorKind};
 use tower::{BoxError, retry::budget::Budget};
 use tower_layer::Layer;
 
 use crate::{
+    advice::ServerLimits,
     client_limit::{ClientLimit, ClientLimiter},
     config::Config,
     service::ClientRateLimit,
@@ -136,6 +137,64 @@ impl ClientRateLimitLayer {
     /// again after this time.
     pub fn max_retry_after(self, longest: Duration) -> Self {
         self.with(|config| config.set_max_retry_after(longest))
+    }
+
+    /// The statuses that may be a limit. Default: 429 and 503. Any other one is a limit where the response says when to come back: in
+    /// `Retry-After`, or by a budget of which nothing is left.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use tollgate_client::ClientRateLimitLayer;
+    ///
+    /// // GitHub's secondary limits are a 403 with `Retry-After`. A 403 without it stays an answer like any other.
+    /// let statuses = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE, StatusCode::FORBIDDEN];
+    /// let layer = ClientRateLimitLayer::new().limit_statuses(statuses)?;
+    /// # let _ = layer;
+    /// assert!(ClientRateLimitLayer::new().limit_statuses([StatusCode::OK]).is_err());
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A status below 400: its response is no rejection.
+    pub fn limit_statuses(
+        self,
+        statuses: impl IntoIterator<Item = StatusCode>,
+    ) -> Result<Self, RuleError> {
+        let statuses: Arc<[StatusCode]> = statuses.into_iter().collect();
+        if let Some(status) = statuses.iter().find(|status| status.as_u16() < 400) {
+            return Err(RuleError::general(
+                RuleErrorKind::RuleSet,
+                format!(
+                    "a response with the status {status} is no rejection; take statuses from 400 on, such as 429"
+                ),
+            ));
+        }
+        Ok(self.with(|config| config.limit_statuses = statuses))
+    }
+
+    /// Reads limits in fields of a provider that the layer does not know, in addition to [those](crate#fields-it-reads) that it knows.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate_client::{ClientRateLimitLayer, ServerLimits};
+    ///
+    /// // `x-shop-calls: 40/40`, of a bucket that gets two calls back each second.
+    /// let layer = ClientRateLimitLayer::new().read_limits(|_status, headers| {
+    ///     let calls = headers.get("x-shop-calls").and_then(|calls| calls.to_str().ok()?.split_once('/'));
+    ///     match calls.and_then(|(used, limit)| limit.parse::<u64>().ok()?.checked_sub(used.parse().ok()?)) {
+    ///         Some(left) => ServerLimits::new().budget("calls", left, Duration::from_millis(500)),
+    ///         None => ServerLimits::new(),
+    ///     }
+    /// });
+    /// # let _ = layer;
+    /// ```
+    pub fn read_limits(
+        self,
+        read: impl Fn(StatusCode, &HeaderMap) -> ServerLimits + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|config| config.read_limits = Some(Arc::new(read)))
     }
 
     /// The maximum number of retries of a request. Default: 4.

@@ -40,6 +40,7 @@
 //! - [`ClientRateLimitLayer`] is the configuration, and [`ClientRateLimit`] the service around your client.
 //! - [`ReplayBody`] is the body of a request, which the layer keeps for a retry.
 //! - [`ClientRateLimitError`] is the error of a request that was not sent; [its kind](ClientRateLimitErrorKind) says why.
+//! - [`ServerLimits`] is what you read of a provider's own fields.
 //! - [`ClientLimiter`] is a limit of the client's own: a [`Limiter`](tollgate_core::Limiter), or one whose rules change.
 //!
 //! # Fields it reads
@@ -49,11 +50,13 @@
 //! | `RateLimit`, `RateLimit-Policy` | the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11: each budget, up to eight |
 //! | `RateLimit` | the dictionary of draft-07 |
 //! | `RateLimit-Remaining`, `-Reset` | draft-06 and before |
-//! | `X-RateLimit-Remaining`, `-Reset`, also as `X-Rate-Limit-` | with a reset in seconds from now, seconds or milliseconds since the epoch, as an HTTP-date or in RFC 3339 |
-//! | `Retry-After` with 429 or 503 | RFC 9110 §10.2.3; it takes precedence over all of the above |
+//! | `X-RateLimit-Remaining`, `-Reset`, also as `X-Rate-Limit-` | with a reset in seconds from now, seconds or milliseconds since the epoch, as a date or in RFC 3339, or with units (`6m0s`) |
+//! | `X-RateLimit-Remaining-Requests`, `-Reset-Requests`, `anthropic-ratelimit-tokens-remaining`, `-reset`, and other pairs of names with `ratelimit` | budgets of their own; those of tokens, bytes and the like where none is left |
+//! | `Retry-After` with a [status of a limit](ClientRateLimitLayer::limit_statuses): 429 or 503 | RFC 9110 §10.2.3, also with a fraction (`2.0`) or a unit (`30s`); it takes precedence over all of the above |
+//! | `retry-after-ms`, and other names that end in `retry-after` | the same; the longest counts |
 //! | `grpc-status-details-bin`, `grpc-retry-pushback-ms` | with `RESOURCE_EXHAUSTED` or `UNAVAILABLE` in the head of the response |
 //!
-//! If a response uses several styles, the newest one counts. A field that cannot be parsed is ignored. Budgets in a response
+//! For others there is [`read_limits`](ClientRateLimitLayer::read_limits). If a response uses several styles, the newest one counts. A field that cannot be parsed is ignored. Budgets in a response
 //! from a cache (`Age`) are ignored. Dates are compared with the response's own `Date`.
 //!
 //! A budget is valid for its *partition*: one host and port by default. If a server has limits per route or account, add them
@@ -65,7 +68,7 @@
 //!
 //! # Retries
 //!
-//! Retried are HTTP 429 and 503, gRPC `UNAVAILABLE`, and `RESOURCE_EXHAUSTED` if the server says when to retry. The request
+//! Retried are HTTP 429 and 503, [other statuses](ClientRateLimitLayer::limit_statuses) that you name, gRPC `UNAVAILABLE`, and `RESOURCE_EXHAUSTED` if the server says when to retry. The request
 //! must be idempotent: by its method (GET, HEAD, OPTIONS, TRACE, PUT, DELETE), by an `Idempotency-Key` header, or by
 //! [`idempotent`](ClientRateLimitLayer::idempotent). There are at most four retries per request, and only while the
 //! [retry budget](ClientRateLimitLayer::retry_budget) lasts. A request whose connection fails is not retried: its outcome is
@@ -226,6 +229,7 @@ mod service;
 #[cfg(feature = "tonic")]
 pub use self::over_channel::OverChannel;
 pub use self::{
+    advice::ServerLimits,
     client_limit::ClientLimiter,
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
     future::ResponseFuture,

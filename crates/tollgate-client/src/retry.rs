@@ -122,6 +122,7 @@ mod tests {
             &headers,
             0,
             Duration::from_secs(600),
+            &Config::new().limit_statuses,
         )
     }
 

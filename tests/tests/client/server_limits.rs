@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate::ManualClock;
-use tollgate_client::ClientRateLimitLayer;
+use tollgate_client::{ClientRateLimitLayer, ServerLimits};
 
 use crate::provider::{Provider, answer, client, get, request, send};
 
@@ -172,4 +173,38 @@ async fn a_response_with_room_wakes_waiting_requests() {
     // The other two hear after a second that nine are left.
     assert_eq!(start.elapsed(), Duration::from_secs(2));
     assert_eq!(provider.calls(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_providers_send_is_obeyed_and_the_rest_is_read_by_the_application() {
+    let shop = |status: u16, fields: &[(&str, &str)]| answer(status, fields);
+    let left = ("x-ratelimit-remaining", "4999");
+    let reset = ("x-ratelimit-reset", "9");
+    for (rejected, seconds) in [
+        (shop(429, &[("retry-after", "2.0")]), 2),
+        (shop(429, &[("retry-after-ms", "3000")]), 3),
+        // A secondary limit, while units are left.
+        (shop(403, &[left, reset, ("retry-after", "5")]), 5),
+        (shop(429, &[("x-ratelimit-reset-requests", "20s")]), 20),
+        (shop(400, &[("x-come-back", "7")]), 7),
+    ] {
+        let statuses = [StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN];
+        let layer = ClientRateLimitLayer::new()
+            .limit_statuses(statuses)
+            .unwrap();
+        let layer = layer.retry_jitter(0).unwrap();
+        let layer = layer.read_limits(|_, headers| {
+            let wait = headers
+                .get("x-come-back")
+                .and_then(|wait| wait.to_str().ok());
+            let wait = wait.and_then(|wait| wait.parse().ok());
+            wait.map_or_else(ServerLimits::new, |wait| {
+                ServerLimits::new().retry_after(Duration::from_secs(wait))
+            })
+        });
+        let provider = Provider::new([rejected]);
+        let client = client(layer, &provider);
+        assert_eq!(send(&client, get()).await.unwrap(), 200);
+        assert_eq!(provider.seconds(), [0, seconds]);
+    }
 }

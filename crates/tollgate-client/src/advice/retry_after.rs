@@ -1,32 +1,41 @@
-//! `Retry-After` (RFC 9110 §10.2.3).
+//! `Retry-After` (RFC 9110 §10.2.3), and what servers really send: fractions, units, lists, and fields of their own.
 
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use tollgate_core::Tick;
 
 use crate::advice::time_until;
 
-/// The longest wait that the fields ask for. A malformed field is ignored.
+/// The longest wait that the fields ask for: `Retry-After`, and those whose names end like it. A malformed field is ignored.
 pub(crate) fn read(headers: &HeaderMap, now: Tick) -> Option<Duration> {
-    let values = headers.get_all(header::RETRY_AFTER).into_iter();
-    values
-        .filter_map(|value| wait(value.to_str().ok()?.trim(), now))
-        .max()
+    let fields = headers.iter().filter_map(|(name, value)| {
+        let (name, text) = (name.as_str(), value.to_str().ok()?.trim());
+        if name.ends_with("retry-after-ms") {
+            return time_until::milliseconds(text);
+        }
+        let is_wait = name.ends_with("retry-after") || name.ends_with("retry-after-seconds");
+        is_wait.then(|| wait(text, now))?
+    });
+    fields.max()
 }
 
 fn wait(text: &str, now: Tick) -> Option<Duration> {
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+    if text.len() > 15 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number with too many digits is a long wait; the caller caps it.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
-    let then = time_until::http_date(text)?;
-    Some(Duration::from_micros(then.saturating_sub(now)))
+    // Of a list, which a proxy may have made of two fields, the longest. A date has a comma as well.
+    let of_list = || {
+        let members = text.split(',').map(|member| time_until::until(member, now));
+        members.flatten().max()
+    };
+    time_until::until(text, now).or_else(of_list)
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderName, HeaderValue, header};
 
     use super::*;
 
@@ -56,21 +65,34 @@ mod tests {
     #[test]
     fn of_several_the_longest_counts() {
         assert_eq!(of(&[b"1", b"60", b"x"]), Some(60));
+        assert_eq!(of(&[b"1, 60"]), Some(60));
+    }
+
+    #[test]
+    fn what_servers_really_send_is_read() {
+        for (name, text, millis) in [
+            ("retry-after", "2.0", 2_000),
+            ("retry-after", "0.25", 250),
+            ("retry-after", "30s", 30_000),
+            ("retry-after", "1m30s", 90_000),
+            ("retry-after", "1994-11-06T08:50:37Z", 60_000),
+            // A moment, since 31 years are no wait.
+            ("retry-after", "1784111777", 1_000_000_000_000),
+            ("retry-after-ms", "1500", 1_500),
+            ("x-ms-retry-after-ms", "1500.0", 1_500),
+            ("x-ratelimit-retry-after", "7", 7_000),
+            ("x-rate-limit-retry-after-seconds", "7", 7_000),
+        ] {
+            let value = HeaderValue::from_static(text);
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), value)]);
+            let expected = Duration::from_millis(millis);
+            assert_eq!(read(&headers, NOW), Some(expected), "{name}: {text}");
+        }
     }
 
     #[test]
     fn what_is_malformed_is_ignored() {
-        for value in [
-            &b""[..],
-            b"2.0",
-            b"30s",
-            b"-1",
-            b"+1",
-            b"soon",
-            b"1, 2",
-            b"\xff",
-            b"2021-05-10T11:00Z",
-        ] {
+        for value in [&b""[..], b"-1", b"+1", b"soon", b"\xff"] {
             assert_eq!(of(&[value]), None, "{value:?}");
         }
     }

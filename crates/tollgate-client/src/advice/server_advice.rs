@@ -8,13 +8,15 @@ use tollgate_core::Tick;
 use crate::advice::{
     advised_budget::{Budgets, MOST},
     grpc::GrpcStatus,
-    ratelimit_dictionary, ratelimit_list, retry_after, time_until, triple,
+    provider, ratelimit_dictionary, ratelimit_list, retry_after,
+    server_limits::ServerLimits,
+    time_until, triple,
 };
 
 /// What a response says about the server's limits.
 #[derive(Debug, Default)]
 pub(crate) struct ServerAdvice {
-    /// Whether the status is 429 or 503.
+    /// Whether the request was rejected for now.
     pub(crate) rejected: bool,
     /// The wait that the server asks for, if it is not zero.
     pub(crate) retry_after: Option<Duration>,
@@ -25,32 +27,40 @@ pub(crate) struct ServerAdvice {
 }
 
 impl ServerAdvice {
-    /// Reads the head of a response received at `now`. Caps each wait at `longest`.
+    /// Reads the head of a response received at `now`. Caps each wait at `longest`. `limits` are the statuses of rejections; of others
+    /// than 429 and 503 only those that say when to come back.
     pub(crate) fn read(
         status: StatusCode,
         headers: &HeaderMap,
         now: Tick,
         longest: Duration,
+        limits: &[StatusCode],
     ) -> Self {
         let now = time_until::date_of(headers).unwrap_or(now);
         let grpc = GrpcStatus::read(headers);
-        let rejected = matches!(
-            status,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        );
+        let mut budgets = if is_cached(headers) {
+            Budgets::new()
+        } else {
+            budgets(headers, now)
+        };
+        let is_empty = budgets.iter().any(|budget| budget.left == 0);
+        let may_reject = limits.contains(&status);
         let retry_after = match &grpc {
-            _ if rejected => retry_after::read(headers, now),
+            _ if may_reject => retry_after::read(headers, now).or_else(|| {
+                let is_unknown = grpc.is_none() && !is_empty;
+                is_unknown.then(|| provider::reset_alone(headers, now))?
+            }),
             Some(grpc) => grpc.wait(),
             None => None,
         };
         let retry_after = retry_after
             .filter(|wait| !wait.is_zero())
             .map(|wait| wait.min(longest));
-        let mut budgets = if is_cached(headers) {
-            Budgets::new()
-        } else {
-            budgets(headers, now)
-        };
+        let says_so = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        let rejected = may_reject && (says_so || is_empty || retry_after.is_some());
         budgets.sort_by_key(|budget| budget.left);
         budgets.truncate(MOST);
         for budget in &mut budgets {
@@ -68,6 +78,20 @@ impl ServerAdvice {
         }
     }
 
+    /// Adds what the application has read.
+    pub(crate) fn add(&mut self, read: ServerLimits, longest: Duration) {
+        if let Some(wait) = read.retry_after.filter(|wait| !wait.is_zero()) {
+            self.rejected = true;
+            self.retry_after = self.retry_after.max(Some(wait.min(longest)));
+        }
+        for mut budget in read.budgets {
+            budget.reset = budget.reset.min(longest);
+            self.budgets.push(budget);
+        }
+        self.budgets.sort_by_key(|budget| budget.left);
+        self.budgets.truncate(MOST);
+    }
+
     /// Whether the same request may succeed later.
     pub(crate) fn may_retry(&self) -> bool {
         self.grpc.map_or(self.rejected, |status| status.may_retry())
@@ -82,9 +106,9 @@ impl ServerAdvice {
     }
 }
 
-/// The budgets in the newest style that can be parsed.
+/// The budgets in the newest style that can be parsed, and those of providers.
 fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
-    [
+    let mut all = [
         ratelimit_list::read as fn(&HeaderMap, Tick) -> Budgets,
         ratelimit_dictionary::read,
         triple::read,
@@ -92,7 +116,9 @@ fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
     .into_iter()
     .map(|read| read(headers, now))
     .find(|budgets| !budgets.is_empty())
-    .unwrap_or_default()
+    .unwrap_or_default();
+    all.extend(provider::read(headers, now));
+    all
 }
 
 /// Whether the response comes from a cache: then the budgets are outdated, or those of another client.
@@ -117,6 +143,11 @@ mod tests {
 
     const NOW: Tick = 1_700_000_000_000_000;
     const LONGEST: Duration = Duration::from_secs(600);
+    const LIMITS: [StatusCode; 3] = [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::FORBIDDEN,
+    ];
 
     fn advice(status: u16, fields: &[(&'static str, &str)]) -> ServerAdvice {
         let mut response = Response::builder().status(status);
@@ -124,7 +155,8 @@ mod tests {
             response = response.header(*name, *value);
         }
         let response = response.body(()).unwrap();
-        ServerAdvice::read(response.status(), response.headers(), NOW, LONGEST)
+        let (status, headers) = (response.status(), response.headers());
+        ServerAdvice::read(status, headers, NOW, LONGEST, &LIMITS)
     }
 
     fn lefts(advice: &ServerAdvice) -> Vec<(u64, u64)> {
@@ -149,6 +181,36 @@ mod tests {
             let advice = advice(status, &[("retry-after", "7")]);
             assert_eq!((advice.rejected, advice.wait()), (false, None));
         }
+    }
+
+    #[test]
+    fn another_status_is_a_limit_where_it_says_when_to_come_back() {
+        let left = ("x-ratelimit-remaining", "4999");
+        let reset = ("x-ratelimit-reset", "40");
+        let secondary = advice(403, &[left, reset, ("retry-after", "60")]);
+        assert_eq!(
+            (secondary.rejected, secondary.wait()),
+            (true, Some(Duration::from_secs(60)))
+        );
+        let primary = advice(403, &[("x-ratelimit-remaining", "0"), reset]);
+        assert_eq!(
+            (primary.rejected, primary.wait()),
+            (true, Some(Duration::from_secs(40)))
+        );
+        let forbidden = advice(403, &[left, reset]);
+        assert_eq!((forbidden.rejected, forbidden.wait()), (false, None));
+    }
+
+    #[test]
+    fn a_rejection_with_a_reset_alone_waits_for_it() {
+        let reset = ("x-ratelimit-reset-tokens", "20s");
+        assert_eq!(advice(429, &[reset]).wait(), Some(Duration::from_secs(20)));
+        assert_eq!(advice(200, &[reset]).wait(), None);
+        let longer = advice(
+            429,
+            &[reset, ("retry-after", "7"), ("retry-after-ms", "7500")],
+        );
+        assert_eq!(longer.wait(), Some(Duration::from_millis(7_500)));
     }
 
     #[test]
@@ -252,6 +314,9 @@ mod tests {
             "x-ratelimit-reset",
             "x-rate-limit-remaining",
             "x-rate-limit-reset",
+            "x-ratelimit-remaining-requests",
+            "x-ratelimit-reset-requests",
+            "retry-after-ms",
             "date",
             "age",
             "content-type",
@@ -284,6 +349,8 @@ mod tests {
             "99999999999999999999",
             ":",
             ";w=1",
+            "6m",
+            "s",
             "T",
             "Z",
             "+",
@@ -306,7 +373,8 @@ mod tests {
                     response.headers_mut().append(HeaderName::from_static(name), value);
                 }
             }
-            let advice = ServerAdvice::read(response.status(), response.headers(), now, LONGEST);
+            let (status, headers) = (response.status(), response.headers());
+            let advice = ServerAdvice::read(status, headers, now, LONGEST, &LIMITS);
             prop_assert!(advice.wait().is_none_or(|wait| wait <= LONGEST));
             prop_assert!(advice.budgets.len() <= MOST);
             prop_assert!(advice.budgets.iter().all(|budget| budget.reset <= LONGEST));

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, header};
-use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use jiff::{Span, SpanRelativeTo, Timestamp, civil::DateTime, fmt::rfc2822, tz::TimeZone};
 use tollgate_core::Tick;
 
 /// A number from here on is seconds since the epoch: 31 years are not a window.
@@ -16,8 +16,8 @@ pub(crate) fn date_of(headers: &HeaderMap) -> Option<Tick> {
     http_date(headers.get(header::DATE)?.to_str().ok()?)
 }
 
-/// The duration from `now` until the given time: seconds from now, seconds or milliseconds since the epoch, an HTTP-date, or
-/// RFC 3339 with optional seconds and offset. Zero for a time in the past.
+/// The duration from `now` until the given time: seconds from now, seconds or milliseconds since the epoch, a date (HTTP, RFC 2822, or
+/// RFC 3339 with optional seconds and offset), or a time with units (`6m0s`, `1.5s`, `17ms`). Zero for a time in the past.
 pub(crate) fn until(text: &str, now: Tick) -> Option<Duration> {
     let text = text.trim();
     if text.len() > 64 {
@@ -36,8 +36,17 @@ pub(crate) fn until(text: &str, now: Tick) -> Option<Duration> {
             _ => Some(Duration::from_secs(whole) + Duration::from_micros(micros)),
         };
     }
-    let then = http_date(text).or_else(|| rfc_3339(text))?;
-    Some(Duration::from_micros(then.saturating_sub(now)))
+    let date = http_date(text).or_else(|| rfc_3339(text));
+    match date.or_else(|| rfc_2822(text)) {
+        Some(then) => Some(Duration::from_micros(then.saturating_sub(now))),
+        None => with_units(text),
+    }
+}
+
+/// A number of milliseconds.
+pub(crate) fn milliseconds(text: &str) -> Option<Duration> {
+    let (whole, micros) = number(text.trim())?;
+    Some(Duration::from_millis(whole) + Duration::from_micros(micros.div_ceil(1_000)))
 }
 
 /// An HTTP-date (RFC 9110 §5.6.7), in any of its three forms.
@@ -60,7 +69,20 @@ fn rfc_3339(text: &str) -> Option<Tick> {
     u64::try_from(timestamp.ok()?.as_microsecond()).ok()
 }
 
-/// The whole part of a decimal number of at most 15 digits, and the millionths of the rest.
+/// With an offset or a name of the zone that an HTTP-date does not have: `+0000`, `UTC`.
+fn rfc_2822(text: &str) -> Option<Tick> {
+    let zoned = rfc2822::parse(text).ok()?;
+    u64::try_from(zoned.timestamp().as_microsecond()).ok()
+}
+
+/// As Go prints a duration, or as people write one.
+fn with_units(text: &str) -> Option<Duration> {
+    let span: Span = text.parse().ok()?;
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    Duration::try_from(duration).ok()
+}
+
+/// The whole part of a decimal number of at most 15 digits, and the millionths of the rest, rounded up.
 fn number(text: &str) -> Option<(u64, u64)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -69,7 +91,8 @@ fn number(text: &str) -> Option<(u64, u64)> {
     }
     let micros = fraction.bytes().chain(std::iter::repeat(b'0')).take(6);
     let micros = micros.fold(0, |micros, digit| micros * 10 + u64::from(digit - b'0'));
-    Some((whole.parse().ok()?, micros))
+    let is_more = fraction.bytes().skip(6).any(|digit| digit != b'0');
+    Some((whole.parse().ok()?, micros + u64::from(is_more)))
 }
 
 #[cfg(test)]
@@ -104,6 +127,16 @@ mod tests {
             ("2021-05-10 11:01:00Z", 60_000),
             ("2021-05-10T11:01:00", 60_000),
             ("2021-05-10T10:59:00Z", 0),
+            ("Mon, 10 May 2021 11:01:00 UTC", 60_000),
+            ("Mon, 10 May 2021 13:01:00 +0200", 60_000),
+            ("20s", 20_000),
+            ("6m0s", 360_000),
+            ("2m59.56s", 179_560),
+            ("1h2m3.5s", 3_723_500),
+            ("17ms", 17),
+            ("1d2h", 93_600_000),
+            ("30 seconds", 30_000),
+            ("PT30S", 30_000),
             ("1969-05-10T10:59:00Z", u64::MAX),
         ] {
             let expected = (millis != u64::MAX).then(|| Duration::from_millis(millis));
@@ -130,7 +163,9 @@ mod tests {
             "1.2.3",
             "1e3",
             "0x10",
-            "30s",
+            "30x",
+            "-30s",
+            "1 month",
             "soon",
             "1_000",
             "1234567890123456",

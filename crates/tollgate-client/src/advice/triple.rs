@@ -1,5 +1,7 @@
 //! `RateLimit-Limit`, `-Remaining` and `-Reset` of draft-06 and before, and the fields that begin with `X-`.
 
+use std::time::Duration;
+
 use http::HeaderMap;
 use tollgate_core::Tick;
 
@@ -24,16 +26,25 @@ pub(crate) fn read(headers: &HeaderMap, now: Tick) -> Budgets {
             Some(AdvisedBudget {
                 name: AdvisedBudget::hash_of(remaining),
                 left,
-                // A date contains a comma; a list begins with the tightest budget.
-                reset: time_until::until(reset, now)
-                    .or_else(|| time_until::until(first(reset), now))?,
+                reset: reset_of(reset, now)?,
             })
         })
         .into_iter()
         .collect()
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// Whether one of these families has the field.
+pub(crate) fn is_of_family(name: &str) -> bool {
+    let mut families = FAMILIES.into_iter();
+    families.any(|(remaining, reset)| name == remaining || name == reset)
+}
+
+/// A date contains a comma; a list begins with the tightest budget.
+pub(crate) fn reset_of(text: &str, now: Tick) -> Option<Duration> {
+    time_until::until(text, now).or_else(|| time_until::until(first(text), now))
+}
+
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -43,7 +54,7 @@ fn first(list: &str) -> &str {
 }
 
 /// A number of at most 15 digits. Some servers send `598.0`; the fraction is dropped.
-fn remaining_of(text: &str) -> Option<u64> {
+pub(crate) fn remaining_of(text: &str) -> Option<u64> {
     let (whole, fraction) = first(text).split_once('.').unwrap_or((first(text), ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || whole.len() > 15 || !digits(whole) || !digits(fraction) {
