@@ -37,7 +37,11 @@ const PLANS: usize = 64;
 /// recorder would never count.
 pub(super) struct RuleMetrics {
     pub(super) counters: Arc<RuleCounters>,
-    /// By plan; then quotas that checks bring along, and further plans.
+    is_enforced: bool,
+    /// The limit of the rule's own quota; 0 if there is none.
+    limit: u64,
+    own: PlanCounters,
+    /// By plan, from 1 on; then quotas that checks bring along, and further plans.
     plans: Box<[OnceLock<Box<PlanCounters>>]>,
     retry_after: Histogram,
     remaining: Histogram,
@@ -81,9 +85,12 @@ impl RuleMetrics {
         let differs = |enforced: &'static str| counter!(DIFFERENCES, "rule" => Arc::clone(name), "enforced" => enforced);
         let fallback = |answer: &'static str, policy: &'static str| counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy);
         let policy = rule.store_error_answer().name();
-        let plans = rule.quotas().min(PLANS) + 2;
+        let plans = rule.quotas().min(PLANS) + 1;
         let metrics = Self {
             counters: Arc::clone(counters),
+            is_enforced: rule.is_enforced(),
+            limit: rule.limit_under(0).unwrap_or(0),
+            own: array::from_fn(|_| OnceLock::new()),
             plans: (0..plans).map(|_| OnceLock::new()).collect(),
             retry_after: histogram(RETRY_AFTER),
             remaining: histogram(REMAINING),
@@ -132,9 +139,9 @@ impl RuleMetrics {
         metrics
     }
 
-    /// Whether the metrics of two rules of one name have the same labels, so that these are of both.
-    pub(super) fn has_same_labels(one: &Rule, other: &Rule) -> bool {
-        one.quota().algorithm() == other.quota().algorithm()
+    /// Whether the metrics of one rule are those of another of its name as well.
+    pub(super) fn is_same(one: &Rule, other: &Rule) -> bool {
+        one.quota() == other.quota()
             && one.subject_type_name() == other.subject_type_name()
             && one.store_error_answer().name() == other.store_error_answer().name()
             && one.is_enforced() == other.is_enforced()
@@ -144,18 +151,23 @@ impl RuleMetrics {
 
     #[inline]
     fn series(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
-        let own = self.plans.len() - 2;
-        let (index, other) = match plan {
-            _ if plan < own => (plan, None),
-            _ if plan >= rule.quotas() => (own, Some("computed")),
-            _ => (own + 1, Some("other")),
+        if plan > 0 {
+            return self.series_of_plan(rule, plan, series);
+        }
+        self.own[series.place()].get_or_init(|| self.counters.series(rule, "none", series))
+    }
+
+    #[inline(never)]
+    fn series_of_plan(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
+        let named = self.plans.len() - 2;
+        let (index, name) = match plan {
+            _ if plan <= named => (plan - 1, rule.plan_name(plan).unwrap_or("other")),
+            _ if plan >= rule.quotas() => (named, "computed"),
+            _ => (named + 1, "other"),
         };
         let of_plan =
             self.plans[index].get_or_init(|| Box::new(array::from_fn(|_| OnceLock::new())));
-        of_plan[series.place()].get_or_init(|| {
-            let name = other.or(rule.plan_name(plan)).unwrap_or("none");
-            self.counters.series(rule, &shown(name), series)
-        })
+        of_plan[series.place()].get_or_init(|| self.counters.series(rule, &shown(name), series))
     }
 
     /// Counts what became of a request that the rule did not check.
@@ -178,8 +190,7 @@ impl RuleMetrics {
         if source == Source::Fallback || outcome == Outcome::Failed {
             self.store_failures.increment(1);
         }
-        let is_enforced = rule.is_enforced();
-        let kind = match is_enforced {
+        let kind = match self.is_enforced {
             true => Kind::enforced(verdict, decision),
             false => Kind::reported(verdict),
         };
@@ -188,7 +199,7 @@ impl RuleMetrics {
         let series = Series::of(kind, source);
         let counter = self.series(rule, verdict.plan(), series);
         let before = counter.count(cost, decision.at());
-        if !is_enforced {
+        if !self.is_enforced {
             match (decision.is_allowed(), kind) {
                 (true, Kind::ShadowDeniedQuota | Kind::ShadowDeniedNever) => {
                     self.differs_allowed.increment(1);
@@ -198,7 +209,10 @@ impl RuleMetrics {
             }
             return;
         }
-        let limit = rule.limit_under(verdict.plan()).unwrap_or(0);
+        let limit = match verdict.plan() {
+            0 => self.limit,
+            plan => rule.limit_under(plan).unwrap_or(0),
+        };
         if kind == Kind::Allowed && verdict.remaining() <= limit / 5 {
             self.near_limit.increment(1);
             if verdict.remaining() == 0 && cost > 0 {

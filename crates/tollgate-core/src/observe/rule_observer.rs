@@ -42,7 +42,7 @@ impl RuleObserver {
     pub(super) fn succeeded_by(self: &Arc<Self>, replaced: &Rule, rule: &Rule) -> Arc<Self> {
         let keeps_top_keys = rule.keeps_top_keys() == self.keeps_top_keys;
         #[cfg(feature = "metrics")]
-        let is_same = keeps_top_keys && RuleMetrics::has_same_labels(replaced, rule);
+        let is_same = keeps_top_keys && RuleMetrics::is_same(replaced, rule);
         #[cfg(not(feature = "metrics"))]
         let (is_same, _) = (keeps_top_keys, replaced);
         match is_same {

@@ -42,6 +42,7 @@ impl SpaceSaving {
     }
 
     /// Its memory, without labels.
+    #[cfg(any(feature = "metrics", all(test, not(tollgate_shuttle))))]
     pub(super) const BYTES: usize = SETS * size_of::<Set>();
 
     /// Counts a request of a key, which is not 0. Returns how often it came, at most.
@@ -115,15 +116,12 @@ impl Set {
     }
 
     fn lightest(&self) -> usize {
-        let mut lightest = 0;
+        let mut least = (self.counts[0], 0);
         for way in 1..WAYS {
-            lightest = if self.counts[way] < self.counts[lightest] {
-                way
-            } else {
-                lightest
-            };
+            let other = (self.counts[way], way);
+            least = if other.0 < least.0 { other } else { least };
         }
-        lightest
+        least.1
     }
 
     fn replace_lightest(&mut self, key: u64) -> usize {

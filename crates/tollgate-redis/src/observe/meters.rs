@@ -14,7 +14,7 @@ use crate::{
         event::NodeEvent,
     },
     observe::{
-        observer::{CallFor, Stopwatch},
+        calls::{CallFor, Stopwatch},
         rule_counts,
     },
 };

@@ -1,5 +1,6 @@
 //! What is seen from outside: metrics (feature `metrics`) and events (feature `tracing`).
 
+mod calls;
 mod events;
 #[cfg(feature = "metrics")]
 mod meters;
@@ -9,6 +10,7 @@ mod rule_counts;
 mod traffic_meters;
 
 pub(crate) use self::{
-    observer::{CallFor, EngineObserver, Observer, Stopwatch},
+    calls::{CallFor, Stopwatch},
+    observer::{EngineObserver, Observer},
     rule_counts::RuleCounts,
 };

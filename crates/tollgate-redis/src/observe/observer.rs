@@ -20,7 +20,11 @@ use crate::{
         error::CallError,
         event::{CallSink, NodeEvent},
     },
-    observe::{events::Events, rule_counts::RuleCounts},
+    observe::{
+        calls::{CallFor, Stopwatch},
+        events::Events,
+        rule_counts::RuleCounts,
+    },
 };
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
@@ -34,40 +38,6 @@ pub(crate) struct Observer {
     meters: Meters,
     #[cfg(feature = "metrics")]
     traffic: Arc<TrafficMeters>,
-}
-
-/// What a call is sent for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallFor {
-    Requests,
-    Settlements,
-    Reports,
-    /// Leases that go back without a request.
-    Leases,
-    Resets,
-    /// What is in use of slots, without a request.
-    Slots,
-}
-
-/// When a call began; read only where somebody measures.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch {
-    #[cfg(feature = "metrics")]
-    start: tokio::time::Instant,
-}
-
-impl Stopwatch {
-    pub(crate) fn start() -> Self {
-        Self {
-            #[cfg(feature = "metrics")]
-            start: tokio::time::Instant::now(),
-        }
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(super) fn elapsed(self) -> Duration {
-        self.start.elapsed()
-    }
 }
 
 /// Counts what happens in the engine.
