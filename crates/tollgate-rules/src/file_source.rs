@@ -230,36 +230,6 @@ mod tests {
         assert!(took < 2 * QUIET, "{took:?}");
     }
 
-    #[test]
-    fn a_file_whose_first_read_was_dropped_is_read_at_once() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("limits.toml");
-        fs::write(&path, document("3/h")).expect("written");
-        let mut source = FileSource {
-            path,
-            changed: Arc::default(),
-            _watch: None,
-            is_read: false,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .max_blocking_threads(1)
-            .build();
-        runtime.expect("a runtime").block_on(async {
-            let (release, held) = std::sync::mpsc::channel::<()>();
-            // No file is read before it ends.
-            let busy = spawn_blocking(move || held.recv());
-            let first = timeout(Duration::ZERO, source.next()).await;
-            assert!(first.is_err(), "it waits for a thread");
-            drop(release);
-            assert!(busy.await.expect("it ends").is_err());
-            let begin = Instant::now();
-            assert!(source.next().await.is_ok());
-            assert!(begin.elapsed() < POLL, "{:?}", begin.elapsed());
-        });
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_change_without_an_event_is_found_by_looking() {
         let followed = Followed::start().await;

@@ -347,18 +347,17 @@ impl State {
         let applied = text.and_then(|text| {
             self.refuse_older(of_source)?;
             // The trees live until the rules are in force. What is freed before, the allocator sorts in the midst of the swap.
-            let ((document, _trees), local) = self.with_local(bindings, &text, &self.local)?;
-            let changes = self.replace(&document, now)?;
-            let lines = document_changes(&self.document.entries, &document.entries);
-            Ok((text, document, local, changes, lines))
+            let ((document, _trees), local) = self.with_local(bindings, &text)?;
+            let (changes, lines) = self.put_in_force(document, local, now)?;
+            Ok((text, changes, lines))
         });
         match applied {
-            Ok((text, document, local, changes, lines)) => {
+            Ok((text, changes, lines)) => {
                 self.hash = text.hash();
                 if giver != Giver::Process {
                     self.hash_of_source = hash;
                 }
-                (self.text, self.document, self.local) = (text, document, local);
+                self.text = text;
                 self.rejected_hash = None;
                 self.last_rejection = None;
                 self.revision += 1;
@@ -384,27 +383,30 @@ impl State {
     }
 
     fn set_local(&mut self, bindings: &Bindings, local: DocumentTree, author: Author) -> Changed {
-        let before = self.revision;
-        let now = now();
-        let applied = together(bindings, &self.text, &local).and_then(|(document, _trees)| {
-            let changes = self.replace(&document, now)?;
-            let lines = document_changes(&self.document.entries, &document.entries);
-            Ok((document, changes, lines))
-        });
-        match applied {
-            Ok((document, changes, lines)) => {
-                (self.document, self.local) = (document, local);
-                (
-                    Ok(changes),
-                    Some(self.record(AuditKind::Accepted, author, before, lines)),
-                )
-            }
+        let applied = together(bindings, &self.text, &local)
+            .and_then(|(document, _trees)| self.put_in_force(document, local, now()));
+        let (result, kind, lines) = match applied {
+            Ok((changes, lines)) => (Ok(changes), AuditKind::Accepted, lines),
             Err(wrong) => {
                 let lines = vec![wrong.to_string()];
-                let record = self.record(AuditKind::Rejected, author, before, lines);
-                (Err(wrong), Some(record))
+                (Err(wrong), AuditKind::Rejected, lines)
             }
-        }
+        };
+        let record = self.record(kind, author, self.revision, lines);
+        (result, Some(record))
+    }
+
+    /// What changed in the first layer, and in the document.
+    fn put_in_force(
+        &mut self,
+        document: RuleDocument,
+        local: DocumentTree,
+        now: Tick,
+    ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
+        let changes = self.replace(&document, now)?;
+        let lines = document_changes(&self.document.entries, &document.entries);
+        (self.document, self.local) = (document, local);
+        Ok((changes, lines))
     }
 
     /// A text with the overrides and switches of this process, but for those of rules that it does not have.
@@ -412,8 +414,8 @@ impl State {
         &self,
         bindings: &Bindings,
         text: &RuleText,
-        local: &DocumentTree,
     ) -> Result<(ReadText, DocumentTree), DocumentError> {
+        let local = &self.local;
         let has_local = !local.overrides.is_empty() || !local.switches.is_empty();
         // Mostly it has their rules.
         if has_local && let Ok(read) = together(bindings, text, local) {

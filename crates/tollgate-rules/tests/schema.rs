@@ -54,6 +54,7 @@ const BEYOND: &[&str] = &[
     "plan_other_algorithm.toml",
     "plan_other_period.toml",
     "plan_unknown.toml",
+    "plans_twice.json",
     "quota_by_unknown.toml",
     "rollout_name.toml",
     "switch_unknown_rule.toml",

@@ -1,7 +1,7 @@
 //! Groups, switches and overrides.
 
 use http::Method;
-use tollgate_rules::{Format, RuleDocument, RuleText};
+use tollgate_rules::{Format, RuleText};
 
 use crate::{START, bindings, client, get, one, passing, request, toml};
 
@@ -117,40 +117,6 @@ overrides = [{ rule = \"rule\", key = \"acme\", limit = \"sliding_buckets 9/d\" 
 }
 
 #[test]
-fn a_shadow_for_the_others_may_have_a_name_of_64_characters() {
-    let rule = |letters: usize| {
-        let name = "n".repeat(letters);
-        let rollout = "rollout = { percent = 5, others = \"shadow\" }";
-        toml(&one("\"header:x-api-key\"", rollout).replace("\"rule\"", &format!("\"{name}\"")))
-    };
-    assert!(rule(57).is_ok());
-    assert!(rule(58).is_err());
-}
-
-#[test]
-fn what_is_written_twice_or_left_empty_is_a_mistake() {
-    let text = |plans: &str, lease: &str| {
-        format!(
-            "{{\"version\": 1, \"rules\": [{{\"name\": \"a\", \"limit\": \"1/s\", \"by\": \"constant\", \"plan\": \"plan\", \
-             \"plans\": {plans}, \"consistency\": {lease}}}]}}"
-        )
-    };
-    let parse = |plans, lease| RuleDocument::parse(&text(plans, lease), Format::Json, &bindings());
-    assert!(parse("{\"gold\": \"2/s\"}", "{\"leased\": \"10%\"}").is_ok());
-    for (plans, lease, says) in [
-        (
-            "{\"gold\": \"2/s\", \"gold\": \"3/s\"}",
-            "{\"leased\": \"10%\"}",
-            "is there twice; remove one",
-        ),
-        ("{\"gold\": \"2/s\"}", "{}", "is empty; write one of"),
-    ] {
-        let error = parse(plans, lease).expect_err("a mistake").to_string();
-        assert!(error.contains(says), "{error}");
-    }
-}
-
-#[test]
 fn what_changes_is_said_of_groups_and_of_the_rule_that_is_switched() {
     let rules = |limit: &str| {
         let rule = |n: usize| {
@@ -179,22 +145,4 @@ fn what_changes_is_said_of_groups_and_of_the_rule_that_is_switched() {
     let lines = changes(same() + switch);
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("r7: "), "{lines:?}");
-}
-
-#[tokio::test]
-async fn a_rule_with_methods_goes_before_one_without_wherever_they_stand() {
-    let reads = "{ name = \"reads\", limit = \"fixed_window 3/min\", by = \"constant\", when = { path = \"/api\" } }";
-    let writes = "{ name = \"writes\", limit = \"fixed_window 2/min\", by = \"constant\", when = { path = \"/api\", methods = [\"POST\"] } }";
-    for (one, other) in [(reads, writes), (writes, reads)] {
-        for group in ["\"reads\", \"writes\"", "\"writes\", \"reads\""] {
-            let text = format!(
-                "version = 1\nrules = [{one}, {other}]\ngroups = [{{ name = \"api\", rules = [{group}] }}]\n"
-            );
-            let document = toml(&text).unwrap_or_else(|error| panic!("{error}"));
-            for (method, limit) in [(Method::GET, 3), (Method::POST, 2)] {
-                let request = || request(method.clone(), "/api");
-                assert_eq!(passing(document.rules(), request).await, limit, "{text}");
-            }
-        }
-    }
 }

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use tollgate::{Limiter, MemoryStore, Quota, Rule};
 use tollgate_rules::{
     Bindings, Format, LimitOverride, RuleSwitch, RuleText,
-    redis::{PushErrorKind, RedisRules},
+    redis::RedisRules,
 };
 
 use crate::{
@@ -52,26 +52,6 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
         let explained = document.explain_key("api", &[key]).expect("one part");
         assert_eq!(explained.quota().limit(), limit, "{key}");
     }
-}
-
-#[tokio::test]
-async fn a_wrong_document_is_not_pushed() {
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
-    let error = redis.push(limits("3/hh"), &Bindings::new(), &alice()).await;
-    let error = error.expect_err("it is wrong");
-    assert_eq!(error.kind(), PushErrorKind::Document);
-    assert!(
-        error.to_string().contains("limits.toml:5:12: \"hh\""),
-        "{error}"
-    );
-    let stored = redis
-        .document()
-        .await
-        .expect("signed")
-        .expect("there is one");
-    assert_eq!(stored.0, 1);
 }
 
 #[tokio::test]
