@@ -127,18 +127,30 @@ impl Limiter {
     /// on this limiter: at most 16 384 wait in all, and at most 8 192 of them behind others, or more
     /// where the rule says so. Or `patience` ran out before the
     /// front of the queue was reached. Nothing was taken.
+    ///
+    /// In a task of the runtime that a remote store was connected in, it [cannot wait](crate::WaitErrorKind::InTask), and says so at once.
+    /// Where that runtime stands still, it [gives up](crate::WaitErrorKind::Unanswered) soon after `patience`; units may have
+    /// been taken then.
     pub fn acquire_within_blocking(
         &self,
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
+        let store = self.rule_store();
+        if !store.may_block() {
+            return Err(WaitError(Kind::InTask));
+        }
+        // The last attempt may take as long as its answers: of a peek, of the acquire, and of what it had waited for.
+        let longest = patience.saturating_add(store.answers_within().saturating_mul(3));
         let timer = ThreadTimer::new();
-        timer.block_on(acquire_observed(self, checks, patience, &timer))
+        timer
+            .block_on(acquire_observed(self, checks, patience, &timer), longest)
+            .unwrap_or(Err(WaitError(Kind::Unanswered)))
     }
 
     /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost, and
-    /// blocks the thread for at most `at_most` until then: for threads outside of a runtime. A task waits with `wait`
-    /// instead, which needs the feature `tokio`.
+    /// blocks the thread for at most `at_most` until then, and for an answer of the store: for threads outside of a runtime. A task
+    /// waits with `wait` instead, which needs the feature `tokio`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -156,7 +168,7 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name, or those of
-    /// [`acquire_within_blocking`](Self::acquire_within_blocking). Nothing was taken.
+    /// [`acquire_within_blocking`](Self::acquire_within_blocking).
     pub fn wait_blocking(
         &self,
         rule: &str,
@@ -498,18 +510,20 @@ impl ThreadTimer {
         }
     }
 
-    /// Waits for a future that sleeps by this timer.
-    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+    /// Waits for a future that sleeps by this timer, for no longer than this.
+    fn block_on<T>(&self, future: impl Future<Output = T>, longest: Duration) -> Option<T> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut future = pin!(future);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                return output;
+                return Some(output);
             }
-            match self.wake_at.take() {
-                Some(at) => thread::park_timeout(at.saturating_sub(self.elapsed())),
-                None => thread::park(),
-            }
+            let left = longest
+                .checked_sub(self.elapsed())
+                .filter(|left| !left.is_zero())?;
+            let wake_at = self.wake_at.take();
+            let sleep = wake_at.map_or(left, |at| at.saturating_sub(self.elapsed()));
+            thread::park_timeout(sleep.min(left));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The layer on Redis: what clients and operators see.
 
 mod alone;
+mod blocking;
 mod seen;
 mod service;
 mod size;

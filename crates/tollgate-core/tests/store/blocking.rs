@@ -7,7 +7,7 @@ use std::{
 };
 
 use tollgate_conformance::RemoteStore;
-use tollgate_core::{Key, Limiter, MemoryStore, Quota, Retry, Rule, WaitErrorKind};
+use tollgate_core::{Key, Limiter, MemoryStore, Quota, Reason, Retry, Rule, WaitErrorKind};
 
 use crate::{LONG, check, left};
 
@@ -88,6 +88,25 @@ fn patience_runs_out_behind_others() {
         };
         ends.store(true, Ordering::Relaxed);
         assert_eq!(error.kind(), WaitErrorKind::TimedOut);
+    });
+}
+
+#[test]
+fn a_task_that_is_blocked_by_a_store_in_memory_waits_no_longer_than_it_said() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(async {
+        // No other task of this runtime can give the slot back meanwhile.
+        let limiter = limiter(Quota::concurrent(1));
+        let slots = limiter.wait_blocking("rule", &Key::of(["a"]), PATIENT);
+        let _held = slots.expect("it is free");
+        let short = Duration::from_millis(20);
+        let denied = limiter.wait_blocking("rule", &Key::of(["a"]), short);
+        assert_eq!(
+            denied.expect("it is in front").reason(),
+            Some(Reason::WaitExpired)
+        );
+        let late = limiter.wait_blocking("rule", &Key::of(["b"]), short);
+        assert!(late.expect("it is free").is_allowed());
     });
 }
 

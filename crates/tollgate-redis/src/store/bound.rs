@@ -189,6 +189,14 @@ impl RuleStore for Bound {
         &self.inner.rules
     }
 
+    fn may_block(&self) -> bool {
+        self.inner.shared.may_block()
+    }
+
+    fn answers_within(&self) -> Duration {
+        self.inner.shared.deadline
+    }
+
     fn instances(&self) -> u32 {
         self.inner.shared.instances.known()
     }

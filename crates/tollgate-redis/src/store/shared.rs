@@ -1,9 +1,15 @@
 //! What the rule sets on one store have in common: the connection, the clock, the names of keys.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use smallvec::SmallVec;
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{runtime::Handle, task::consume_budget, time::Instant};
 use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
 use tollgate_prefilter::Engine;
 
@@ -112,6 +118,13 @@ impl Shared {
         });
     }
 
+    /// Whether this thread is free of the tasks of the runtime that reads replies. On a thread that polls a task of it, what wakes up
+    /// for a reply may be put behind that very task.
+    pub(super) fn may_block(&self) -> bool {
+        let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
+        !is_here || !polls_task()
+    }
+
     /// Runs a task that no request waits for.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         // The caller may have no runtime, or one that is about to end.
@@ -157,6 +170,15 @@ impl fmt::Debug for Shared {
             .field("backend", &self.backend)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether tokio polls a task, or the future of `block_on`, on this thread. Only there is what a future may do limited: not on a thread
+/// for blocking work, nor in `block_in_place`.
+fn polls_task() -> bool {
+    /// More than a task may do at once.
+    const MOST: usize = 256;
+    let mut cx = Context::from_waker(Waker::noop());
+    (0..MOST).any(|_| pin!(consume_budget()).poll(&mut cx).is_pending())
 }
 
 #[cfg(test)]
