@@ -195,24 +195,6 @@ mod tests {
         ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports")
     }
 
-    #[test]
-    fn lost_reports_admit_no_more_than_may_be_unreported() {
-        let terms = terms();
-        let mut usage = LocalUsage::default();
-        usage.on_remaining(1_000, 1_000);
-        let mut admitted = 0;
-        for now in 1_000..2_000 {
-            while usage.spend(now, 1, &terms) == Spend::Here {
-                admitted += 1;
-            }
-            let units = usage.report();
-            usage.lost(units);
-        }
-        assert_eq!(admitted, 10);
-        usage.on_remaining(2_000, 1_000);
-        assert_eq!(usage.spend(2_000, 1, &terms), Spend::Here);
-    }
-
     /// The store's side of one process: it answers queries in order, or in the other order.
     fn known(in_order: bool, answers_in_order: bool) -> u64 {
         let terms = terms();
@@ -255,42 +237,6 @@ mod tests {
                 "in order {in_order}, answers in order {answers_in_order}"
             );
         }
-    }
-
-    #[test]
-    fn a_request_reports_what_was_counted_while_a_report_was_in_flight() {
-        let terms = terms();
-        for first_is_answered_first in [true, false] {
-            let mut usage = LocalUsage::default();
-            usage.on_remaining(1, 1_000);
-            usage.spend(2, 3, &terms);
-            let first = usage.report();
-            usage.spend(3, 4, &terms);
-            let second = usage.report();
-            assert_eq!((first, second, usage.unreported()), (3, 4, 7));
-            assert_eq!(usage.spend(4, 4, &terms), Spend::QueryStore);
-            if first_is_answered_first {
-                usage.reported(first, (10, 20), 997);
-                usage.reported(second, (11, 21), 993);
-            } else {
-                usage.reported(second, (11, 20), 993);
-                usage.reported(first, (10, 21), 997);
-            }
-            assert_eq!((usage.left(), usage.unreported()), (993, 0));
-        }
-    }
-
-    #[test]
-    fn a_reply_to_a_query_from_before_a_reset_is_ignored() {
-        let terms = terms();
-        let mut usage = LocalUsage::default();
-        usage.on_remaining(1, 1_000);
-        usage.spend(2, 3, &terms);
-        let units = usage.report();
-        usage.forget(5);
-        usage.on_remaining(4, 900);
-        usage.reported(units, (3, 6), 897);
-        assert_eq!(usage.spend(7, 1, &terms), Spend::QueryStore);
     }
 
     #[test]
@@ -339,16 +285,5 @@ mod tests {
         usage.report();
         assert_eq!((usage.lost(99), usage.unreported()), (3, 0));
         assert!(usage.is_idle());
-    }
-
-    #[test]
-    fn units_that_come_back_before_they_are_reported_may_be_spent_again() {
-        let terms = terms();
-        let mut usage = LocalUsage::default();
-        usage.on_remaining(1_000, 10);
-        assert_eq!(usage.spend(2_000, 3, &terms), Spend::Here);
-        assert_eq!((usage.give_back(2), usage.left()), (2, 9));
-        // The others are known to the store.
-        assert_eq!((usage.give_back(5), usage.left()), (1, 10));
     }
 }

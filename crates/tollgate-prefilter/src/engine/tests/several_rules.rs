@@ -3,42 +3,12 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, MINUTE, Outcome, Quota, Rule, SECOND, Verdict, store::Settlement};
+use tollgate_core::{Check, MINUTE, Outcome, Quota, Rule, Verdict, store::Settlement};
 
 use crate::{
     BoundRules, Next,
-    engine::tests::subject::{
-        ByKey, EVENTUAL, KEY, LEASED, Subject, denied, fits, key, one, tracked,
-    },
+    engine::tests::subject::{ByKey, LEASED, Subject, denied, fits, key, one, tracked},
 };
-
-#[test]
-fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store() {
-    let quota = Quota::fixed_window(1_000, SECOND);
-    let subject = Subject::of([
-        Rule::new("rule", quota).consistency(EVENTUAL),
-        Rule::new("other", Quota::gcra(1, MINUTE)),
-    ]);
-    subject.known(fits(999, 1_000_000), None);
-    let checks = [one(), Check::new(1, KEY, 1)];
-    let query = subject.query(&checks);
-    assert_eq!(query.checks(), [checks[1]]);
-    assert_eq!(subject.flush(), (1, 0));
-    let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
-    assert_eq!(done.decision.outcome(), Outcome::Deny);
-    let back = done.follow_up.settle.iter();
-    let back: Vec<_> = back.map(|(receipt, how)| (receipt.check, *how)).collect();
-    assert_eq!(back, [(checks[0], Settlement::Refund(1))]);
-    // What is not reported yet comes back here.
-    let query = subject.query(&[one(), Check::new(1, key(8), 1)]);
-    let before = subject.engine.usage(subject.now()).units_unreported;
-    let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
-    assert!(done.follow_up.is_empty());
-    assert_eq!(
-        subject.engine.usage(subject.now()).units_unreported,
-        before - 1
-    );
-}
 
 #[test]
 fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_decided() {
