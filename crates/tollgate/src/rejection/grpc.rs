@@ -1,6 +1,6 @@
 //! Denials in gRPC: `Trailers-Only` responses with standard error details.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD_NO_PAD};
 use bytes::Bytes;
@@ -37,7 +37,7 @@ const MAX_QUOTA_FAILURE: usize = 2_560;
 #[derive(Debug)]
 pub(crate) struct GrpcRejection {
     /// The `QuotaFailure` of a denial by one quota.
-    used_up: PerQuota<Message>,
+    used_up: PerQuota<OnceLock<Message>>,
 }
 
 /// A status with its message, whose characters need no percent-encoding: printable ASCII without `%`.
@@ -56,11 +56,7 @@ impl GrpcRejection {
     /// Prepares the details.
     pub(crate) fn new(rules: &RuleSet) -> Self {
         Self {
-            used_up: PerQuota::new(rules, |rule, quota| {
-                quota_failure(
-                    &DenialDetails::used_up(rule, quota, StatusCode::TOO_MANY_REQUESTS).exceeded,
-                )
-            }),
+            used_up: PerQuota::on_demand(rules),
         }
     }
 
@@ -124,7 +120,12 @@ impl GrpcRejection {
         let mut exceeded = denial.exceeded();
         match (denial.reason(), exceeded.next(), exceeded.next()) {
             (Reason::Quota | Reason::Slots, Some(only), None) if !denial.is_in_units() => {
-                self.used_up.find(only.rule(), only.plan())
+                let (rule, plan) = (only.rule(), only.plan());
+                self.used_up
+                    .find_or_make(denial.rules(), rule, plan, |rule, quota| {
+                        let status = StatusCode::TOO_MANY_REQUESTS;
+                        quota_failure(&DenialDetails::used_up(rule, quota, status).exceeded)
+                    })
             }
             _ => None,
         }

@@ -1,5 +1,7 @@
 //! Denials over HTTP.
 
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
@@ -25,21 +27,16 @@ use crate::{
 pub(crate) struct HttpRejection {
     rejection: Rejection,
     /// The bodies of a denial by one quota, with the configured status.
-    used_up: Option<PerQuota<OpenBody>>,
+    used_up: PerQuota<OnceLock<OpenBody>>,
     status: StatusCode,
 }
 
 impl HttpRejection {
-    /// Prepares the bodies. `status` is that of an exceeded quota.
+    /// `status` is that of an exceeded quota.
     pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
-        let used_up = opener(&rejection.0).map(|open| {
-            PerQuota::new(rules, |rule, quota| {
-                open(&DenialDetails::used_up(rule, quota, status))
-            })
-        });
         Self {
             rejection,
-            used_up,
+            used_up: PerQuota::on_demand(rules),
             status,
         }
     }
@@ -89,10 +86,16 @@ impl HttpRejection {
         let usual = matches!(denial.reason(), Reason::Quota | Reason::Slots)
             && denial.status() == self.status
             && !(denial.hides_quota() || denial.is_in_units());
-        let used_up = self.used_up.as_ref().filter(|_| usual)?;
+        let open = opener(&self.rejection.0).filter(|_| usual)?;
         let mut exceeded = denial.exceeded();
         match (exceeded.next(), exceeded.next()) {
-            (Some(only), None) => used_up.find(only.rule(), only.plan()),
+            (Some(only), None) => {
+                let (rule, plan) = (only.rule(), only.plan());
+                self.used_up
+                    .find_or_make(denial.rules(), rule, plan, |rule, quota| {
+                        open(&DenialDetails::used_up(rule, quota, self.status))
+                    })
+            }
             _ => None,
         }
     }
