@@ -72,11 +72,15 @@ fn an_edited_file_is_in_force_and_keeps_what_was_used() {
     service.edit(&raised, "revision 2,");
     assert_eq!(service.items("acme"), left(2));
 
-    // A mistake changes nothing, and is told.
+    // A mistake changes nothing, and is told, on standard error too: the example has no subscriber.
     let status = service.edit(&raised.replace("8/d", "8/dya"), "1 document rejected");
     for words in ["revision 2,", "limits.toml:7:25", "8/dya", "did you mean"] {
         assert!(status.contains(words), "{status}");
     }
+    service.process.until("/rules", |_| {
+        let errors = service.process.errors();
+        errors.contains("tollgate: the rules are rejected") && errors.contains("limits.toml:7:25")
+    });
     assert_eq!(service.items("acme").0, 200);
 
     // What the file's comments show: an override and a switch.
@@ -158,6 +162,22 @@ fn the_file_limits_rest_and_grpc() {
         assert_eq!(written.status, status);
     }
     assert_eq!(service.items("acme").0, 200);
+}
+
+#[test]
+fn a_proxy_that_is_not_trusted_is_told_of_once() {
+    let service = Service::start();
+    for field in [
+        "",
+        "x-forwarded-for: 192.0.2.7\r\n",
+        "forwarded: for=192.0.2.7\r\n",
+    ] {
+        service.process.request("GET", "/weather/Oslo", field);
+    }
+    let errors = service.process.errors();
+    let warning = "127.0.0.1 sends x-forwarded-for and is not trusted";
+    assert_eq!(errors.matches("is not trusted").count(), 1, "{errors}");
+    assert!(errors.contains(warning), "{errors}");
 }
 
 #[test]

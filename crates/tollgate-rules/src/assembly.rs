@@ -1,6 +1,7 @@
 //! Putting the tables of all texts of a document together.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     ops::Range,
     sync::Arc,
@@ -8,10 +9,12 @@ use std::{
 
 use crate::{
     bindings::Bindings,
+    client_address,
     document_error::DocumentError,
     entries::Entries,
     format::Format,
     hidden_keys::HiddenKeys,
+    json_text::one_line,
     json_tree,
     node::{Node, Value, field},
     override_entry::Override,
@@ -165,7 +168,10 @@ pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)
 struct Assembly<'a> {
     parts: &'a [OneText],
     tables: &'a [Tables],
-    bindings: &'a Bindings,
+    /// With what the document says itself.
+    bindings: Cow<'a, Bindings>,
+    /// How the document says that addresses are found.
+    client_ip: Option<String>,
     rules: Vec<RuleEntry>,
     /// By rule, the text that defines it.
     defined_in: Vec<usize>,
@@ -181,7 +187,8 @@ impl<'a> Assembly<'a> {
         Self {
             parts,
             tables,
-            bindings,
+            bindings: Cow::Borrowed(bindings),
+            client_ip: None,
             rules: Vec::new(),
             defined_in: Vec::new(),
             by_name: HashMap::new(),
@@ -200,10 +207,11 @@ impl<'a> Assembly<'a> {
 
     fn entries(mut self) -> Entries {
         let mut all = Vec::new();
+        self.read_client_ip();
         for part in 0..self.parts.len() {
             let reader = self.reader(part);
             let tables = self.tables;
-            if !tables[part].problems.is_empty() {
+            if !tables[part].is_whole {
                 // What could be read of a text with wrong syntax says nothing of the rest.
                 self.has_nameless = true;
                 continue;
@@ -261,13 +269,48 @@ impl<'a> Assembly<'a> {
             let switched = switched.unwrap_or_default().iter();
             switches.extend(switched.filter_map(|node| self.read_switch(part, node)));
         }
-        Entries::new(
+        let mut entries = Entries::new(
             (self.rules, behind),
             overrides,
             switches,
             self.bindings.hash_key.clone(),
             Arc::clone(&self.bindings.denials),
-        )
+        );
+        entries.client_ip = self.client_ip;
+        entries
+    }
+
+    /// How addresses are found, which rules of all texts have to know.
+    fn read_client_ip(&mut self) {
+        let mut said_in: Option<&str> = None;
+        for part in 0..self.parts.len() {
+            let tables = self.tables;
+            let Value::Table(fields) = &tables[part].root.value else {
+                continue;
+            };
+            if !tables[part].is_whole {
+                continue;
+            }
+            let Some((_, node)) = fields.iter().find(|(name, _)| name.text == "client_ip") else {
+                continue;
+            };
+            let reader = self.reader(part);
+            if let Some(other) = said_in {
+                let message =
+                    format!("client_ip is for all rules, and is in {other} already; remove one");
+                reader.wrong(&node.span, message);
+                continue;
+            }
+            said_in = Some(&self.parts[part].origin);
+            if self.bindings.says_client_ip() {
+                let message = "the service says in code how addresses are found, by Bindings::client_ip; remove one of them";
+                reader.wrong(&node.span, message);
+                continue;
+            }
+            let client_ip = client_address::read(reader, node);
+            self.client_ip = Some(one_line(&node.value));
+            self.bindings.to_mut().set_client_ip(client_ip);
+        }
     }
 
     /// The files themselves were read before.
@@ -284,7 +327,7 @@ impl<'a> Assembly<'a> {
 
     fn add_rule(&mut self, part: usize, node: &'a Node) {
         let reader = self.reader(part);
-        let Some(rule) = RuleEntry::read(reader, node, self.bindings) else {
+        let Some(rule) = RuleEntry::read(reader, node, &self.bindings) else {
             match name_of(node) {
                 Some(name) => {
                     self.wrong_names.insert(name.to_owned());
@@ -361,6 +404,11 @@ impl<'a> Assembly<'a> {
             let Some(rule) = self.named(reader, node) else {
                 continue;
             };
+            if self.rules[rule].key.is_of_handler() {
+                let message = "its handler decides when this rule counts; remove it from the group";
+                reader.wrong(&node.span, message);
+                continue;
+            }
             match group_of.insert(rule, name.value.to_owned()) {
                 None => members.push((rule, node.span.clone())),
                 Some(other) => {

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    io::{Write as _, stderr},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -163,10 +164,19 @@ impl AuditSinks {
         let (what, actor) = (record.kind.name(), record.author.actor());
         let (reason, lines) = (record.author.reason(), record.lines.join("\n"));
         match record.kind {
-            AuditKind::Rejected => tracing::error!(
-                target: "tollgate::audit", what, actor, reason, before, after,
-                "the rules are rejected, and the last good ones stay in force:\n{lines}"
-            ),
+            AuditKind::Rejected => {
+                tracing::error!(
+                    target: "tollgate::audit", what, actor, reason, before, after,
+                    "the rules are rejected, and the last good ones stay in force:\n{lines}"
+                );
+                if !tracing::dispatcher::has_been_set() {
+                    // Who edits a file would not hear of it. Standard error may be closed.
+                    let _ = writeln!(
+                        stderr(),
+                        "tollgate: the rules are rejected, and the last good ones stay in force:\n{lines}"
+                    );
+                }
+            }
             AuditKind::Denied => tracing::warn!(
                 target: "tollgate::audit", what, before, after, "{lines}"
             ),

@@ -235,7 +235,8 @@ impl Bindings {
     }
 
     /// How `client_ip` and `client_in` find the client's address: behind proxies, with the settings of
-    /// [`client_ip`](tollgate::key::client_ip()). Default: the socket's peer.
+    /// [`client_ip`](tollgate::key::client_ip()). Default: what the document says in its table `client_ip`, or else the socket's peer.
+    /// A document with that table is wrong where the code says it.
     pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
         self.client_ip = Some(client_ip);
         self
@@ -248,6 +249,15 @@ impl Bindings {
         let key = crate::signing_key::SigningKey::new(secret);
         self.hash_key = Some(Arc::new(move |rule, client| key.hash_key(rule, client)));
         self
+    }
+
+    pub(crate) fn says_client_ip(&self) -> bool {
+        self.client_ip.is_some()
+    }
+
+    /// What a document says.
+    pub(crate) fn set_client_ip(&mut self, client_ip: Option<ClientIp>) {
+        self.client_ip = client_ip;
     }
 
     pub(crate) fn client_address(&self) -> ClientIp {

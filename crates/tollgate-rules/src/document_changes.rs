@@ -74,6 +74,11 @@ fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
             lines.push(format!("{rule}: {} for one key has ended", entry.quota));
         }
     }
+    if before.client_ip != after.client_ip {
+        let [old, new] = [before, after].map(|entries| entries.client_ip.as_deref());
+        let said = |one: Option<&str>| one.unwrap_or("(none)").to_owned();
+        lines.push(format!("client_ip: {} → {}", said(old), said(new)));
+    }
     let (old, new) = (switches(before), switches(after));
     for (rules, effect, term) in new.difference(&old) {
         lines.push(format!("{rules}: {effect}{term}"));

@@ -12,6 +12,8 @@ use crate::{
 /// The lists of a document, whatever texts they were in.
 #[derive(Clone, Default)]
 pub(crate) struct DocumentTree {
+    /// How addresses are found, if it says so.
+    pub(crate) client_ip: Option<Node>,
     pub(crate) rules: Vec<Node>,
     pub(crate) groups: Vec<Node>,
     pub(crate) overrides: Vec<Node>,
@@ -59,6 +61,9 @@ impl DocumentTree {
             ("switches", &self.switches),
         ];
         let mut fields = vec![("version", Value::Integer(1))];
+        if let Some(client_ip) = &self.client_ip {
+            fields.push(("client_ip", client_ip.value.clone()));
+        }
         for (name, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
             fields.push((name, Value::List(nodes.clone())));
         }

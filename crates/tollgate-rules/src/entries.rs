@@ -30,6 +30,8 @@ pub(crate) struct Entries {
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
     denials: Arc<DenialAudit>,
+    /// How the document says that addresses are found.
+    pub(crate) client_ip: Option<String>,
 }
 
 /// Which overrides are those of a rule.
@@ -100,6 +102,7 @@ impl Entries {
             switches,
             hash_key,
             denials,
+            client_ip: None,
         }
     }
 

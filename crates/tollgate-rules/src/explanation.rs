@@ -60,6 +60,8 @@ pub enum Explained {
     NotInRollout,
     /// The client's quota is unlimited.
     Unlimited,
+    /// A handler checks it, if and for whom it likes.
+    LeftToHandler,
     /// The request has no key, and the rule skips such requests.
     SkipsMissingKey,
     /// The request has no key, and the rule rejects such requests with this status.
@@ -191,6 +193,7 @@ impl fmt::Display for Explained {
             Self::Exempt => f.write_str("its `unless` holds"),
             Self::NotInRollout => f.write_str("the client is not in its rollout"),
             Self::Unlimited => f.write_str("unlimited"),
+            Self::LeftToHandler => f.write_str("its handler checks it"),
             Self::SkipsMissingKey => f.write_str("no key, so it skips the request"),
             Self::Rejects(status) => write!(f, "no key, so it rejects with {}", status.as_u16()),
         }
@@ -241,6 +244,9 @@ impl Entries {
         }
         if let Some(skipped) = explaining.why_not(head) {
             return explaining.skipped(skipped);
+        }
+        if rule.key.is_of_handler() {
+            return explaining.skipped(Explained::LeftToHandler);
         }
         if let Some(plan) = rule.plan.as_ref().and_then(|plan| plan(head)) {
             explaining.plan(&plan);

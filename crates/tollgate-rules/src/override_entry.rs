@@ -44,6 +44,14 @@ impl Override {
         let key = fields.required(reader, "an override", "key", "\"acme-key-1\"");
         let quota = fields.required(reader, "an override", "limit", "\"500/s\"");
         let (rule, entry) = rule?;
+        if entry.key.is_of_handler() {
+            let message = format!(
+                "rule {:?} is for handlers, which check without plans; a client's own limit is theirs to choose",
+                entry.name.value
+            );
+            reader.wrong(&node.span, message);
+            return None;
+        }
         let client = key.and_then(|node| match &node.value {
             Value::Table(_) => hash(reader, node, has_secret).map(Client::Hash),
             _ => {

@@ -37,6 +37,10 @@ impl PushedDocument {
                 continue;
             };
             for (name, node) in fields {
+                if name.text == "client_ip" {
+                    lists.client_ip = Some(node);
+                    continue;
+                }
                 let list = match &*name.text {
                     "rules" => &mut lists.rules,
                     "groups" => &mut lists.groups,

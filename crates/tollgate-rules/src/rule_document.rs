@@ -187,6 +187,17 @@ impl RuleDocument {
         )
     }
 
+    /// What is right in it, and probably not meant, a sentence each: a rule by `header:authorization`, whose spellings are clients of their
+    /// own.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.entries.rules.iter().flat_map(|rule| {
+            let name = &rule.name.value;
+            rule.key
+                .warnings()
+                .map(move |warning| format!("{name}: {warning}"))
+        })
+    }
+
     /// The names of the rules.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.rules.iter().map(|rule| &*rule.name.value)

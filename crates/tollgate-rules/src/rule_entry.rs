@@ -13,6 +13,7 @@ use crate::{
     bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn},
     condition::Condition,
     cost::{Cost, read_response_cost},
+    key_label::KeyLabel,
     limit::limit,
     node::{Node, Value},
     reader::{At, Fields, Reader},
@@ -21,6 +22,22 @@ use crate::{
     rule_key::RuleKey,
     store_policy::{StoreErrorAnswers, consistency},
 };
+
+/// Those that are for checks by the layer: a handler decides when it checks, and for whom.
+const FOR_LAYER: &[&str] = &[
+    "when",
+    "unless",
+    "cost_by_response",
+    "count_if",
+    "plan",
+    "plans",
+    "quota_by",
+    "exact_when",
+    "rollout",
+    "missing",
+    "keep_on_error",
+    "audit",
+];
 
 /// Whether a rule is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,8 +99,12 @@ pub(crate) struct RuleEntry {
     pub(crate) rollout: Option<(Rollout, Mode)>,
     pub(crate) missing: Missing,
     keep_on_error: bool,
+    /// What it counts, in the plural.
+    unit: Option<String>,
     /// Whether the rule keeps the keys that come most often.
     top_keys: bool,
+    /// What they are called.
+    label: Option<KeyLabel>,
     /// Whether denials are recorded.
     pub(crate) audit: bool,
 }
@@ -172,6 +193,30 @@ impl RuleEntry {
             reader.text(node, "a text for readers of the file")
         });
         let rollout = fields.read("rollout", |node| read_rollout(reader, node, name.as_ref()));
+        let label = key
+            .as_ref()
+            .and_then(|key| fields.read("label", |node| KeyLabel::read(reader, node, key)));
+        let unit = fields.read("unit", |node| {
+            reader.text(node, "what is counted, as \"tokens\"")
+        });
+        if key.as_ref().is_some_and(RuleKey::is_of_handler) {
+            let is_fixed = matches!(cost, None | Some(Cost::Fixed(_)));
+            let by_request = ["cost"].iter().filter(|_| !is_fixed);
+            let by_request = by_request.chain(["on_store_error"].iter().filter(|_| {
+                on_store_error
+                    .as_ref()
+                    .is_some_and(|all| !all.by_condition.is_empty())
+            }));
+            for name in FOR_LAYER.iter().chain(by_request) {
+                if let Some(node) = fields.get(name) {
+                    let message = format!(
+                        "{name} is for checks by the layer, and with \"handler\" the handler decides when to check, with which key \
+                         and at what cost; remove it"
+                    );
+                    reader.wrong(&node.span, message);
+                }
+            }
+        }
         let entry = Self {
             content: node.content(),
             name: name?,
@@ -194,7 +239,9 @@ impl RuleEntry {
             rollout,
             missing: missing.unwrap_or_default(),
             keep_on_error,
+            unit: unit.map(|unit| unit.value.to_owned()),
             top_keys,
+            label,
             audit,
         };
         entry.validate(reader, &fields).then_some(entry)
@@ -207,6 +254,7 @@ impl RuleEntry {
         };
         let (span, message) = self.wrong_plan().unwrap_or_else(|| {
             let field = match wrong.kind() {
+                RuleErrorKind::Name if wrong.to_string().contains("a unit ") => "unit",
                 RuleErrorKind::Name => "name",
                 RuleErrorKind::Cost => "cost",
                 RuleErrorKind::Mode => "consistency",
@@ -287,8 +335,14 @@ impl RuleEntry {
         if let Cost::Fixed(units) = &self.cost {
             rule = rule.cost(*units);
         }
+        if let Some(unit) = &self.unit {
+            rule = rule.unit(&**unit);
+        }
         if self.top_keys {
             rule = rule.top_keys();
+        }
+        if let Some(label) = self.label.clone() {
+            rule = rule.label(move |key| label.of(key));
         }
         if let Some(at_most) = self.wait {
             rule = rule.wait(at_most);
@@ -307,6 +361,9 @@ impl RuleEntry {
         mode: Mode,
         applies: Option<&Condition>,
     ) -> Vec<RequestRule> {
+        if self.key.is_of_handler() {
+            return vec![Rule::from(mode.of(numbers.clone())).by_handler()];
+        }
         let made = |numbers: tollgate_core::Rule, mode: Mode| {
             let mut rule = Rule::from(mode.of(numbers))
                 .by(self.key.extractor())
@@ -385,6 +442,9 @@ pub(crate) fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::
         .on_store_error(rule.store_error_answer());
     if let Some(at_most) = rule.at_most_wait() {
         named = named.wait(at_most);
+    }
+    if let Some(unit) = rule.unit_name() {
+        named = named.unit(unit);
     }
     for plan in 1..rule.quotas() {
         let plan_name = rule.plan_name(plan).unwrap_or_default();

@@ -30,9 +30,13 @@ const BUILT_IN: &[&str] = &[
     "grpc_service",
     "grpc_method",
     "constant",
+    HANDLER,
     #[cfg(feature = "axum")]
     "route",
 ];
+
+/// The key that a handler supplies.
+pub(crate) const HANDLER: &str = "handler";
 
 /// What a rule counts by: one key, or a tuple of several.
 #[derive(Clone)]
@@ -85,7 +89,45 @@ impl RuleKey {
             .map(|node| Part::read(reader, node, bindings, pattern))
             .collect();
         let parts = parts.into_iter().collect::<Option<Vec<Part>>>()?;
+        if parts.len() > 1
+            && let Some(handler) = parts.iter().position(|part| part.kind == HANDLER)
+        {
+            let message = "a handler supplies the whole key; write \"handler\" alone, or remove it";
+            reader.wrong(&nodes[handler].span, message);
+            return None;
+        }
         Some(Self { parts })
+    }
+
+    /// Whether a handler supplies it, and not the layer.
+    pub(crate) fn is_of_handler(&self) -> bool {
+        self.parts.iter().any(|part| part.kind == HANDLER)
+    }
+
+    /// By part, how many parts of a key it makes. `None`: any number.
+    pub(crate) fn widths(&self) -> impl Iterator<Item = Option<usize>> {
+        self.parts.iter().map(|part| match part.kind {
+            "" | HANDLER => None,
+            "header" | "cookie" | "query" | "path:" => Some(2),
+            _ => Some(1),
+        })
+    }
+
+    /// What is right in what it counts by, and probably not meant.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        self.parts.iter().filter_map(|part| {
+            let name = part.name.split_once(':').filter(|_| part.kind == "header")?.1;
+            let holds_credentials = ["authorization", "proxy-authorization"]
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(name.trim()));
+            holds_credentials.then(|| {
+                format!(
+                    "{:?} counts each spelling of one credential apart: \"Bearer s\", \"bearer s\" and \"Bearer  s\" are three \
+                     clients (RFC 9110 §11.1); count by what the log-in has verified, by a name that the service binds",
+                    part.name
+                )
+            })
+        })
     }
 
     pub(crate) fn extractor(&self) -> Arc<dyn KeyExtractor> {
@@ -204,6 +246,11 @@ impl Part {
             ("grpc_service", None) => (Arc::new(grpc_service()), by_request(of_service)),
             ("grpc_method", None) => (Arc::new(grpc_method()), by_request(of_path)),
             ("constant", None) => (Arc::new(constant("all")), TextForm::Constant),
+            // A handler mostly has one text, and makes this key of it.
+            (HANDLER, None) => (
+                Arc::new(constant(HANDLER)),
+                TextForm::Bound(Arc::new(|text| Some(Key::of(text)))),
+            ),
             #[cfg(feature = "axum")]
             ("route", None) => (Arc::new(tollgate::key::matched_path()), TextForm::None),
             (_, Some(_)) if BUILT_IN.contains(&kind) && !takes_name => {

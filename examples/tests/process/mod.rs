@@ -4,8 +4,10 @@
 
 use std::{
     env,
+    fs::File,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     thread::park_timeout,
@@ -27,12 +29,15 @@ pub(crate) struct Process {
     pub(crate) out: BufReader<ChildStdout>,
     pub(crate) output: String,
     pub(crate) address: String,
+    /// What it writes to standard error.
+    errors: File,
 }
 
 impl Process {
     /// Starts an example in a folder with these settings in its environment, and waits until it listens.
     pub(crate) fn start(example: &str, folder: &Path, settings: &[(&str, &str)]) -> Self {
         let program = program(example);
+        let errors = tempfile::tempfile().expect("a file");
         let mut child = Command::new(&program)
             .current_dir(folder)
             .env("PORT", "0")
@@ -41,6 +46,7 @@ impl Process {
             .env("REDIS_DEADLINE_MS", "30000")
             .envs(settings.iter().copied())
             .stdout(Stdio::piped())
+            .stderr(errors.try_clone().expect("a handle"))
             .spawn()
             .unwrap_or_else(|error| {
                 panic!(
@@ -53,17 +59,30 @@ impl Process {
             child,
             output: String::new(),
             address: String::new(),
+            errors,
         };
         while process.address.is_empty() {
             let start = process.output.len();
             let read = process.out.read_line(&mut process.output).expect("text");
-            assert!(read > 0, "it ended before it listened: {}", process.output);
+            assert!(
+                read > 0,
+                "it ended before it listened: {}{}",
+                process.output,
+                process.errors()
+            );
             let line = process.output[start..].trim_end();
             if let Some(address) = line.strip_prefix("listening on http://") {
                 process.address = address.to_owned();
             }
         }
         process
+    }
+
+    /// What it has written to standard error. The place where it writes on does not move.
+    pub(crate) fn errors(&self) -> String {
+        let mut bytes = vec![0; 64 << 10];
+        let read = self.errors.read_at(&mut bytes, 0).expect("a file");
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
     /// The status of the answer to a request without a body.

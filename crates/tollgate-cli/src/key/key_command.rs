@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::{
     failure::Failure,
-    key::{check, client_args::ClientArgs, reset, status},
+    key::{check, client_args::ClientArgs, find, reset, status},
     report::Report,
 };
 
@@ -37,6 +37,15 @@ Examples:
 The states of every partition are looked for. Exit code 1: there was no state, which mostly means another key than
 the client's.";
 
+const FIND_EXAMPLES: &str = "\
+Examples:
+  tollgate key find kT3nAbQ9 acme-key-1 bolt-key-7
+  tollgate key find kT3nAbQ9 --names-from customers.txt --rule search-per-key
+
+(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
+
+It takes nothing. Exit code 1: it is none of them.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Decides one request, and takes its units.
@@ -48,6 +57,9 @@ pub(crate) enum KeyCommand {
     /// Forgets what a client has used, and says whether there was anything to forget.
     #[command(after_help = RESET_EXAMPLES)]
     Reset(ClientArgs),
+    /// Says which of these clients the letters of a log line or of the top keys are.
+    #[command(after_help = FIND_EXAMPLES)]
+    Find(find::FindArgs),
 }
 
 pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
@@ -55,5 +67,6 @@ pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
         KeyCommand::Check(args) => check::run(&args).await,
         KeyCommand::Status(args) => status::run(&args).await,
         KeyCommand::Reset(args) => reset::run(&args).await,
+        KeyCommand::Find(args) => find::run(&args).await,
     }
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod client_args;
+mod find;
 mod key_command;
 mod reset;
 mod states;

@@ -23,7 +23,8 @@ Examples:
   tollgate rules check limits/ staging.yaml
   tollgate rules check limits.toml --bind-key tenant --bind-plan plan   # names that the code binds
 
-Exit code 1 if anything is wrong, so that it can stand before a deployment.";
+Exit code 1 if anything is wrong, so that it can stand before a deployment. What is right and probably not meant is a
+warning.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -48,6 +49,9 @@ pub(crate) async fn run(args: &CheckArgs) -> Result<Report, Failure> {
             Ok(document) => {
                 text.push_str(&format!("{}: no mistakes\n", printable::line(&shown, 200)));
                 text.push_str(&rules_table(&document));
+                for warning in document.warnings() {
+                    text.push_str(&format!("warning: {}\n", printable::line(&warning, 500)));
+                }
                 documents.push(right(&shown, &document));
             }
             Err(wrong) => {
@@ -82,7 +86,8 @@ fn right(path: &str, document: &RuleDocument) -> Value {
     let rules = document.keyed_rules().map(
         |(rule, by)| json!({ "name": rule.name(), "limit": rule.quota().to_string(), "by": by }),
     );
-    json!({ "path": path, "ok": true, "rules": rules.collect::<Vec<_>>() })
+    let warnings: Vec<String> = document.warnings().collect();
+    json!({ "path": path, "ok": true, "rules": rules.collect::<Vec<_>>(), "warnings": warnings })
 }
 
 fn wrong_json(path: &str, wrong: &DocumentError) -> Value {

@@ -1,6 +1,7 @@
 //! Documents: what they mean, in all three syntaxes.
 
 mod bounds;
+mod client_ip;
 mod entries;
 mod explanation;
 mod keys_and_conditions;
@@ -82,6 +83,13 @@ pub(crate) async fn passing(rules: Vec<RequestRule>, request: impl Fn() -> Reque
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(Clock::from(clock)).build();
     let layer = RateLimitLayer::switchable(store, rules).expect("valid rules");
+    passing_through(&layer, request).await
+}
+
+pub(crate) async fn passing_through(
+    layer: &RateLimitLayer,
+    request: impl Fn() -> Request<String>,
+) -> u32 {
     let service = layer.layer(service_fn(|_: Request<String>| async {
         Ok::<_, Infallible>(Response::new(String::new()))
     }));

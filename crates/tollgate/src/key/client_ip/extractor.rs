@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -39,6 +39,9 @@ use crate::{
 /// IPv4 addresses count whole, IPv6 addresses by their /64. IPv4-mapped IPv6 addresses are IPv4 addresses. The key has one
 /// part of [`PartKind::ADDRESS`]: family, prefix length, network. With the default prefixes it equals
 /// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same prefixes.
+///
+/// The first request with `X-Forwarded-For` or `Forwarded` from a peer that is not trusted is an event at warn level, also where no
+/// proxy is configured. A peer's fields are looked at in the first 100 000 requests of a process.
 ///
 /// Without a peer address there is no key ([`NoKey::Misconfigured`]): see [`PeerAddr`](crate::key::PeerAddr).
 pub fn client_ip() -> ClientIp {
@@ -116,8 +119,8 @@ impl ClientIp {
     /// assert_eq!(behind_nginx.resolve(&head).unwrap().to_string(), "192.0.2.1");
     /// ```
     ///
-    /// The first request with the header from an untrusted peer is an event at warn level with the peer's address: if that is
-    /// your proxy, all its clients share one budget.
+    /// The first request with the header, with `X-Forwarded-For` or with `Forwarded` from an untrusted peer is an event at warn level
+    /// with the peer's address: if that is your proxy, all its clients share one budget.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
         let mut networks = Vec::new();
         for proxy in proxies {
@@ -331,9 +334,14 @@ impl ClientIp {
     /// Reports once that an untrusted peer sends the header: a client that invents it, or a proxy that is not configured.
     #[inline]
     fn report_untrusted(&self, peer: IpAddr, head: &Parts) {
-        if !self.distrusted.load(Ordering::Relaxed)
-            && let Some(name) = self.header()
-            && head.headers.contains_key(&name)
+        if matches!(self.source, Source::Peer) || self.distrusted.load(Ordering::Relaxed) {
+            return;
+        }
+        let own = match &self.source {
+            Source::SingleHeader(name) => Some(name),
+            _ => None,
+        };
+        if let Some(name) = proxy_header(head, own)
             && !self.distrusted.swap(true, Ordering::Relaxed)
         {
             diagnostics::warn(&format!(
@@ -361,11 +369,43 @@ impl ClientIp {
     }
 }
 
+/// The field of a proxy that a request has.
+fn proxy_header(head: &Parts, own: Option<&HeaderName>) -> Option<HeaderName> {
+    let names = [Some(X_FORWARDED_FOR), Some(header::FORWARDED), own.cloned()];
+    let mut names = names.into_iter().flatten();
+    names.find(|name| head.headers.contains_key(name))
+}
+
+/// How many requests are still looked at for a proxy where none is configured: one in front of a service shows in the first.
+static LOOKS_LEFT: AtomicU32 = AtomicU32::new(100_000);
+
+/// Reports once in a process that a peer sends what a proxy sends, where no proxy is configured.
+#[cold]
+fn look_for_proxy(head: &Parts) {
+    let left = LOOKS_LEFT.load(Ordering::Relaxed);
+    let Some(name) = proxy_header(head, None) else {
+        // Threads may count one request for two.
+        return LOOKS_LEFT.store(left.saturating_sub(1), Ordering::Relaxed);
+    };
+    if LOOKS_LEFT.swap(0, Ordering::Relaxed) == 0 {
+        return;
+    }
+    let peer = with_peer(head, |peer| peer.ip().to_canonical().to_string());
+    diagnostics::warn(&format!(
+        "{} sends {name} and is not trusted, because client_ip counts by the socket's peer; if it is a proxy of yours, all its \
+         clients are one: name it with client_ip().trusted_proxies(..).x_forwarded_for(), or with a table client_ip in a file",
+        peer.as_deref().unwrap_or("a peer")
+    ));
+}
+
 const TWO_TRUSTS: &str = "client_ip() takes trusted_proxies(..) or hops(..), not both";
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         if matches!(self.source, Source::Peer) {
+            if LOOKS_LEFT.load(Ordering::Relaxed) > 0 {
+                look_for_proxy(head);
+            }
             let add = |peer: &SocketAddr| self.network(peer.ip()).add_to(key, PartKind::ADDRESS);
             return match with_peer(head, add) {
                 Some(()) => Extracted::Key,

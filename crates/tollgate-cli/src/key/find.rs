@@ -1,0 +1,133 @@
+//! `tollgate key find`: whose letters a log or the top keys show.
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::json;
+use tollgate::{Consistency, Key, Limiter, error::UnknownName};
+use tollgate_redis::Partition;
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    printable,
+    redis_args::{KeyArgs, RedisArgs},
+    report::Report,
+    rule_args::RuleArgs,
+    table::Table,
+};
+
+/// Whose letters, and among which clients.
+#[derive(Args, Debug)]
+pub(crate) struct FindArgs {
+    /// The letters of top keys or of the log, or the first digits of a hash in the audit; the first four at least.
+    prefix: String,
+
+    /// Clients to look among, as overrides name them.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// A file with more of them, one in each line; `-` is the standard input. A client of a rule by several keys has its parts in one
+    /// line, with tabs between them.
+    #[arg(long, value_name = "FILE")]
+    names_from: Option<PathBuf>,
+
+    /// Only this rule; may be given several times.
+    #[arg(long = "rule", value_name = "NAME")]
+    only: Vec<String>,
+
+    #[command(flatten)]
+    rules: RuleArgs,
+
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    #[command(flatten)]
+    keys: KeyArgs,
+}
+
+/// Shorter beginnings are of too many clients.
+const SHORTEST: usize = 4;
+
+pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
+    if args.prefix.len() < SHORTEST {
+        return Err(Failure::usage(format!(
+            "{:?} begins too many keys; give at least {SHORTEST} characters of the eight",
+            args.prefix
+        )));
+    }
+    let document = args.rules.document(&args.redis.secret).await?;
+    for name in &args.only {
+        if !document.names().any(|known| known == name) {
+            let unknown = UnknownName::new("rule", name, document.names());
+            return Err(Failure::usage(format!("--rule: {unknown}")));
+        }
+    }
+    let mut names = args.names.clone();
+    if let Some(path) = &args.names_from {
+        names.extend(read(path)?.lines().map(str::to_owned));
+    }
+    names.retain(|name| !name.is_empty());
+    if names.is_empty() {
+        return Err(Failure::usage(
+            "among which clients? Name them, or give a file with one in each line: --names-from clients.txt",
+        ));
+    }
+    let partition = args.keys.partition.as_ref();
+    let partition = partition.map_or(Partition::One, |named| named.0.clone());
+    let store = args.redis.store(&args.keys, partition).await?;
+    let exact = |rule: tollgate_core::Rule| rule.consistency(Consistency::Exact);
+    let limiter = Limiter::new(store, document.limiter_rules().into_iter().map(exact))
+        .map_err(Failure::failed)?;
+    let letters = |rule: &str, key: &Key| {
+        let check = limiter.check(rule, key).ok()?;
+        Some(check.key().prefix().to_string())
+    };
+    let (mut table, mut found) = (Table::new(["rule", "key", "client"]), Vec::new());
+    let is_asked = |rule: &&str| args.only.is_empty() || args.only.iter().any(|name| name == rule);
+    for rule in document.names().filter(is_asked) {
+        for name in &names {
+            let parts: Vec<&str> = name.split('\t').collect();
+            // Not every client is one of every rule.
+            let Ok(explained) = document.explain_key(rule, &parts) else {
+                continue;
+            };
+            let Some(key) = explained.key() else { continue };
+            let hash = explained.key_hash().map(|hash| format!("{hash:032x}"));
+            let shown = [letters(rule, key), hash];
+            let mut shown = shown.into_iter().flatten();
+            if let Some(shown) = shown.find(|shown| shown.starts_with(&args.prefix)) {
+                let name = parts.join(", ");
+                table.row([rule.to_owned(), shown.clone(), printable::line(&name, 80)]);
+                found.push(json!({ "rule": rule, "key": shown, "client": parts }));
+            }
+        }
+    }
+    let text = match found.is_empty() {
+        false => table.text(),
+        true => format!(
+            "none of {} clients; are the rules, the namespace and the secret the service's, and is its state in Redis? In memory each \
+             process has letters of its own\n",
+            names.len()
+        ),
+    };
+    let exit = Exit::of(!found.is_empty());
+    Ok(Report::new(text, json!({ "found": found }), exit))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().read_to_string(&mut text).map(|_| text),
+        false => std::fs::read_to_string(path),
+    };
+    read.map_err(|wrong| {
+        Failure::usage(format!(
+            "--names-from {} cannot be read: {wrong}",
+            path.display()
+        ))
+    })
+}

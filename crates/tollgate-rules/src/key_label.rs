@@ -1,0 +1,116 @@
+//! What a rule's top keys are called: `label = "key"`, or a part of it.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tollgate::{KeyBuf, PartKind};
+use tollgate_core::MAX_UNITS;
+
+use crate::{
+    node::{Node, Value},
+    reader::Reader,
+    rule_key::RuleKey,
+};
+
+/// The word for all parts.
+const WHOLE: &str = "key";
+
+/// What a key is called.
+#[derive(Clone)]
+pub(crate) struct KeyLabel {
+    /// By part of the rule's key, how many parts of a key it makes; `None`: what the service binds makes any number.
+    widths: Vec<Option<usize>>,
+    /// `None`: all.
+    part: Option<usize>,
+    first: usize,
+}
+
+impl KeyLabel {
+    pub(crate) fn read(reader: Reader<'_>, node: &Node, key: &RuleKey) -> Option<Self> {
+        let (mut of, mut first) = (Some(node), usize::MAX);
+        if let Value::Table(_) = node.value {
+            let fields = reader.fields(node, "a label", "label")?;
+            of = fields.get("of");
+            if let Some(node) = fields.get("first") {
+                let number = reader.number(node, "a number of characters", 1, MAX_UNITS)?;
+                first = usize::try_from(number).ok()?;
+            }
+        }
+        let mut part = None;
+        if let Some(node) = of {
+            let name = reader.text(node, "\"key\", or one of what the rule counts by")?;
+            if name.value != WHOLE {
+                part = key.names().position(|part| part == name.value);
+                if part.is_none() {
+                    let known = [WHOLE].into_iter().chain(key.names());
+                    reader.unknown(&node.span, "part of the rule's key", name.value, known);
+                    return None;
+                }
+            }
+        }
+        Some(Self {
+            widths: key.widths().collect(),
+            part,
+            first,
+        })
+    }
+
+    /// What this key is called.
+    pub(crate) fn of(&self, key: &KeyBuf) -> String {
+        let parts: Vec<_> = key.parts().collect();
+        if let [(PartKind::SHARED, _)] = parts[..] {
+            return "without a key".to_owned();
+        }
+        let known: usize = self.widths.iter().flatten().sum();
+        let open = self.widths.iter().filter(|width| width.is_none()).count();
+        let rest = parts.len().saturating_sub(known);
+        // Several that are bound make one part each, or else nobody knows whose which is.
+        let width = match open {
+            1 => rest,
+            _ => 1,
+        };
+        let widths = self.widths.iter().map(|own| own.unwrap_or(width));
+        let is_known = widths.clone().sum::<usize>() == parts.len();
+        let mut begin = 0;
+        let mut texts = Vec::new();
+        for (index, (width, own)) in widths.zip(&self.widths).enumerate() {
+            let of_part = parts.get(begin..begin + width).unwrap_or_default();
+            begin += width;
+            // Of a named value, the value.
+            let skipped = usize::from(*own == Some(2));
+            if self.part.is_none_or(|part| part == index) || !is_known {
+                texts.extend(
+                    of_part
+                        .iter()
+                        .skip(skipped)
+                        .map(|(kind, part)| text(*kind, part)),
+                );
+            }
+        }
+        let label = texts.join(", ");
+        match label.char_indices().nth(self.first) {
+            Some((end, _)) => format!("{}…", &label[..end]),
+            None => label,
+        }
+    }
+}
+
+/// A part of a key for people.
+fn text(kind: PartKind, part: &[u8]) -> String {
+    if kind == PartKind::ADDRESS {
+        if let [4, 32, a, b, c, d] = *part {
+            return Ipv4Addr::new(a, b, c, d).to_string();
+        }
+        if let [4, prefix, a, b, c, d] = *part {
+            return format!("{}/{prefix}", Ipv4Addr::new(a, b, c, d));
+        }
+        if let [6, prefix, address @ ..] = part
+            && let Ok(address) = <[u8; 16]>::try_from(address)
+        {
+            return format!("{}/{prefix}", Ipv6Addr::from(address));
+        }
+    }
+    match std::str::from_utf8(part) {
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ => part.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
