@@ -84,9 +84,6 @@ pub(crate) async fn send(to: SocketAddr, rate: f64, critical: f64, seconds: f64)
         });
     }
     while requests.join_next().await.is_some() {}
-    let outcome = outcome
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
-    outcome
+    let outcome = Arc::into_inner(outcome).unwrap_or_default();
+    outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

@@ -90,6 +90,7 @@ impl LayerLimiter {
     }
 
     /// What it tells operators.
+    #[must_use]
     pub fn observer(&self) -> &std::sync::Arc<Observer> {
         self.0.observer()
     }

@@ -148,7 +148,7 @@ impl Scene {
             });
         }
         while requests.join_next().await.is_some() {}
-        let outcome = outcome.lock().expect("no request panics").clone();
-        outcome
+        Mutex::into_inner(Arc::into_inner(outcome).expect("all requests have ended"))
+            .expect("no request panics")
     }
 }

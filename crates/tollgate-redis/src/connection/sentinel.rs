@@ -51,8 +51,8 @@ impl SentinelQuery {
         let places = self.sentinels.places();
         // Dropped with this future, and all connections with it.
         let mut queries = JoinSet::new();
-        for place in places.iter().cloned() {
-            let sentinel = Arc::clone(&self.sentinel);
+        for place in places {
+            let (sentinel, place) = (Arc::clone(&self.sentinel), place.clone());
             queries.spawn(async move { sentinel.ask(&place).await });
         }
         let mut named: Vec<Place> = Vec::new();

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tollgate::{Limiter, MemoryStore, Quota, Rule};
-use tollgate_rules::{
-    Bindings, Format, LimitOverride, RuleSwitch, RuleText,
-    redis::RedisRules,
-};
+use tollgate_rules::{Bindings, Format, LimitOverride, RuleSwitch, RuleText, redis::RedisRules};
 
 use crate::{
     KEY, alice, follow, limit_of, limit_shown, limits, push, redis, redis_server::RedisServer,

@@ -6,9 +6,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Body;
 use tower_service::Service;
 
 use crate::shed::{
@@ -49,7 +47,6 @@ impl<S: tonic::server::NamedService> tonic::server::NamedService for Shed<S> {
 impl<S, B, RB> Service<Request<B>> for Shed<S>
 where
     S: Service<Request<B>, Response = Response<RB>> + Clone,
-    RB: Body<Data = Bytes>,
 {
     type Response = Response<ShedBody<RB>>;
     type Error = S::Error;

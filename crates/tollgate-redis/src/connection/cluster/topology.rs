@@ -212,7 +212,7 @@ mod tests {
         let works = play("/works", WORKS, "1");
         let refuses = play("/refuses", WORKS, "-NOPERM no permissions\r\n");
         for (place, expected) in [(&works, 1), (&works, 1), (&refuses, 1), (&works, 2)] {
-            let _ = topology.of(&[place.clone()]).await;
+            let _ = topology.of(std::slice::from_ref(place)).await;
             assert_eq!(asked.load(Ordering::Relaxed), expected, "{place}");
         }
     }
