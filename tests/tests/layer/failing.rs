@@ -86,7 +86,7 @@ async fn a_share_is_full_again_at_a_time_of_today() {
         for status in [200, 429] {
             let answer = server.get("/").await;
             assert_eq!(answer.status, status);
-            // By the clock of this process, which is not that of the store.
+            // By the clock of this process, whatever the store's says.
             let reset = answer.header("x-ratelimit-reset").expect("a time");
             let reset: u64 = reset.parse().expect("a number");
             assert!(reset > NOON / 1_000_000, "{reset}");

@@ -10,7 +10,7 @@ use tollgate::{
     key::{client_ip, header},
 };
 use tollgate_tests::{
-    app::{self, NOON, all, layer, still},
+    app::{self, all, layer, still},
     server::{Answer, Server, head},
 };
 
@@ -89,14 +89,16 @@ async fn older_fields_hold_one_value_that_of_the_tightest_rule() {
     let style = HeaderStyle::X_RATELIMIT_EPOCH | HeaderStyle::DRAFT_6;
     let layers = layer([per_minute("wide", 9), per_minute("tight", 3)]);
     let outer = layer([per_minute("outer", 7)]).headers(style).unwrap();
-    let routes = routing::get(|| async {}).layer(layers.headers(style).unwrap());
+    // A handler with a date of its own, whose clock is not that of the store: 1 700 000 000.
+    let dated = || async { [("date", "Tue, 14 Nov 2023 22:13:20 GMT")] };
+    let routes = routing::get(dated).layer(layers.headers(style).unwrap());
     let app = Router::new().route("/", routes).layer(outer);
     let answer = Server::start(app).await.get("/").await;
-    let reset = (NOON / 1_000_000 + 60).to_string();
+    let reset = "1700000061";
     for (name, value) in [
         ("x-ratelimit-limit", "3"),
         ("x-ratelimit-remaining", "2"),
-        ("x-ratelimit-reset", &*reset),
+        ("x-ratelimit-reset", reset),
         ("ratelimit-limit", "3"),
         ("ratelimit-remaining", "2"),
         ("ratelimit-reset", "60"),

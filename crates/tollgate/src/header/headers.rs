@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tollgate_core::{RuleSet, Tick, Verdict};
+use tollgate_core::{RuleSet, Verdict};
 
 use crate::header::{
     dictionary,
     named::Named,
     numbered::Numbered,
     quota_status::{QuotaStatus, Standings},
+    response_time::{epoch_seconds, response_time},
     seconds::whole_seconds,
     style::HeaderStyle,
-    triple::{self, epoch_seconds},
+    triple,
 };
 
 /// The fields of one style for one rule set, prepared once.
@@ -50,18 +51,11 @@ impl Headers {
         }
     }
 
-    /// Adds the fields of a decision's verdicts, allowed or denied, made at `at` under `rules`: the rule set that `self`
-    /// was made for.
+    /// Adds the fields of a decision's verdicts, allowed or denied, made under `rules`: the rule set that `self` was made for.
     ///
     /// Fields of an inner limiter are kept: lists get further members, and fields for one rule keep the fewer remaining units.
     #[inline]
-    pub(crate) fn write(
-        &self,
-        map: &mut HeaderMap,
-        verdicts: &[Verdict],
-        rules: &RuleSet,
-        at: Tick,
-    ) {
+    pub(crate) fn write(&self, map: &mut HeaderMap, verdicts: &[Verdict], rules: &RuleSet) {
         if self.style == HeaderStyle::NONE {
             return;
         }
@@ -74,18 +68,12 @@ impl Headers {
         }
         if self.style != HeaderStyle::DRAFT_11 {
             let statuses = statuses.filter(|status| !status.is_of_slots);
-            self.write_single(map, rules, &statuses.collect::<Standings>(), at);
+            self.write_single(map, rules, &statuses.collect::<Standings>());
         }
     }
 
     /// The fields of older styles, which report one rule.
-    fn write_single(
-        &self,
-        map: &mut HeaderMap,
-        rules: &RuleSet,
-        statuses: &[QuotaStatus],
-        at: Tick,
-    ) {
+    fn write_single(&self, map: &mut HeaderMap, rules: &RuleSet, statuses: &[QuotaStatus]) {
         let Some(closest) = QuotaStatus::closest_to_its_limit(statuses) else {
             return;
         };
@@ -100,7 +88,11 @@ impl Headers {
             triple::DRAFT_6.write(map, closest, delta);
         }
         if self.style.has(HeaderStyle::X_RATELIMIT_EPOCH) {
-            triple::X_RATELIMIT.write(map, closest, epoch_seconds(at, closest.lasts));
+            triple::X_RATELIMIT.write(
+                map,
+                closest,
+                epoch_seconds(response_time(map), closest.lasts),
+            );
         } else if self.style.has(HeaderStyle::X_RATELIMIT_DELTA) {
             triple::X_RATELIMIT.write(map, closest, delta);
         }

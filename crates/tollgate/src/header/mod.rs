@@ -8,7 +8,7 @@
 //! | [`DRAFT_11`](HeaderStyle::DRAFT_11) | `RateLimit`, `RateLimit-Policy` | you are free to choose: it is the only one that reports every rule |
 //! | [`DRAFT_7`](HeaderStyle::DRAFT_7) | the same names, an earlier syntax | your clients read it already |
 //! | [`DRAFT_6`](HeaderStyle::DRAFT_6) | `RateLimit-Limit`, `-Remaining`, `-Reset`, `-Policy` | your clients read it already |
-//! | [`X_RATELIMIT_EPOCH`](HeaderStyle::X_RATELIMIT_EPOCH) | `X-RateLimit-Limit`, `-Remaining`, `-Reset` | your clients expect a timestamp as the reset, as GitHub sends it |
+//! | [`X_RATELIMIT_EPOCH`](HeaderStyle::X_RATELIMIT_EPOCH) | `X-RateLimit-Limit`, `-Remaining`, `-Reset` | your clients expect a timestamp as the reset, as GitHub sends it: by the clock of the response, which may not be the store's |
 //! | [`X_RATELIMIT_DELTA`](HeaderStyle::X_RATELIMIT_DELTA) | the same | your clients expect seconds as the reset, as Envoy sends them |
 //! | [`NONE`](HeaderStyle::NONE) | none | you do not want to reveal your limits |
 //!
@@ -135,6 +135,7 @@ mod named;
 mod numbered;
 mod per_quota;
 mod quota_status;
+pub(crate) mod response_time;
 pub(crate) mod retry_after;
 mod seconds;
 pub(crate) mod server_timing;

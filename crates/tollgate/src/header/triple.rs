@@ -6,10 +6,8 @@
 //! RateLimit-Reset: 17
 //! ```
 
-use std::time::Duration;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_core::{MAX_UNITS, Tick};
+use tollgate_core::MAX_UNITS;
 
 use crate::header::{
     inner_quota::InnerQuota,
@@ -62,10 +60,4 @@ impl Triple {
             reset: number(&self.reset),
         }
     }
-}
-
-/// The end of a time from `at`, in whole seconds since the Unix epoch, rounded up.
-pub(super) fn epoch_seconds(at: Tick, lasts: Duration) -> u64 {
-    let micros = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
-    at.saturating_add(micros).div_ceil(1_000_000)
 }

@@ -54,8 +54,6 @@ pub(crate) struct Several {
 pub(crate) trait Kept {
     fn verdicts(&self) -> &[Verdict];
 
-    fn at(&self) -> Tick;
-
     fn admission(&self) -> Option<&Admission>;
 
     fn checks(&self) -> Checks;
@@ -290,13 +288,11 @@ impl<K: Kept> Admitted<K> {
             Some(in_handler) if !in_handler.is_empty() => {
                 let verdicts = in_handler.iter().flat_map(Decision::verdicts);
                 let all = one_per_rule(verdicts.chain(kept));
-                let at = in_handler.iter().map(Decision::at).max();
-                let at = at.unwrap_or_default();
-                config.headers.write(map, &all, rules, at);
+                config.headers.write(map, &all, rules);
                 all.len()
             }
             _ => {
-                config.headers.write(map, kept, rules, self.kept.at());
+                config.headers.write(map, kept, rules);
                 kept.len()
             }
         };
@@ -310,11 +306,6 @@ impl Kept for One {
     #[inline]
     fn verdicts(&self) -> &[Verdict] {
         slice::from_ref(&self.verdict)
-    }
-
-    #[inline]
-    fn at(&self) -> Tick {
-        self.at
     }
 
     #[inline]
@@ -347,10 +338,6 @@ impl Kept for One {
 impl Kept for Several {
     fn verdicts(&self) -> &[Verdict] {
         self.decision.verdicts()
-    }
-
-    fn at(&self) -> Tick {
-        self.decision.at()
     }
 
     fn admission(&self) -> Option<&Admission> {

@@ -71,7 +71,6 @@ pub(crate) fn response(config: &Config, denial: &Denial<'_>) -> Response<Bytes> 
             response.headers_mut(),
             decision.verdicts(),
             config.rules.set(),
-            decision.at(),
         );
         if decision.verdicts().len() > FEW_RULES {
             limit_size(config.settings.protocol, response.headers_mut());

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{Response, request::Parts};
-use tollgate_core::{Decision, MemoryStore, Quota, RuleError, RuleSet, SECOND, Verdict};
+use tollgate_core::{Clock, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict};
 
 use crate::{
+    header::response_time::epoch_seconds,
     json_text::{JsonObject, respond},
     key::KeyExtractor,
     rate_limit::{layer::RateLimitLayer, live_config::LiveConfig},
@@ -55,7 +56,7 @@ const RULE: &str = "limits-endpoint";
 /// | --- | --- |
 /// | `limit` | the limit of the caller's plan, in units |
 /// | `used`, `remaining` | units; `null` while the store fails |
-/// | `reset` | when all units are back, in seconds since the Unix epoch, rounded up; `null` while the store fails |
+/// | `reset` | when all units are back, in seconds since the Unix epoch by the clock of the service, rounded up; `null` while the store fails |
 /// | `plan` | the plan, where the caller has one |
 ///
 /// Left out are shadows and thresholds, rules of handlers, rules that the caller is exempt from or has no limit under, rules whose
@@ -135,11 +136,13 @@ impl LimitsEndpoint {
             let decision = config.rules.limiter.peek(&checks).await;
             answers.push((config, decision));
         }
+        // By the clock of the response: the store's may be minutes off.
+        let now = Clock::system().now();
         let mut resources = BTreeMap::new();
         for (config, decision) in &answers {
             let rules = config.rules.set();
             let shown = decision.verdicts().iter();
-            resources.extend(shown.filter_map(|verdict| resource(rules, decision, verdict)));
+            resources.extend(shown.filter_map(|verdict| resource(rules, verdict, now)));
         }
         let mut shown = JsonObject::new();
         for (rule, resource) in resources {
@@ -168,8 +171,8 @@ impl Resource<'_> {
 /// What a rule shows. `None`: it is not enforced, or has no limit.
 fn resource<'a>(
     rules: &'a RuleSet,
-    decision: &Decision,
     verdict: &Verdict,
+    now: Tick,
 ) -> Option<(&'a str, Resource<'a>)> {
     let rule = rules.rules().get(verdict.rule())?;
     if !rule.is_enforced() {
@@ -178,12 +181,11 @@ fn resource<'a>(
     let limit = rule.limit_under(verdict.plan())?;
     let is_known = verdict.has_numbers() && verdict.knows_remaining();
     let remaining = is_known.then(|| verdict.remaining().min(limit));
-    let at = decision.at().saturating_add(verdict.reset_after_ticks());
     let resource = Resource {
         limit,
         used: remaining.map(|remaining| limit - remaining),
         remaining,
-        reset: is_known.then(|| at.div_ceil(1_000_000)),
+        reset: is_known.then(|| epoch_seconds(now, verdict.reset_after())),
         plan: rule.plan_name(verdict.plan()),
     };
     Some((rule.name(), resource))

@@ -314,9 +314,7 @@ mod tests {
             let decision = rules.limiter.acquire(&[key]).ready().expect("at once");
             let mut fields = HeaderMap::new();
             let verdicts = decision.verdicts();
-            held[0]
-                .headers
-                .write(&mut fields, verdicts, rules.set(), decision.at());
+            held[0].headers.write(&mut fields, verdicts, rules.set());
             lock(&policies).push(fields[RATELIMIT_POLICY].as_bytes().as_ptr() as usize);
         });
         let policies = lock(&policies);

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
-use tollgate_core::{Retry, Rule, RuleSet, Source, Tick, Verdict, algorithm::Assessment};
+use http::{HeaderMap, HeaderValue, header};
+use tollgate_core::{Retry, Rule, RuleSet, Source, Verdict, algorithm::Assessment};
 
 use crate::header::{HeaderStyle as S, Headers};
 
-pub(super) const AT: Tick = 1_700_000_000_500_000;
+/// The second 1 700 000 000.
+const DATE: HeaderValue = HeaderValue::from_static("Tue, 14 Nov 2023 22:13:20 GMT");
 
 pub(super) fn rules(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     RuleSet::new(rules).expect("valid rules")
@@ -35,7 +36,9 @@ pub(super) fn answer(
 }
 
 pub(super) fn write_to(map: &mut HeaderMap, style: S, rules: &RuleSet, verdicts: &[Verdict]) {
-    Headers::new(style, rules).write(map, verdicts, rules, AT);
+    map.insert(header::DATE, DATE);
+    Headers::new(style, rules).write(map, verdicts, rules);
+    map.remove(header::DATE);
 }
 
 /// The fields as they go over the wire, sorted.

@@ -62,13 +62,13 @@ fn each_style_writes_its_fields() {
                 "x-ratelimit-reset: 17",
             ],
         ),
-        // 1 700 000 000.5 + 16.001, rounded up once.
+        // 1 700 000 000.999999 + 16.001, rounded up once.
         (
             S::X_RATELIMIT_EPOCH,
             &[
                 "x-ratelimit-limit: 100",
                 "x-ratelimit-remaining: 42",
-                "x-ratelimit-reset: 1700000017",
+                "x-ratelimit-reset: 1700000018",
             ],
         ),
     ] {
@@ -237,7 +237,7 @@ fn with_less_left_than_the_cost_the_reset_is_when_it_fits_again() {
             2,
             "x-ratelimit-reset: 3",
         ),
-        // 1 700 000 000.5 + 2.9, rounded up once.
+        // 1 700 000 000.999999 + 2.9, rounded up once.
         (
             S::X_RATELIMIT_EPOCH,
             0,
