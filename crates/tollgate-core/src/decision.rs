@@ -266,7 +266,9 @@ impl Verdict {
     /// # Accuracy
     ///
     /// Exact to the microsecond if the source is the store and no other client uses the key. Other sources err on the late
-    /// side.
+    /// side, as long as the client uses one process. If its requests reach several, a
+    /// [`Leased`](crate::Consistency::Leased) or [`Eventual`](crate::Consistency::Eventual) rule may be too early, by what the
+    /// others hold or have not reported.
     #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {

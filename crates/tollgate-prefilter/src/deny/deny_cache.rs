@@ -4,6 +4,10 @@
 //! as long as nothing is given back. What another process gives back is not seen here; a bound is believed for a short time
 //! only, and then one request queries the store again.
 //!
+//! A denial is answered only where it is also known when the units fit. While something is left, others may take it, and the wait is
+//! longer then: the store says by how much. So a bucket is denied here while nothing is left of it, a window until its end, and of
+//! what has other quotas or slides only a single unit.
+//!
 //! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
 
@@ -48,8 +52,8 @@ pub(crate) enum Denials {
     Bucket { quota: Gcra, fill: Tick },
     /// By the units left until the window is over, which says it of any cost.
     Window { limit: u64 },
-    /// By the cost: when that cost fits.
-    Cost,
+    /// By when a single unit fits. From that nothing follows for other costs.
+    Unit,
     /// Not at all.
     None,
 }
@@ -64,7 +68,7 @@ impl Denials {
         }
         match Gcra::new(quota) {
             // Of several, the one that wrote the state says when the units fit, by its own rate. From that nothing follows
-            // for other costs, nor for the arrival time under this one.
+            // for the arrival time under this one.
             Some(bucket) if !has_plans => Self::Bucket {
                 quota: match wait {
                     Some(at_most) => bucket.waiting(at_most),
@@ -72,19 +76,9 @@ impl Denials {
                 },
                 fill: fill(quota),
             },
-            // When a cost fits depends on for how long the request may wait.
+            // When a unit fits depends on for how long the request may wait.
             Some(_) if wait.is_some() => Self::None,
-            _ => Self::Cost,
-        }
-    }
-
-    /// Under what a denial of `cost` units is found again.
-    fn salt(&self, slot: TableKey, cost: u64) -> u64 {
-        let limit = u64::from(slot.limit);
-        match self {
-            Self::Bucket { .. } | Self::Window { .. } | Self::None => limit,
-            // All bits of a cost count, and small costs stay away from the numbers of limits.
-            Self::Cost => limit ^ cost.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32),
+            _ => Self::Unit,
         }
     }
 }
@@ -108,8 +102,8 @@ impl DenyCache {
         (key.bits() >> 40) as usize & (SHARDS - 1)
     }
 
-    /// Denies `cost` units, if what was learned says so for a request that waits for `patience` µs at most. Also whether what is left is known: where nothing can be left,
-    /// nothing is. Otherwise it is not known: other clients may have taken some since.
+    /// Denies `cost` units, if what was learned says so for a request that waits for `patience` µs at most, and says when they fit. Also
+    /// whether what is left is known: of a window others may have taken some since.
     #[inline]
     pub(crate) fn deny(
         &self,
@@ -119,8 +113,7 @@ impl DenyCache {
         (cost, patience): (u64, Tick),
     ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
-        let salt = denials.salt(slot, cost);
-        let [until, rest, meta] = self.cells.get(shard, slot.key(), salt)?;
+        let [until, rest, meta] = self.cells.get(shard, slot.key(), slot.limit.into())?;
         // When it was learned in ms, and by how much later than the query was sent the answer came.
         let (cached_at, late) = ((meta >> 16) * 1_000, meta & LATEST);
         let rest = rest & ((1 << REST_BITS) - 1);
@@ -129,26 +122,24 @@ impl DenyCache {
         }
         match denials {
             Denials::Bucket { quota, fill } => {
-                let assess = |until| match quota.waits() {
-                    true => quota.deny_within(DenyBound(until, rest), now, cost, patience),
-                    false => assess(quota, *fill, DenyBound(until, rest), now, cost),
+                let bound = DenyBound(until, rest);
+                let denied = if quota.waits() {
+                    // Nor may another request queue up for a unit.
+                    quota.deny_within(bound, now, 1, Tick::MAX)?;
+                    quota.deny_within(bound, now, cost, patience)?
+                } else {
+                    assess(quota, *fill, bound, now, cost)?
                 };
-                let denied = assess(until)?;
                 // Rather too late than too early.
-                if denied.remaining == 0 {
-                    return Some((later(denied, late), true));
-                }
-                let denied = assess(until.saturating_add(late)).unwrap_or(denied);
-                Some((denied, false))
+                (denied.remaining == 0).then(|| (later(denied, late), true))
             }
             Denials::Window { limit } => {
                 let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
                 (cost > rest).then(|| (denial(rest, wait + late, cost > *limit), rest == 0))
             }
-            Denials::Cost => {
+            Denials::Unit => {
                 let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
-                // Time may have given something back since, if not enough.
-                Some((denial(rest, wait + late, false), cost == 1))
+                (cost == 1).then(|| (denial(0, wait + late, false), true))
             }
             Denials::None => None,
         }
@@ -180,8 +171,8 @@ impl DenyCache {
                 (earliest.tat(), u64::from(earliest.rest()))
             }
             (Denials::Window { .. }, _) => (after(verdict.reset_after()), verdict.remaining()),
-            (Denials::Cost, Retry::After(wait)) => (after(wait), verdict.remaining()),
-            (Denials::Cost | Denials::None, _) => return,
+            (Denials::Unit, Retry::After(wait)) if cost == 1 => (after(wait), 0),
+            (Denials::Unit | Denials::None, _) => return,
         };
         // A process that was stopped in between has learned nothing that is worth telling.
         let Some(late) = now.checked_sub(sent).filter(|late| *late <= LATEST) else {
@@ -196,7 +187,7 @@ impl DenyCache {
             rest | tag(key) << REST_BITS,
             (now / 1_000) << 16 | late,
         ];
-        let (shard, salt) = (Self::shard(key), denials.salt(slot, cost));
+        let (shard, salt) = (Self::shard(key), u64::from(slot.limit));
         let _writer = self.writer(shard);
         if has_plans && self.cells.get(shard, key, salt).is_none() {
             self.cells.remove_if(shard, key, is_of(key));

@@ -366,7 +366,10 @@ impl Exchange {
         if let (Some(limit), Some(leases)) =
             (self.binding.limit(check), self.binding.local().leases())
         {
-            leases.lost(limit, check.key());
+            match self.sent.filter(|_| query.requests_grant()) {
+                Some(sent) => leases.on_unanswered(limit, check.key(), sent.at),
+                None => leases.lost(limit, check.key()),
+            }
         }
         if self.kind == Kind::Maintenance {
             self.binding.local().unlearn(check.key());

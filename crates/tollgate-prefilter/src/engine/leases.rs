@@ -31,6 +31,9 @@ struct Lease {
     holder: LeaseHolder,
     left: u64,
     fresh_at: Tick,
+    /// When a query for a lease was sent whose reply never came, until one that was sent later is answered; 0: there is none.
+    /// A store that stands still may carry each of them out later, and each lease would be lost.
+    unanswered: Tick,
     is_held: bool,
 }
 
@@ -77,7 +80,10 @@ impl Leases {
         terms: &LeaseTerms,
     ) -> LeaseQuery {
         let is_idle = |lease: &Lease| lease.holder.is_idle(now);
-        let query = |lease: &mut Lease| lease.holder.query(now, cost, terms);
+        let query = |lease: &mut Lease| match lease.unanswered {
+            0 => lease.holder.query(now, cost, terms),
+            _ => LeaseQuery::default(),
+        };
         self.keys
             .with_new(limit.slot(key), now, is_idle, query)
             .unwrap_or_default()
@@ -127,12 +133,23 @@ impl Leases {
         let fresh_at = sent.saturating_add(verdict.reset_after_ticks());
         self.keys.with(limit.slot(key), |lease| {
             (lease.left, lease.fresh_at) = (verdict.remaining(), fresh_at);
+            if sent > lease.unanswered {
+                lease.unanswered = 0;
+            }
         });
     }
 
-    /// No reply came to a query about the lease of a key.
+    /// A query about the lease of a key has ended, and nothing was granted.
     pub(crate) fn lost(&self, limit: &Limit, key: Fingerprint) {
         self.keys.with(limit.slot(key), |lease| lease.holder.lost());
+    }
+
+    /// No reply came to a query for a lease of a key that was sent at `sent`.
+    pub(crate) fn on_unanswered(&self, limit: &Limit, key: Fingerprint, sent: Tick) {
+        self.keys.with(limit.slot(key), |lease| {
+            lease.holder.lost();
+            lease.unanswered = lease.unanswered.max(sent);
+        });
     }
 
     /// A query about the lease of a key certainly did not reach the store. What it returned is here again.

@@ -47,25 +47,25 @@ fn verdict(remaining: u64, reset_after: Tick, retry: Tick) -> Verdict {
 }
 
 #[test]
-fn the_denial_of_one_cost_says_nothing_of_one_that_differs_in_high_bits_only() {
-    let quota = Quota::sliding_window(1 << 40, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
-    let cost = 1 << 32 | 1;
-    cache.learn(
-        &denials,
-        slot(7),
-        (NOW, NOW),
-        cost,
-        &verdict(5, 900_000, 900_000),
-        false,
-    );
-    assert!(cache.deny(&denials, slot(7), NOW, (cost, 0)).is_some());
-    for other in [1, 1 << 33 | 1, 1 << 39 | 1] {
-        assert_eq!(
-            cache.deny(&denials, slot(7), NOW, (other, 0)),
-            None,
-            "{other}"
-        );
+fn of_what_slides_or_has_plans_only_a_single_unit_is_denied_here() {
+    let bucket = Quota::token_bucket(10).refill(10, SECOND);
+    let others = [
+        Quota::sliding_window(10, SECOND),
+        Quota::sliding_log(10, SECOND),
+    ];
+    let kinds = others.map(|quota| Denials::new(&quota, false, None));
+    for denials in [Denials::new(&bucket, true, None)].into_iter().chain(kinds) {
+        let cache = DenyCache::new(1 << 18);
+        let is_known = |cost| cache.deny(&denials, slot(7), NOW, (cost, 0)).is_some();
+        for cost in [2, 1] {
+            let denial = verdict(0, 900_000, 900_000);
+            cache.learn(&denials, slot(7), (NOW, NOW), cost, &denial, false);
+            assert_eq!(
+                (is_known(1), is_known(2)),
+                (cost == 1, false),
+                "{denials:?}"
+            );
+        }
     }
 }
 
@@ -97,7 +97,7 @@ fn of_what_two_plans_taught_the_later_counts() {
 }
 
 #[test]
-fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
+fn a_denial_is_answered_here_only_where_it_is_known_when_the_units_fit() {
     let quotas = [
         Quota::token_bucket(10).refill(10, SECOND),
         Quota::fixed_window(10, SECOND),
@@ -113,37 +113,50 @@ fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
         let learn = |key, cost, denial| {
             cache.learn(&denials, slot(key), (NOW, NOW), cost, &denial, false);
         };
+        let is_window = quota.algorithm() == AlgorithmKind::FixedWindow;
         // A unit is missing: no other can have taken one since, as long as none comes back.
         learn(7, 1, verdict(0, 1_000_000, 100_000));
         assert_eq!(knows(7, 1, NOW), Some((0, true)), "{quota:?}");
         assert_eq!(knows(7, 1, NOW + 99_999), Some((0, true)), "{quota:?}");
-        // Five are left, and others may take of them.
+        // Five are left, and others may take of them: then these fit later, but for a window, which ends when it ends.
         learn(8, 8, verdict(5, 500_000, 300_000));
-        assert_eq!(knows(8, 8, NOW), Some((5, false)), "{quota:?}");
-        let later = knows(8, 8, NOW + 250_000);
-        assert!(matches!(later, Some((_, false))), "{quota:?}: {later:?}");
+        for at in [NOW, NOW + 250_000] {
+            let expected = is_window.then_some((5, false));
+            assert_eq!(knows(8, 8, at), expected, "{quota:?}");
+        }
         // Nothing was left, but by now there may be.
         learn(9, 8, verdict(0, 1_000_000, 800_000));
-        let later = knows(9, 8, NOW + 250_000);
-        let in_steps = quota.algorithm() == AlgorithmKind::FixedWindow;
-        let expected = matches!(later, Some((_, knows)) if knows == in_steps);
-        assert!(expected, "{quota:?}: {later:?}");
+        let expected = is_window.then_some((0, true));
+        assert_eq!(knows(9, 8, NOW + 250_000), expected, "{quota:?}");
     }
 }
 
 #[test]
-fn denials_of_two_costs_are_known_side_by_side() {
-    let (denials, cache) = (Denials::Cost, DenyCache::new(1 << 18));
-    let denial = verdict(0, 600_000, 600_000);
-    for cost in [1, 2] {
-        cache.learn(&denials, slot(7), (NOW, NOW), cost, &denial, false);
-    }
-    for cost in [1, 2] {
-        assert!(
-            cache.deny(&denials, slot(7), NOW, (cost, 0)).is_some(),
-            "{cost}"
-        );
-    }
+fn a_bucket_in_whose_queue_others_may_stand_is_asked_about() {
+    let quota = Quota::token_bucket(10).refill(10, SECOND);
+    let denials = Denials::new(&quota, false, Some(SECOND));
+    let cache = DenyCache::new(1 << 18);
+    let is_known = |patience| cache.deny(&denials, slot(7), NOW, (1, patience)).is_some();
+    // Nothing is left, and there is room in the queue for requests that wait longer than this one.
+    cache.learn(
+        &denials,
+        slot(7),
+        (NOW, NOW),
+        1,
+        &verdict(0, 1_500_000, 600_000),
+        false,
+    );
+    assert!(!is_known(0));
+    // The queue is full as well.
+    cache.learn(
+        &denials,
+        slot(7),
+        (NOW, NOW),
+        1,
+        &verdict(0, 2_000_000, 1_100_000),
+        false,
+    );
+    assert!(is_known(0) && is_known(1_000_000));
 }
 
 #[test]

@@ -5,9 +5,9 @@ use tollgate_core::{
 };
 
 use crate::{
-    Grant,
+    Grant, NoReply,
     engine::tests::subject::{
-        LEASED, Subject, denied, fits, key, leased_bucket, one, receipt, tracked,
+        LEASED, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
     },
 };
 
@@ -34,6 +34,41 @@ fn a_process_with_a_scheduled_lease_does_not_ask_and_says_when_its_units_are_due
         assert!(subject.is_local(&[one()]));
     }
     assert!(!subject.is_local(&[one()]));
+}
+
+#[test]
+fn while_a_query_for_a_lease_has_no_reply_no_other_asks_for_one() {
+    for quota in [
+        Quota::fixed_window(6_000, MINUTE),
+        Quota::gcra(6_000, MINUTE),
+    ] {
+        let subject = Subject::new(quota, LEASED);
+        subject.known(fits(5_000, 500_000), None);
+        // Busy enough for a lease.
+        let mut query = subject.query(&[one()]);
+        for _ in 0..100 {
+            if !query.leases().is_empty() {
+                break;
+            }
+            drop(subject.finish(query, fits(5_000, 500_000), None));
+            query = subject.query(&[one()]);
+        }
+        let before = subject.query(&[one()]);
+        assert_eq!((query.leases().len(), before.leases().len()), (1, 0));
+        subject.advance(50_000);
+        drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
+        // The store stands still, and may carry it out later. What was sent at the same time says nothing about that.
+        drop(subject.finish(before, fits(5_000, 500_000), None));
+        for _ in 0..10 {
+            subject.advance(50_000);
+            let query = subject.query(&[one()]);
+            assert!(query.leases().is_empty(), "{quota:?}");
+            drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
+        }
+        // It goes on.
+        drop(subject.decided(&[one()], fits(5_000, 500_000)));
+        assert_eq!(subject.query(&[one()]).leases().len(), 1, "{quota:?}");
+    }
 }
 
 /// A check that the store decides, whatever the rule's consistency.

@@ -291,6 +291,8 @@ fn the_events_say_what_becomes_of_leases() {
     // Whether one was granted is not known.
     drop(done(ask().finish(Err(NoReply::Unknown), subject.now())));
     assert_eq!(events.take(), ["lease Requested", "lease Lost"]);
+    drop(subject.finish(ask(), fits(5_000, 500_000), None));
+    assert_eq!(events.take(), [""; 0]);
     let query = ask();
     let reply = subject.reply(&query, fits(5_000, 500_000), None);
     let lost = LeaseReply {

@@ -80,7 +80,7 @@ fn a_request_whose_states_are_in_several_places_does_not_wait() {
 }
 
 #[test]
-fn a_denial_of_an_impatient_request_does_not_deny_a_patient_one() {
+fn a_request_is_denied_here_only_while_no_request_could_queue_up() {
     let subject = Subject::of([queue("queue", 5 * SECOND)]);
     let check = [one()];
     let begin = |patience| {
@@ -90,28 +90,31 @@ fn a_denial_of_an_impatient_request_does_not_deny_a_patient_one() {
             Begin::Decided(decision) => decision.retry_after(),
         }
     };
-    let Begin::Query(mut query) = subject.rules.begin_within(&check, 1_000_000, subject.now())
-    else {
-        panic!("nothing is known");
+    let denies = |seconds: u64| {
+        let Begin::Query(mut query) = subject.rules.begin_within(&check, 1_000_000, subject.now())
+        else {
+            panic!("it is not known");
+        };
+        query.send(subject.now(), |_| ());
+        let full = denied(seconds * 1_000_000, (seconds - 1) * 1_000_000);
+        let denied = subject.finish(query, full, None);
+        assert_eq!(denied.decision.outcome(), Outcome::Deny);
     };
-    query.send(subject.now(), |_| ());
-    // A queue of three seconds behind the one unit of the bucket: the next one starts in four, and may ask again in three.
-    let denied = subject.finish(query, denied(4_000_000, 3_000_000), None);
-    assert_eq!(denied.decision.outcome(), Outcome::Deny);
+    // A queue of three seconds behind the one unit of the bucket: a more patient request may queue up behind it meanwhile.
+    denies(4);
+    assert_eq!((begin(1_000_000), begin(u64::MAX)), (None, None));
+    // One of five: the next one starts in six, and no request waits longer than five.
+    denies(6);
     // It is as long ago as the reply took.
     let late = Duration::from_micros(2 * 150);
     let about = |expected: Duration| {
         move |retry: Duration| retry >= expected - late && retry <= expected + late
     };
-    assert!(begin(1_000_000).is_some_and(about(3 * SECOND)));
-    assert!(begin(0).is_some_and(about(4 * SECOND)));
-    // Longer than the rule lets wait, and as long as it needs.
-    assert_eq!(begin(u64::MAX), None);
-    assert_eq!(begin(4_000_000), None);
-    // A denial of one process is no reason to deny what has to wait less by now.
+    assert!(begin(1_000_000).is_some_and(about(5 * SECOND)));
+    assert!(begin(0).is_some_and(about(6 * SECOND)));
+    assert!(begin(u64::MAX).is_some_and(about(SECOND)));
     subject.advance(900_000);
-    assert_eq!(begin(3_200_000), None);
-    assert!(begin(2_900_000).is_some());
+    assert!(begin(u64::MAX).is_some_and(about(SECOND / 10)));
 }
 
 #[test]
