@@ -24,6 +24,18 @@ local waiting, delay, delay_floor, due
 local repeats, alone, read = 0, false, nil
 local what, more, key, cost, alg, first, limit, third
 local i, n = 2, 1
+
+-- When all units of a state are back, for a check that takes nothing under another quota than the one that wrote it: nothing is
+-- carried over, so they come back as under that one. Not where requests wait: their queue keeps its length.
+local function reset_of(step, raw, first, limit, third, now, reset)
+  if not raw then return reset end
+  local kind, first0, limit0, third0 = unpack('<BddI4', raw)
+  if kind < 17 or kind > 21 or (first0 == first and limit0 == limit and third0 == third) then return reset end
+  if kind == 17 and #raw == 45 and unpack('<d', raw, 34) > 0 then return reset end
+  local _, _, by_writer = step(raw, first0, limit0, third0, now, 0, 9)
+  return by_writer
+end
+
 while true do
   local is_decided = true
   while is_decided and (repeats > 0 or i <= checks) do
@@ -159,6 +171,7 @@ while true do
           end
         end
       end
+      if retry == -1 and cost == 0 and role ~= 2 and alg > 16 then reset = reset_of(step, raw, first, limit, third, now, reset) end
       if leaves and retry ~= -1 then
         -- A denial leaves the state to the quota that wrote it. Cut to this smaller limit, it would give away units of
         -- the larger one, and a client that alternates between the two quotas would never run out. The quota that wrote
@@ -294,6 +307,9 @@ while true do
           local step, raw = group[place], group[place + 1]
           local _, left, reset, _, _, _, _, again =
             step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
+          if not (waiting and waiting[place]) then
+            reset = reset_of(step, raw, group[place + 2], group[place + 3], group[place + 4], now, reset)
+          end
           out[reply + 2], out[reply + 3] = left, reset
           if left > 0 then out[reply + 1] = -1 elseif again then out[reply + 1] = -4 - again end
           state = false

@@ -83,9 +83,16 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         }
         let carried = plan.quota.convert(&writer.quota, &entry.state, now);
         let answer = plan.quota.assess(&carried, now, cost);
-        if answer.fits && cost == 0 && answer.remaining == 0 {
-            let retry = self.assess_carried(entry, plan, now, 1).retry;
-            return Assessment { retry, ..answer };
+        if answer.fits && cost == 0 {
+            let mut answer = answer;
+            if answer.remaining == 0 {
+                answer.retry = self.assess_carried(entry, plan, now, 1).retry;
+            }
+            if !plan.is_threshold && !plan.quota.waits() && !writer.quota.waits() {
+                // Nothing is carried over by what costs nothing: the units come back as under the quota that wrote the state.
+                answer.reset_after = writer.quota.assess(&entry.state, now, 0).reset_after;
+            }
+            return answer;
         }
         if answer.fits || !plan.quota.defers_to(&writer.quota, &entry.state, now) {
             return answer;

@@ -62,3 +62,24 @@ fn two_plans_of_one_key_are_a_mistake_unless_one_of_them_has_no_limit() {
         assert_eq!(at_once(limiter.acquire(&checks)).is_allowed(), is_allowed);
     }
 }
+
+#[test]
+fn what_costs_nothing_is_told_when_the_units_come_back_under_the_plan_that_took_them() {
+    let clock = ManualClock::new(110_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let rule = Rule::new("rule", Quota::gcra(5, 60 * SECOND)).plan("gold", Quota::gcra(10, SECOND));
+    let limiter = Limiter::new(store, [rule]).expect("valid");
+    let key = Key::of("ann");
+    let gold = limiter.check_with_plan("rule", "gold", &key);
+    let took = at_once(limiter.acquire(&[gold.expect("a plan").with_cost(2)]));
+    assert!(took.is_allowed());
+    let looks = [limiter.check("rule", &key).expect("a rule").with_cost(0)];
+    for (at, left, reset_after) in [(0, 3, 200), (100, 4, 100), (200, 5, 0)] {
+        clock.set(110_000_000 + at * 1_000);
+        for decision in [limiter.peek(&looks), limiter.acquire(&looks)] {
+            let verdict = at_once(decision).verdicts()[0];
+            let told = (verdict.remaining(), verdict.reset_after().as_millis());
+            assert_eq!(told, (left, reset_after), "{at}");
+        }
+    }
+}

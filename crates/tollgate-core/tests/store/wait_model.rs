@@ -154,6 +154,19 @@ impl Queue {
         up(used * limit.num, writer.num).min(limit.tolerance())
     }
 
+    /// What is left, and when all is back, for a check that takes nothing. What another quota wrote comes back as under that one,
+    /// unless requests wait for one of them.
+    fn numbers(&self, limit: &Limit, now: i128) -> (i128, i128) {
+        let (left, reset) = limit.numbers(self.ahead(limit, now));
+        let writer = self.writer.filter(|writer| {
+            writer.wait.is_none() && limit.wait.is_none() && !writer.counts_as(limit)
+        });
+        let reset = writer.map_or(reset, |writer| {
+            writer.up(self.of_writer(now).min(writer.reach()))
+        });
+        (left, reset)
+    }
+
     fn ahead(&self, limit: &Limit, now: i128) -> i128 {
         self.carried(limit, now).min(limit.reach())
     }
@@ -506,7 +519,10 @@ impl World {
             for index in all {
                 let (queue, limit) = (&self.queues[index], &limits[index]);
                 // Rule 10, denied: as of now, the queue included.
-                let (left, mut reset) = limit.numbers(queue.ahead(limit, at));
+                let (left, mut reset) = match denied.contains(&index) {
+                    true => limit.numbers(queue.ahead(limit, at)),
+                    false => queue.numbers(limit, at),
+                };
                 if denied.contains(&index)
                     && let Some((_, by_writer)) = queue.by_writer(limit, at, units)
                 {
@@ -534,14 +550,14 @@ impl World {
         for (index, limit) in limits.iter().enumerate() {
             let verdict = decision.verdicts()[index];
             let queue = &mut self.queues[index];
-            let mut ahead = queue.ahead(limit, at);
+            let mut numbers = queue.numbers(limit, at);
             if start == at || limit.wait.is_some() {
                 // Rules 3 and 4.
                 queue.take(limit, at, (floor, units), number);
                 // Rule 10, admitted: as of its start.
-                ahead = (queue.tat() - start * limit.den).max(0);
+                numbers = limit.numbers((queue.tat() - start * limit.den).max(0));
             }
-            let (left, reset) = limit.numbers(ahead);
+            let (left, reset) = numbers;
             let said = (verdict.remaining(), verdict.reset_after_ticks());
             assert_eq!(
                 (i128::from(said.0), i128::from(said.1)),
