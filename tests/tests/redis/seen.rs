@@ -256,3 +256,26 @@ async fn two_secrets_in_one_namespace_show_and_the_steps_of_a_change_do_not() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_server_that_closes_idle_connections_is_not_reported_as_lost() {
+    let metrics = Metrics::record();
+    let events = Events::listen();
+    let redis = RedisServer::start(&["--timeout", "1"]).await;
+    let node = format!("127.0.0.1:{}", redis.port());
+    let lost = format!("tollgate_redis_connections_lost_total{{node={node}}}");
+    let store = RedisStore::builder(redis.url(), "shop", crate::keys()).without_heartbeats();
+    let store = store.connect().expect("a valid address");
+    store.connected().await;
+    // Six in a row would open the breaker, if they were failures.
+    let mut closed = 0;
+    until("the server has closed six", || {
+        closed += metrics.counted().count(&lost);
+        closed > 5
+    })
+    .await;
+    assert_eq!(store.breaker(), BreakerState::Closed);
+    let recorded = events.recorded();
+    let mut warnings = recorded.iter().filter(|event| event.level <= Level::WARN);
+    assert_eq!(warnings.next().map(|event| &event.fields), None);
+}

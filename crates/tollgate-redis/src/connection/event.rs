@@ -11,8 +11,13 @@ pub(crate) enum NodeEvent {
     Connected(Arc<Peer>),
     /// No connection could be made, at which step, and why. It is tried again.
     NotConnected(ConnectErrorKind, Arc<str>),
-    /// The connection is gone, and why. It is made again.
-    Lost(Arc<str>),
+    /// The connection is gone. It is made again.
+    Lost {
+        /// Why.
+        why: Arc<str>,
+        /// The server has closed it while no call was on it, as it does after a time without calls: no request is affected.
+        was_idle: bool,
+    },
     /// An open connection has logged in anew, before its credentials expire.
     LoggedInAnew,
     /// An open connection could not log in anew, and why. It is tried again.

@@ -1,6 +1,6 @@
 //! The one task of a node: connects, keeps the connection at work, and connects anew.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     select,
@@ -11,6 +11,7 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         backoff::Backoff,
+        breaker_state::BreakerState,
         caught::caught,
         connect::{Connector, is_master},
         connect_error::{ConnectError, ConnectErrorKind},
@@ -50,9 +51,13 @@ async fn keep_connected(address: &Address, shared: &Shared) {
         match connect(address, &connector, sentinels.as_ref(), options).await {
             Ok(connection) => {
                 let began = Instant::now();
-                let was_of_use = serve(connection, sentinels.as_ref(), shared).await;
-                if was_of_use || began.elapsed() > options.longest_pause {
+                let ended = serve(connection, sentinels.as_ref(), shared).await;
+                if ended.was_of_use || ended.was_idle || began.elapsed() > options.longest_pause {
                     backoff.reset();
+                }
+                if ended.was_idle {
+                    // No failure: the server takes another connection.
+                    continue;
                 }
             }
             Err(error) => {
@@ -111,8 +116,23 @@ async fn connect(
     ready.map_err(|error| error.at(format_args!("{place}")))
 }
 
-/// Serves one connection until it is lost. Says whether the server was of use.
-async fn serve(connection: Connection, sentinels: Option<&SentinelQuery>, shared: &Shared) -> bool {
+/// A connection that closes sooner after its log-in or its last call is no idle one: the server, or a proxy, serves nobody.
+const LEAST_IDLE: Duration = Duration::from_secs(1);
+
+/// How a connection has ended.
+struct Ended {
+    /// The server has answered a call.
+    was_of_use: bool,
+    /// The server has closed it, and no call was on it.
+    was_idle: bool,
+}
+
+/// Serves one connection until it is lost.
+async fn serve(
+    connection: Connection,
+    sentinels: Option<&SentinelQuery>,
+    shared: &Shared,
+) -> Ended {
     let Connection { stream, peer, used } = connection;
     let options = &shared.options;
     let queue = Arc::new(Queue::new(options.waiting));
@@ -133,12 +153,19 @@ async fn serve(connection: Connection, sentinels: Option<&SentinelQuery>, shared
         () = probe(&shared.breaker, &queue, options) => Lost::Dropped,
         () = renew(used, &queue, options) => Lost::Dropped,
     };
+    let is_closed = matches!(lost, Lost::Closed | Lost::Io(_));
+    // While the breaker is open, no call comes.
+    let is_well = shared.breaker.state() == BreakerState::Closed;
+    let was_idle = is_closed && is_well && driver.is_idle_for(LEAST_IDLE);
     driver.lose(lost.clone());
     let why: Arc<str> = lost.to_string().into();
     let error = ConnectError::new(ConnectErrorKind::Server, Arc::clone(&why));
     shared.set_missing(&error);
-    shared.tell(&NodeEvent::Lost(why));
-    driver.was_of_use()
+    shared.tell(&NodeEvent::Lost { why, was_idle });
+    Ended {
+        was_of_use: driver.was_of_use(),
+        was_idle,
+    }
 }
 
 /// Ends when sentinels name another master. Where there are none, never.
@@ -165,7 +192,6 @@ mod tests {
             Mutex,
             atomic::{AtomicUsize, Ordering},
         },
-        time::Duration,
     };
 
     use tollgate_core::{Pending, Step};
@@ -222,7 +248,7 @@ mod tests {
         let (mut pauses, mut lost) = (Vec::new(), None);
         for (at, event) in events.lock().unwrap().iter() {
             match event {
-                NodeEvent::Lost(_) => lost = Some(*at),
+                NodeEvent::Lost { .. } => lost = Some(*at),
                 NodeEvent::Connected(_) => {
                     pauses.extend(lost.map(|lost| (*at - lost).as_millis()));
                 }

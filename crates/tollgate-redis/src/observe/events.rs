@@ -48,7 +48,12 @@ impl Standing {
                 self.is_connected = true;
                 None
             }
-            NodeEvent::NotConnected(_, why) | NodeEvent::Lost(why) => {
+            // Another connection is made at once. If it cannot be, that is told.
+            NodeEvent::Lost { was_idle: true, .. } => {
+                self.is_connected = false;
+                None
+            }
+            NodeEvent::NotConnected(_, why) | NodeEvent::Lost { why, .. } => {
                 self.is_connected = false;
                 Some(&**why)
             }
@@ -317,7 +322,13 @@ mod tests {
         };
         let (returned, open) = (BreakerState::Closed, BreakerState::Open);
         assert_eq!(hear(connected()), None);
-        assert_eq!(hear(NodeEvent::Lost("it was closed".into())), Some(false));
+        let lost = |was_idle| NodeEvent::Lost {
+            why: "it was closed".into(),
+            was_idle,
+        };
+        // An idle connection says nothing, and the next one neither.
+        assert_eq!((hear(lost(true)), hear(connected())), (None, None));
+        assert_eq!(hear(lost(false)), Some(false));
         assert_eq!(hear(breaker(returned, open)), None);
         assert_eq!(
             hear(NodeEvent::NotConnected(

@@ -363,7 +363,7 @@ impl Meters {
                 let (node, kind) = (node.to_owned(), label(*kind));
                 counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
             }
-            NodeEvent::Lost(_) => {
+            NodeEvent::Lost { .. } => {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);
             }

@@ -153,7 +153,7 @@ impl TopologyRefresh {
             // In a hash slot of its own the server has to write, elsewhere it only says whose it is.
             probe_tag: Some(tag_in(slot.unwrap_or(0))),
             events: Arc::new(move |event| {
-                if let NodeEvent::Lost(_) = event {
+                if let NodeEvent::Lost { .. } = event {
                     stale.notify_one();
                 }
                 events(&ClusterEvent::Node(place.clone(), event.clone()));

@@ -102,6 +102,11 @@ impl Backlog {
         !self.inflight.is_empty()
     }
 
+    /// Whether there is no call, sent or waiting.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_owed() && self.again.is_empty() && self.queue.len() == 0
+    }
+
     /// Appends what waits to the empty `out`, first what was asked before; as many calls as there is room for. Those that go
     /// with one another become one command.
     ///

@@ -90,6 +90,11 @@ impl Driver {
         self.was_of_use
     }
 
+    /// Whether there has been no call on the connection for so long.
+    pub(in crate::connection) fn is_idle_for(&self, least: Duration) -> bool {
+        self.backlog.is_idle() && self.last_received.elapsed() >= least
+    }
+
     /// The error of the calls that are left when this is dropped.
     pub(in crate::connection) fn lose(&mut self, lost: Lost) {
         self.backlog.lose(lost);

@@ -96,7 +96,8 @@ async fn a_replica_that_is_killed_is_not_missed() {
         .await;
     };
     undisturbed(&bench, &keys(), noticed).await;
-    let lost = |event: &ClusterEvent| matches!(event, ClusterEvent::Node(_, NodeEvent::Lost(_)));
+    let lost =
+        |event: &ClusterEvent| matches!(event, ClusterEvent::Node(_, NodeEvent::Lost { .. }));
     assert_eq!(bench.count_events(lost), 0);
     let servers = [0, 1, 2].map(|number| cluster.server(number));
     bench.nothing_ran_twice(&servers).await;

@@ -26,7 +26,7 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Bench) {
 }
 
 fn is_lost(event: &NodeEvent) -> bool {
-    matches!(event, NodeEvent::Lost(_))
+    matches!(event, NodeEvent::Lost { .. })
 }
 
 #[tokio::test]

@@ -131,13 +131,13 @@ async fn a_master_that_sentinels_no_longer_name_is_left_although_it_serves() {
         (named.asked.load(Ordering::Relaxed) > asked + 4).then_some(())
     })
     .await;
-    let lost = |event: &NodeEvent| matches!(event, NodeEvent::Lost(_));
+    let lost = |event: &NodeEvent| matches!(event, NodeEvent::Lost { .. });
     assert_eq!(bench.count(lost), 0);
     named.port.store(new.port(), Ordering::Relaxed);
     bench
         .happens(
             "it is left",
-            |event| matches!(event, NodeEvent::Lost(why) if why.contains("another server is the master")),
+            |event| matches!(event, NodeEvent::Lost { why, .. } if why.contains("another server is the master")),
         )
         .await;
     assert_eq!(bench.recovers("after").await, 1);

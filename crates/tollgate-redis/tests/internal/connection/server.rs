@@ -33,7 +33,7 @@ async fn a_server_that_is_killed_and_started_again_is_found_again() {
         server.kill();
         bench
             .happens("the loss is noticed", |event| {
-                matches!(event, NodeEvent::Lost(_))
+                matches!(event, NodeEvent::Lost { .. })
             })
             .await;
         assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
@@ -62,7 +62,7 @@ async fn calls_before_a_server_that_stands_still_end_and_few_of_them_run_when_it
         assert!(bench.node.waiting() <= 256);
         let ended = bench.answers(calls).await;
         assert!(ended.iter().all(Result::is_err));
-        let lost = bench.count(|event| matches!(event, NodeEvent::Lost(_))) > 0;
+        let lost = bench.count(|event| matches!(event, NodeEvent::Lost { .. })) > 0;
         lost.then_some(ended.len())
     })
     .await;
@@ -97,7 +97,10 @@ async fn a_short_standstill_costs_no_connection() {
     .await;
     server.resume();
     bench.recovers("k").await;
-    assert_eq!(bench.count(|event| matches!(event, NodeEvent::Lost(_))), 0);
+    assert_eq!(
+        bench.count(|event| matches!(event, NodeEvent::Lost { .. })),
+        0
+    );
 }
 
 #[tokio::test]
