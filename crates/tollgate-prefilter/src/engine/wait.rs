@@ -14,8 +14,8 @@ use crate::{
 /// When `cost` units fit, if only `left` are there and no more is known of the state. `due` is when this process's own
 /// scheduled lease has them. `at` is the time by the store's clock, to [`SLACK`].
 ///
-/// Never too early for a client that is alone on its key: all used units count as if they had been taken just now. For a
-/// bucket this is the time in which the missing units are refilled.
+/// Never too early for a client that is alone on its key and uses one process: all used units count as if they had been taken
+/// just now. For a bucket this is the time in which the missing units are refilled.
 pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Option<Tick>) -> Retry {
     if let Some(due) = due {
         return Retry::after_micros(due.max(1));

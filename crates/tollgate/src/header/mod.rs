@@ -45,8 +45,8 @@
 //! ```
 //!
 //! Each rule has its own `r` and `t`. Both are exact for a client alone on its key, if the store has decided. If a process
-//! decides from a [lease](crate::Consistency::Leased) or [local usage](crate::Consistency::Eventual), `t` is never too early for
-//! such a client, but may be too late.
+//! decides from a [lease](crate::Consistency::Leased) or [local usage](crate::Consistency::Eventual), `t` may be too late, and too
+//! early only for a client whose requests reach several processes.
 //!
 //! Only enforced rules are reported: not shadow rules, thresholds and unlimited plans, nor rules that were not checked, because the
 //! store failed or another rule had denied already. A local denial in front of a shared store is not reported either if other
