@@ -156,11 +156,6 @@ impl Budgets {
         self.in_flight.len()
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.budgets.len()
-    }
-
     /// The number of requests in flight that the server may not have counted yet.
     fn uncounted(&mut self, now: Instant) -> u64 {
         // Visits each request once.

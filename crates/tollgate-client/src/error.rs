@@ -120,12 +120,4 @@ mod tests {
             assert!(error.source().is_none());
         }
     }
-
-    #[test]
-    fn an_error_of_the_closure_is_printed_with_its_source() {
-        let error = ClientRateLimitError::no_checks("no account".into());
-        let text = "the request has no checks for the client's own limit";
-        assert_eq!(error.to_string(), text);
-        assert_eq!(format!("{error:?}"), format!("{text}: no account"));
-    }
 }

@@ -164,21 +164,8 @@ mod tests {
         partition
     }
 
-    /// A cooldown without jitter.
-    fn cooldown(asked: Duration) -> Option<Cooldown> {
-        let jitter = Duration::ZERO;
-        Some(Cooldown { asked, jitter })
-    }
-
     fn far() -> Instant {
         Instant::now() + Duration::from_secs(3_600)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_unknown_server_is_open() {
-        let partition = Partition::new();
-        let permits: Vec<_> = (0..100).map(|_| partition.take().unwrap()).collect();
-        assert_eq!(permits.len(), 100);
     }
 
     #[tokio::test(start_paused = true)]
@@ -235,16 +222,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_response_to_an_earlier_request_does_not_open_the_server_without_a_probe() {
-        let partition = after(1, 10);
-        let earlier = partition.take().unwrap();
-        tokio::time::advance(10 * SECOND).await;
-        earlier.on_response(&[], None);
-        let _probe = partition.take().unwrap();
-        assert!(partition.take().is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn usage_by_other_clients_is_deducted_with_what_is_on_its_way() {
         let partition = after(10, 10);
         let [a, _b, _c] = [(); 3].map(|()| partition.take().unwrap());
@@ -252,15 +229,6 @@ mod tests {
         a.on_response(&budget(5, 10), None);
         let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
         assert_eq!(more.len(), 3);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_budget_with_room_is_forgotten_after_its_reset_if_it_is_reported_no_longer() {
-        let partition = after(3, 10);
-        tokio::time::advance(10 * SECOND).await;
-        partition.take().unwrap().on_response(&[], None);
-        let permits: Vec<_> = (0..10).map(|_| partition.take().unwrap()).collect();
-        assert_eq!(permits.len(), 10);
     }
 
     #[tokio::test(start_paused = true)]
@@ -286,14 +254,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn usage_by_other_clients_is_deducted() {
-        let partition = after(10, 10);
-        partition.take().unwrap().on_response(&budget(3, 10), None);
-        let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
-        assert_eq!(more.len(), 3);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn long_polls_are_not_deducted() {
         let partition = Partition::new();
         let _polls: Vec<_> = (0..100).map(|_| partition.take().unwrap()).collect();
@@ -301,30 +261,6 @@ mod tests {
         partition.take().unwrap().on_response(&budget(10, 60), None);
         let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
         assert_eq!(more.len(), 10);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_cooldown_closes_the_server_whatever_is_left() {
-        let partition = Partition::new();
-        let until = Instant::now() + 5 * SECOND;
-        partition
-            .take()
-            .unwrap()
-            .on_response(&budget(9, 60), cooldown(5 * SECOND));
-        assert_eq!(partition.take().unwrap_err(), Closed(until));
-        tokio::time::advance(5 * SECOND).await;
-        partition.take().unwrap().on_response(&budget(9, 60), None);
-        let _open = [partition.take().unwrap(), partition.take().unwrap()];
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_shorter_cooldown_does_not_shorten_a_longer_one() {
-        let partition = Partition::new();
-        let until = Instant::now() + 50 * SECOND;
-        let [first, second] = [partition.take().unwrap(), partition.take().unwrap()];
-        first.on_response(&[], cooldown(50 * SECOND));
-        second.on_response(&[], cooldown(5 * SECOND));
-        assert_eq!(partition.closed_until(), Some(until));
     }
 
     #[tokio::test(start_paused = true)]
@@ -413,23 +349,5 @@ mod tests {
         tokio::time::advance(5 * SECOND).await;
         drop(partition.take().unwrap());
         assert_eq!(partition.lock().in_flight(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn at_most_eight_budgets_are_kept() {
-        let partition = Partition::new();
-        for name in 0..100 {
-            let budget = AdvisedBudget {
-                name,
-                left: 1_000,
-                reset: 1_000 * SECOND,
-            };
-            partition
-                .take()
-                .unwrap()
-                .on_response(&[budget], cooldown(SECOND));
-            tokio::time::advance(SECOND).await;
-        }
-        assert_eq!(partition.lock().len(), 8);
     }
 }

@@ -58,15 +58,6 @@ mod tests {
     use super::*;
     use crate::cooldown::Cooldown;
 
-    #[test]
-    fn one_name_is_one_scope() {
-        let partitions = Partitions::default();
-        let partition = |name: &str| partitions.find_or_insert(name.to_owned());
-        assert!(Arc::ptr_eq(&partition("a"), &partition("a")));
-        assert!(!Arc::ptr_eq(&partition("a"), &partition("b")));
-        assert_eq!(format!("{partitions:?}"), "Partitions(2)");
-    }
-
     #[tokio::test(start_paused = true)]
     async fn the_scopes_that_hold_the_longest_are_kept() {
         let partitions = Partitions::default();

@@ -163,35 +163,4 @@ mod tests {
         assert!(error.is_error() && error.is_failure());
         assert_eq!((error.status().as_u16(), error.grpc_status()), (500, None));
     }
-
-    #[test]
-    fn only_a_grpc_response_without_a_status_is_waited_for() {
-        let known = |fields: &[(&'static str, &'static str)], protocol| {
-            let response = response(200, fields);
-            InnerResponse::of(&response, protocol).known(protocol)
-        };
-        let grpc = ("content-type", "application/grpc");
-        let web = ("content-type", "application/grpc-web+proto");
-        let auto = Protocol::Auto;
-        assert_eq!(known(&[grpc], auto), Known::ButTrailers);
-        assert_eq!(known(&[grpc], Protocol::Http), Known::All);
-        assert_eq!(known(&[grpc, ("grpc-status", "5")], auto), Known::All);
-        assert_eq!(known(&[], auto), Known::All);
-        assert_eq!(known(&[], Protocol::Grpc), Known::ButTrailers);
-        assert_eq!(known(&[web], auto), Known::ButWebTrailers);
-        assert_eq!(known(&[web], Protocol::Grpc), Known::ButWebTrailers);
-    }
-
-    #[test]
-    fn trailers_go_before_headers() {
-        let response = response(200, &[("x-units", "1"), ("x-other", "7")]);
-        let trailers = HeaderMap::from_iter([(
-            http::HeaderName::from_static("x-units"),
-            HeaderValue::from_static("2"),
-        )]);
-        let seen = InnerResponse::of(&response, Protocol::Auto).with_trailers(&trailers);
-        assert_eq!(seen.header("x-units"), Some("2"));
-        assert_eq!(seen.header("x-other"), Some("7"));
-        assert_eq!(seen.header("x-none"), None);
-    }
 }

@@ -117,19 +117,4 @@ mod tests {
             prop_assert_eq!(read, json!({ "number": number, "list": texts, "last": name }));
         }
     }
-
-    #[test]
-    fn every_character_of_ascii_is_read_as_it_was_written() {
-        let text: String = (0..=0x7f_u8).map(char::from).collect();
-        let mut json = String::new();
-        push_text(&mut json, &text);
-        assert_eq!(
-            json,
-            serde_json::to_string(&text)
-                .expect("a text")
-                .replace("\\b", "\\u0008")
-                .replace("\\f", "\\u000c")
-        );
-        assert_eq!(JsonObject::new().close(), "{}");
-    }
 }

@@ -96,36 +96,3 @@ impl Probe {
         found.take()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use http::Method;
-
-    use super::*;
-    use crate::routes::Methods;
-
-    #[test]
-    fn a_condition_is_found_again_in_its_closure_and_no_other_closure_is_called_for_it() {
-        let methods = Methods::any_of(&[Method::GET]);
-        let ours = KnownCondition::new(Routes::of_methods(methods), |_| true).into_fn();
-        let found = KnownCondition::of(ours);
-        assert!(found.routes.methods() == methods);
-        // Through a clone and again.
-        let again = KnownCondition::of(found.clone().into_fn());
-        assert!(again.routes == found.routes);
-        let (head, ()) = http::Request::new(()).into_parts();
-        assert!((again.holds)(&head));
-        assert!(again.into_fn()(&head));
-
-        let called = Arc::new(Mutex::new(0));
-        let count = Arc::clone(&called);
-        let theirs = KnownCondition::of(move |_| {
-            *count.lock().expect("no panic") += 1;
-            true
-        });
-        assert!(theirs.routes == Routes::any());
-        assert_eq!(*called.lock().expect("no panic"), 0);
-        assert!((theirs.holds)(&head));
-        assert_eq!(*called.lock().expect("no panic"), 1);
-    }
-}

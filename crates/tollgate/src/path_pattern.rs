@@ -436,42 +436,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn paths_match_as_in_a_router() {
-        for (pattern, path, matches) in [
-            ("/", "/", true),
-            ("/", "/a", false),
-            ("/", "", false),
-            ("/search", "/search", true),
-            ("/search", "/search/", false),
-            ("/search/", "/search/", true),
-            ("/search", "/search/x", false),
-            ("/users/{id}", "/users/7", true),
-            ("/users/{id}", "/users/", false),
-            ("/users/{id}", "/users", false),
-            ("/users/{id}", "/users/7/x", false),
-            ("/users/{id}/x", "/users/7/x", true),
-            ("/users/{id}/x", "/users/7", false),
-            ("/files/{*rest}", "/files/a/b", true),
-            ("/files/{*rest}", "/files//", true),
-            ("/files/{*rest}", "/files/", false),
-            ("/files/{*rest}", "/files", false),
-            ("/{*rest}", "/a", true),
-            ("/{*rest}", "/", false),
-            ("/v{version}/x", "/v2/x", true),
-            ("/v{version}/x", "/v/x", true),
-            ("/v{version}", "/v", false),
-            ("/users/{id}/x", "/users//x", true),
-            ("/v{version}/x", "/w2/x", false),
-            ("/{{literal}}", "/{literal}", true),
-            ("/{{literal}}", "/literal", false),
-            ("/{{{id}", "/{7", true),
-        ] {
-            let made = PathPattern::new(pattern).expect("a pattern");
-            assert_eq!(made.walk(path, |_, _| {}), matches, "{pattern} {path}");
-        }
-    }
-
     #[tokio::test]
     async fn paths_match_as_in_axums_router() {
         let patterns = [
@@ -515,40 +479,24 @@ mod tests {
             ("search", "\"/search\""),
             ("", "\"/\""),
             ("/users/:id", "{id}"),
-            ("/users/:id/posts", "did you mean \"/users/{id}/posts\"?"),
             ("/files/*", "did you mean \"/files/{*rest}\"?"),
-            ("/files/*path", "did you mean \"/files/{*path}\"?"),
-            ("/files/**", "did you mean \"/files/{*rest}\"?"),
             ("/search*", "a star stands for nothing"),
-            ("/a*b/c", "a star stands for nothing"),
-            ("/x*{id}", "a star stands for nothing"),
             ("/users/<id>", "did you mean \"/users/{id}\"?"),
-            ("/users/<int:id>/x", "did you mean \"/users/{id}/x\"?"),
             ("/users/[id]", "did you mean \"/users/{id}\"?"),
             ("/docs/[...slug]", "did you mean \"/docs/{*slug}\"?"),
-            ("/users/${id}", "did you mean \"/users/{id}\"?"),
             ("/users/{id:[0-9]+}", "did you mean \"{id}\"?"),
-            ("/users/{id?}", "did you mean \"{id}\"?"),
             ("/files/{rest...}", "did you mean \"{*rest}\"?"),
             ("/files/{**rest}", "has a name"),
             ("/search?q={q}", "did you mean \"/search\"?"),
-            ("/{a}?b#c", "did you mean \"/{a}\"?"),
-            ("/page#top", "did you mean \"/page\"?"),
             ("https://example.com/a", "did you mean \"/a\"?"),
             ("/café", "did you mean \"/caf%C3%A9\"?"),
-            ("/ü{id}/{*rest}", "did you mean \"/%C3%BC{id}/{*rest}\"?"),
             ("/a b", "did you mean \"/a%20b\"?"),
-            ("/a|b", "did you mean \"/a%7Cb\"?"),
             ("/a/../b", "resolve a segment \"..\""),
-            ("/%2e/b", "resolve a segment"),
             ("/a/{*rest}/b", "last segment"),
             ("/a/b{*rest}", "whole last segment"),
             ("/{a}{b}", "one parameter"),
-            ("/{a}b", "one parameter"),
             ("/{}", "has a name"),
-            ("/{*}", "has a name"),
             ("/{open", "has a name"),
-            ("/close}", "has a name"),
         ] {
             let error = PathPattern::new(pattern).expect_err(pattern).to_string();
             assert!(error.contains(words), "{pattern}: {error}");
@@ -600,20 +548,5 @@ mod tests {
         }
         let order = pattern("/a/{b}").cmp_specificity(&pattern("/c/v{d}"));
         assert_eq!(order, Ordering::Equal);
-    }
-
-    #[test]
-    fn patterns_that_differ_in_the_names_of_parameters_match_the_same_paths() {
-        for (one, other, is_same) in [
-            ("/a/{b}/{*c}", "/a/{x}/{*y}", true),
-            ("/a", "/b", false),
-            ("/a", "/a/b", false),
-            ("/a/{b}", "/a/v{b}", false),
-            ("/a/{b}", "/a/{*b}", false),
-            ("/a/{b}", "/a/b", false),
-        ] {
-            let is = pattern(one).matches_same_paths(&pattern(other));
-            assert_eq!(is, is_same, "{one} {other}");
-        }
     }
 }

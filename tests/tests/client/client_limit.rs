@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use http::Request;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate::{
     Clock, Key, Limiter, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, RuleError, SECOND,
@@ -15,9 +14,9 @@ use tollgate_client::{
     ClientLimiter, ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer,
 };
 use tollgate_tests::counted::Metrics;
-use tower::{BoxError, Service, ServiceExt};
+use tower::BoxError;
 
-use crate::provider::{Bytes, Provider, answer, client, get, send};
+use crate::provider::{Provider, answer, client, get, send};
 
 fn store() -> MemoryStore {
     MemoryStore::builder().clock(Clock::tokio()).build()
@@ -164,35 +163,6 @@ async fn waiting_for_one_key_does_not_block_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_checks_is_not_limited() {
-    let provider = Provider::new([]);
-    let limiter = Limiter::new(store(), [Rule::new("none", Quota::gcra(1, MINUTE))]).unwrap();
-    let layer = ClientRateLimitLayer::new().limit(limiter, |_, _| Ok::<_, BoxError>([]));
-    let client = client(layer.unwrap(), &provider);
-    for _ in 0..3 {
-        send(&client, get()).await.unwrap();
-    }
-    assert_eq!(provider.seconds(), [0; 3]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_decision_is_reported() {
-    let provider = Provider::new([]);
-    let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
-    let layer = limit(Quota::gcra(1, MINUTE)).on_decision({
-        let seen = Arc::clone(&seen);
-        move |checks, decision| {
-            assert_eq!(checks.len(), 1);
-            seen.lock().unwrap().push(decision.is_allowed());
-        }
-    });
-    let client = client(layer, &provider);
-    send(&client, get()).await.unwrap();
-    send(&client, get()).await.unwrap_err();
-    assert_eq!(*seen.lock().unwrap(), [true, false]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_decision_of_a_request_that_waited_for_the_server_is_reported_and_counted_once() {
     let metrics = Metrics::record();
     let provider = Provider::new([answer(503, &[("retry-after", "5")])]);
@@ -225,27 +195,6 @@ async fn a_unit_that_comes_while_the_server_is_closed_is_given_back() {
     assert_eq!(send(&client, get()).await.unwrap(), 200);
     assert_eq!(first.await.unwrap(), 503);
     assert_eq!(provider.seconds(), [0, 50]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_queue_that_is_full_is_the_clients_own_limit() {
-    let provider = Provider::new([]);
-    let rule = Rule::new("provider", Quota::gcra(1, SECOND)).max_waiting(1, 1);
-    let client = client(
-        by_provider(Limiter::new(store(), [rule]).unwrap()).unwrap(),
-        &provider,
-    );
-    send(&client, get()).await.unwrap();
-    let waits = tokio::spawn({
-        let client = client.clone();
-        async move { send(&client, get()).await.unwrap() }
-    });
-    tokio::task::yield_now().await;
-    let error = send(&client, get()).await.unwrap_err();
-    let error = error.downcast_ref::<ClientRateLimitError>().unwrap();
-    assert_eq!(error.kind(), ClientRateLimitErrorKind::ClientLimit);
-    assert_eq!(waits.await.unwrap(), 200);
-    assert_eq!(provider.calls(), 2);
 }
 
 /// A layer by rules that can be replaced, with its handle.
@@ -281,43 +230,6 @@ async fn replaced_rules_hold_for_requests_that_begin_afterwards_with_what_was_us
     let error = error.downcast_ref::<ClientRateLimitError>().unwrap();
     assert_eq!(error.kind(), ClientRateLimitErrorKind::NoChecks);
     assert_eq!(provider.calls(), 5);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_waits_ends_by_the_rules_with_which_it_began() {
-    let provider = Provider::new([]);
-    let (layer, handle, _) = live(Quota::gcra(1, SECOND));
-    let client = client(layer, &provider);
-    assert_eq!(send(&client, get()).await.unwrap(), 200);
-    let waiting = tokio::spawn({
-        let client = client.clone();
-        async move { send(&client, get()).await.unwrap() }
-    });
-    tokio::task::yield_now().await;
-    handle
-        .replace([Rule::new("other", Quota::gcra(1, SECOND))])
-        .unwrap();
-    assert_eq!(waiting.await.unwrap(), 200);
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_in_flight_by_rules_that_can_be_replaced_hold_no_name() {
-    let provider = Provider::new([]);
-    let (layer, handle, store) = live(Quota::gcra(1, SECOND));
-    let mut client = client(layer, &provider);
-    assert_eq!(send(&client, get()).await.unwrap(), 200);
-    let ready = ServiceExt::<Request<Bytes>>::ready(&mut client).await;
-    let waiting = tokio::spawn(ready.unwrap().call(get()));
-    tokio::task::yield_now().await;
-    let other = || {
-        let rule = Rule::new("provider", Quota::gcra(9, SECOND));
-        Limiter::new(store.clone(), [rule])
-    };
-    drop(handle);
-    assert!(other().is_err(), "the client holds it");
-    drop(client);
-    assert!(other().is_ok());
-    assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
 }
 
 #[tokio::test(start_paused = true)]

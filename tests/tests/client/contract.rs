@@ -4,7 +4,7 @@ use axum::body::Body;
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
-use tollgate_tests::probe::{Leaf, Probe};
+use tollgate_tests::probe::Probe;
 use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit};
 
 use crate::provider::{Bytes, Provider, answer, get};
@@ -39,29 +39,8 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_ready_instance_is_called_and_polled_ready_for_each_retry() {
-    all_are_retried(Probe::new).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn it_wraps_a_buffer() {
     all_are_retried(|probe| Probe::new(Buffer::new(probe, 2))).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn it_wraps_a_concurrency_limit() {
-    let leaf = Leaf::default();
-    let inner = Probe::new(ConcurrencyLimit::new(Probe::new(leaf.clone()), 1));
-    let mut client = ClientRateLimitLayer::new().layer(inner);
-    let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        let ready = readied(&mut client).await;
-        tasks.spawn(ready.call(get()));
-    }
-    for response in tasks.join_all().await {
-        assert_eq!(response.unwrap().status(), 200);
-    }
-    assert_eq!(leaf.calls(), 8);
 }
 
 #[tokio::test(start_paused = true)]

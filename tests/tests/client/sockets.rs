@@ -19,119 +19,13 @@ use hyper_util::{
 };
 use tokio::{
     sync::{Notify, mpsc},
-    task::JoinSet,
     time::timeout,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate::{HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
-use tollgate_client::{ClientRateLimit, ClientRateLimitLayer, ReplayBody};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
+use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tollgate_tests::server::{Server, counting_denials};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
-
-type Hyper = Client<HttpConnector, ReplayBody<Full<bytes::Bytes>>>;
-
-/// A server that takes a few requests a second, and counts those that it denies.
-struct Limited {
-    server: Server,
-    denied: Arc<AtomicU64>,
-}
-
-impl Limited {
-    async fn start(quota: Quota, style: HeaderStyle) -> Self {
-        let rule = Rule::new("few", quota).by(constant("all"));
-        let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).unwrap();
-        let limits = limits.headers(style).unwrap();
-        let echo = routing::any(|body: String| async move { body });
-        let (app, denied) = counting_denials(Router::new().route("/", echo).layer(limits));
-        Self {
-            server: Server::start(app).await,
-            denied,
-        }
-    }
-
-    fn denied(&self) -> u64 {
-        self.denied.load(Ordering::SeqCst)
-    }
-
-    fn uri(&self) -> String {
-        format!("http://{}/", self.server.address())
-    }
-}
-
-fn client() -> ClientRateLimit<Hyper> {
-    ServiceBuilder::new()
-        .layer(ClientRateLimitLayer::new())
-        .service(Client::builder(TokioExecutor::new()).build(HttpConnector::new()))
-}
-
-async fn send(client: &ClientRateLimit<Hyper>, uri: &str, body: &'static str) -> u16 {
-    let request = Request::put(uri).body(Full::from(body)).unwrap();
-    let response = client.clone().oneshot(request).await.unwrap();
-    response.status().as_u16()
-}
-
-fn styles() -> [HeaderStyle; 5] {
-    [
-        HeaderStyle::DRAFT_11,
-        HeaderStyle::DRAFT_7,
-        HeaderStyle::DRAFT_6,
-        HeaderStyle::X_RATELIMIT_EPOCH,
-        HeaderStyle::X_RATELIMIT_DELTA,
-    ]
-}
-
-/// Learns from one answer, then sends fifty requests at once.
-async fn learns_and_is_not_denied(quota: Quota, style: HeaderStyle) {
-    let limited = Limited::start(quota, style).await;
-    let (client, uri) = (client(), limited.uri());
-    assert_eq!(send(&client, &uri, "first").await, 200);
-    let mut tasks = JoinSet::new();
-    for _ in 0..50 {
-        let (client, uri) = (client.clone(), uri.clone());
-        tasks.spawn(async move { send(&client, &uri, "more").await });
-    }
-    assert_eq!(tasks.join_all().await, [200; 50], "{style:?}");
-    assert_eq!(limited.denied(), 0, "{style:?}");
-}
-
-#[tokio::test]
-async fn a_client_that_knows_the_budget_is_never_denied() {
-    // All at the same time: each takes seconds.
-    let mut servers = JoinSet::new();
-    for style in styles() {
-        for quota in [Quota::gcra(20, SECOND), Quota::fixed_window(20, SECOND)] {
-            servers.spawn(learns_and_is_not_denied(quota, style));
-        }
-    }
-    servers.join_all().await;
-}
-
-#[tokio::test]
-async fn before_the_first_response_each_request_is_denied_at_most_once() {
-    let limited = Limited::start(Quota::gcra(20, SECOND), HeaderStyle::DRAFT_11).await;
-    let (client, uri) = (client(), limited.uri());
-    let mut tasks = JoinSet::new();
-    for _ in 0..50 {
-        let (client, uri) = (client.clone(), uri.clone());
-        tasks.spawn(async move { send(&client, &uri, "at once").await });
-    }
-    assert_eq!(tasks.join_all().await, [200; 50]);
-    assert!(limited.denied() <= 50, "{}", limited.denied());
-}
-
-#[tokio::test]
-async fn with_retry_after_alone_all_requests_succeed_eventually() {
-    let limited = Limited::start(Quota::gcra(20, SECOND), HeaderStyle::NONE).await;
-    let (client, uri) = (client(), limited.uri());
-    let mut tasks = JoinSet::new();
-    for _ in 0..40 {
-        let (client, uri) = (client.clone(), uri.clone());
-        tasks.spawn(async move { send(&client, &uri, "at once").await });
-    }
-    assert_eq!(tasks.join_all().await, [200; 40]);
-    // Twenty pass, twenty are denied and pass a second later.
-    assert!(limited.denied() <= 40, "{}", limited.denied());
-}
 
 #[tokio::test]
 async fn a_stream_rejected_half_way_is_replayed_and_continues() {
@@ -172,7 +66,11 @@ async fn a_stream_rejected_half_way_is_replayed_and_continues() {
 
 #[tokio::test]
 async fn reqwest_works_as_the_inner_client() {
-    let limited = Limited::start(Quota::fixed_window(2, SECOND), HeaderStyle::DRAFT_11).await;
+    let rule = Rule::new("few", Quota::fixed_window(2, SECOND)).by(constant("all"));
+    let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).unwrap();
+    let echo = routing::any(|body: String| async move { body });
+    let (app, denied) = counting_denials(Router::new().route("/", echo).layer(limits));
+    let server = Server::start(app).await;
     let reqwest = reqwest::Client::new();
     let client = ServiceBuilder::new()
         .layer(ClientRateLimitLayer::new().max_wait(Duration::from_secs(20)))
@@ -183,11 +81,13 @@ async fn reqwest_works_as_the_inner_client() {
         });
     for number in 0..5 {
         let body = Full::from(format!("request {number}"));
-        let request = Request::put(limited.uri()).body(body).unwrap();
+        let request = Request::put(format!("http://{}/", server.address()))
+            .body(body)
+            .unwrap();
         let response = client.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), 200);
         let answer = reqwest::Response::from(response).text().await.unwrap();
         assert_eq!(answer, format!("request {number}"));
     }
-    assert_eq!(limited.denied(), 0);
+    assert_eq!(denied.load(Ordering::SeqCst), 0);
 }

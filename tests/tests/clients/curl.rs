@@ -88,11 +88,6 @@ impl Answer {
         fields(self.heads.last().expect("a head"))
     }
 
-    /// The fields of the first head.
-    pub(crate) fn first_fields(&self) -> Vec<(&str, &str)> {
-        fields(self.heads.first().expect("a head"))
-    }
-
     /// The value of a field that is there once.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let fields = self.fields();

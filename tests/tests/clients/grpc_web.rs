@@ -62,19 +62,9 @@ async fn a_denial_has_its_status_in_the_header_fields_and_no_body() {
     for app in [inside, around] {
         for (sent, message, reported) in [
             (
-                "application/grpc-web",
-                MESSAGE,
-                "application/grpc-web+proto",
-            ),
-            (
                 "application/grpc-web+proto",
                 MESSAGE,
                 "application/grpc-web+proto",
-            ),
-            (
-                "application/grpc-web-text",
-                MESSAGE_AS_TEXT,
-                "application/grpc-web-text+proto",
             ),
             (
                 "application/grpc-web-text+proto",

@@ -127,14 +127,12 @@ fn assert_draft_11(
     reported: &Decision,
 ) {
     let policies = speaking(rules, reported).map(|(name, quota, _)| {
-        let window = quota.window();
-        match window.as_secs() {
-            0 => json!(["str", name, { "q": ["int", quota.limit()] }]),
-            _ => {
-                let numbers = json!({ "q": ["int", quota.limit()], "w": ["int", seconds(window)] });
-                json!(["str", name, numbers])
-            }
+        // All of these rules have a cost.
+        let mut numbers = json!({ "q": ["int", quota.limit()], "qu": ["str", "units"] });
+        if quota.window().as_secs() > 0 {
+            numbers["w"] = json!(["int", seconds(quota.window())]);
         }
+        json!(["str", name, numbers])
     });
     let policies: Value = policies.collect();
     assert_eq!(written.add("list", headers, "ratelimit-policy"), policies);

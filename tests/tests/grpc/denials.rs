@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use tollgate::{HeaderStyle, Quota, RateLimitLayer, Rule};
+use tollgate::{Quota, RateLimitLayer, Rule};
 use tollgate_tests::{
-    app::{all, layer, still},
+    app::{all, still},
     weather::{Mild, city},
 };
-use tonic::{Code, Status, metadata::MetadataMap};
+use tonic::{Code, metadata::MetadataMap};
 use tonic_types::StatusExt;
 
 use crate::{few, serve};
@@ -74,16 +74,4 @@ async fn a_denied_call_has_every_detail() {
     clock.advance(Duration::from_micros(1));
     let then = client.current(city("Oslo")).await;
     then.expect("it was worth the wait");
-}
-
-#[tokio::test]
-async fn older_fields_are_metadata_as_well() {
-    let style = HeaderStyle::DRAFT_6 | HeaderStyle::X_RATELIMIT_DELTA;
-    let layer = layer([few(1)]).headers(style).expect("they go together");
-    let server = serve(layer, &Mild::default()).await;
-    let mut client = server.client().await;
-    client.current(city("Oslo")).await.expect("it is allowed");
-    let status: Status = client.current(city("Oslo")).await.expect_err("denied");
-    assert_eq!(text(status.metadata(), "ratelimit-remaining"), Some("0"));
-    assert_eq!(text(status.metadata(), "x-ratelimit-reset"), Some("60"));
 }

@@ -1,7 +1,7 @@
 //! Around a server, a service, a method.
 
 use tollgate::{
-    condition::{grpc_method_is, grpc_service_is},
+    condition::grpc_service_is,
     key::{grpc_method, grpc_service, metadata},
 };
 use tollgate_tests::{
@@ -25,21 +25,6 @@ async fn one_service_is_limited_and_its_name_is_kept() {
     let status = client.current(city("Oslo")).await.expect_err("denied");
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(service.calls(), 1);
-}
-
-#[tokio::test]
-async fn one_method_is_limited() {
-    let rule = few(1).when(grpc_method_is("weather.v1.Weather", "Watch"));
-    let server = serve(layer([rule]), &Mild::default()).await;
-    let mut client = server.client().await;
-    client.watch(city("Oslo")).await.expect("it is allowed");
-    client.watch(city("Oslo")).await.expect_err("denied");
-    for _ in 0..3 {
-        client
-            .current(city("Oslo"))
-            .await
-            .expect("no rule is for it");
-    }
 }
 
 #[tokio::test]

@@ -1,11 +1,9 @@
-//! Slots with clients that go away at any point, over sockets and without them, in memory and on Redis: nothing is leaked, and never
-//! do more run than may.
+//! Slots with clients that go away at any point, in memory and on Redis: nothing is leaked, and never do more run than may.
 
 use std::{
     collections::HashMap,
     env,
     future::Future,
-    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     sync::{
@@ -16,40 +14,26 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Extension, Router,
-    body::{Body, Bytes},
-    extract::Path,
-    response::{IntoResponse, Response},
-    routing,
-};
-use http::{HeaderMap, Method, Request, StatusCode, header::CONNECTION};
+use axum::body::Bytes;
+use http::{HeaderMap, Request, StatusCode};
 use http_body::{Body as _, Frame};
-use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http_body_util::Empty;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    task::{JoinSet, yield_now},
-    time::{Instant, sleep, timeout},
+    task::yield_now,
+    time::{Instant, sleep},
 };
-use tokio_stream::{StreamExt, iter};
 use tollgate::{
-    Clock, HOUR, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store,
-    key::header, service::ResponseBody,
+    Clock, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store, key::header,
+    service::ResponseBody,
 };
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_test_servers::redis_server::RedisServer;
-use tollgate_tests::server::Server;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// At once, for each client.
 const SLOTS: u64 = 3;
 const CLIENTS: u64 = 3;
-const TASKS: u64 = 12;
-
-/// What the service does. The first ones never end by themselves.
+/// What the service does.
 const WORK: [&str; 11] = [
     "never",
     "endless",
@@ -63,8 +47,6 @@ const WORK: [&str; 11] = [
     "not-modified",
     "upgrade",
 ];
-const ENDLESS: usize = 2;
-
 /// How many run, by client, and the most that did.
 #[derive(Clone, Debug, Default)]
 struct Running(Arc<HashMap<String, [AtomicU64; 2]>>);
@@ -87,56 +69,6 @@ impl Drop for Run {
     }
 }
 
-/// A body of these lines, during which the request runs.
-fn lines(run: Run, count: usize, end: fn() -> Option<Result<Bytes, &'static str>>) -> Response {
-    let lines = iter(0..count).then(|_| async {
-        yield_now().await;
-        Ok(Bytes::from_static(
-            b"a line of some length, so that the client can stop within it\n",
-        ))
-    });
-    let mut run = Some(run);
-    let ends = iter(0..1).filter_map(move |_| {
-        drop(run.take());
-        end()
-    });
-    Body::from_stream(lines.chain(ends)).into_response()
-}
-
-async fn work(
-    Path(work): Path<String>,
-    Extension(running): Extension<Running>,
-    headers: HeaderMap,
-    mut request: Request<Body>,
-) -> Response {
-    let run = running.start(headers["x-client"].to_str().expect("text"));
-    match work.as_str() {
-        "never" => std::future::pending().await,
-        "endless" => lines(run, usize::MAX, || None),
-        "panic" => resume_unwind(Box::new("in the handler")),
-        "panic-in-body" => lines(run, 2, || resume_unwind(Box::new("in the body"))),
-        "error-in-body" => lines(run, 2, || Some(Err("in the body"))),
-        "full" => "all of it".into_response(),
-        "lines" => lines(run, 5, || None),
-        "slow" => {
-            sleep(Duration::from_millis(1)).await;
-            "at last".into_response()
-        }
-        "not-modified" => StatusCode::NOT_MODIFIED.into_response(),
-        "upgrade" => {
-            // The slot goes back with the response.
-            drop(run);
-            tokio::spawn(async move {
-                let upgraded = hyper::upgrade::on(&mut request).await;
-                drop(upgraded);
-            });
-            let fields = [(CONNECTION, "upgrade"), (http::header::UPGRADE, "lines")];
-            (StatusCode::SWITCHING_PROTOCOLS, fields).into_response()
-        }
-        _ => StatusCode::NO_CONTENT.into_response(),
-    }
-}
-
 /// Numbers that look random, the same for each run.
 struct Random(u64);
 
@@ -148,115 +80,6 @@ impl Random {
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
     }
-}
-
-/// A request, and after how much of the response its client goes away; 0 is before its head.
-struct Plan {
-    client: String,
-    work: &'static str,
-    method: Method,
-    patience: u64,
-}
-
-impl Plan {
-    fn of(random: &mut Random) -> Self {
-        let work = random.below(WORK.len() as u64) as usize;
-        // Some stay to the end, of what has one.
-        let stays = work >= ENDLESS && random.below(3) == 0;
-        Self {
-            client: format!("client-{}", random.below(CLIENTS)),
-            work: WORK[work],
-            method: if random.below(8) == 0 {
-                Method::HEAD
-            } else {
-                Method::GET
-            },
-            patience: if stays { u64::MAX } else { random.below(9) },
-        }
-    }
-
-    /// By hand over HTTP/1.1. It goes away after some bytes: in the head, in the body.
-    async fn over_http1(&self, server: SocketAddr) -> bool {
-        let mut stream = TcpStream::connect(server).await.expect("it listens");
-        let Self {
-            client,
-            work,
-            method,
-            ..
-        } = self;
-        let head = format!(
-            "{method} /{work} HTTP/1.1\r\nhost: localhost\r\nx-client: {client}\r\nconnection: close\r\n\r\n"
-        );
-        // Sometimes not even the head is sent as a whole.
-        let sent = if self.patience == 0 {
-            head.len() / 2
-        } else {
-            head.len()
-        };
-        stream
-            .write_all(&head.as_bytes()[..sent])
-            .await
-            .expect("it reads");
-        let mut received = Vec::new();
-        if self.patience == u64::MAX {
-            let _ = stream.read_to_end(&mut received).await;
-        } else {
-            let patience = (self.patience * 40).saturating_sub(40);
-            let mut some = (&mut stream).take(patience);
-            // What never answers is not waited for.
-            let _ = timeout(Duration::from_millis(5), some.read_to_end(&mut received)).await;
-        }
-        received.starts_with(b"HTTP/1.1 2")
-    }
-
-    /// It resets its stream after some frames.
-    async fn over_http2(
-        &self,
-        connection: &mut SendRequest<Empty<Bytes>>,
-    ) -> Result<bool, hyper::Error> {
-        connection.ready().await?;
-        let request = Request::builder()
-            .method(self.method.clone())
-            .uri(format!("http://localhost/{}", self.work))
-            .header("x-client", &self.client)
-            .body(Empty::new())
-            .expect("a request");
-        let mut response = Box::pin(connection.send_request(request));
-        if self.patience <= 2 {
-            for _ in 0..self.patience * 3 {
-                tokio::select! {
-                    biased;
-                    _ = &mut response => return Ok(false),
-                    () = yield_now() => {}
-                }
-            }
-            return Ok(false);
-        }
-        // What never answers is not waited for.
-        let Ok(response) = timeout(Duration::from_millis(5), response).await else {
-            return Ok(false);
-        };
-        // A panic in the handler ends the stream.
-        let Ok(response) = response else {
-            return Ok(false);
-        };
-        let is_served = response.status().is_success();
-        let mut body = response.into_body();
-        let mut frames = self.patience;
-        while frames > 0 && body.frame().await.is_some_and(|frame| frame.is_ok()) {
-            frames -= 1;
-        }
-        Ok(is_served)
-    }
-}
-
-async fn http2(server: SocketAddr) -> SendRequest<Empty<Bytes>> {
-    let stream = TcpStream::connect(server).await.expect("it listens");
-    let (requests, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .expect("HTTP/2");
-    tokio::spawn(connection);
-    requests
 }
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -323,69 +146,6 @@ async fn on_redis(server: &RedisServer) -> RedisStore {
 /// The term of slots in Redis: what is lost is back by then.
 const TERM: Duration = Duration::from_secs(15);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_slot_is_leaked_by_clients_that_go_away() {
-    go_away(MemoryStore::new(), number("TOLLGATE_ABORTS", 1_500)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_slot_of_redis_is_leaked_by_clients_that_go_away() {
-    let server = RedisServer::start(&[]).await;
-    let requests = number("TOLLGATE_ABORTS_ON_REDIS", 2_000);
-    go_away(on_redis(&server).await, requests).await;
-}
-
-async fn go_away(store: impl Store, requests: u64) {
-    let seed = number("TOLLGATE_ABORTS_SEED", 1);
-    let rules = [
-        Rule::new("at-once", Quota::concurrent(SLOTS)),
-        Rule::new("rate", Quota::fixed_window(1_000_000_000, HOUR)),
-    ];
-    let rules = rules.map(|rule| {
-        rule.on_store_error(OnStoreError::Deny)
-            .by(header("x-client"))
-    });
-    let limits = RateLimitLayer::new(store, rules).expect("valid rules");
-    let clients = (0..CLIENTS).map(|client| (format!("client-{client}"), Default::default()));
-    let running = Running(Arc::new(clients.collect()));
-    let app = Router::new()
-        .route("/{work}", routing::any(work).layer(limits.clone()))
-        .layer(Extension(running.clone()));
-    let server = Server::start(app).await;
-    let address = server.address();
-
-    let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        let mut random = Random(seed * 1_000 + task + 1);
-        tasks.spawn(async move {
-            let mut served = 0;
-            let mut connection = http2(address).await;
-            for _ in 0..requests / TASKS {
-                let plan = Plan::of(&mut random);
-                let is_served = if task % 2 == 0 {
-                    plan.over_http1(address).await
-                } else {
-                    if connection.is_closed() {
-                        connection = http2(address).await;
-                    }
-                    plan.over_http2(&mut connection).await.unwrap_or(false)
-                };
-                served += u64::from(is_served);
-            }
-            served
-        });
-    }
-    let served: u64 = tasks.join_all().await.into_iter().sum();
-    assert!(
-        served > requests / 100,
-        "the test has to reach the service: {served}"
-    );
-
-    // A server sees that its client has gone a moment later.
-    all_come_back(&limits, TERM).await;
-    check_runs(&running);
-}
-
 /// A body of some lines, and how it ends.
 struct Lines {
     run: Option<Run>,
@@ -429,7 +189,7 @@ impl http_body::Body for Lines {
     }
 }
 
-/// The same service without sockets.
+/// A service that does what its path says.
 async fn work_in_memory(
     running: Running,
     request: Request<Empty<Bytes>>,

@@ -178,33 +178,3 @@ fn settings_without_effect_on_a_rule_for_handlers_are_rejected() {
     }
     assert!(new([rule()]).is_ok());
 }
-
-/// The names of the methods of a file that take and give a rule.
-fn settings(source: &str) -> Vec<&str> {
-    let methods = source.split("    pub fn ").skip(1);
-    methods
-        .filter_map(|method| {
-            let (name, rest) = method.split_once('(')?;
-            let signature = rest.split_once('{')?.0;
-            let takes = rest.starts_with("mut self") || rest.starts_with("self");
-            (takes && signature.contains("-> Self")).then(|| name.split('<').next().unwrap_or(name))
-        })
-        .collect()
-}
-
-#[test]
-fn a_rule_of_requests_has_every_setting_of_a_rule() {
-    let core = settings(include_str!("../../../crates/tollgate-core/src/rule.rs"));
-    assert!(core.contains(&"shadow") && core.len() >= 8, "{core:?}");
-    let source = include_str!("../../../crates/tollgate/src/rule.rs");
-    let (own, _) = source
-        .split_once("impl Deref for Rule")
-        .expect("it is a rule of the core");
-    let own = settings(own);
-    for setting in core {
-        assert!(
-            own.contains(&setting),
-            "tollgate::Rule has no {setting}: pass it on"
-        );
-    }
-}

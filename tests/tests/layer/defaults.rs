@@ -1,6 +1,6 @@
 //! Settings that are made once for all layers of a service.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use axum::{Router, body::Body, routing::any};
 use http::{Method, Request, Response, StatusCode, request};
@@ -10,7 +10,6 @@ use tollgate::{
     RateLimitLayer, Rejection, RequestRule, RuleErrorKind,
     key::{PeerAddr, header, look_up},
 };
-use tollgate_conformance::SwitchedStore;
 use tollgate_tests::app::{all, behind, get, per_minute, send, status, still, text};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -78,25 +77,6 @@ async fn look_ups_of_all_layers_have_the_deadline_of_the_defaults() {
     let before = Instant::now();
     assert_eq!(status(&app, "/").await, 200);
     assert_eq!(before.elapsed(), deadline);
-}
-
-#[tokio::test]
-async fn layers_of_one_store_apply_the_share_of_the_instances() {
-    let store = SwitchedStore::at_once(still().0);
-    store.switch(false);
-    let defaults = LayerDefaults::new(store).instances(NonZeroU32::new(3).unwrap());
-    let app = behind(defaults.layer([all(per_minute("six", 6))]).unwrap());
-    for expected in [200, 200, 429] {
-        assert_eq!(status(&app, "/").await, expected);
-    }
-}
-
-#[tokio::test]
-async fn layers_with_the_same_defaults_share_the_store() {
-    let defaults = LayerDefaults::new(still().0);
-    let [one, other] = [(); 2].map(|()| behind(defaults.layer(rules()).unwrap()));
-    assert_eq!(status(&one, "/").await, 200);
-    assert_eq!(status(&other, "/").await, 429);
 }
 
 #[tokio::test]

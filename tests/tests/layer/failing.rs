@@ -187,21 +187,6 @@ async fn each_rule_gives_its_own_answer_and_a_503_wins_over_those_that_pass() {
 }
 
 #[tokio::test]
-async fn the_store_is_used_again_after_it_recovers() {
-    let store = SwitchedStore::at_once(still().0);
-    let rules = [rule("strict", 5, OnStoreError::Deny)];
-    let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
-    let server = served(layer).await;
-    store.switch(false);
-    assert_eq!(server.get("/").await.status, 503);
-    store.switch(true);
-    assert_eq!(
-        reported(&server.get("/").await),
-        (200, Some(r#""strict";r=4;t=60"#))
-    );
-}
-
-#[tokio::test]
 async fn the_status_chosen_for_limits_is_not_used_for_failures() {
     let store = SwitchedStore::at_once(still().0);
     store.switch(false);

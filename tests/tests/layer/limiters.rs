@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tollgate::{
-    Key, Limiter, LiveLimiter, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule,
+    Key, Limiter, LiveLimiter, MINUTE, MemoryStore, OnStoreError, Quota, Rule,
     observe::flush_metrics,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{all, behind, get, per_minute, send, still},
+    app::{per_minute, still},
     counted::{Counted, Metrics},
     events::Events,
 };
@@ -144,26 +144,6 @@ fn counts_go_on_when_rules_are_replaced() {
     assert_eq!((top.len(), top[0].at_least, top[0].at_most), (1, 4, 4));
 }
 
-#[tokio::test]
-async fn a_layer_counts_a_request_once() {
-    let metrics = Metrics::record();
-    let (store, _) = still();
-    let layer = RateLimitLayer::new(store, [all(per_minute("one", 2).top_keys())]).unwrap();
-    let limiter = layer.limiter();
-    let app = behind(layer);
-    for _ in 0..3 {
-        send(&app, get("/")).await;
-    }
-    let top = limiter.top_keys("one", 9).unwrap();
-    assert_eq!((top[0].at_least, top[0].denials, top[0].cost), (3, 1, 3));
-    let counted = metrics.counted();
-    assert_eq!(requests(&counted, &[]), 3);
-    assert_eq!(
-        counted.recorded("tollgate_check_duration_seconds{}").len(),
-        1
-    );
-}
-
 /// More requests than hand over their counts one by one.
 const MANY: u64 = 1_000;
 
@@ -181,29 +161,6 @@ fn requests_are_counted_at_once_and_the_last_of_very_many_with_the_end_of_their_
     }
     drop(limiter);
     assert_eq!(published + requests(&metrics.published(), &[]), MANY);
-}
-
-#[test]
-fn the_denials_of_a_busy_rule_are_counted_as_they_are() {
-    let metrics = Metrics::record();
-    let limiter = limiter(Rule::new("mails", Quota::fixed_window(100, MINUTE)).top_keys());
-    for _ in 0..MANY {
-        let _ = limiter.try_acquire("mails", &Key::of("ada")).unwrap();
-    }
-    let counted = metrics.counted();
-    let quota = [("decision", "denied"), ("reason", "quota")];
-    assert_eq!(requests(&counted, &quota), MANY - 100);
-    assert_eq!(requests(&counted, &[("decision", "allowed")]), 100);
-    for (decision, units) in [("denied", MANY - 100), ("allowed", 100)] {
-        let counted = counted.sum("tollgate_cost_units_total", &[("decision", decision)]);
-        assert_eq!(counted, units);
-    }
-    // Of each, one in sixteen is a sample.
-    let delays = counted.recorded("tollgate_retry_after_seconds{rule=mails}");
-    assert!((30..=80).contains(&delays.len()), "{delays:?}");
-    assert!(delays.iter().all(|delay| (0.0..=60.0).contains(delay)));
-    let top = limiter.top_keys("mails", 1).unwrap();
-    assert_eq!((top[0].at_least, top[0].denials), (MANY, MANY - 100));
 }
 
 #[test]

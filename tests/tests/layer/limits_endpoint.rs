@@ -156,15 +156,3 @@ async fn rules_of_a_layer_that_hides_its_quota_are_not_shown() {
     let app = with_endpoint(&layer);
     assert_eq!(resources(&app, of_key("/limits")).await, json!({}));
 }
-
-#[tokio::test]
-async fn rules_that_were_replaced_are_shown_as_they_are_now() {
-    let rule = |limit| [per_minute("per-key", limit).by(header("x-api-key"))];
-    let layer = RateLimitLayer::new(still().0, rule(5)).unwrap();
-    let app = with_endpoint(&layer);
-    layer.handle().replace(rule(8)).unwrap();
-    assert_eq!(
-        resources(&app, of_key("/limits")).await["per-key"]["limit"],
-        8
-    );
-}

@@ -120,15 +120,3 @@ fn a_type_that_is_no_key_part_is_a_compile_error_with_the_remedy() {
         ],
     );
 }
-
-#[test]
-fn an_extension_that_is_no_key_part_is_a_compile_error() {
-    says(
-        "#[derive(Clone)]
-         pub struct Session(pub String);
-         pub fn key() {
-             let _ = tollgate::key::extension::<Session>();
-         }",
-        &["`Session` cannot be a part of a key"],
-    );
-}

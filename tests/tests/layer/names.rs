@@ -150,24 +150,3 @@ async fn a_replaced_layer_decides_by_its_own_rules_until_it_is_dropped() {
     assert_eq!(status(&after).await, 429);
     assert_eq!(status(&before).await, 429);
 }
-
-#[test]
-fn a_failed_replacement_replaces_nothing() {
-    let (store, _) = still();
-    let old = RateLimitLayer::new(store.clone(), [strict()]).expect("valid");
-    let invalid = all(Rule::new("more", Quota::gcra(0, MINUTE)));
-    let old = old.limiter();
-    let replaced = [&old];
-    let failed = RateLimitLayer::replacing(&replaced, store.clone(), [loose(), invalid]);
-    assert!(failed.is_err());
-    assert!(in_use(RateLimitLayer::new(store.clone(), [loose()])));
-    let limiter = Limiter::replacing(&replaced, store.clone(), [loose_rule()]);
-    let client = ClientRateLimitLayer::new()
-        .limit(limiter.expect("it replaces the layer"), |_, _| {
-            Ok::<_, RuleError>([])
-        })
-        .expect("it has no slots");
-    assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
-    let own = client.limiter().expect("it has rules");
-    assert!(RateLimitLayer::replacing(&[&own], store, [strict()]).is_ok());
-}

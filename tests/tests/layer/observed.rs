@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::Router;
 use http::{Request, StatusCode};
 use tollgate::{
-    Admission, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
+    Admission, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
     key::{KeyExtractorExt as _, client_ip, constant, header, key_fn, look_up, method},
 };
 use tollgate_conformance::SwitchedStore;
@@ -465,59 +465,6 @@ async fn fallback_decisions_are_counted_by_answer_and_in_units() {
     );
 }
 
-#[tokio::test]
-async fn the_policy_of_a_fallback_decision_is_that_of_the_request() {
-    let metrics = Metrics::record();
-    let store = SwitchedStore::at_once(still().0);
-    let is = |method: &'static str| move |head: &http::request::Parts| head.method == method;
-    let rule = all(per_minute("shared", 10))
-        .on_store_error_when(is("POST"), OnStoreError::Deny)
-        .on_store_error_when(is("PUT"), OnStoreError::Degraded)
-        .on_store_error_when(is("PATCH"), OnStoreError::Allow);
-    let app = app_on(store.clone(), [rule]);
-    store.switch(false);
-    for method in ["GET", "POST", "PUT", "PATCH"] {
-        send(&app, get("/").method(method)).await;
-    }
-    let counted = metrics.counted();
-    for (answer, policy) in [
-        ("allowed", "local_share"),
-        ("refused", "deny"),
-        ("passed", "degraded"),
-        ("passed", "allow"),
-    ] {
-        let name = format!(
-            "tollgate_fallback_decisions_total{{rule=shared,answer={answer},policy={policy}}}"
-        );
-        assert_eq!(counted.count(&name), 1, "{name}");
-    }
-    assert_eq!(counted.sum("tollgate_fallback_decisions_total", &[]), 4);
-}
-
-#[tokio::test]
-async fn checks_of_handlers_are_counted() {
-    let metrics = Metrics::record();
-    let rules = [per_minute("per-account", 1).cost(1).by_handler()];
-    let layer = layer(rules).attach_decision();
-    let handler = |admission: Admission| async move {
-        let denied = admission.acquire("per-account", &Key::of("ann")).await;
-        denied.map(|_| ())
-    };
-    let app = Router::new().fallback(handler).layer(layer);
-    send_times(&app, 3).await;
-    let counted = metrics.counted();
-    requests(&counted, "per-account", [("allowed", 1), ("denied", 2)]);
-}
-
-#[tokio::test]
-async fn a_recorder_that_is_installed_after_the_layer_was_built_counts() {
-    let app = app([all(per_minute("one", 1))]);
-    let metrics = Metrics::record();
-    send_times(&app, 2).await;
-    let counted = metrics.counted();
-    requests(&counted, "one", [("allowed", 1), ("denied", 1)]);
-}
-
 /// What a client has sent, in ways that a layer could tell it.
 const SECRETS: [&str; 4] = ["k-4711", "192.0.2.1", "tenant-7", "/private"];
 
@@ -594,16 +541,6 @@ async fn a_denial_is_a_debug_event_per_denying_rule_with_the_pattern_of_the_rout
     events.one(Level::DEBUG, &words);
     assert_eq!(events.recorded().len(), 1);
     assert!(!events.recorded()[0].fields.contains("4711"));
-}
-
-#[tokio::test]
-async fn a_request_without_a_key_is_a_debug_event() {
-    let events = Events::listen();
-    let rule = per_minute("strict", 1).by(header("x-api-key"));
-    let rule = rule.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
-    let app = app([rule]);
-    send_times(&app, 1).await;
-    events.one(Level::DEBUG, &["strict", "no key"]);
 }
 
 #[tokio::test]

@@ -16,12 +16,11 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use tollgate::{
     Admission, HeaderStyle, MINUTE, MessageLimitLayer, Protocol, Quota, RateLimitLayer, Refund,
-    RequestRule, Rule, SECOND, key::header, service::ResponseBody,
+    RequestRule, Rule, key::header, service::ResponseBody,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
     app::{field, get, layer, per_minute, send, status, still, stores},
-    counted::Metrics,
     server::Server,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -118,21 +117,6 @@ async fn a_request_takes_before_it_is_served() {
 }
 
 #[tokio::test]
-async fn a_panic_counts() {
-    let limits = layer([failures(2)]);
-    let service = limits.layer(service_fn(|request: Request<Body>| async move {
-        assert!(
-            request.headers().contains_key("x-none"),
-            "the handler's own mistake"
-        );
-        Ok::<_, Infallible>(Response::new(Body::empty()))
-    }));
-    let call = service.oneshot(asking(200).body(Body::empty()).unwrap());
-    assert!(tokio::spawn(call).await.unwrap_err().is_panic());
-    assert_eq!(left(&limits), 1);
-}
-
-#[tokio::test]
 async fn an_inner_error_is_a_response() {
     for (rule, expected) in [
         (failures(2), 2),
@@ -171,64 +155,6 @@ async fn a_response_with_refund_does_not_count() {
 }
 
 #[tokio::test]
-async fn keep_on_error_leaves_responses_to_count_if() {
-    let limits = layer([failures(2).keep_on_error()]);
-    let app = app(limits.clone());
-    status(&app, asking(200)).await;
-    assert_eq!(left(&limits), 2);
-}
-
-#[tokio::test]
-async fn each_rule_is_settled_by_itself() {
-    let rules = [
-        per_minute("all", 10).by(header("x-client")),
-        failures(10),
-        per_minute("client-errors", 10)
-            .by(header("x-client"))
-            .count_if(|response| response.status().is_client_error()),
-    ];
-    let limits = layer(rules);
-    let app = app(limits.clone());
-    for status_code in [200, 401, 404, 500] {
-        status(&app, asking(status_code)).await;
-    }
-    assert_eq!(left_of(&limits, "all"), 6);
-    assert_eq!(left_of(&limits, "each"), 9);
-    assert_eq!(left_of(&limits, "client-errors"), 8);
-}
-
-#[tokio::test]
-async fn called_twice_both_must_be() {
-    let rule = each(5)
-        .count_if(|response| response.is_failure())
-        .count_if(|response| !response.status().is_server_error());
-    let limits = layer([rule]);
-    let app = app(limits.clone());
-    for (status_code, expected) in [(200, 5), (500, 5), (404, 4)] {
-        status(&app, asking(status_code)).await;
-        assert_eq!(left(&limits), expected, "{status_code}");
-    }
-}
-
-#[tokio::test]
-async fn a_shadow_counts_the_same_responses() {
-    let shadow = per_minute("trial", 1)
-        .shadow()
-        .by(header("x-client"))
-        .count_if(|response| response.status() == StatusCode::UNAUTHORIZED);
-    let metrics = Metrics::record();
-    let app = app(layer([shadow]));
-    for _ in 0..3 {
-        assert_eq!(status(&app, asking(200)).await, 200);
-    }
-    assert_eq!(status(&app, asking(401)).await, 401);
-    assert_eq!(status(&app, asking(200)).await, 200);
-    let counted = metrics.counted();
-    assert_eq!(counted.requests("trial", "shadow_allowed"), 4);
-    assert_eq!(counted.requests("trial", "shadow_denied"), 1);
-}
-
-#[tokio::test]
 async fn a_request_that_another_rule_denies_counts_in_a_shadow() {
     let shadow = per_minute("trial", 5)
         .shadow()
@@ -240,21 +166,6 @@ async fn a_request_that_another_rule_denies_counts_in_a_shadow() {
     assert_eq!(left_of(&limits, "trial"), 5);
     assert_eq!(status(&app, asking(200)).await, 429);
     assert_eq!(left_of(&limits, "trial"), 4);
-}
-
-#[tokio::test]
-async fn quota_fields_leave_out_a_rule_whose_units_came_back() {
-    let app = app(layer([
-        failures(5),
-        per_minute("all", 9).by(header("x-client")),
-    ]));
-    let ok = send(&app, asking(200)).await;
-    assert_eq!(field(&ok, "ratelimit"), r#""all";r=8;t=60"#);
-    let failed = send(&app, asking(401)).await;
-    assert_eq!(
-        field(&failed, "ratelimit"),
-        r#""each";r=4;t=60, "all";r=7;t=60"#
-    );
 }
 
 #[tokio::test]
@@ -316,21 +227,6 @@ async fn a_response_settles_to_its_cost() {
 }
 
 #[tokio::test]
-async fn a_cost_goes_by_status() {
-    let rule = each(20).cost_by_response(|response| match response.status().as_u16() {
-        304 => Some(0),
-        500.. => Some(5),
-        _ => None,
-    });
-    let limits = layer([rule]);
-    let app = app(limits.clone());
-    for (status_code, expected) in [(304, 20), (200, 19), (503, 14)] {
-        status(&app, asking(status_code)).await;
-        assert_eq!(left(&limits), expected, "{status_code}");
-    }
-}
-
-#[tokio::test]
 async fn count_if_goes_before_a_cost() {
     let rule = each(20)
         .count_if(|response| !response.is_failure())
@@ -341,45 +237,6 @@ async fn count_if_goes_before_a_cost() {
         status(&app, asking(status_code)).await;
         assert_eq!(left(&limits), expected, "{status_code}");
     }
-}
-
-#[tokio::test]
-async fn a_bucket_gives_back_what_has_not_refilled() {
-    let (store, clock) = still();
-    let rule = Rule::new("each", Quota::token_bucket(10).refill(1, SECOND))
-        .cost(4)
-        .by(header("x-client"))
-        .count_if(|response| response.is_failure());
-    let limits = RateLimitLayer::new(store, [rule]).expect("a valid rule");
-    let service = limits.layer(service_fn(move |request: Request<Body>| {
-        let mut response = Response::new(Body::empty());
-        if request.headers()["x-status"] == "401" {
-            *response.status_mut() = StatusCode::UNAUTHORIZED;
-        } else {
-            clock.advance(3 * SECOND);
-        }
-        ready(Ok::<_, Infallible>(response))
-    }));
-    for (status_code, expected) in [(401, 6), (200, 6)] {
-        let request = asking(status_code).body(Body::empty()).unwrap();
-        service.clone().oneshot(request).await.unwrap();
-        // Of the four units of the second request three have refilled meanwhile, and one comes back.
-        assert_eq!(left(&limits), expected, "{status_code}");
-    }
-}
-
-#[tokio::test]
-async fn units_given_back_are_counted() {
-    let metrics = Metrics::record();
-    let app = app(layer([failures(9)]));
-    for status_code in [200, 200, 401] {
-        status(&app, asking(status_code)).await;
-    }
-    let counted = metrics.counted();
-    assert_eq!(
-        counted.count("tollgate_refunded_requests_total{rule=each}"),
-        2
-    );
 }
 
 #[test]
@@ -526,19 +383,6 @@ async fn a_cost_is_read_from_trailers() {
     let answer = call(&limits, &[GRPC, ("x-units", "7")], frames).await;
     answer.into_body().collect().await.expect("a body");
     assert_eq!(left(&limits), 6);
-}
-
-#[tokio::test]
-async fn a_grpc_call_without_a_status_counts_if_failures_do() {
-    for (rule, expected) in [
-        (each(5).count_if(|response| response.is_failure()), 4),
-        (unauthenticated(5), 5),
-    ] {
-        let limits = layer([rule]);
-        let answer = call(&limits, &[GRPC], || vec![data()]).await;
-        answer.into_body().collect().await.expect("a body");
-        assert_eq!(left(&limits), expected);
-    }
 }
 
 /// A server drops a body that has ended, and does not poll it.

@@ -1,10 +1,8 @@
 //! Load that is shed below the layer: what a denial waits for, and what is given back.
 
 use std::{
-    convert::Infallible,
     future::Future,
     pin::pin,
-    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -14,8 +12,8 @@ use axum::{
     response::IntoResponse, routing,
 };
 use http::{Request, Response, StatusCode};
-use tokio::{sync::Semaphore, task::JoinHandle, time::Instant};
-use tollgate::{Admission, HeaderStyle, RateLimitLayer, Refund, RequestRule, key::header};
+use tokio::{task::JoinHandle, time::Instant};
+use tollgate::{RateLimitLayer, Refund, RequestRule, key::header};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
     app::{get, per_minute, send, still},
@@ -56,15 +54,6 @@ fn recommended(limits: RateLimitLayer) -> Router {
             .load_shed()
             .layer(GlobalConcurrencyLimitLayer::new(1)),
     )
-}
-
-/// The same without load shedding.
-fn queueing(limits: RateLimitLayer) -> Router {
-    let work = || tokio::time::sleep(WORK);
-    let places = GlobalConcurrencyLimitLayer::new(1);
-    Router::new()
-        .route("/", routing::get(work))
-        .layer(ServiceBuilder::new().layer(limits).layer(places))
 }
 
 fn from(client: &str) -> Request<Body> {
@@ -115,30 +104,6 @@ async fn behind_load_shedding_a_denial_waits_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_load_shedding_a_denial_waits_for_a_place_that_it_does_not_need() {
-    let app = queueing(limits(SwitchedStore::at_once(still().0), each(1)));
-    let working = busy(&app, "ann").await;
-    let before = Instant::now();
-    assert_eq!(status(&app, "ann").await, 429);
-    assert_eq!(before.elapsed(), WORK - WORK / 2);
-    assert_eq!(working.await.unwrap(), 200);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_denial_takes_no_place_while_its_store_is_waited_for() {
-    let app = recommended(limits(stores()[1].clone(), each(1)));
-    assert_eq!(status(&app, "ann").await, 200);
-    let denied = tokio::spawn({
-        let app = app.clone();
-        async move { status(&app, "ann").await }
-    });
-    tokio::task::yield_now().await;
-    // The only place is free for others from the first moment on.
-    assert_eq!(status(&app, "bob").await, 200);
-    assert_eq!(denied.await.unwrap(), 429);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_shed_request_is_refunded() {
     for store in stores() {
         let limits = limits(store, each(2));
@@ -154,30 +119,6 @@ async fn a_shed_request_is_refunded() {
         assert_eq!((working.await.unwrap(), left(&limits, "ann")), (200, 1));
         assert_eq!(status(&app, "bob").await, 200);
         assert_eq!(left(&limits, "bob"), 1);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_inner_error_is_refunded() {
-    for store in stores() {
-        let limits = limits(store, each(2));
-        let service = ServiceBuilder::new()
-            .layer(limits.clone())
-            .load_shed()
-            .concurrency_limit(1)
-            .service_fn(|_: Request<Body>| async {
-                tokio::time::sleep(WORK).await;
-                Ok::<_, Infallible>(Response::new(Body::empty()))
-            });
-        let working = tokio::spawn(service.clone().oneshot(from("ann")));
-        tokio::time::sleep(WORK / 2).await;
-        for _ in 0..3 {
-            let error = service.clone().oneshot(from("bob")).await.err().unwrap();
-            assert!(error.is::<tower::load_shed::error::Overloaded>());
-            assert_eq!(left(&limits, "bob"), 2);
-        }
-        assert!(working.await.unwrap().is_ok());
-        assert_eq!(left(&limits, "ann"), 1);
     }
 }
 
@@ -217,24 +158,6 @@ async fn keep_on_error_keeps_the_units() {
 }
 
 #[tokio::test]
-async fn a_refund_does_not_depend_on_the_quota_fields() {
-    let change: [fn(RateLimitLayer) -> RateLimitLayer; 4] = [
-        |layer| layer,
-        RateLimitLayer::hide_quota,
-        RateLimitLayer::attach_decision,
-        |layer| layer.headers(HeaderStyle::NONE).expect("a valid style"),
-    ];
-    for change in change {
-        for marked in [false, true] {
-            let limits = change(limits(SwitchedStore::at_once(still().0), each(2)));
-            let service = limits.layer(service_fn(failing(marked)));
-            let _ = service.oneshot(from("ann")).await;
-            assert_eq!(left(&limits, "ann"), 2);
-        }
-    }
-}
-
-#[tokio::test]
 async fn every_outer_layer_refunds() {
     let outer = limits(SwitchedStore::at_once(still().0), each(2));
     let inner = limits(SwitchedStore::at_once(still().0), each(3));
@@ -260,50 +183,6 @@ async fn a_shadow_gets_its_units_back_too() {
         let seen = limiter.peek(&[check.with_cost(0)]).await;
         assert_eq!(seen.verdicts()[0].remaining(), 1);
     }
-}
-
-#[tokio::test]
-async fn a_taken_ticket_prevents_the_refund() {
-    let limits = limits(SwitchedStore::at_once(still().0), each(5)).attach_decision();
-    let inner = service_fn(|request: Request<Body>| async move {
-        let admission: &Admission = request.extensions().get().expect("it is attached");
-        admission.ticket().keep();
-        Err::<Response<Body>, _>("after the work")
-    });
-    let _ = limits.layer(inner).oneshot(from("ann")).await;
-    assert_eq!(left(&limits, "ann"), 4);
-}
-
-#[tokio::test]
-async fn a_response_without_refund_keeps_the_units() {
-    let limits = limits(SwitchedStore::at_once(still().0), each(5));
-    let inner = service_fn(|_: Request<Body>| async {
-        let failed = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
-        Ok::<_, Infallible>(failed.body(Body::empty()).expect("a response"))
-    });
-    let answer = limits.layer(inner).oneshot(from("ann")).await.unwrap();
-    assert_eq!(answer.headers()["ratelimit"], r#""each";r=4;t=60"#);
-    assert_eq!(left(&limits, "ann"), 4);
-}
-
-#[tokio::test]
-async fn a_cancelled_request_keeps_the_units() {
-    let limits = limits(SwitchedStore::at_once(still().0), each(5));
-    let never = Arc::new(Semaphore::new(0));
-    let inner = service_fn(move |_: Request<Body>| {
-        let never = Arc::clone(&never);
-        async move {
-            let _ = never.acquire().await;
-            Err::<Response<Body>, _>("too late")
-        }
-    });
-    let mut answer = Box::pin(limits.layer(inner).oneshot(from("ann")));
-    let polled = answer
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending());
-    drop(answer);
-    assert_eq!(left(&limits, "ann"), 4);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
 
 use axum::{Extension, Router, body::Body, routing};
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
@@ -18,10 +18,7 @@ use tollgate::{
     Admission, Denied, HeaderStyle, Key, MessageLimitLayer, Quota, RateLimitLayer, Refund,
     RequestRule, Rule, key::header, service::ResponseBody,
 };
-use tollgate_tests::{
-    app::{field, get, layer, per_minute, send, still, stores, text},
-    counted::Metrics,
-};
+use tollgate_tests::app::{field, get, layer, per_minute, send, still, text};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn at_once(limit: u64) -> RequestRule {
@@ -129,27 +126,6 @@ async fn the_last_byte_of_a_body_that_knows_its_end_returns_the_slot() {
 }
 
 #[tokio::test]
-async fn trailers_and_errors_end_a_body() {
-    let trailers = || vec![data(), Ok(Frame::trailers(HeaderMap::new()))];
-    let error = || vec![data(), Err("cut off")];
-    for frames in [trailers as fn() -> Vec<FrameResult>, error] {
-        let limits = layer([at_once(1)]);
-        let mut answer = response(&limits, false, frames).await;
-        answer.frame().await.unwrap().unwrap();
-        assert_eq!(free(&limits), 0);
-        let _ = answer.frame().await.unwrap();
-        assert_eq!(free(&limits), 1);
-    }
-}
-
-#[tokio::test]
-async fn a_body_that_is_never_polled_returns_its_slot() {
-    let limits = layer([at_once(1)]);
-    drop(response(&limits, false, || vec![data()]).await);
-    assert_eq!(free(&limits), 1);
-}
-
-#[tokio::test]
 async fn a_request_that_is_dropped_before_its_head_returns_its_slot() {
     for attach in [false, true] {
         let mut limits = layer([at_once(1)]);
@@ -179,37 +155,6 @@ async fn a_request_that_is_dropped_before_its_head_returns_its_slot() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_is_decided_holds_no_slot() {
-    for store in stores() {
-        let limits = RateLimitLayer::new(store, [at_once(1)]).expect("a valid rule");
-        let service = limits.layer(service_fn(|_: Request<Body>| {
-            pending::<Result<Response<Body>, Infallible>>()
-        }));
-        let mut future = Box::pin(service.oneshot(from("ann")));
-        let polled = future
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-        assert!(polled.is_pending());
-        drop(future);
-        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        assert_eq!(free(&limits), 1);
-    }
-}
-
-#[tokio::test]
-async fn a_panic_returns_the_slot() {
-    let limits = layer([at_once(1)]);
-    let service = limits.layer(service_fn(|_: Request<Body>| async {
-        resume_unwind(Box::new("a handler's mistake"));
-        #[expect(unreachable_code, reason = "it has a type")]
-        Ok::<_, Infallible>(Response::new(Body::empty()))
-    }));
-    let call = tokio::spawn(service.oneshot(from("ann")));
-    assert!(call.await.unwrap_err().is_panic());
-    assert_eq!(free(&limits), 1);
-}
-
 #[tokio::test]
 async fn a_panic_before_there_is_a_future_returns_the_slots() {
     let limits = layer([at_once(1), at_once_too(1)]);
@@ -220,16 +165,6 @@ async fn a_panic_before_there_is_a_future_returns_the_slots() {
     }));
     let call = tokio::spawn(async { service.oneshot(from("ann")).await });
     assert!(call.await.unwrap_err().is_panic());
-    assert_eq!(free(&limits), 1);
-    assert_eq!(free_of(&limits, "at-once-too", "ann"), 1);
-}
-
-#[tokio::test]
-async fn an_inner_error_returns_the_slot() {
-    let limits = layer([at_once(1), at_once_too(1)]);
-    let failing = service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>("failed") });
-    let call = limits.layer(failing).oneshot(from("ann"));
-    assert!(call.await.is_err());
     assert_eq!(free(&limits), 1);
     assert_eq!(free_of(&limits, "at-once-too", "ann"), 1);
 }
@@ -289,22 +224,6 @@ async fn a_ticket_holds_the_slot_beyond_the_response() {
     drop(ended);
     is_done.await.expect("the job ends");
     assert_eq!(free(&limits), 1);
-}
-
-#[tokio::test]
-async fn tickets_have_growing_numbers() {
-    let limits = layer([at_once(5)]).attach_decision();
-    async fn number(admission: Admission) -> String {
-        let number = admission.ticket().slot_number("at-once");
-        number.expect("it holds a slot").to_string()
-    }
-    let app = Router::new().route("/", routing::get(number)).layer(limits);
-    let mut last = 0;
-    for _ in 0..5 {
-        let number: u64 = text(send(&app, from("ann")).await).await.parse().unwrap();
-        assert!(number > last, "{number} after {last}");
-        last = number;
-    }
 }
 
 #[tokio::test]
@@ -400,64 +319,6 @@ async fn a_typical_hold_time_is_the_retry_time() {
     let denied = response(&limits, false, Vec::new).await;
     assert_eq!(denied.headers()["retry-after"], "7");
     assert_eq!(denied.headers()["ratelimit"], r#""at-once";r=0"#);
-}
-
-#[tokio::test]
-async fn a_grpc_denial_says_that_too_many_run() {
-    let limits = layer([at_once(1)]);
-    let _held = response(&limits, false, || vec![data()]).await;
-    let call = |limits: &RateLimitLayer| {
-        let mut request = from("ann");
-        *request.method_mut() = http::Method::POST;
-        let grpc = http::HeaderValue::from_static("application/grpc");
-        request.headers_mut().insert("content-type", grpc);
-        let never = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
-        limits.layer(never).oneshot(request)
-    };
-    let denied = call(&limits).await.unwrap();
-    assert_eq!(denied.headers()["grpc-status"], "8");
-    assert_eq!(
-        denied.headers()["grpc-message"],
-        "too many requests at once"
-    );
-    let status = tonic::Status::from_header_map(denied.headers()).expect("a status");
-    let details = tonic_types::StatusExt::get_error_details(&status);
-    let info = details.error_info().expect("it has details");
-    assert_eq!(info.reason, "CONCURRENCY_LIMIT_EXCEEDED");
-    let violation = &details.quota_failure().expect("a violation").violations[0];
-    assert_eq!(
-        violation.description,
-        "Policy \"at-once\" allows 1 request at once."
-    );
-
-    let hidden = limits.hide_quota();
-    let denied = call(&hidden).await.unwrap();
-    assert_eq!(denied.headers()["grpc-message"], "rate limit exceeded");
-}
-
-#[tokio::test]
-async fn a_hidden_quota_does_not_tell_that_it_is_one_of_slots() {
-    let limits = layer([at_once(1)]).hide_quota();
-    let _held = response(&limits, false, || vec![data()]).await;
-    let app = Router::new()
-        .route("/", routing::get(|| async {}))
-        .layer(limits);
-    let denied = text(send(&app, from("ann")).await).await;
-    assert_eq!(
-        denied,
-        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429}"#
-    );
-}
-
-#[tokio::test]
-async fn a_denial_of_slots_is_counted() {
-    let metrics = Metrics::record();
-    let limits = layer([at_once(1)]);
-    let _held = response(&limits, false, || vec![data()]).await;
-    let _denied = response(&limits, false, Vec::new).await;
-    let counted = metrics.counted();
-    assert_eq!(counted.requests("at-once", "allowed"), 1);
-    assert_eq!(counted.requests("at-once", "denied"), 1);
 }
 
 #[tokio::test]

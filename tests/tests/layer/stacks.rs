@@ -4,21 +4,16 @@ use std::{
     convert::Infallible,
     error::Error,
     fmt,
-    future::Future,
     marker::PhantomPinned,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
-use axum::{
-    BoxError, Router, body::Body, error_handling::HandleErrorLayer, extract::DefaultBodyLimit,
-    routing,
-};
+use axum::{Router, body::Body, routing};
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt, Empty, Full};
+use http_body_util::{BodyExt, Full};
 use tollgate::{
     HeaderStyle, RateLimitLayer, Rejection, RequestRule,
     key::matched_path,
@@ -28,7 +23,7 @@ use tollgate_tests::{
     app::{self, all, per_minute, status, stores},
     probe::Leaf,
 };
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt, service_fn};
 
 fn two() -> RequestRule {
     all(per_minute("two", 2))
@@ -66,78 +61,6 @@ async fn around_routes_it_knows_them_and_leaves_the_fallback_alone() {
         .route_layer(layer);
     let paths = ["/items/1", "/items/2", "/other", "/nowhere", "/nowhere"];
     assert_eq!(statuses(&app, paths).await, [200, 429, 200, 404, 404]);
-}
-
-#[tokio::test]
-async fn around_the_methods_of_one_route_it_limits_them_alone() {
-    let app = Router::new()
-        .route("/a", routing::get(|| async {}).layer(layer()))
-        .route("/b", routing::get(|| async {}));
-    assert_eq!(
-        statuses(&app, ["/a", "/a", "/a", "/b"]).await,
-        [200, 200, 429, 200]
-    );
-}
-
-#[tokio::test]
-async fn around_one_handler_it_limits_that_one() {
-    use axum::handler::Handler;
-    async fn found() {}
-    let app = Router::new()
-        .route("/a", routing::get(found.layer(layer())).post(found))
-        .layer(DefaultBodyLimit::max(64));
-    assert_eq!(statuses(&app, ["/a", "/a", "/a"]).await, [200, 200, 429]);
-    let post = Request::post("/a").body(Body::empty()).unwrap();
-    assert_eq!(app.oneshot(post).await.unwrap().status(), 200);
-}
-
-#[tokio::test]
-async fn in_a_router_with_buffer_timeout_and_concurrency_limit_outside_and_inside() {
-    let failed = |_: BoxError| async { StatusCode::INTERNAL_SERVER_ERROR };
-    let stack = || {
-        ServiceBuilder::new()
-            .buffer(8)
-            .timeout(Duration::from_secs(3600))
-            .concurrency_limit(1)
-    };
-    let handled = || ServiceBuilder::new().layer(HandleErrorLayer::new(failed));
-    let route = || Router::new().route("/", routing::get(|| async {}));
-    for app in [
-        route().layer(handled().layer(stack().layer(layer()))),
-        route().layer(handled().layer(layer()).layer(stack())),
-    ] {
-        assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
-    }
-}
-
-#[derive(Clone)]
-struct Held {
-    layer: RateLimitLayer,
-    service: RateLimit<Leaf>,
-}
-
-impl Held {
-    fn new(layer: RateLimitLayer, inner: Leaf) -> Self {
-        let service = layer.layer(inner);
-        Self { layer, service }
-    }
-
-    fn call(&mut self, request: Request<Full<Bytes>>) -> ResponseFuture<Leaf, Full<Bytes>> {
-        self.service.call(request)
-    }
-}
-
-#[tokio::test]
-async fn layer_service_future_and_body_can_be_named() {
-    let mut held = Held::new(layer(), Leaf::default());
-    let _: &RateLimitLayer = &held.layer;
-    let _: &Leaf = held.service.get_ref();
-    ServiceExt::<Request<Full<Bytes>>>::ready(&mut held.service)
-        .await
-        .unwrap();
-    let response: Result<Response<ResponseBody<Body>>, Infallible> =
-        held.call(Request::new(Full::default())).await;
-    assert_eq!(response.unwrap().status(), 200);
 }
 
 #[test]
@@ -234,66 +157,6 @@ async fn bodies_need_no_default_and_no_unpin() {
         let text = denied.into_body().collect().await.unwrap().to_bytes();
         assert!(text.starts_with(b"{\"type\""), "{text:?}");
     }
-}
-
-#[tokio::test]
-async fn errors_of_a_body_pass_through_as_they_are() {
-    let inner = service_fn(|_: Request<String>| async {
-        let mut body = OddBody::new();
-        body.reported = true;
-        Ok::<_, Infallible>(Response::new(body))
-    });
-    let response = layer()
-        .layer(inner)
-        .oneshot(Request::new(String::new()))
-        .await;
-    let mut body = Box::pin(response.unwrap().into_body());
-    let error: OddError = body.frame().await.unwrap().unwrap_err();
-    assert_eq!(error, OddError("cut off"));
-}
-
-#[tokio::test]
-async fn errors_of_the_inner_service_pass_through_as_they_are() {
-    let inner = service_fn(|_: Request<String>| async {
-        Err::<Response<Empty<Bytes>>, _>(OddError("no such luck"))
-    });
-    for store in stores() {
-        let service = RateLimitLayer::new(store, [two()]).unwrap().layer(inner);
-        let error: OddError = service
-            .oneshot(Request::new(String::new()))
-            .await
-            .err()
-            .unwrap();
-        assert_eq!(error, OddError("no such luck"));
-    }
-}
-
-#[derive(Clone)]
-struct NeverReady;
-
-impl Service<Request<String>> for NeverReady {
-    type Response = Response<Empty<Bytes>>;
-    type Error = OddError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, OddError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OddError>> {
-        Poll::Ready(Err(OddError("closed")))
-    }
-
-    fn call(&mut self, _: Request<String>) -> Self::Future {
-        unreachable!("it is never ready")
-    }
-}
-
-#[tokio::test]
-async fn an_error_of_poll_ready_passes_unchanged() {
-    let service = layer().layer(NeverReady);
-    let error = service
-        .oneshot(Request::new(String::new()))
-        .await
-        .err()
-        .unwrap();
-    assert_eq!(error, OddError("closed"));
 }
 
 #[tokio::test]

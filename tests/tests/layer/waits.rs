@@ -1,12 +1,12 @@
 //! Waiting in the layer: when a request starts, what it holds meanwhile, and how many may wait.
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use axum::{Router, body::Body, routing};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::{
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 use tollgate::{
@@ -15,18 +15,14 @@ use tollgate::{
     key::{constant, header},
 };
 use tollgate_conformance::RemoteStore;
-use tollgate_core::layer::LayerLimiter;
 use tollgate_tests::{
     app::{field, get, per_minute, send, still, text},
     counted::{Counted, Metrics},
-    events::Events,
     probe::Probe,
-    server::Server,
 };
 use tower::{
     Layer, Service, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn,
 };
-use tracing::Level;
 
 const TENTH: Duration = Duration::from_millis(100);
 
@@ -106,16 +102,6 @@ async fn requests_start_one_after_the_other_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_is_shown_only_if_that_is_configured() {
-    let app = app(&limits([paced(SECOND)]));
-    let first = spawn(&app, "ann").await;
-    let second = spawn(&app, "ann").await;
-    for task in [first, second] {
-        assert_eq!(field(&task.await.unwrap().0, "server-timing"), "");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_waiting_request_holds_no_readiness_of_the_inner_service() {
     for look_up in [false, true] {
         let rule = if look_up {
@@ -191,17 +177,6 @@ async fn the_heads_of_waiting_requests_are_bounded_in_bytes() {
     assert_eq!(start.elapsed(), TENTH);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_gives_its_place_back() {
-    let layer = limits([paced(SECOND)]);
-    let app = app(&layer);
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
-    let gone = spawn(&app, "ann").await;
-    gone.abort();
-    let _ = gone.await;
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
-}
-
 /// As a server does that drops what it has not begun to wait for.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_before_it_begins_to_wait_gives_its_place_back() {
@@ -216,15 +191,6 @@ async fn a_request_that_is_dropped_before_it_begins_to_wait_gives_its_place_back
         drop(ready.call(from("ann")));
     }
     assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_waits() {
-    let all = Rule::new("all", Quota::concurrent(1)).by(constant("all"));
-    let app = app(&limits([at_once(5, SECOND), all]));
-    let (_runs, _) = spawn(&app, "ann").await.await.unwrap();
-    let (denied, after) = spawn(&app, "bob").await.await.unwrap();
-    assert_eq!((denied.status().as_u16(), after), (429, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,25 +254,6 @@ async fn a_shadow_counts_a_request_that_waits_for_a_slot_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_does_not_overtake_those_in_the_queue_for_a_slot() {
-    let layer = limits([at_once(1, SECOND)]);
-    let app = app(&layer);
-    let (first, _) = spawn(&app, "ann").await.await.unwrap();
-    let second = spawn(&app, "ann").await;
-    drop(first);
-    // The second is woken and has not run yet.
-    let newcomer = tokio::spawn({
-        let app = app.clone();
-        async move { send(&app, from("ann")).await.status().as_u16() }
-    });
-    let (second, _) = second.await.unwrap();
-    assert_eq!(second.status(), 200);
-    assert!(!newcomer.is_finished());
-    drop(second);
-    assert_eq!(newcomer.await.unwrap(), 200);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind() {
     let layer = limits([at_once(1, SECOND)]).max_waiting(1, 1 << 20);
     let app = app(&layer);
@@ -322,20 +269,6 @@ async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind()
     drop(first);
     assert_eq!(left(&layer, "at-once"), 1);
     assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 200);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_slot_is_taken_after_the_wait_for_a_rate() {
-    let slots = Rule::new("at-once", Quota::concurrent(1)).by(header("x-client"));
-    let layer = limits([paced(SECOND), slots]);
-    let app = app(&layer);
-    drop(spawn(&app, "ann").await.await.unwrap());
-    let waiting = spawn(&app, "ann").await;
-    assert_eq!(left(&layer, "at-once"), 1);
-    let (response, after) = waiting.await.unwrap();
-    assert_eq!((after, left(&layer, "at-once")), (TENTH, 0));
-    drop(response);
-    assert_eq!(left(&layer, "at-once"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -423,62 +356,6 @@ async fn what_a_rate_has_taken_of_a_wait_is_not_there_for_a_slot() {
     assert_eq!((response.status().as_u16(), after), (429, SECOND));
 }
 
-/// The problem of a denial, and the reason in the details of a gRPC status.
-async fn reasons(denied: [Response<Body>; 2]) -> (serde_json::Value, String) {
-    let [http, grpc] = denied;
-    assert_eq!(http.status(), 429);
-    let mut problem: serde_json::Value = serde_json::from_str(&text(http).await).expect("JSON");
-    assert_eq!(grpc.headers()["grpc-status"], "8");
-    let status = tonic::Status::from_header_map(grpc.headers()).expect("a status");
-    let details = tonic_types::StatusExt::get_error_details(&status);
-    let info = details.error_info().expect("it has details");
-    (problem["reason"].take(), info.reason.clone())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_and_an_operator_learn_why_a_request_does_not_wait() {
-    let never = || Rule::new("rule", Quota::concurrent(1));
-    let waits = || Rule::new("rule", Quota::concurrent(1)).wait(SECOND);
-    for (rule, one_waits, grpc, word) in [
-        (never(), false, "CONCURRENCY_LIMIT_EXCEEDED", "slots"),
-        (
-            waits().max_waiting(1, 1),
-            true,
-            "WAIT_QUEUE_FULL",
-            "queue_full",
-        ),
-        (waits(), false, "WAIT_EXPIRED", "wait_expired"),
-    ] {
-        let (metrics, events) = (Metrics::record(), Events::listen());
-        let limits = limits([rule.by(header("x-client"))]);
-        let app = app(&limits);
-        let (_runs, _) = spawn(&app, "ann").await.await.unwrap();
-        let mut waiting = None;
-        if one_waits {
-            waiting = Some(spawn(&app, "ann").await);
-        }
-        let mut call = from("ann");
-        *call.method_mut() = http::Method::POST;
-        let grpc_type = http::HeaderValue::from_static("application/grpc");
-        call.headers_mut().insert("content-type", grpc_type);
-        let denied = [send(&app, from("ann")).await, send(&app, call).await];
-        waiting.inspect(JoinHandle::abort);
-        let (problem, details) = reasons(denied).await;
-        assert_eq!((problem.as_str(), &*details), (Some(word), grpc));
-        let labels = [("rule", "rule"), ("decision", "denied"), ("reason", word)];
-        let counted = metrics.counted();
-        assert_eq!(counted.sum("tollgate_requests_total", &labels), 2, "{word}");
-        assert_eq!(counted.sum("tollgate_requests_total", &labels[..2]), 2);
-        let logged = events.at(Level::DEBUG);
-        assert_eq!(logged.len(), 2, "{logged:?}");
-        for event in logged {
-            let has = |field: &str| event.contains(field);
-            assert!(has("request denied") && has("rule=\"rule\""), "{event}");
-            assert!(has(&format!("reason=\"{word}\"")), "{event}");
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn waits_of_a_worker_are_counted_too() {
     let metrics = Metrics::record();
@@ -511,104 +388,4 @@ fn what_cannot_wait_is_refused() {
     let store = RemoteStore::new(still().0);
     let error = RateLimitLayer::new(store, [rule()]).expect_err("it is refused");
     assert!(error.to_string().contains("leave wait() out"), "{error}");
-}
-
-#[tokio::test]
-async fn requests_wait_over_http() {
-    let layer = RateLimitLayer::new(MemoryStore::new(), [paced(20 * SECOND)]).expect("valid rules");
-    let app = app(&layer.server_timing());
-    let server = Server::start(app).await;
-    let get = || server.send("GET", "/", &[("x-client", "ann")]);
-    let start = Instant::now();
-    let answers = [get().await, get().await, get().await];
-    let waited = start.elapsed();
-    for answer in answers {
-        assert_eq!((answer.status, answer.body.as_str()), (200, "a body"));
-    }
-    // The first unit was there. The other two take a tenth of a second each.
-    assert!(waited >= 2 * TENTH, "{waited:?}");
-}
-
-#[tokio::test]
-async fn a_flood_of_waiting_clients_is_bounded_over_http() {
-    const CLIENTS: [&str; 4] = ["a", "b", "c", "d"];
-    let quota = Quota::gcra(1, MINUTE).burst(1);
-    // All places in the store are within the wait, and nobody starts before the test ends.
-    let rule = Rule::new("paced", quota)
-        .wait(60 * MINUTE)
-        .max_waiting(6, 16);
-    let layer = RateLimitLayer::new(MemoryStore::new(), [rule.by(header("x-client"))]);
-    let layer = layer.expect("valid rules").max_waiting(64, 1 << 20);
-    let server = Arc::new(Server::start(app(&layer)).await);
-    let mut tasks = JoinSet::new();
-    for _ in 0..10 {
-        for client in CLIENTS {
-            let server = Arc::clone(&server);
-            tasks.spawn(async move { server.send("GET", "/", &[("x-client", client)]).await });
-        }
-    }
-    let mut statuses = HashMap::new();
-    for _ in 0..24 {
-        // Those that do not wait are answered.
-        let answer = tasks.join_next().await.expect("a task").expect("an answer");
-        if answer.status == 429 {
-            assert!(answer.body.contains("queue_full"), "{}", answer.body);
-        }
-        *statuses.entry(answer.status).or_insert(0) += 1;
-    }
-    assert_eq!(statuses, HashMap::from([(200, 4), (429, 20)]));
-    assert_eq!(tasks.len(), 16);
-
-    let places = |client: &str, most: usize| {
-        let request = get("/").header("x-client", client).body(());
-        let (head, ()) = request.expect("a request").into_parts();
-        let key = layer.key_of("paced", &head).expect("it has a key");
-        let limiter = LayerLimiter::from(layer.limiter());
-        let checks = [limiter.check("paced", &key).expect("it is there")];
-        let places = (0..most).map_while(|_| limiter.enter_wait(&checks).ok());
-        places.collect::<Vec<_>>().len()
-    };
-    let free: usize = CLIENTS.iter().map(|client| places(client, 64)).sum();
-    assert_eq!(free, 0);
-    // They go away, and all places are free again.
-    tasks.shutdown().await;
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while CLIENTS.iter().any(|client| places(client, 64) < 6) {
-        assert!(Instant::now() < deadline, "places are missing");
-        sleep(Duration::from_millis(5)).await;
-    }
-}
-
-#[tokio::test]
-async fn a_flood_of_long_heads_is_bounded_in_bytes_over_http() {
-    const HEAD: usize = 4_000;
-    // Seven heads with their short fields, and no eighth.
-    const BYTES: usize = 30_000;
-    let quota = Quota::gcra(1, MINUTE).burst(1);
-    let rule = Rule::new("paced", quota)
-        .wait(60 * MINUTE)
-        .max_waiting(1_000, 1_000);
-    let layer = RateLimitLayer::new(MemoryStore::new(), [rule.by(header("x-client"))]);
-    let layer = layer.expect("valid rules").max_waiting(1_000, BYTES);
-    let server = Arc::new(Server::start(app(&layer)).await);
-    let mut tasks = JoinSet::new();
-    for _ in 0..40 {
-        let server = Arc::clone(&server);
-        tasks.spawn(async move {
-            let padding = "x".repeat(HEAD);
-            let fields = [("x-client", "ann"), ("x-padding", &*padding)];
-            server.send("GET", "/", &fields).await
-        });
-    }
-    let mut statuses = HashMap::new();
-    for _ in 0..33 {
-        let answer = tasks.join_next().await.expect("a task").expect("an answer");
-        if answer.status == 429 {
-            assert!(answer.body.contains("queue_full"), "{}", answer.body);
-        }
-        *statuses.entry(answer.status).or_insert(0) += 1;
-    }
-    assert_eq!(statuses, HashMap::from([(200, 1), (429, 32)]));
-    // The others wait.
-    assert_eq!(tasks.len(), 7);
 }

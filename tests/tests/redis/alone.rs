@@ -106,26 +106,6 @@ async fn new_keys_are_counted_for_every_rule() {
 }
 
 #[tokio::test]
-async fn a_report_that_creates_a_key_is_counted_as_a_new_key() {
-    let metrics = Metrics::record();
-    let redis = RedisServer::start(&[]).await;
-    let store = store(&redis, "shop").await;
-    let rule = eventual("slow", Quota::fixed_window(1_000, MAX_PERIOD), HOUR);
-    let (limiter, check) = limiter(&store, rule);
-    // The first two call Redis.
-    for _ in 0..12 {
-        assert!(limiter.acquire(&[check]).await.is_allowed());
-    }
-    let name = "tollgate_redis_new_keys_total{rule=slow}";
-    assert_eq!(metrics.counted().count(name), 1);
-    assert_eq!(redis.command(&["FLUSHALL"]).await, "+OK\r\n");
-    assert_eq!(store.flush(PATIENCE).await, 0);
-    let keys = redis.command(&["KEYS", "*:slow:*"]).await;
-    assert!(keys.starts_with("*1\r\n"), "{keys}");
-    assert_eq!(metrics.counted().count(name), 1);
-}
-
-#[tokio::test]
 async fn the_effective_bound_is_a_gauge_per_rule() {
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;

@@ -16,17 +16,6 @@ use tracing::Level;
 use crate::{store, until};
 
 #[tokio::test]
-async fn instances_know_of_each_other() {
-    let redis = RedisServer::start(&[]).await;
-    let one = store(&redis, "shop").await;
-    until("it knows of itself", || one.instances() == 1).await;
-    let other = store(&redis, "shop").await;
-    let _stranger = store(&redis, "forum").await;
-    until("the later one knows of both", || other.instances() == 2).await;
-    until("the first one hears of the other", || one.instances() == 2).await;
-}
-
-#[tokio::test]
 async fn a_denied_instance_registration_is_reported() {
     let events = Events::listen();
     let redis = RedisServer::start(&[]).await;

@@ -47,18 +47,6 @@ async fn two_services_share_one_limit_and_report_its_remaining_units() {
 }
 
 #[tokio::test]
-async fn two_namespaces_on_one_server_never_meet() {
-    let redis = RedisServer::start(&[]).await;
-    let shop = serve(store(&redis, "shop").await, [per_ip()]).await;
-    let forum = serve(store(&redis, "forum").await, [per_ip()]).await;
-    for _ in 0..3 {
-        assert_eq!(shop.get("/").await.status, 200);
-    }
-    assert_eq!(shop.get("/").await.status, 429);
-    assert!(forum.get("/").await.list("ratelimit").contains("r=2"));
-}
-
-#[tokio::test]
 async fn a_service_starts_without_redis_and_answers_as_its_rules_say() {
     let mut redis = RedisServer::start(&[]).await;
     redis.kill();

@@ -186,7 +186,7 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, HeaderValue};
-    use proptest::{collection::vec, prelude::*};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -230,20 +230,6 @@ mod tests {
         let pushback = |millis| ("grpc-retry-pushback-ms", millis);
         assert_eq!(budget(&[EIGHT, pushback("1500")]), (true, Some(1_500)));
         assert_eq!(budget(&[EIGHT, pushback("0")]), (true, Some(0)));
-    }
-
-    #[test]
-    fn the_content_type_may_be_in_capitals_and_of_grpc_web() {
-        let content_type = ("content-type", "Application/gRPC-Web+proto");
-        assert_eq!(budget(&[content_type, FOURTEEN]), (true, None));
-    }
-
-    #[test]
-    fn the_last_bits_of_base64_do_not_matter() {
-        let details = SEVEN_SECONDS.strip_suffix('w').expect("it ends so");
-        let details = format!("{details}x");
-        let details = ("grpc-status-details-bin", &*details);
-        assert_eq!(budget(&[EIGHT, details]), (true, Some(7_000)));
     }
 
     #[test]
@@ -312,26 +298,6 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_is_negative_or_no_duration_is_none() {
-        assert_eq!(
-            retry_delay(&status_of(&[8, 3])),
-            Some(Duration::from_secs(3))
-        );
-        assert_eq!(retry_delay(&status_of(&[])), Some(Duration::ZERO));
-        assert_eq!(
-            retry_delay(&status_of(&[16, 5])),
-            Some(Duration::from_nanos(5))
-        );
-        let minus_one = [8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
-        assert_eq!(retry_delay(&status_of(&minus_one)), None);
-        // 10^9 nanoseconds are out of range.
-        assert_eq!(
-            retry_delay(&status_of(&[16, 0x80, 0x94, 0xeb, 0xdc, 3])),
-            None
-        );
-    }
-
-    #[test]
     fn the_delay_is_found_behind_other_details_and_fields() {
         let seven = status_of(&[8, 7]);
         for before in [
@@ -352,12 +318,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn no_bytes_panic(bytes in vec(any::<u8>(), 0..200)) {
-            let _ = retry_delay(&bytes);
-            let _ = retry_delay(&status_of(&bytes[..bytes.len().min(60)]));
-        }
-
         #[test]
         fn a_broken_status_panics_nowhere(place in 0_usize..80, byte in any::<u8>()) {
             let mut bytes = BASE64.decode(SEVEN_SECONDS).unwrap();

@@ -131,17 +131,13 @@ mod tests {
     #[test]
     fn a_response_for_shared_caches_has_none() {
         assert!(!with(200, &["public"]));
-        assert!(!with(200, &["max-age=60, Public"]));
         assert!(!with(200, &["max-age=60", "S-MaxAge = 60"]));
-        assert!(!with(304, &["s-maxage=60"]));
         assert!(!with(200, &["max-age=60"]));
         assert!(!with(200, &["must-revalidate", "Max-Age = \"60\""]));
         assert!(!with(200, &["max-age=60, private=\"set-cookie\""]));
         assert!(with(200, &["private, max-age=60"]));
         assert!(with(200, &["max-age=60", "Private"]));
-        assert!(with(200, &["max-age=60, no-store"]));
         assert!(with(200, &["max-age=0, must-revalidate"]));
-        assert!(with(200, &["no-cache"]));
         assert!(with(200, &["no-store"]));
         assert!(with(200, &["publicity"]));
     }
@@ -155,7 +151,6 @@ mod tests {
         const NO_STORE: (&str, &str) = ("cache-control", "no-store");
         for (status, fields, has) in [
             (200, &[LATER][..], false),
-            (500, &[LATER], false),
             (
                 200,
                 &[
@@ -170,7 +165,6 @@ mod tests {
                 true,
             ),
             (200, &[EARLIER], true),
-            (200, &[EARLIER, MODIFIED], true),
             (200, &[("expires", "0")], true),
             // The age is in place of the date.
             (200, &[LATER, ("cache-control", "max-age=0")], true),
@@ -179,23 +173,10 @@ mod tests {
             (200, &[LATER, NO_STORE], true),
             // Caches guess.
             (200, &[MODIFIED], false),
-            (404, &[MODIFIED], false),
             (403, &[MODIFIED], true),
-            (
-                200,
-                &[MODIFIED, ("cache-control", "must-revalidate")],
-                false,
-            ),
             (200, &[MODIFIED, ("cache-control", "no-cache")], true),
-            (200, &[MODIFIED, ("cache-control", "max-age=0")], true),
-            (200, &[MODIFIED, PRIVATE], true),
             // Fields for a CDN.
             (200, &[("cdn-cache-control", "max-age=60")], false),
-            (
-                200,
-                &[("cdn-cache-control", "max-age=60;x"), PRIVATE],
-                false,
-            ),
             (
                 200,
                 &[
@@ -206,15 +187,9 @@ mod tests {
             ),
             (
                 200,
-                &[("netlify-cdn-cache-control", "public"), PRIVATE],
-                false,
-            ),
-            (
-                200,
                 &[("cdn-cache-control", "must-revalidate"), PRIVATE, MODIFIED],
                 false,
             ),
-            (200, &[("cdn-cache-control", "max-age=0"), PRIVATE], true),
             (
                 200,
                 &[
@@ -224,7 +199,6 @@ mod tests {
                 false,
             ),
             (200, &[("cdn-cache-control", "no-store"), PRIVATE], true),
-            (200, &[("surrogate-control", "no-store")], true),
             (200, &[("surrogate-control", "content=\"ESI/1.0\"")], true),
         ] {
             assert_eq!(has_fields(status, fields), has, "{status} {fields:?}");

@@ -60,27 +60,3 @@ impl Deref for Line {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_holds_what_was_pushed_whatever_its_length() {
-        for pieces in [0, 1, INLINE / 7, INLINE / 7 + 1, INLINE] {
-            let mut line = Line::new();
-            for _ in 0..pieces {
-                line.push(b"seven, ");
-            }
-            assert_eq!(*line, *b"seven, ".repeat(pieces), "{pieces} pieces");
-            assert_eq!(line.is_empty(), pieces == 0);
-        }
-        // Nothing is lost where the first piece is too long, nor where an empty one follows.
-        let mut line = Line::new();
-        line.push(&[b'a'; INLINE + 1]);
-        line.push(b"");
-        line.push(b"b");
-        assert_eq!(line.len(), INLINE + 2);
-        assert_eq!(line.last(), Some(&b'b'));
-    }
-}

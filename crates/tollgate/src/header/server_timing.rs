@@ -19,21 +19,3 @@ pub(crate) fn write(map: &mut HeaderMap, waited: Duration) {
         let _ = map.try_append(SERVER_TIMING, value);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_is_written_in_milliseconds_next_to_other_timings() {
-        let mut map = HeaderMap::new();
-        map.insert(SERVER_TIMING, HeaderValue::from_static("db;dur=53"));
-        write(&mut map, Duration::from_micros(1_250_349));
-        write(&mut map, Duration::from_micros(99));
-        let all: Vec<_> = map.get_all(SERVER_TIMING).iter().collect();
-        assert_eq!(
-            all,
-            ["db;dur=53", "ratelimit;dur=1250.3", "ratelimit;dur=0.0"]
-        );
-    }
-}

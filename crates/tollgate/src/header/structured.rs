@@ -57,35 +57,3 @@ impl AsRef<[u8]> for Lines {
         &self.0
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strings_are_quoted_and_escaped() {
-        for (text, quoted) in [
-            ("per-min", Some(r#""per-min""#)),
-            (r#"a"b"#, Some(r#""a\"b""#)),
-            (r#"a"b\c"#, Some(r#""a\"b\\c""#)),
-            ("größe", None),
-            ("a\r\nb", None),
-        ] {
-            assert_eq!(string(text).as_deref(), quoted, "{text}");
-        }
-    }
-
-    #[test]
-    fn integers_have_at_most_fifteen_digits() {
-        for (number, digits) in [
-            (0, "0"),
-            (42, "42"),
-            (999_999_999_999_999, "999999999999999"),
-            (u64::MAX, "999999999999999"),
-        ] {
-            let mut line = Line::new();
-            push_integer(&mut line, number);
-            assert_eq!(*line, *digits.as_bytes());
-        }
-    }
-}

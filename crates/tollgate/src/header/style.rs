@@ -97,35 +97,3 @@ impl fmt::Debug for HeaderStyle {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::HeaderStyle as S;
-
-    #[test]
-    fn conflicting_styles_are_rejected_by_name() {
-        for (style, words) in [
-            (S::DRAFT_11 | S::DRAFT_7, ["DRAFT_11", "DRAFT_7"]),
-            (S::DRAFT_11 | S::DRAFT_6, ["DRAFT_11", "DRAFT_6"]),
-            (
-                S::X_RATELIMIT_DELTA | S::X_RATELIMIT_EPOCH,
-                ["X_RATELIMIT_EPOCH", "X_RATELIMIT_DELTA"],
-            ),
-        ] {
-            let error = style.validate().expect_err("they contradict");
-            assert!(words.iter().all(|word| error.contains(word)), "{error}");
-        }
-    }
-
-    #[test]
-    fn other_styles_combine() {
-        for style in [
-            S::NONE,
-            S::DRAFT_11 | S::X_RATELIMIT_DELTA,
-            S::DRAFT_11 | S::X_RATELIMIT_EPOCH,
-            S::DRAFT_6 | S::DRAFT_7 | S::X_RATELIMIT_EPOCH,
-        ] {
-            assert_eq!(style.validate(), Ok(()));
-        }
-    }
-}

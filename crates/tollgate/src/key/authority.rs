@@ -83,18 +83,6 @@ mod tests {
     }
 
     #[test]
-    fn it_is_that_of_the_uri_or_else_the_host_header() {
-        for (uri, hosts, expected) in [
-            ("http://api.example:8080/x", &[][..], "api.example:8080"),
-            ("http://api.example/x", &["other.example"], "api.example"),
-            ("/x", &["api.example:8080"], "api.example:8080"),
-            ("/x", &["API.Example"], "api.example"),
-        ] {
-            assert_eq!(of(uri, hosts).as_deref(), Ok(expected));
-        }
-    }
-
-    #[test]
     fn one_server_is_one_key_however_it_is_written() {
         for (uri, expected) in [
             ("http://API.example:80/", "api.example"),
@@ -106,12 +94,5 @@ mod tests {
         ] {
             assert_eq!(of(uri, &[]).as_deref(), Ok(expected), "{uri}");
         }
-    }
-
-    #[test]
-    fn without_a_host_or_with_two_there_is_no_key() {
-        assert_eq!(of("/x", &[]), Err(NoKey::Absent));
-        assert_eq!(of("/x", &[""]), Err(NoKey::Absent));
-        assert_eq!(of("/x", &["a.example", "b.example"]), Err(NoKey::Ambiguous));
     }
 }

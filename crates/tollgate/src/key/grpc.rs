@@ -69,28 +69,3 @@ impl KeyExtractor for GrpcMethod {
         "grpc_method".into()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grpc_path_has_two_segments() {
-        assert_eq!(
-            service_and_method("/weather.v1.Weather/Current"),
-            Some(("weather.v1.Weather", "Current"))
-        );
-        for path in [
-            "",
-            "/",
-            "*",
-            "//Current",
-            "/weather",
-            "/weather/",
-            "/a/b/c",
-            "a/b",
-        ] {
-            assert_eq!(service_and_method(path), None, "{path}");
-        }
-    }
-}

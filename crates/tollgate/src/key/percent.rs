@@ -63,26 +63,3 @@ fn digit(byte: u8) -> Option<u8> {
         _ => None,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_invalid_escape_is_literal() {
-        for (encoded, expected) in [
-            ("a%20b", "a b"),
-            ("a+b", "a b"),
-            ("%4A%4a", "JJ"),
-            ("%", "%"),
-            ("%4", "%4"),
-            ("%zz", "%zz"),
-            ("%%41", "%A"),
-            ("%+1", "% 1"),
-        ] {
-            let found = decoded(encoded.as_bytes(), Plus::Space).bytes();
-            assert_eq!(&found[..], expected.as_bytes(), "{encoded}");
-        }
-        assert_eq!(&decoded(b"a+b", Plus::Literal).bytes()[..], b"a+b");
-    }
-}

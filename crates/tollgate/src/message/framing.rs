@@ -113,41 +113,14 @@ mod tests {
         pairs.map(|pair| &bytes[pair[0]..pair[1]]).collect()
     }
 
-    fn after(bytes: &[u8]) -> Framing {
-        let mut framing = Framing::default();
-        framing.advance(bytes, ALL);
-        framing
-    }
-
-    #[test]
-    fn an_empty_message_is_its_prefix() {
-        assert!(after(&[0, 0, 0, 0]).is_before_message());
-        assert_eq!(after(&[0, 0, 0, 0, 0]).seen, 0);
-    }
-
-    #[test]
-    fn the_length_is_big_endian() {
-        let mut framing = after(&[1, 0, 0, 1, 2]);
-        assert_eq!(framing.skip(usize::MAX), 258);
-        assert_eq!(framing.seen, 0);
-    }
-
     #[test]
     fn the_longest_message_is_skipped() {
-        let mut framing = after(&[0, 255, 255, 255, 255]);
+        let mut framing = Framing::default();
+        framing.advance(&[0, 255, 255, 255, 255], ALL);
         assert_eq!(framing.skip(1 << 31), 1 << 31);
         assert_eq!(framing.seen, PREFIX);
         assert_eq!(framing.skip(usize::MAX), (1 << 31) - 1);
         assert_eq!(framing.seen, 0);
-    }
-
-    #[test]
-    fn a_frame_is_split_before_the_prefix_that_is_not_granted() {
-        let frame = [message(3), message(0), message(2)].concat();
-        for (most, length, messages) in [(0, 4, 0), (1, 12, 1), (2, 17, 2), (3, 20, 3)] {
-            let progress = Framing::default().advance(&frame, most);
-            assert_eq!(progress, Progress { length, messages }, "{most}");
-        }
     }
 
     proptest! {

@@ -268,9 +268,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        header::RATELIMIT_POLICY,
-        key::constant,
-        rate_limit::{rules_handle::RulesHandle, service_config::ServiceConfig},
+        header::RATELIMIT_POLICY, key::constant, rate_limit::service_config::ServiceConfig,
         rule::Rule,
     };
 
@@ -280,10 +278,6 @@ mod tests {
 
     fn live() -> Arc<LiveConfig> {
         LiveConfig::new(&[], MemoryStore::new(), |_| Ok(()), [rule(60)]).expect("a valid rule")
-    }
-
-    fn limit(config: &Config) -> u64 {
-        config.rules.set().rules()[0].quota().limit()
     }
 
     #[test]
@@ -324,38 +318,5 @@ mod tests {
             policies.len(),
             "each stripe has a value of its own"
         );
-    }
-
-    #[test]
-    fn a_replacement_is_in_force_at_once_on_all_stripes_and_keeps_nothing_of_what_was_before() {
-        let live = live();
-        let in_flight = Mutex::new(Vec::new());
-        striped::on_each_stripe(|| {
-            let mut service = ServiceConfig::new(Arc::clone(&live));
-            let requests = [service.load(), service.load(), service.load()];
-            assert!(requests.iter().all(|config| limit(config) == 60));
-            lock(&in_flight).push((striped::current_stripe(), service, requests));
-        });
-        let handle = RulesHandle::new(live.rules());
-        handle.replace([rule(90)]).expect("a valid rule");
-        striped::on_each_stripe(|| {
-            let here = striped::current_stripe();
-            let mut in_flight = lock(&in_flight);
-            let mut services = in_flight.iter_mut();
-            let (_, service, requests) =
-                services.find(|(stripe, ..)| *stripe == here).expect("one");
-            assert_eq!(limit(&service.load()), 90);
-            assert_eq!(
-                limit(&requests[0]),
-                60,
-                "a request ends by what it began with"
-            );
-        });
-        let in_flight = in_flight.into_inner().expect("no panic");
-        for (_, _service, requests) in in_flight {
-            let before = Arc::downgrade(&requests[0]);
-            drop(requests);
-            assert!(before.upgrade().is_none());
-        }
     }
 }

@@ -408,17 +408,4 @@ mod tests {
         let candidates = candidates(&index, &head(Method::POST, "/a"));
         assert_eq!(candidates, [1, 3, 5, 7, 9, 10]);
     }
-
-    #[test]
-    fn few_rules_on_paths_have_no_index() {
-        let of = |paths: usize| {
-            let on_path = |n| vec![Condition::Path(format!("/{n}"))];
-            let mut conditions: Vec<_> = (0..paths).map(on_path).collect();
-            conditions.extend((0..50).map(|_| vec![Condition::LongPath]));
-            let rules = rules(&conditions);
-            RouteIndex::new(rules.iter().map(|rule| &rule.settings().routes)).is_some()
-        };
-        assert!(!of(LEAST - 1));
-        assert!(of(LEAST));
-    }
 }

@@ -96,23 +96,6 @@ mod tests {
     use crate::rate_limit::settings::Settings;
 
     #[test]
-    fn a_room_has_places_for_its_number_of_requests_and_bytes() {
-        let room = WaitRoom::new(2, 1_000);
-        let first = room.enter(600).expect("there is room");
-        assert!(room.enter(401).is_none());
-        let second = room.enter(400).expect("there is room");
-        assert!(room.is_full());
-        assert!(room.enter(0).is_none());
-        drop(first);
-        assert!(!room.is_full());
-        let third = room.enter(600).expect("there is room again");
-        assert!(room.enter(0).is_none());
-        drop((second, third));
-        assert_eq!(room.requests.load(Ordering::Relaxed), 0);
-        assert_eq!(room.head_bytes.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
     fn a_layer_has_places_for_1_024_requests_and_4_mib_of_heads() {
         let (requests, head_bytes) = Settings::default().max_waiting;
         let room = WaitRoom::new(requests, head_bytes);

@@ -79,31 +79,3 @@ pub(super) fn retry_info(wait: Duration) -> Message {
         .uint(2, wait.subsec_nanos().into());
     Message::default().message(1, &duration)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_varints() {
-        for (value, bytes) in [
-            (1_u64, &[8, 1][..]),
-            (127, &[8, 127]),
-            (128, &[8, 0x80, 1]),
-            (
-                u64::MAX,
-                &[8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1],
-            ),
-        ] {
-            assert_eq!(Message::default().uint(1, value).as_bytes(), bytes);
-        }
-    }
-
-    #[test]
-    fn zero_and_empty_fields_are_omitted() {
-        let message = Message::default().uint(1, 0).text(2, "");
-        assert_eq!(message.as_bytes(), b"");
-        // A retry time of zero is written: it is a nested message.
-        assert_eq!(retry_info(Duration::ZERO).as_bytes(), [0x0a, 0]);
-    }
-}

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::{
-    Extension, Router,
+    Router,
     body::Body,
     extract::{ConnectInfo, Request, connect_info::MockConnectInfo},
     middleware::{Next, from_fn},
@@ -114,16 +114,6 @@ async fn parameters_of_an_outer_router_are_found_inside() {
 }
 
 #[tokio::test]
-async fn a_route_without_the_parameter_has_no_key() {
-    let app = Router::new()
-        .route("/users/{id}", handler())
-        .route("/health", handler());
-    let app = watched(app, path_parameter("tenant"));
-    assert_eq!(send(app.clone(), "/users/1").await, Err(NoKey::Absent));
-    assert_eq!(send(app, "/health").await, Err(NoKey::Absent));
-}
-
-#[tokio::test]
 async fn a_parameter_that_is_no_text_is_no_key() {
     let app = Router::new().route("/users/{id}", handler());
     assert_eq!(
@@ -140,15 +130,6 @@ fn a_parameter_is_named_without_braces() {
     }
 }
 
-#[tokio::test]
-async fn the_peer_comes_from_axums_connect_info() {
-    let peer = Extension(ConnectInfo(address("192.0.2.1:1")));
-    let app = watched(Router::new().route("/", handler()), client_ip()).layer(peer);
-    let mut head = empty();
-    head.extensions.insert(PeerAddr(address("192.0.2.1:2")));
-    assert_eq!(send(app, "/").await, key(&client_ip(), &head));
-}
-
 #[test]
 fn our_own_peer_address_counts_before_axum() {
     let mut head = empty();
@@ -160,32 +141,4 @@ fn our_own_peer_address_counts_before_axum() {
     assert_eq!(resolved(&client_ip(), &head), "192.0.2.2");
     head.extensions.insert(PeerAddr(address("192.0.2.3:1")));
     assert_eq!(resolved(&client_ip(), &head), "192.0.2.3");
-}
-
-#[tokio::test]
-async fn a_router_with_connect_info_has_peers() {
-    let app = watched(Router::new().route("/", handler()), client_ip());
-    let make = app
-        .clone()
-        .into_make_service_with_connect_info::<SocketAddr>();
-    let connection = make
-        .oneshot(address("192.0.2.1:1"))
-        .await
-        .expect("never fails");
-    let request = Request::get("/").body(Body::empty()).expect("a request");
-    let response = connection.oneshot(request).await.expect("never fails");
-    assert!(
-        response
-            .extensions()
-            .get::<Found>()
-            .is_some_and(|found| found.0.is_ok())
-    );
-    assert!(matches!(send(app, "/").await, Err(NoKey::Misconfigured(_))));
-}
-
-#[test]
-fn a_route_and_a_parameter_say_what_they_count_by() {
-    assert_eq!(matched_path().subject_type(), "route");
-    let parameter = path_parameter("tenant");
-    assert_eq!(parameter.subject_type(), "path_parameter");
 }

@@ -49,13 +49,6 @@ fn a_tuple_is_one_key_of_all_parts_in_their_order() {
 }
 
 #[test]
-fn a_nested_tuple_is_the_same_as_a_flat_one() {
-    let nested = (constant("a"), (constant("b"), constant("c")));
-    let flat = (constant("a"), constant("b"), constant("c"));
-    assert_eq!(key(&nested, &empty()), key(&flat, &empty()));
-}
-
-#[test]
 fn a_tuple_with_a_missing_part_has_no_key_and_leaves_nothing() {
     let mut found = KeyBuf::new();
     let by = (constant("a"), header("x-api-key"));
@@ -76,20 +69,6 @@ fn or_takes_the_first_that_finds_a_key() {
     let head = with_lines("x-user", &["ada"]);
     assert_eq!(key(&by, &head), key(&header("x-user"), &head));
     assert_eq!(key(&by, &empty()), Ok(parts([(CONSTANT, "all")])));
-}
-
-#[test]
-fn or_removes_the_parts_of_a_failed_extractor() {
-    assert_eq!(
-        key(&Careless.or(constant("a")), &empty()),
-        Ok(parts([(CONSTANT, "a")]))
-    );
-    let mut found = parts([(CONSTANT, "a")]);
-    assert!(matches!(
-        Careless.or(Careless).extract(&empty(), &mut found),
-        Extracted::Nothing(_)
-    ));
-    assert_eq!(found, parts([(CONSTANT, "a")]));
 }
 
 #[test]
@@ -117,14 +96,6 @@ fn or_falls_back_from_a_misconfigured_service_and_keeps_the_reason() {
     ] {
         assert!(matches!(found, Err(NoKey::Misconfigured(_))), "{found:?}");
     }
-}
-
-#[test]
-fn an_alternative_of_another_name_is_another_key() {
-    let by = header("x-user").or(header("x-device"));
-    let user = key(&by, &with_lines("x-user", &["1"]));
-    let device = key(&by, &with_lines("x-device", &["1"]));
-    assert_ne!(user, device);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use http::request::Parts;
 use tollgate::{
     KeyBuf, PartKind,
     decision::Pending,
-    key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, constant, header, key_fn, look_up},
+    key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, constant, header, look_up},
 };
 
 use crate::support::{empty, key_later, parts, with_lines};
@@ -36,17 +36,6 @@ const LOOK_UP: PartKind = PartKind::LOOK_UP;
 const CONSTANT: PartKind = PartKind::CONSTANT;
 
 #[test]
-fn a_look_up_finds_a_key_or_none() {
-    let called = Arc::default();
-    let ada = with_lines("x-user", &["ada"]);
-    assert_eq!(
-        key_later(&slow(&called), &ada),
-        Ok(parts([(LOOK_UP, "ada")]))
-    );
-    assert_eq!(key_later(&slow(&called), &empty()), Err(NoKey::Absent));
-}
-
-#[test]
 fn a_tuple_keeps_its_order_around_look_ups() {
     let called = Arc::default();
     let ada = with_lines("x-user", &["ada"]);
@@ -64,13 +53,6 @@ fn a_tuple_keeps_its_order_around_look_ups() {
         constant("b"),
     );
     assert_eq!(key_later(&nested, &ada), Ok(parts([a, b, user, a, b])));
-}
-
-#[test]
-fn a_tuple_without_an_answer_from_its_look_up_has_no_key() {
-    let called = Arc::default();
-    let by = (constant("a"), slow(&called), constant("b"));
-    assert_eq!(key_later(&by, &empty()), Err(NoKey::Absent));
 }
 
 #[test]
@@ -112,47 +94,6 @@ fn or_falls_back_to_a_look_up_and_starts_it_only_then() {
         ),
         (2, 1)
     );
-}
-
-#[test]
-fn or_keeps_the_more_severe_reason_across_look_ups() {
-    let called = Arc::default();
-    for found in [
-        key_later(&misconfigured().or(slow(&called)), &empty()),
-        key_later(&slow(&called).or(misconfigured()), &empty()),
-        key_later(
-            &slow(&called).or(misconfigured()).or(slow(&called)),
-            &empty(),
-        ),
-    ] {
-        assert!(matches!(found, Err(NoKey::Misconfigured(_))), "{found:?}");
-    }
-}
-
-#[test]
-fn or_inside_of_a_tuple_waits_for_its_look_ups() {
-    let called = Arc::default();
-    let by = (
-        constant("a"),
-        slow(&called).or(constant("b")),
-        constant("c"),
-    );
-    let expected = parts([(CONSTANT, "a"), (CONSTANT, "b"), (CONSTANT, "c")]);
-    assert_eq!(key_later(&by, &empty()), Ok(expected));
-}
-
-#[test]
-fn a_closure_in_a_tuple_runs_once() {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counted = calls.clone();
-    let closure = key_fn(move |_| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        Some("x")
-    });
-    let called = Arc::default();
-    let ada = with_lines("x-user", &["ada"]);
-    assert!(key_later(&(constant("a"), (closure, slow(&called))), &ada).is_ok());
-    assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
 /// Adds a part, and then gives another key later.

@@ -6,7 +6,6 @@ mod client_ip;
 mod combining;
 mod cookie;
 mod forwarded;
-mod limits;
 mod look_up;
 mod properties;
 mod query;

@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 
-use axum::{Router, body::Body, routing};
+use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
+use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::{sync::mpsc, time::timeout};
@@ -15,7 +15,6 @@ use tollgate::{
 };
 use tollgate_conformance::SwitchedStore;
 use tonic::{Code, Status};
-use tonic_types::StatusExt as _;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::messages::{
@@ -29,17 +28,6 @@ async fn a_handler_that_swallows_the_error_hides_nothing() {
     let Ok(response) = service.oneshot(messages(3)).await;
     assert_eq!(status(&response), Some("8"));
     assert!(http_body::Body::is_end_stream(response.body()));
-}
-
-#[tokio::test]
-async fn a_handler_that_fails_for_the_error_hides_nothing() {
-    let fails = |request: Request<MessageBody<Body>>| async move {
-        let collected = request.into_body().collect().await;
-        collected.map(|_| Response::new(Body::empty()))
-    };
-    let service = limits(still(), 2).layer(service_fn(fails));
-    let response = service.oneshot(messages(3)).await.expect("an answer");
-    assert_eq!(status(&response), Some("8"));
 }
 
 #[tokio::test]
@@ -129,29 +117,6 @@ async fn a_handler_reads_that_the_store_failed() {
 }
 
 #[tokio::test]
-async fn the_wait_in_trailers_has_the_jitter_of_the_client() {
-    let limits = limits(still(), 1);
-    let limits = limits.retry_after_jitter(100).expect("a share");
-    let silent = |request: Request<MessageBody<Body>>| async move {
-        tokio::spawn(read(request));
-        let never = StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        Ok::<_, Infallible>(Response::new(Body::new(never)))
-    };
-    let Ok(begun) = limits.layer(service_fn(silent)).oneshot(messages(2)).await;
-    let end = timeout(HANGS, begun.into_body().collect()).await;
-    let end = end.expect("it ends").expect("no error");
-    let Ok(denied) = limits.layer(service_fn(read)).oneshot(messages(1)).await;
-    let wait = |fields: &HeaderMap| {
-        let status = Status::from_header_map(fields).expect("a status");
-        let info = status.get_details_retry_info().expect("it has a wait");
-        info.retry_delay.expect("it has a wait")
-    };
-    let in_trailers = wait(end.trailers().expect("trailers"));
-    assert_eq!(in_trailers, wait(denied.headers()));
-    assert!(in_trailers > MINUTE);
-}
-
-#[tokio::test]
 async fn a_response_that_may_be_cut_off_does_not_tell_its_length() {
     let sized = |_: Request<MessageBody<Body>>| async {
         let response = Response::builder().header("content-length", 4);
@@ -166,19 +131,6 @@ async fn a_response_that_may_be_cut_off_does_not_tell_its_length() {
     let Ok(response) = service.oneshot(rest.expect("a request")).await;
     assert_eq!(response.headers()["content-length"], "4");
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(4));
-}
-
-#[tokio::test]
-async fn with_auto_a_call_of_grpc_is_denied_in_grpc() {
-    let limits = limits(still(), 1).protocol(Protocol::Auto);
-    let Ok(response) = limits.layer(service_fn(read)).oneshot(messages(2)).await;
-    assert_eq!(
-        (response.status().as_u16(), status(&response)),
-        (200, Some("8"))
-    );
-    let denied = Status::from_header_map(response.headers()).expect("a status");
-    let info = denied.get_details_error_info().expect("it has details");
-    assert_eq!(info.domain, "weather.v1.Weather");
 }
 
 #[tokio::test]
@@ -232,23 +184,4 @@ async fn a_preflight_needs_no_key_unless_it_brings_messages() {
         let Ok(response) = service.clone().oneshot(preflight).await;
         assert_eq!(status(&response), expected);
     }
-}
-
-#[tokio::test]
-async fn it_limits_a_router_of_axum_and_a_route() {
-    let app = || {
-        let handler = |body: Bytes| async move { body.len().to_string() };
-        Router::new().route("/weather.v1.Weather/Record", routing::post(handler))
-    };
-    let inside = app().layer(limits(still(), 2));
-    let Ok(response) = inside.oneshot(messages(3)).await;
-    assert_eq!(status(&response), Some("8"));
-    let around = limits(still(), 2).layer(app());
-    let Ok(response) = around.clone().oneshot(messages(2)).await;
-    assert_eq!(
-        response.into_body().collect().await.unwrap().to_bytes(),
-        "10"
-    );
-    let Ok(response) = around.oneshot(messages(1)).await;
-    assert_eq!(status(&response), Some("8"));
 }

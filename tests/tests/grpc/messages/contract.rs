@@ -50,10 +50,3 @@ async fn a_rejected_call_frees_its_permit() {
     let mut other = layer.layer(inner);
     let Ok(_) = ServiceExt::<Request<Body>>::ready(&mut other).await;
 }
-
-#[test]
-fn a_rule_for_handlers_is_rejected() {
-    let wrong = MessageLimitLayer::new(still(), [rule(1).by_handler()]).unwrap_err();
-    assert!(wrong.to_string().contains("by_handler"), "{wrong}");
-    assert!(wrong.to_string().contains("messages"), "{wrong}");
-}

@@ -14,14 +14,6 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status, still};
 
 #[tokio::test]
-async fn messages_of_one_frame_are_checked_together() {
-    let store = SwitchedStore::at_once(still());
-    let service = limits(store.clone(), 100).layer(service_fn(read));
-    let Ok(response) = service.oneshot(messages(50)).await;
-    assert_eq!((status(&response), store.calls()), (None, 1));
-}
-
-#[tokio::test]
 async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
     let store = SwitchedStore::at_once(still());
     let rule = rule(100).by(constant("all")).cost_by(|_| 7);
@@ -98,18 +90,6 @@ async fn a_frame_that_a_rule_denies_while_the_store_fails_is_asked_about_once() 
         let Ok(response) = service.oneshot(messages(6)).await;
         assert_eq!((status(&response), store.calls()), (Some("14"), 1));
     }
-}
-
-#[tokio::test]
-async fn a_shadow_counts_messages_and_ends_nothing() {
-    let shadow = Rule::new("stricter", Quota::fixed_window(1, MINUTE)).shadow();
-    let rules = [rule(4).by(constant("all")), shadow.by(constant("all"))];
-    let limits = MessageLimitLayer::new(still(), rules).expect("valid rules");
-    let service = limits.layer(service_fn(read));
-    let Ok(response) = service.clone().oneshot(messages(4)).await;
-    assert_eq!(status(&response), None);
-    let Ok(response) = service.oneshot(messages(1)).await;
-    assert_eq!(status(&response), Some("8"));
 }
 
 #[tokio::test]

@@ -20,7 +20,6 @@ use tollgate_tests::{
     counted::Metrics,
     weather::{Mild, report},
 };
-use tonic::Code;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::messages::{
@@ -154,23 +153,4 @@ async fn all_messages_of_a_stream_that_waits_come_in_the_end() {
     assert_eq!((summary.get_ref().reports, weather.messages()), (12, 12));
     // Two at once, and one each half second.
     assert_eq!(begun.elapsed().as_secs(), 5);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_would_wait_for_too_long_ends() {
-    let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    let rule = Rule::new("messages", Quota::gcra(1, MINUTE).burst(2)).by(constant("all"));
-    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
-    let weather = Mild::default();
-    let served = piped(&weather, limits.wait_up_to(SECOND)).await;
-    let status = served
-        .client
-        .clone()
-        .record(tokio_stream::iter(vec![report("Oslo"); 5]))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (status.code(), weather.messages()),
-        (Code::ResourceExhausted, 2)
-    );
 }

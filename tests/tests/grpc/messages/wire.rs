@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::{
-    MINUTE, MessageLimitLayer, Missing, OnStoreError, Quota, RateLimitLayer, Rule,
+    MINUTE, MessageLimitLayer, Missing, OnStoreError, Quota, Rule,
     key::{constant, header},
 };
 use tollgate_conformance::SwitchedStore;
@@ -13,13 +13,13 @@ use tollgate_tests::weather::{
     Mild, city, report,
     v1::{City, Report, weather_server::WeatherServer},
 };
-use tonic::{Code, Request, Status, Streaming, transport::Server};
+use tonic::{Code, Request, Status, Streaming};
 use tonic_types::StatusExt;
 use tower::{Layer, ServiceExt};
 
 use crate::{
     messages::by_hand::still,
-    messages::served::{HANGS, Served, listening, served},
+    messages::served::{HANGS, Served, served},
 };
 
 fn few(limit: u64) -> Rule {
@@ -58,15 +58,6 @@ impl Exchange {
 }
 
 #[tokio::test]
-async fn a_stream_from_a_client_ends_at_the_limit() {
-    let weather = Mild::default();
-    let mut served = served(&weather, limits(still(), 3)).await;
-    let status = served.client.record(reports(10)).await.unwrap_err();
-    assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(weather.messages(), 3);
-}
-
-#[tokio::test]
 async fn a_denial_before_the_response_has_all_quota_fields() {
     let served = served(&Mild::default(), limits(still(), 3)).await;
     let status = served.client.clone().record(reports(4)).await.unwrap_err();
@@ -82,17 +73,6 @@ async fn a_denial_before_the_response_has_all_quota_fields() {
     ] {
         assert_eq!(status.metadata().get(name).unwrap(), value, "{name}");
     }
-}
-
-#[tokio::test]
-async fn a_client_that_never_stops_is_stopped() {
-    let weather = Mild::default();
-    let mut served = served(&weather, limits(still(), 1_000)).await;
-    let endless = tokio_stream::iter(std::iter::repeat_with(|| report("Oslo")));
-    let answer = timeout(HANGS, served.client.record(endless)).await;
-    let status = answer.expect("an answer").unwrap_err();
-    assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(weather.messages(), 1_000);
 }
 
 #[tokio::test]
@@ -136,30 +116,6 @@ async fn a_response_that_has_begun_ends_with_the_status() {
 }
 
 #[tokio::test]
-async fn two_streams_of_a_client_share_a_budget() {
-    let served = served(&Mild::default(), limits(still(), 3)).await;
-    let mut one = Exchange::begin(&served).await;
-    let mut two = Exchange::begin(&served).await;
-    one.next().await.expect("the first");
-    two.next().await.expect("the second");
-    one.next().await.expect("the third");
-    for mut exchange in [one, two] {
-        let status = exchange.next().await.unwrap_err();
-        assert_eq!(status.code(), Code::ResourceExhausted);
-    }
-}
-
-#[tokio::test]
-async fn a_unary_call_is_a_message() {
-    let weather = Mild::default();
-    let mut served = served(&weather, limits(still(), 1)).await;
-    served.client.current(city("Oslo")).await.expect("one fits");
-    let status = served.client.current(city("Oslo")).await.unwrap_err();
-    assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(weather.calls(), 1);
-}
-
-#[tokio::test]
 async fn a_failed_store_ends_streams_as_unavailable_with_deny() {
     for store in [
         SwitchedStore::at_once(still()),
@@ -195,26 +151,4 @@ async fn a_call_without_a_key_is_rejected_at_once() {
         .metadata_mut()
         .insert("x-api-key", "k1".parse().unwrap());
     served.client.record(request).await.expect("it has a key");
-}
-
-#[tokio::test]
-async fn one_service_may_be_limited_by_itself_and_calls_outside_of_it() {
-    let calls = Rule::new("calls", Quota::fixed_window(2, MINUTE)).by(constant("all"));
-    let weather = Mild::default();
-    let service = limits(still(), 3).layer(WeatherServer::new(weather.clone()));
-    let router = Server::builder()
-        .layer(RateLimitLayer::new(still(), [calls]).expect("a valid rule"))
-        .add_service(service);
-    let mut served = listening(|incoming| router.serve_with_incoming(incoming)).await;
-    served.client.record(reports(2)).await.expect("two fit");
-    let status = served.client.record(reports(2)).await.unwrap_err();
-    assert_eq!(
-        (status.code(), weather.messages()),
-        (Code::ResourceExhausted, 3)
-    );
-    let status = served.client.current(city("Oslo")).await.unwrap_err();
-    assert_eq!(
-        (status.code(), weather.calls()),
-        (Code::ResourceExhausted, 2)
-    );
 }

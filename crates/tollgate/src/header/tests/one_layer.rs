@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use tollgate_core::{
-    DAY, HOUR, MAX_UNITS, MINUTE, Outcome, Quota, Retry, Rule, RuleSet, SECOND, Source, Verdict,
-    algorithm::{Algorithm, SlidingBuckets, SlidingLog, SlidingWindow},
+    DAY, MAX_UNITS, MINUTE, Outcome, Quota, Retry, Rule, RuleSet, SECOND, Verdict,
 };
 
 use super::fields::{allow, answer, deny, lines, rules, write_to, written};
@@ -92,32 +91,6 @@ fn styles_combine_and_none_writes_nothing() {
 }
 
 #[test]
-fn a_plan_has_its_own_policy() {
-    let rules = burst_and_daily();
-    let gold = answer(0, 1, true, 400, SECOND, Retry::Now);
-    assert_eq!(
-        written(S::DRAFT_11, &rules, &[gold]),
-        [
-            r#"ratelimit: "burst";r=400;t=1"#,
-            r#"ratelimit-policy: "burst";q=500;w=60"#
-        ]
-    );
-    assert_eq!(
-        written(S::DRAFT_11, &rules, &[gold, used()[1]])[1],
-        r#"ratelimit-policy: "burst";q=500;w=60, "daily";q=1000;w=86400"#
-    );
-    // A plan without a limit is not written; the rule beside it is.
-    let free = answer(1, 1, true, MAX_UNITS, Duration::ZERO, Retry::Now);
-    assert_eq!(
-        written(S::DRAFT_11, &rules, &[used()[0], free]),
-        [
-            r#"ratelimit: "burst";r=42;t=17"#,
-            r#"ratelimit-policy: "burst";q=100;w=60"#
-        ]
-    );
-}
-
-#[test]
 fn only_enforced_and_checked_rules_are_reported() {
     let quota = Quota::gcra(10, MINUTE);
     let rules = rules([
@@ -167,40 +140,6 @@ fn a_denial_lasts_until_the_same_request_passes() {
         (allow(0, 100, Duration::ZERO), "r=100;t=1"),
     ] {
         assert_eq!(fields(verdict), format!(r#"ratelimit: "units";{expected}"#));
-    }
-}
-
-#[test]
-fn a_sliding_window_lasts_until_it_is_full() {
-    /// The fields with three of ten units, 2.72 s into a window of five seconds.
-    fn reported<A: Algorithm>(quota: Quota) -> String {
-        let algorithm = A::new(&quota).expect("a valid quota");
-        let mut state = A::State::default();
-        let now = 1_700_000_000_000_000 + 2_720_000;
-        let taken = algorithm.acquire(&mut state, now, 3);
-        let rules = rules([Rule::new("slides", quota)]);
-        let verdict = Verdict::new(0, 0, taken, Source::Store);
-        // It is whole when the last of the three has gone, and not a tick before.
-        let whole = now + taken.reset_after;
-        assert_eq!(algorithm.assess(&state, whole, 0).remaining, 10);
-        assert!(algorithm.assess(&state, whole - 1, 0).remaining < 10);
-        written(S::DRAFT_11, &rules, &[verdict]).swap_remove(0)
-    }
-    let window = 5 * SECOND;
-    for (fields, t) in [
-        // The rest of this window, and all of the next: 7.28 s.
-        (
-            reported::<SlidingWindow>(Quota::sliding_window(10, window)),
-            8,
-        ),
-        // A window, and the rest of a sub-bucket: 5.03 s.
-        (
-            reported::<SlidingBuckets>(Quota::sliding_buckets(10, window)),
-            6,
-        ),
-        (reported::<SlidingLog>(Quota::sliding_log(10, window)), 5),
-    ] {
-        assert_eq!(fields, format!(r#"ratelimit: "slides";r=7;t={t}"#));
     }
 }
 
@@ -319,27 +258,6 @@ fn fields_for_one_rule_report_the_closest_to_its_limit() {
     );
     let denied = deny(2, 15, MINUTE, Retry::after_micros(2_000_000));
     assert_eq!(speaks(&[allow(0, 0, SECOND), denied]), x(30, 15, 2));
-}
-
-#[test]
-fn draft_6_and_7_never_list_two_policies_with_one_limit() {
-    let rules = rules([
-        Rule::new("minute", Quota::fixed_window(10, MINUTE)),
-        Rule::new("many", Quota::fixed_window(50, MINUTE)),
-        Rule::new("hour", Quota::fixed_window(10, HOUR)),
-    ]);
-    let verdicts = [
-        allow(0, 1, SECOND),
-        allow(1, 1, SECOND),
-        allow(2, 1, SECOND),
-    ];
-    for style in [S::DRAFT_6, S::DRAFT_7, S::DRAFT_6 | S::DRAFT_7] {
-        let lines = written(style, &rules, &verdicts);
-        assert!(
-            lines.contains(&"ratelimit-policy: 10;w=3600, 50;w=60".to_owned()),
-            "{lines:?}"
-        );
-    }
 }
 
 #[test]

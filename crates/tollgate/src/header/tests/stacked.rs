@@ -8,24 +8,6 @@ use super::fields::{allow, answer, lines, rules, write_to};
 use crate::header::HeaderStyle as S;
 
 #[test]
-fn stacked_limiters_add_to_the_lists_of_draft_11() {
-    let mut map = HeaderMap::new();
-    for name in ["inner", "outer"] {
-        let rules = rules([Rule::new(name, Quota::fixed_window(10, MINUTE))]);
-        write_to(&mut map, S::DRAFT_11, &rules, &[allow(0, 9, MINUTE)]);
-    }
-    assert_eq!(
-        lines(&map),
-        [
-            r#"ratelimit: "inner";r=9;t=60"#,
-            r#"ratelimit: "outer";r=9;t=60"#,
-            r#"ratelimit-policy: "inner";q=10;w=60"#,
-            r#"ratelimit-policy: "outer";q=10;w=60"#,
-        ]
-    );
-}
-
-#[test]
 fn a_rule_in_two_stacked_limiters_is_listed_once_as_it_leaves_less() {
     let after = |inner: &[Verdict], outer: &[Verdict]| {
         let mut map = HeaderMap::new();

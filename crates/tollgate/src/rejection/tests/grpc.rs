@@ -2,11 +2,10 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, Request, Response, StatusCode, header::CONTENT_TYPE};
 use proptest::prelude::*;
 use tollgate_core::{
-    Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, RuleSet, Source, Verdict,
-    algorithm::Assessment,
+    Decision, MINUTE, Quota, Reason, Retry, Rule, RuleSet, Source, Verdict, algorithm::Assessment,
 };
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, ErrorInfo, QuotaFailure, QuotaViolation, StatusExt as _};
@@ -14,7 +13,7 @@ use tonic_types::{ErrorDetails, ErrorInfo, QuotaFailure, QuotaViolation, StatusE
 use super::scene::{SOON, Scene, TOO_MANY, denied};
 use crate::{
     key::NoKey,
-    protocol::{Protocol, WireProtocol},
+    protocol::Protocol,
     rejection::{Denial, grpc::GrpcRejection},
 };
 
@@ -140,28 +139,6 @@ fn the_details_equal_those_of_tonic_byte_by_byte() {
 }
 
 #[test]
-fn a_cost_that_never_fits_is_not_to_be_tried_again() {
-    let scene = scene();
-    let decision = scene.decide([denied(0, 0, Retry::Never)]);
-    let response = respond(&scene, &scene.denial(&decision));
-    let never = "The request costs more than policy \"per-min\" ever allows, which is 100.";
-    let expected = details(
-        None,
-        vec![violation("per-min", never, 100)],
-        "COST_EXCEEDS_LIMIT",
-    );
-    assert_as_tonic(
-        &response,
-        &by_tonic(
-            Code::ResourceExhausted,
-            "the request costs more than the limit ever allows",
-            expected,
-        ),
-    );
-    assert_eq!(response.headers()["grpc-retry-pushback-ms"], "-1");
-}
-
-#[test]
 fn a_status_says_why_there_is_no_slot_and_no_wait() {
     let mut scene = scene();
     let rule = Rule::new("exports", Quota::concurrent(3));
@@ -201,21 +178,6 @@ fn a_status_says_why_there_is_no_slot_and_no_wait() {
         let quiet = respond(&scene, &scene.denial(&decision).hide_quota(true));
         assert_eq!(quiet.headers()["grpc-message"], "rate limit exceeded");
     }
-}
-
-#[test]
-fn a_failed_store_is_unavailable_without_numbers() {
-    let scene = scene();
-    let decision = scene.decide([Verdict::unanswered(0, 0, Outcome::Deny)]);
-    let response = respond(&scene, &scene.denial(&decision));
-    assert_eq!(
-        fields(response.headers()),
-        [
-            ("content-type", "application/grpc"),
-            ("grpc-status", "14"),
-            ("grpc-message", "service unavailable"),
-        ]
-    );
 }
 
 #[test]
@@ -314,30 +276,6 @@ fn pushback_is_whole_milliseconds_and_never_too_early() {
 }
 
 #[test]
-fn the_fields_stay_within_the_limit_of_clients() {
-    let names: Vec<_> = (0..200).map(|n| format!("r{n:0>63}")).collect();
-    let rules = names
-        .iter()
-        .map(|name| Rule::new(&**name, Quota::fixed_window(1_000_000, 1_440 * MINUTE)));
-    let mut scene = scene();
-    scene.rules = RuleSet::new(rules).expect("valid rules");
-    scene.head.uri = format!("/{}/x", "s".repeat(60_000))
-        .parse()
-        .expect("a path");
-    let verdicts = (0..200).map(|rule| denied(rule, 0, SOON));
-    let decision = scene.decide(verdicts);
-    let response = respond(&scene, &scene.denial(&decision));
-    let size: usize = fields(response.headers())
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 32)
-        .sum();
-    assert!(size < 6_000, "{size}");
-    let status = Status::from_header_map(response.headers()).expect("a status");
-    let failure = status.get_details_quota_failure().expect("violations");
-    assert!(failure.violations.len() > 8, "{}", failure.violations.len());
-}
-
-#[test]
 fn the_details_stay_below_4_kib() {
     for length in 8..=64 {
         let names: Vec<_> = (0..200).map(|n| format!("r{n:0>0$}", length - 1)).collect();
@@ -366,18 +304,6 @@ fn the_service_is_shown_unless_its_name_is_very_long() {
         let info = status.get_details_error_info().expect("it has details");
         assert_eq!(info.domain, if is_shown { &*service } else { "" });
     }
-}
-
-#[test]
-fn the_protocol_can_be_set_to_grpc() {
-    let mut scene = scene();
-    scene.head.method = Method::GET;
-    scene.head.headers.clear();
-    assert_eq!(Protocol::Auto.of(&scene.head), WireProtocol::Http);
-    let decision = scene.decide([denied(0, 0, SOON)]);
-    let response = GrpcRejection::new(&scene.rules)
-        .respond(&scene.denial(&decision), Protocol::Grpc.of(&scene.head));
-    assert_eq!(response.headers()[CONTENT_TYPE], "application/grpc");
 }
 
 proptest! {

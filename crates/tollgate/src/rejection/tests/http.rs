@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{
-    Method, Response, StatusCode,
+    StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use serde_json::{Value, json};
@@ -297,56 +297,4 @@ fn a_body_has_the_retry_time_with_its_jitter() {
         scene.value(Rejection::problem(), &denial)["retry_after_ms"],
         20_001
     );
-}
-
-#[test]
-fn the_body_contains_nothing_of_the_request() {
-    let scene = Scene::new();
-    let decision = scene.decide([denied(0, 0, SOON)]);
-    let denial = scene.denial(&decision);
-    for rejection in [Rejection::problem(), Rejection::json(), Rejection::text()] {
-        assert!(!scene.body(rejection, &denial).contains("hunter2"));
-    }
-    assert!(!format!("{denial:?}").contains("hunter2"));
-}
-
-#[test]
-fn head_has_the_same_fields_and_no_body() {
-    let mut scene = Scene::new();
-    scene.head.method = Method::HEAD;
-    let decision = scene.decide([denied(0, 0, SOON)]);
-    let denial = scene.denial(&decision);
-    let custom = Rejection::custom(|_| Response::new("body".into()));
-    for rejection in [
-        Rejection::problem(),
-        Rejection::json(),
-        Rejection::text(),
-        custom,
-    ] {
-        let is_custom = format!("{rejection:?}").contains("custom");
-        let response = scene.respond(rejection, &denial);
-        assert!(response.body().is_empty());
-        assert!(is_custom || response.headers().contains_key(CONTENT_TYPE));
-    }
-}
-
-#[test]
-fn a_closure_makes_the_complete_response() {
-    let scene = Scene::new();
-    let decision = scene.decide([denied(0, 0, SOON)]);
-    let denial = scene.denial(&decision);
-    let response = scene.respond(
-        Rejection::custom(|denial| {
-            let names: Vec<_> = denial.violated().collect();
-            let mut response = Response::new(names.join(",").into());
-            *response.status_mut() = StatusCode::IM_A_TEAPOT;
-            response
-        }),
-        &denial,
-    );
-    assert_eq!(
-        (response.status(), &response.body()[..]),
-        (StatusCode::IM_A_TEAPOT, &b"per-min"[..])
-    );
-    assert!(response.headers().is_empty());
 }
