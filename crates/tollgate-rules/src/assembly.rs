@@ -21,6 +21,7 @@ use crate::{
     problems::{Problem, Problems, SHOWN},
     reader::Reader,
     rule_entry::RuleEntry,
+    shed_entry::ShedEntry,
     switch_entry::Switch,
     toml_tree, yaml_tree,
 };
@@ -172,6 +173,7 @@ struct Assembly<'a> {
     bindings: Cow<'a, Bindings>,
     /// How the document says that addresses are found.
     client_ip: Option<String>,
+    shed: Option<ShedEntry>,
     rules: Vec<RuleEntry>,
     /// By rule, the text that defines it.
     defined_in: Vec<usize>,
@@ -189,6 +191,7 @@ impl<'a> Assembly<'a> {
             tables,
             bindings: Cow::Borrowed(bindings),
             client_ip: None,
+            shed: None,
             rules: Vec::new(),
             defined_in: Vec::new(),
             by_name: HashMap::new(),
@@ -240,6 +243,16 @@ impl<'a> Assembly<'a> {
             if let Some(node) = fields.get("include") {
                 self.check_include(part, node);
             }
+            if let Some(node) = fields.get("shed") {
+                if self.shed.is_some() {
+                    reader.wrong(
+                        &node.span,
+                        "shed is for the whole service, and is in another text already; remove one",
+                    );
+                } else {
+                    self.shed = ShedEntry::read(reader, node);
+                }
+            }
             for problem in &self.parts[part].problems {
                 reader.wrong(&problem.span, &*problem.message);
             }
@@ -277,6 +290,7 @@ impl<'a> Assembly<'a> {
             Arc::clone(&self.bindings.denials),
         );
         entries.client_ip = self.client_ip;
+        entries.shed = self.shed;
         entries
     }
 

@@ -74,10 +74,15 @@ fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
             lines.push(format!("{rule}: {} for one key has ended", entry.quota));
         }
     }
-    if before.client_ip != after.client_ip {
-        let [old, new] = [before, after].map(|entries| entries.client_ip.as_deref());
-        let said = |one: Option<&str>| one.unwrap_or("(none)").to_owned();
-        lines.push(format!("client_ip: {} → {}", said(old), said(new)));
+    let whole = |entries: &Entries| {
+        let shed = entries.shed.as_ref().map(|shed| shed.said.clone());
+        [("client_ip", entries.client_ip.clone()), ("shed", shed)]
+    };
+    for ((name, old), (_, new)) in whole(before).into_iter().zip(whole(after)) {
+        if old != new {
+            let [old, new] = [old, new].map(|said| said.unwrap_or_else(|| "(none)".to_owned()));
+            lines.push(format!("{name}: {old} → {new}"));
+        }
     }
     let (old, new) = (switches(before), switches(after));
     for (rules, effect, term) in new.difference(&old) {

@@ -14,6 +14,8 @@ use crate::{
 pub(crate) struct DocumentTree {
     /// How addresses are found, if it says so.
     pub(crate) client_ip: Option<Node>,
+    /// How load is shed, if it says so.
+    pub(crate) shed: Option<Node>,
     pub(crate) rules: Vec<Node>,
     pub(crate) groups: Vec<Node>,
     pub(crate) overrides: Vec<Node>,
@@ -61,8 +63,10 @@ impl DocumentTree {
             ("switches", &self.switches),
         ];
         let mut fields = vec![("version", Value::Integer(1))];
-        if let Some(client_ip) = &self.client_ip {
-            fields.push(("client_ip", client_ip.value.clone()));
+        for (name, node) in [("client_ip", &self.client_ip), ("shed", &self.shed)] {
+            if let Some(node) = node {
+                fields.push((name, node.value.clone()));
+            }
         }
         for (name, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
             fields.push((name, Value::List(nodes.clone())));

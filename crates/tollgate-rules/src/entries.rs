@@ -13,6 +13,7 @@ use crate::{
     node::hash_of,
     override_entry::{Client, Override},
     rule_entry::{Mode, RuleEntry},
+    shed_entry::ShedEntry,
     switch_entry::{Effect, Switch, scaled},
 };
 
@@ -32,6 +33,8 @@ pub(crate) struct Entries {
     denials: Arc<DenialAudit>,
     /// How the document says that addresses are found.
     pub(crate) client_ip: Option<String>,
+    /// How load is shed.
+    pub(crate) shed: Option<ShedEntry>,
 }
 
 /// Which overrides are those of a rule.
@@ -103,6 +106,7 @@ impl Entries {
             hash_key,
             denials,
             client_ip: None,
+            shed: None,
         }
     }
 

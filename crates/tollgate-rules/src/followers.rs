@@ -3,17 +3,22 @@
 use tollgate::{
     LiveLimiter, RuleError, RulesHandle,
     rules::{RuleChange, WeakLiveLimiter},
+    shed::ShedLayer,
 };
 use tollgate_core::Tick;
 
-use crate::rule_document::RuleDocument;
+use crate::{rule_document::RuleDocument, shed_entry::ShedEntry};
 
 /// What has the rules in force. None of it is kept: the names of what the service has dropped are free.
 #[derive(Default)]
 pub(crate) struct Followers {
     layers: Vec<RulesHandle>,
     limiters: Vec<WeakLiveLimiter>,
+    sheds: Vec<(ShedLayer, Box<SetShed>)>,
 }
+
+/// What the service sets on a layer that sheds, in addition to what the document says.
+pub(crate) type SetShed = dyn Fn(ShedLayer) -> ShedLayer + Send + Sync;
 
 /// A document, and the time that its rules are for.
 pub(crate) type At<'a> = (&'a RuleDocument, Tick);
@@ -33,6 +38,10 @@ impl Followers {
     pub(crate) fn add_limiter(&mut self, limiter: &LiveLimiter) {
         self.forget_gone();
         self.limiters.push(limiter.downgrade());
+    }
+
+    pub(crate) fn add_shed(&mut self, layer: ShedLayer, set: Box<SetShed>) {
+        self.sheds.push((layer, set));
     }
 
     /// Forgets the layers and limiters that are gone.
@@ -63,6 +72,12 @@ impl Followers {
                     let _ = self.replace_layers(before);
                     return Err(wrong);
                 }
+            }
+        }
+        let [old, new] = [before.0, after.0].map(|document| document.entries.shed.as_ref());
+        if old.map(|shed| &shed.said) != new.map(|shed| &shed.said) {
+            for (layer, set) in &self.sheds {
+                layer.replace(&set(ShedEntry::layer(new)));
             }
         }
         let changes = of_layers.into_iter().chain(of_limiters).next();

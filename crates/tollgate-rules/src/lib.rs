@@ -127,6 +127,7 @@ mod rule_text;
 mod rules_in_force;
 mod rules_status;
 mod schema;
+mod shed_entry;
 #[cfg(feature = "redis")]
 mod signing_key;
 mod source;

@@ -17,6 +17,7 @@ use tokio::{
 };
 use tollgate::{
     LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleError, Store, rules::RuleChange,
+    shed::ShedLayer,
 };
 
 use crate::{
@@ -142,6 +143,30 @@ impl LiveRules {
     /// As [`LiveLimiter::new`].
     pub fn limiter(&self, store: impl Store) -> Result<LiveLimiter, RuleError> {
         self.shared.rules.limiter(store)
+    }
+
+    /// A layer that sheds load by the table `shed` of the document, and follows it. Without the table nothing is shed.
+    ///
+    /// `set` adds what a file cannot say: classes by code, a name, a clock. It is called now and with each change of the table.
+    ///
+    /// ```
+    /// use tollgate::shed::Priority;
+    /// use tollgate_rules::{Bindings, Format, LiveRules};
+    ///
+    /// let text = "version = 1\nshed = { capacity = 200 }\nrules = [{ name = 'api', limit = '9/s', by = 'client_ip' }]\n";
+    /// let rules = LiveRules::from_text(text, Format::Toml, Bindings::new())?;
+    /// let shed = rules.shed_layer(|layer| {
+    ///     layer.priority(|head| if head.uri.path() == "/pay" { Priority::P0 } else { Priority::P2 })
+    /// });
+    /// rules.set_text(&text.replace("200", "\"adaptive\""), Format::Toml)?;
+    /// assert_eq!(shed.requests_in_flight(), 0);
+    /// # Ok::<(), tollgate_rules::DocumentError>(())
+    /// ```
+    pub fn shed_layer(
+        &self,
+        set: impl Fn(ShedLayer) -> ShedLayer + Send + Sync + 'static,
+    ) -> ShedLayer {
+        self.shared.rules.shed_layer(Box::new(set))
     }
 
     /// Puts another text in force, and says what changed in the first layer. When the source has another document later, that one

@@ -37,8 +37,13 @@ impl PushedDocument {
                 continue;
             };
             for (name, node) in fields {
-                if name.text == "client_ip" {
-                    lists.client_ip = Some(node);
+                let whole = match &*name.text {
+                    "client_ip" => Some(&mut lists.client_ip),
+                    "shed" => Some(&mut lists.shed),
+                    _ => None,
+                };
+                if let Some(whole) = whole {
+                    *whole = Some(node);
                     continue;
                 }
                 let list = match &*name.text {

@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::watch;
 use tollgate::{
     LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleError, Store,
-    rules::RuleChange,
+    rules::RuleChange, shed::ShedLayer,
 };
 use tollgate_core::Tick;
 
@@ -23,11 +23,12 @@ use crate::{
     document_error::DocumentError,
     document_tree::DocumentTree,
     fleet::Fleet,
-    followers::Followers,
+    followers::{Followers, SetShed},
     metrics,
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
     rules_status::{RulesStatus, number_of},
+    shed_entry::ShedEntry,
 };
 
 /// How long after the store refused it, the end of an override or a switch is tried again.
@@ -187,6 +188,13 @@ impl RulesInForce {
         let limiter = LiveLimiter::new(store, rules)?;
         state.followers.add_limiter(&limiter);
         Ok(limiter)
+    }
+
+    pub(crate) fn shed_layer(&self, set: Box<SetShed>) -> ShedLayer {
+        let mut state = self.lock();
+        let layer = set(ShedEntry::layer(state.document.entries.shed.as_ref()));
+        state.followers.add_shed(layer.clone(), set);
+        layer
     }
 
     pub(crate) fn document(&self) -> RuleDocument {

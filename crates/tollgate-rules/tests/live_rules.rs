@@ -9,7 +9,7 @@ use std::{
 
 use axum::body::{Body, to_bytes};
 use http::{Request, Response};
-use tollgate::{Clock, ManualClock, MemoryStore, MessageBody, RateLimitLayer};
+use tollgate::{Clock, ManualClock, MemoryStore, MessageBody, RateLimitLayer, shed::Priority};
 use tollgate_rules::{Author, Bindings, Format, LiveRules, RuleSwitch};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -291,4 +291,30 @@ async fn a_layer_of_messages_follows_a_document() {
         .expect_err("messages do not wait by rule");
     assert!(error.to_string().contains("wait_up_to"), "{error}");
     assert_eq!(rules.status().revision(), 2);
+}
+
+#[tokio::test]
+async fn a_layer_that_sheds_follows_the_document() {
+    let text = |shed: &str| format!("{shed}\n{}", document("9/s"));
+    let capacity = |requests: u32| text(&format!("shed = {{ capacity = {requests} }}"));
+    let rules = LiveRules::from_text(&capacity(1), Format::Toml, Bindings::new()).expect("valid");
+    let shed = rules.shed_layer(|layer| layer.priority(|_| Priority::P3));
+    let service = shed.layer(service_fn(|_: Request<String>| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let send = async || {
+        let Ok(response) = service.clone().oneshot(Request::new(String::new())).await;
+        response
+    };
+    let mut running = vec![send().await];
+    assert_eq!(send().await.status(), 503);
+    rules.set_text(&capacity(9), Format::Toml).expect("valid");
+    running.push(send().await);
+    assert_eq!(running[1].status(), 200);
+    // The request that began under the old capacity counts.
+    assert_eq!(shed.requests_in_flight(), 2);
+    rules.set_text(&capacity(1), Format::Toml).expect("valid");
+    assert_eq!(send().await.status(), 503);
+    rules.set_text(&text(""), Format::Toml).expect("valid");
+    assert_eq!(send().await.status(), 200);
 }
