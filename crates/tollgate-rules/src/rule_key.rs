@@ -7,8 +7,8 @@ use tollgate::{
     Key, KeyBuf,
     condition::PathPattern,
     key::{
-        Extracted, KeyExtractor, PeerAddr, constant, cookie, grpc_method, grpc_service, header,
-        method, path, query,
+        Extracted, KeyExtractor, PeerAddr, authorization, constant, cookie, grpc_method,
+        grpc_service, header, method, path, query,
     },
 };
 
@@ -21,6 +21,7 @@ use crate::{
 /// The built-in names. Those with a colon take what follows it.
 const BUILT_IN: &[&str] = &[
     "client_ip",
+    "authorization",
     "header:",
     "cookie:",
     "query:",
@@ -108,7 +109,7 @@ impl RuleKey {
     pub(crate) fn widths(&self) -> impl Iterator<Item = Option<usize>> {
         self.parts.iter().map(|part| match part.kind {
             "" | HANDLER => None,
-            "header" | "cookie" | "query" | "path:" => Some(2),
+            "authorization" | "header" | "cookie" | "query" | "path:" => Some(2),
             _ => Some(1),
         })
     }
@@ -123,7 +124,8 @@ impl RuleKey {
             holds_credentials.then(|| {
                 format!(
                     "{:?} counts each spelling of one credential apart: \"Bearer s\", \"bearer s\" and \"Bearer  s\" are three \
-                     clients (RFC 9110 §11.1); count by what the log-in has verified, by a name that the service binds",
+                     clients (RFC 9110 §11.1); write \"authorization\", or count by what the log-in has verified, by a name that the \
+                     service binds",
                     part.name
                 )
             })
@@ -235,6 +237,7 @@ impl Part {
         let takes_name = needs_name || kind == "path";
         let (extractor, text): (Arc<dyn KeyExtractor>, TextForm) = match (kind, name) {
             ("client_ip", None) => (Arc::new(bindings.client_address()), by_request(address)),
+            ("authorization", None) => (Arc::new(authorization()), of_header("authorization")),
             ("header", Some(name)) => (Arc::new(header(name)), of_header(name)),
             ("cookie", Some(name)) => (Arc::new(cookie(name)), of_cookie(name)),
             ("query", Some(name)) => (Arc::new(query(name)), of_query(name)),

@@ -226,6 +226,7 @@ fn a_rule_by_credentials_as_they_are_sent_is_warned_of() {
         ("\"header:authorization\"", true),
         ("[\"method\", \"header:Proxy-Authorization\"]", true),
         ("\"header:x-api-key\"", false),
+        ("\"authorization\"", false),
         ("\"tenant\"", false),
     ] {
         let document = toml(&crate::one(by, "")).expect("valid");

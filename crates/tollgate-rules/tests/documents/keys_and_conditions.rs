@@ -33,6 +33,11 @@ async fn every_built_in_key_counts_and_is_overridden_by_its_text() {
             Box::new(with("x-api-key", "k 1")),
         ),
         (
+            "\"authorization\"",
+            "\"bearer  k1\"",
+            Box::new(with("authorization", "Bearer k1")),
+        ),
+        (
             "\"cookie:session\"",
             "\"s-1\"",
             Box::new(with("cookie", "a=b; session=s-1")),
