@@ -187,7 +187,7 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{on_store_error::OnStoreError, quota::Quota, rule::Rule, time::MINUTE};
+    use crate::on_store_error::OnStoreError;
 
     #[test]
     fn a_check_keeps_its_policy_and_its_cost_apart() {
@@ -214,47 +214,6 @@ mod tests {
                     let again = check.with_policy(policy).with_cost(9).with_cost(cost);
                     assert_eq!(again, check);
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn a_check_at_a_plan_stays_one_of_its_rules_and_one_that_brings_a_quota_is_of_that() {
-        let check = Check::new(3, Fingerprint::from_bits(7), 5).of_rules(9);
-        let plan = check.with_quota(CheckQuota::of_plan(2));
-        assert_eq!(plan, check.with_plan(2));
-        assert!(plan.is_of_rules(9) && !plan.is_of_rules(8));
-        let quota = CheckQuota { plan: 4, serial: 8 };
-        let brought = check.with_quota(quota);
-        assert_eq!((brought.plan(), brought.quota()), (4, quota));
-        assert!(brought.is_of_rules(8) && !brought.is_of_rules(9));
-        let by_hand = Check::new(3, Fingerprint::from_bits(7), 5);
-        assert!(by_hand.is_of_rules(8) && by_hand.is_of_rules(9));
-    }
-
-    #[test]
-    fn one_key_under_two_plans_is_a_mistake_within_one_rule_alone() {
-        let quota = Quota::gcra(10, MINUTE);
-        let rule = |name: &'static str| Rule::new(name, quota).plan("gold", quota);
-        let rules = RuleSet::new([rule("a"), rule("b"), rule("off").off()]).expect("valid");
-        let of = |rule: u16, plan: u16, key: u128| {
-            Check::new(rule, Fingerprint::from_bits(key), 1).with_plan(plan)
-        };
-        for (checks, is_mistake) in [
-            ([of(0, 0, 7), of(0, 0, 7)], false),
-            ([of(1, 0, 7), of(1, 1, 7)], true),
-            ([of(1, 1, 7), of(1, 0, 7)], true),
-            ([of(0, 0, 7), of(1, 1, 7)], false),
-            ([of(0, 0, 7), of(0, 1, 8)], false),
-            ([of(2, 0, 7), of(2, 1, 7)], false),
-        ] {
-            let denied = Check::deny_two_plans(&rules, &checks);
-            assert_eq!(denied.is_some(), is_mistake, "{checks:?}");
-            let Some(denied) = denied else { continue };
-            assert!(!denied.is_allowed());
-            for (verdict, check) in denied.verdicts().iter().zip(&checks) {
-                let of = (usize::from(check.rule()), usize::from(check.plan()));
-                assert_eq!((verdict.rule(), verdict.plan()), of);
             }
         }
     }

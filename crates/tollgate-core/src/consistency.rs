@@ -123,13 +123,6 @@ mod tests {
     use crate::{MINUTE, Quota, Rule, RuleSet};
 
     #[test]
-    fn a_share_is_said_with_its_tenths() {
-        for (permille, text) in [(100, "10 %"), (125, "12.5 %"), (1, "0.1 %")] {
-            assert_eq!(LeaseShare::permille(permille).to_string(), text);
-        }
-    }
-
-    #[test]
     fn what_a_process_may_not_report_is_part_of_the_largest_limit() {
         let is_right = |rule: Rule, interval, max_unreported| {
             let consistency = Consistency::Eventual {

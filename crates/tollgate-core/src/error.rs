@@ -294,20 +294,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_differs_from_what_has_to_be_mended() {
-        for (kind, is_transient) in [
-            (StoreErrorKind::Timeout, true),
-            (StoreErrorKind::Unavailable, true),
-            (StoreErrorKind::Overloaded, true),
-            (StoreErrorKind::Misconfigured, false),
-            (StoreErrorKind::Protocol, false),
-        ] {
-            let error = StoreError::new(kind, "it failed");
-            assert_eq!(error.is_transient(), is_transient, "{kind:?}");
-        }
-    }
-
-    #[test]
     fn an_error_that_comes_out_of_main_is_printed_as_it_is_displayed() {
         let unknown = UnknownName::new("rule", "a", ["b"]);
         let rule = RuleError::new(RuleErrorKind::Cost, "api", "a cost of 0");

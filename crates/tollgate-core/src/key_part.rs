@@ -265,21 +265,6 @@ mod tests {
         assert_ne!(two, Key::of((7, "ab")));
     }
 
-    #[test]
-    fn text_and_bytes_are_one_key_whatever_owns_them() {
-        let key = Key::of("ab");
-        let owned = "ab".to_owned();
-        assert_eq!(key, Key::of(&owned));
-        assert_eq!(key, Key::of(b"ab"));
-        assert_eq!(key, Key::of(&b"ab"[..]));
-        assert_eq!(key, Key::of(b"ab".to_vec()));
-        assert_eq!(key, Key::of(Cow::Borrowed("ab")));
-        assert_eq!(key, Key::of(Arc::<str>::from("ab")));
-        assert_eq!(key, Key::of(Rc::<str>::from("ab")));
-        assert_eq!(key, Key::of(Box::<str>::from("ab")));
-        assert_eq!(key, Key::of(owned));
-    }
-
     #[cfg(feature = "uuid")]
     #[test]
     fn a_uuid_is_the_key_of_the_text_that_it_prints() {

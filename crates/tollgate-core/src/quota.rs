@@ -643,13 +643,7 @@ mod tests {
             Quota::fixed_window(0, SECOND),
             &["limit of 0", "at least 1"],
         );
-        refused(Quota::token_bucket(5).refill(0, SECOND), &["refill of 0"]);
-        refused(Quota::token_bucket(0).refill(5, SECOND), &["capacity of 0"]);
         refused(Quota::gcra(5, SECOND).burst(0), &["burst of 0"]);
-        refused(
-            Quota::sliding_log(5, SECOND).burst(1),
-            &["burst of 1 unit does not"],
-        );
         refused(
             Quota::gcra(5, SECOND).burst(MAX_UNITS + 1),
             &["burst of 1000000000000000", "larger units"],
@@ -659,25 +653,12 @@ mod tests {
             &["1000000000000000", "Quota::unlimited"],
         );
         refused(
-            Quota::concurrent(5).typically(2 * MAX_PERIOD),
-            &["typical hold time", "ten years"],
-        );
-        refused(
             Quota::concurrent(5).typically(Duration::from_nanos(1_500)),
             &["1.5µs", "whole"],
         );
         refused(
             Quota::gcra(5, Duration::ZERO),
             &["time of 0", "at least 1 µs"],
-        );
-        refused(
-            Quota::gcra(5, Duration::from_nanos(1_500)),
-            &["1.5µs", "whole"],
-        );
-        refused(Quota::fixed_window(5, 2 * MAX_PERIOD), &["ten years"]);
-        refused(
-            Quota::fixed_window(MAX_UNITS + 1, SECOND),
-            &["1000000000000000"],
         );
         refused(
             Quota::sliding_log(70_000, MINUTE),
@@ -693,11 +674,7 @@ mod tests {
         );
         for quota in [
             Quota::fixed_window(10, MINUTE),
-            Quota::sliding_window(10, MINUTE),
-            Quota::sliding_log(10, MINUTE),
-            Quota::gcra(10, MINUTE),
             Quota::token_bucket(5).refill(10, MINUTE),
-            Quota::leaky_bucket(5).leak(10, MINUTE),
         ] {
             refused(
                 quota.buckets(7),
@@ -713,10 +690,6 @@ mod tests {
             ],
         );
         refused(
-            Quota::leaky_bucket(20).leak(10, SECOND).burst(20),
-            &["burst of 20", "capacity", "leaky_bucket(20).leak(10, 1s)"],
-        );
-        refused(
             Quota::gcra(4_294_967_311, MINUTE),
             &["4294967311", "rounder"],
         );
@@ -728,26 +701,6 @@ mod tests {
             Quota::sliding_window(100_000_000, DAY),
             &["100000000", "gcra"],
         );
-    }
-
-    #[test]
-    fn from_one_a_day_to_a_million_a_second_is_a_quota() {
-        for (limit, period) in [
-            (1, DAY),
-            (7, SECOND),
-            (3, Duration::from_millis(10)),
-            (999_983, SECOND),
-            (1_000_000, SECOND),
-            (1_000_000_000, SECOND),
-            (1_000_000, DAY),
-        ] {
-            assert_eq!(Quota::gcra(limit, period).validate(), Ok(()));
-            assert_eq!(Quota::fixed_window(limit, period).validate(), Ok(()));
-            if limit <= 1_000_000 {
-                assert_eq!(Quota::sliding_window(limit, period).validate(), Ok(()));
-                assert_eq!(Quota::sliding_buckets(limit, period).validate(), Ok(()));
-            }
-        }
     }
 
     #[test]

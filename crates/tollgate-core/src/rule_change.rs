@@ -162,15 +162,4 @@ mod tests {
             ["web: added, gcra 1/s", "api: removed, gcra 60/min"]
         );
     }
-
-    #[test]
-    fn a_rule_that_takes_the_name_of_a_threshold_is_added() {
-        let before = Rule::new("api", Quota::gcra(10, SECOND));
-        let before = before.threshold("warn", Quota::gcra(10, SECOND).burst(8));
-        let after = Rule::new("warn", Quota::gcra(10, SECOND));
-        assert_eq!(
-            changes(before, after),
-            ["warn: added, gcra 10/s", "api: removed, gcra 10/s"]
-        );
-    }
 }

@@ -257,14 +257,13 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
     use crate::{
         algorithm_kind::AlgorithmKind,
         consistency::{Consistency, LeaseShare},
         on_store_error::OnStoreError,
-        quota::{MAX_PERIOD, MAX_UNITS},
+        quota::MAX_UNITS,
         time::{MINUTE, SECOND},
     };
 
@@ -282,20 +281,9 @@ mod tests {
         use RuleErrorKind as K;
         let quota = Quota::gcra(10, MINUTE);
         refused([], K::RuleSet, &["no rule"]);
-        refused([Rule::new("größe", quota)], K::Name, &["größe", "ö"]);
-        refused([Rule::new("", quota)], K::Name, &["letter"]);
         refused([Rule::new("a\r\nb", quota)], K::Name, &["\\r"]);
-        refused(
-            [Rule::new("9-lives", quota)],
-            K::Name,
-            &["rule \"9-lives\": a name begins with a letter"],
-        );
+        refused([Rule::new("größe", quota)], K::Name, &["größe", "ö"]);
         refused([Rule::new("a".repeat(65), quota)], K::Name, &["65"]);
-        refused(
-            [Rule::new("zero", Quota::gcra(0, MINUTE))],
-            K::Quota,
-            &["\"zero\"", "limit of 0"],
-        );
         refused(
             [Rule::new("dear", quota).cost(11)],
             K::Cost,
@@ -305,11 +293,6 @@ mod tests {
             [Rule::new("free", quota).cost(0)],
             K::Cost,
             &["cost of 0", "Limiter::peek"],
-        );
-        refused(
-            [Rule::new("dear", Quota::unlimited()).cost(MAX_UNITS + 1)],
-            K::Cost,
-            &["1000000000000000 units is above"],
         );
         refused(
             [Rule::new("plans", quota)
@@ -323,26 +306,13 @@ mod tests {
             K::RuleSet,
             &["twice", "two rules"],
         );
-        let many = (0..100).chain([50]);
-        let many = many.map(|n| Rule::new(format!("rule-{n}"), quota));
-        refused(many, K::RuleSet, &["rule-50", "two rules"]);
         refused(
             [Rule::new("mixed", quota).plan("gold", Quota::fixed_window(10, MINUTE))],
             K::Plan,
             &["gold", "fixed_window", "gcra"],
         );
-        refused(
-            [Rule::new("mixed", Quota::unlimited())
-                .plan("free", quota)
-                .plan("gold", Quota::fixed_window(10, MINUTE))],
-            K::Plan,
-            &["gold", "fixed_window", "gcra"],
-        );
         for (plan, words) in [
             (Quota::fixed_window(10, SECOND), ["1s", "60s"]),
-            (Quota::sliding_window(10, SECOND), ["1s", "60s"]),
-            (Quota::sliding_log(10, SECOND), ["1s", "60s"]),
-            (Quota::sliding_buckets(10, SECOND), ["1s", "60s"]),
             (
                 Quota::sliding_buckets(10, MINUTE).buckets(6),
                 ["6 sub-buckets", "in 60"],
@@ -350,8 +320,6 @@ mod tests {
         ] {
             let own = match plan.algorithm() {
                 AlgorithmKind::FixedWindow => Quota::fixed_window(1_000, MINUTE),
-                AlgorithmKind::SlidingWindow => Quota::sliding_window(1_000, MINUTE),
-                AlgorithmKind::SlidingLog => Quota::sliding_log(1_000, MINUTE),
                 _ => Quota::sliding_buckets(1_000, MINUTE),
             };
             let words = [
@@ -367,16 +335,12 @@ mod tests {
             refused([rule.plan("write", plan)], K::Plan, &words);
         }
         for fine in [
-            Rule::new("rates", quota).plan("pro", Quota::gcra(1_000, SECOND).burst(5_000)),
             Rule::new("limits", Quota::sliding_log(5, MINUTE))
                 .plan("more", Quota::sliding_log(50, MINUTE))
                 .plan("staff", Quota::unlimited()),
             Rule::new("*", Quota::unlimited())
                 .plan("staff", Quota::unlimited())
                 .plan("gold", quota),
-            Rule::new("tried", quota)
-                .shadow()
-                .threshold("warn", quota.burst(8)),
         ] {
             assert!(RuleSet::new([fine]).is_ok());
         }
@@ -389,20 +353,6 @@ mod tests {
             [Rule::new("api", quota).on_store_error(OnStoreError::Cap(Quota::gcra(0, MINUTE)))],
             K::Quota,
             &["cap for store failures", "limit of 0"],
-        );
-        for wait in [Duration::ZERO, MAX_PERIOD + Duration::from_micros(1)] {
-            refused(
-                [Rule::new("queue", quota).wait(wait)],
-                K::Wait,
-                &["is not between 1 µs and"],
-            );
-        }
-        let soft = Rule::new("soft", quota).threshold("warn", quota.burst(8));
-        let soft = RuleSet::new([soft]).expect("valid");
-        refused(
-            [soft.rules()[1].clone()],
-            K::Mode,
-            &["warn", "Rule::threshold"],
         );
     }
 
@@ -451,16 +401,6 @@ mod tests {
     #[test]
     fn thresholds_follow_their_rules() {
         let quota = Quota::gcra(10, MINUTE);
-        let rules = RuleSet::new([
-            Rule::new("a", quota).threshold("a-warn", Quota::gcra(10, MINUTE).burst(8)),
-            Rule::new("b", quota),
-        ])
-        .expect("valid");
-        assert_eq!(rules.position("a-warn"), Some(2));
-        assert_eq!(rules.thresholds_of(0).collect::<Vec<_>>(), [2]);
-        assert_eq!(rules.thresholds_of(1).count(), 0);
-        assert_eq!(rules.refers_to(2), Some(0));
-        assert!(rules.enforces(0) && !rules.enforces(2));
         let [warn, less] = [8, 5].map(|burst| Quota::gcra(10, MINUTE).burst(burst));
         let rules = RuleSet::new([
             Rule::new("a", quota),
@@ -478,22 +418,5 @@ mod tests {
         let expected = [None, None, None, None, Some(1), Some(1), Some(2), Some(3)];
         assert!(referred.eq(expected));
         assert!(rules.has_thresholds());
-    }
-
-    #[test]
-    fn a_rule_set_knows_what_its_rules_have() {
-        let quota = Quota::gcra(10, MINUTE);
-        let plain = RuleSet::new([Rule::new("b", quota)]).expect("valid");
-        assert!(!plain.has_thresholds());
-        assert!(!plain.has_slots() && !plain.has_waits() && !plain.has_top_keys());
-        for (rule, has) in [
-            (Rule::new("c", Quota::concurrent(2)), [true, false, false]),
-            (Rule::new("c", quota).wait(SECOND), [false, true, false]),
-            (Rule::new("c", quota).top_keys(), [false, false, true]),
-        ] {
-            let rules = RuleSet::new([Rule::new("b", quota), rule]).expect("valid");
-            let flags = [rules.has_slots(), rules.has_waits(), rules.has_top_keys()];
-            assert_eq!(flags, has);
-        }
     }
 }

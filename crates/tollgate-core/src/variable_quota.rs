@@ -337,34 +337,6 @@ mod tests {
     }
 
     #[test]
-    fn a_use_on_one_stripe_of_threads_is_noted_for_all() {
-        let (variable, clock) = variable();
-        let used = variable.add(quota(0), 300).expect("there is room");
-        // Long after, all other numbers are given away again and again.
-        for n in 1..3_000 {
-            assert_eq!(variable.known(&quota(0)), Some(used), "after {n} seconds");
-            assert_eq!(variable.quota(usize::from(used.0)), Some(quota(0)));
-            if let Some(other) = variable.add(quota(n), 300) {
-                assert_ne!(other.0, used.0, "after {n} seconds");
-            }
-            clock.advance(SECOND);
-        }
-    }
-
-    #[test]
-    fn a_number_that_is_used_is_known_without_a_look_at_what_threads_share() {
-        let (variable, clock) = variable();
-        let used = variable.add(quota(0), 300).expect("there is room");
-        assert_eq!(variable.known(&quota(0)), Some(used));
-        clock.advance(Duration::from_micros(NEAR - 1));
-        // It would not return otherwise.
-        let shared = lock(&variable.shared.numbers);
-        assert_eq!(variable.known(&quota(0)), Some(used));
-        assert_eq!(variable.serial(usize::from(used.0)), Some(used.1));
-        drop(shared);
-    }
-
-    #[test]
     fn with_all_numbers_in_use_a_further_quota_has_none_for_a_while() {
         let (variable, clock) = variable();
         for n in 0..1_000 {
@@ -375,52 +347,5 @@ mod tests {
         assert_eq!(variable.add(quota(1_000), 1_000), None);
         clock.advance(Duration::from_micros(1));
         assert!(variable.add(quota(1_000), 1_000).is_some());
-    }
-
-    #[test]
-    fn a_number_that_was_given_away_is_not_known_under_the_quota_that_it_had_before() {
-        let (variable, clock) = variable();
-        for n in 0..3_000 {
-            let numbered = variable.add(quota(n), 1_000).expect("there is room");
-            assert_eq!(variable.known(&quota(n)), Some(numbered));
-            clock.advance(SECOND);
-        }
-        let mut known = 0;
-        for n in 0..3_000 {
-            if let Some((number, _)) = variable.known(&quota(n)) {
-                assert_eq!(variable.quota(usize::from(number)), Some(quota(n)));
-                known += 1;
-            }
-        }
-        assert!((600..1_000).contains(&known), "{known}");
-        let near = variable.near();
-        assert_eq!(near.numbers.len(), near.quotas.len());
-    }
-
-    #[test]
-    fn a_stripe_of_threads_remembers_a_bounded_number_of_quotas() {
-        let (variable, _clock) = variable();
-        let remembered = |n| {
-            let numbered = variable.add(quota(n), 10_000).expect("there is room");
-            assert_eq!(variable.known(&quota(n)), Some(numbered));
-            let near = variable.near();
-            (near.quotas.len(), near.numbers.len())
-        };
-        for n in 0..2 * MOST_NEAR {
-            let expected = n % MOST_NEAR + 1;
-            assert_eq!(remembered(n as u64), (expected, expected));
-        }
-    }
-
-    #[test]
-    fn what_checks_brought_along_makes_no_difference_and_how_it_is_counted_does() {
-        let (variable, _clock) = variable();
-        let two = NonZeroU32::new(2).expect("not zero");
-        variable.add(quota(0), 300).expect("there is room");
-        assert_eq!(variable, VariableQuota::new());
-        assert_eq!(variable.shared_by(two), VariableQuota::new().shared_by(two));
-        assert_ne!(variable, variable.shared_by(two));
-        assert_ne!(variable, variable.capped(quota(1)));
-        assert_ne!(variable.capped(quota(1)), variable.capped(quota(2)));
     }
 }

@@ -415,39 +415,4 @@ mod tests {
         drop(place);
         assert!(counts().is_empty());
     }
-
-    #[test]
-    fn a_limiter_is_full_at_its_bound_and_at_half_of_it_for_those_behind_a_first() {
-        let (queues, rules) = (WaitQueues::default(), rules());
-        let is_full = |checks: &[Check]| {
-            let entered = queues.enter(&rules, checks);
-            matches!(entered, Err(WaitError(Kind::LimiterFull(_))))
-        };
-        let first = |n: usize| [check((n % 2) as u16, n)];
-        let mut permits = Vec::new();
-        for n in 0..MAX_WAITING.in_all {
-            assert_eq!(is_full(&first(0)), n >= MAX_WAITING.in_all / 2, "{n}");
-            assert!(!is_full(&first(n)), "{n}");
-            permits.push(queues.enter(&rules, &first(n)).ok());
-        }
-        assert!(is_full(&first(permits.len())));
-        permits.pop();
-        assert!(!is_full(&first(permits.len())));
-    }
-
-    #[test]
-    fn there_is_as_much_room_as_one_of_the_rules_asks_for() {
-        let [one, other] = rules();
-        let rules = [one.max_waiting(30_000, 50), other.max_waiting(7, 40_000)];
-        let checks = [check(0, 1), check(1, 1)];
-        for checks in [checks, [checks[1], checks[0]]] {
-            let room = Room::of(&rules, &checks);
-            assert_eq!((room.in_all, room.behind_a_first), (40_000, 30_000));
-        }
-        let room = Room::of(&rules, &checks[..1]);
-        assert_eq!(
-            (room.in_all, room.behind_a_first),
-            (MAX_WAITING.in_all, 30_000)
-        );
-    }
 }

@@ -61,29 +61,22 @@ fn a_decision_concludes_from_the_verdicts_of_enforced_rules() {
         (&[shadow(denied), failed], is_failed),
     ] {
         for verdicts in [verdicts.to_vec(), verdicts.iter().rev().copied().collect()] {
-            let decision = Decision::new(7, verdicts, |verdict| verdict.rule() < 100);
-            let concluded = (decision.outcome(), decision.reason(), decision.retry());
-            assert_eq!(concluded, expected, "{decision:?}");
+            let is_enforced = |verdict: &Verdict| verdict.rule() < 100;
+            let one = match &verdicts[..] {
+                [one] => Some(Decision::of_one(7, *one, is_enforced(one))),
+                _ => None,
+            };
+            let decision = Decision::new(7, verdicts, is_enforced);
+            for decision in one.iter().chain([&decision]) {
+                let concluded = (decision.outcome(), decision.reason(), decision.retry());
+                assert_eq!(concluded, expected, "{decision:?}");
+            }
             let wait = match expected.2 {
                 Retry::After(wait) => Some(wait),
                 _ => None,
             };
             assert_eq!(decision.retry_after(), wait);
         }
-    }
-}
-
-#[test]
-fn a_denial_without_a_call_says_why_and_not_until_when() {
-    for (denial, reason) in [
-        (Decision::without_key(), Reason::NoKey),
-        (Decision::without_answer(), Reason::StoreFailed),
-    ] {
-        assert_eq!(denial.outcome(), Outcome::Deny);
-        assert_eq!(denial.reason(), Some(reason));
-        assert_eq!(denial.retry(), Retry::Unknown);
-        assert_eq!(denial.retry_after(), None);
-        assert_eq!(denial.at(), 0);
     }
 }
 
@@ -151,14 +144,5 @@ fn a_decision_is_degraded_where_one_of_its_checks_is() {
         let decision = Decision::new(7, verdicts.iter().copied(), |_| true);
         assert!(decision.is_allowed());
         assert_eq!(decision.is_degraded(), degraded);
-    }
-}
-
-#[test]
-fn a_time_is_set_where_no_store_has_said_one() {
-    for (at, expected) in [(0, 5), (7, 7)] {
-        let mut decision = Decision::unlimited(at);
-        decision.set_time_if_none(|| 5);
-        assert_eq!(decision.at(), expected);
     }
 }

@@ -21,24 +21,9 @@ fn a_request_with_slots_counts_on_its_own_stripe_alone() {
 }
 
 #[test]
-fn a_check_of_another_limiter_is_denied() {
-    let two = [
-        Rule::new("wide", Quota::gcra(1_000, MAX_PERIOD)),
-        Rule::new("narrow", Quota::gcra(1, MAX_PERIOD)),
-    ];
-    let other = Limiter::new(MemoryStore::new(), two).expect("valid");
+fn a_check_of_a_rule_that_is_not_there_is_denied() {
     let rule = Rule::new("wide", Quota::gcra(1_000, MAX_PERIOD));
     let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("valid");
-    for rule in ["wide", "narrow"] {
-        let check = other.check(rule, &Key::shared()).expect("there is one");
-        let decision = limiter.acquire(&[check]).ready().expect("at once");
-        assert!(!decision.is_allowed(), "{rule}");
-        // And so a look says.
-        let looked = limiter.peek(&[check]).ready().expect("at once");
-        assert_eq!(looked.outcome(), Outcome::Deny, "{rule}");
-        assert_eq!(looked.reason(), decision.reason(), "{rule}");
-    }
-    // Those of a rule that is not there, made by hand and here.
     let by_hand = Check::new(7, Fingerprint::from_bits(0), 1);
     let made_here = limiter.check("wide", &Key::shared()).expect("a rule");
     for check in [by_hand, made_here.with_rule(1)] {
@@ -90,45 +75,5 @@ fn a_threshold_is_no_rule_to_check_and_a_look_has_it() {
         let decision = answer.ready().expect("at once");
         let left = decision.verdicts().iter().map(Verdict::remaining);
         assert_eq!(left.collect::<Vec<_>>(), [8, 4]);
-    }
-}
-
-#[test]
-fn top_keys_have_the_requests_and_denials_of_each_decision() {
-    let two = Quota::fixed_window(2, MAX_PERIOD);
-    let enforced = || Rule::new("enforced", two).top_keys();
-    let shadow = || Rule::new("shadow", two).shadow().top_keys();
-    let unlimited = || Rule::new("unlimited", Quota::unlimited()).top_keys();
-    let acquired = |rules: Vec<Rule>, together: bool| {
-        let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
-        let names: Vec<&str> = limiter.rules().given().iter().map(Rule::name).collect();
-        let checks: Vec<Check> = names
-            .iter()
-            .map(|name| limiter.check(name, &Key::of(["ada"])).expect("a rule"))
-            .collect();
-        for _ in 0..4 {
-            match together {
-                true => drop(limiter.acquire(&checks)),
-                false => checks.iter().for_each(|one| drop(limiter.acquire(&[*one]))),
-            }
-        }
-        let top = |name: &&str| {
-            let top = limiter.top_keys(name, 9).expect("a rule");
-            let of = |top: &TopKey| (top.at_least, top.at_most, top.denials, top.cost);
-            top.iter().map(of).collect::<Vec<_>>()
-        };
-        names.iter().map(top).collect::<Vec<_>>()
-    };
-    for together in [false, true] {
-        // The last of a rule that denies is answered by its deny cache.
-        let denied_twice = vec![(4, 4, 2, 4)];
-        let rules = vec![enforced(), shadow(), unlimited()];
-        let tops = acquired(rules, together);
-        assert_eq!(
-            tops[..2],
-            [denied_twice.clone(), denied_twice],
-            "{together}"
-        );
-        assert_eq!(tops[2], [], "{together}: it decides nothing");
     }
 }

@@ -128,20 +128,4 @@ mod tests {
             assert!(a.0 != b.0 && a.1 != b.1 && a.0 != a.1);
         }
     }
-
-    #[test]
-    fn each_bit_of_a_fingerprint_is_set_for_half_of_all_keys() {
-        let hasher = Hasher::default();
-        let mut set = [0_u32; 128];
-        for key in keys() {
-            let bits = hasher.fingerprint(&key).bits();
-            for (bit, count) in set.iter_mut().enumerate() {
-                *count += (bits >> bit & 1) as u32;
-            }
-        }
-        // Fourteen standard deviations of a fair coin.
-        for (bit, count) in set.iter().enumerate() {
-            assert!((687..=1_313).contains(count), "bit {bit}: {count} of 2000");
-        }
-    }
 }

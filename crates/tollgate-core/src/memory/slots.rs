@@ -206,21 +206,6 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_found_under_any_number_of_a_quota() {
-        // Just below the border between two homes, which the number of the quota would cross.
-        let border = (1_u128 << 64).div_ceil(3) as u64;
-        for quota in [0, 1, u16::MAX] {
-            for high in (0..4).map(|n| border - (n << 16)) {
-                let key = Fingerprint::from_bits(u128::from(high) << 64);
-                let mut slots = Slots::<()>::default();
-                slots.resize(3);
-                slots.insert(Entry::new(key, quota, ()));
-                assert!(slots.find(key).is_some(), "{quota} {high:x}");
-            }
-        }
-    }
-
-    #[test]
     fn what_was_inserted_and_not_removed_is_found_whatever_the_order() {
         let mut slots = Slots::<u64>::default();
         let mut model = BTreeSet::new();

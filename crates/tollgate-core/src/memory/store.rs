@@ -228,25 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_equals_a_fresh_one_is_not_kept() {
-        let (store, clock) = store();
-        for quota in every(5, SECOND) {
-            let limiter = limiter(&store, quota.algorithm().name(), quota);
-            for who in ["ann", "bob"] {
-                let answer = limiter.try_acquire(quota.algorithm().name(), &Key::of([who]));
-                assert!(answer.is_ok_and(|decision| decision.is_allowed()));
-                clock.advance(3 * SECOND);
-            }
-            let carol = limiter.try_acquire(quota.algorithm().name(), &Key::of(["carol"]));
-            assert!(carol.is_ok_and(|decision| decision.is_allowed()));
-            drop(limiter);
-            assert_eq!(store.unbound_usage().keys, 1, "{quota:?}");
-            clock.advance(3 * SECOND);
-        }
-        assert_eq!(bound(&store), 0);
-    }
-
-    #[test]
     fn of_many_states_of_a_name_those_that_equal_fresh_ones_are_not_kept() {
         for quota in every(5, SECOND) {
             let (store, clock) = store();
@@ -309,43 +290,6 @@ mod tests {
             assert_eq!(left.verdicts()[0].remaining(), 5, "{quota:?}");
             drop(second);
             assert_eq!(bound(&store), 0);
-        }
-    }
-
-    #[test]
-    fn states_of_several_quotas_find_the_one_that_wrote_them_again() {
-        for (small, large) in every(10, HOUR).into_iter().zip(every(100, HOUR)) {
-            let (store, _) = store();
-            let rule = Rule::new("rule", small)
-                .plan("unused", every(50, HOUR)[0])
-                .plan("gold", large);
-            let rule = if small.algorithm() == every(1, HOUR)[0].algorithm() {
-                rule
-            } else {
-                Rule::new("rule", small).plan("gold", large)
-            };
-            let bind = || Limiter::new(store.clone(), [rule.clone()]).expect("a valid rule");
-            let (ann, bob) = (Key::of(["ann"]), Key::of(["bob"]));
-            let first = bind();
-            for (key, plan, cost) in [(&ann, None, 4), (&bob, Some("gold"), 70)] {
-                let check = match plan {
-                    None => first.check("rule", key).expect("a rule"),
-                    Some(plan) => first
-                        .check_with_plan("rule", plan, key)
-                        .expect("the plan is there"),
-                };
-                let decision = first.acquire(&[check.with_cost(cost)]).ready();
-                assert!(decision.is_some_and(|decision| decision.is_allowed()));
-            }
-            drop(first);
-            assert_eq!(bound(&store), 0);
-            let second = bind();
-            let left = |key: &Key| {
-                let golden = second.check_with_plan("rule", "gold", key).expect("a plan");
-                let looked = second.peek(&[golden.with_cost(0)]).ready();
-                looked.expect("memory answers at once").verdicts()[0].remaining()
-            };
-            assert_eq!((left(&ann), left(&bob)), (96, 30), "{small:?}");
         }
     }
 

@@ -146,8 +146,6 @@ impl<A> Writers<A> {
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn plan(id: u64) -> Plan<u64> {
@@ -158,35 +156,6 @@ mod tests {
             longest_reset: 0,
             at_most: 0,
             is_threshold: false,
-        }
-    }
-
-    #[test]
-    fn a_quota_keeps_its_number_while_an_entry_carries_it_and_no_longer() {
-        let mut writers = Writers::default();
-        // What entries carry: the number, and the quota that it has to be.
-        let mut entries: Vec<(u16, u64)> = Vec::new();
-        let mut random = 1_u64;
-        for step in 0..200_000_u64 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            // Waves: from none to thirty, and back to few.
-            let wanted = if step / 500 % 2 == 0 { 60 } else { 3 };
-            if entries.len() < wanted {
-                let id = random >> 59;
-                let number = writers.add(&plan(id)).expect("there is room");
-                entries.push((number, id));
-            } else {
-                let (number, _) = entries.swap_remove((random >> 33) as usize % entries.len());
-                writers.remove(number);
-            }
-            let mut counted = BTreeMap::new();
-            for (number, id) in &entries {
-                assert_eq!(writers.get(*number).map(|plan| plan.quota), Some(*id));
-                *counted.entry(*id).or_insert(0) += 1;
-            }
-            assert_eq!(writers.len(), counted.len(), "at {step}");
         }
     }
 
@@ -213,63 +182,5 @@ mod tests {
         assert_eq!(writers.add(&plan(7)), Some(7));
         writers.remove(9);
         assert_eq!(writers.add(&plan(u64::MAX)), Some(9));
-    }
-
-    #[test]
-    fn a_few_quotas_take_no_bytes_and_more_take_those_of_the_ones_in_use() {
-        let each = size_of::<Writer<u64>>() + 2 * size_of::<(u64, u16)>();
-        let mut writers = Writers::default();
-        for id in 0..FEW as u64 {
-            writers.add(&plan(id));
-            assert_eq!(writers.bytes(), 0);
-        }
-        let number = writers.add(&plan(99)).expect("there is room");
-        assert_eq!(writers.bytes(), (FEW + 1) * each);
-        writers.remove(number);
-        assert_eq!(writers.bytes(), FEW * each);
-        let held = writers.held_bytes();
-        let numbered = writers.numbered.capacity() * size_of::<Writer<u64>>();
-        let numbers = writers.numbers.capacity() * size_of::<(u64, u16)>();
-        assert!(numbered > 0 && numbers > 0 && held == numbered + numbers);
-        for number in 0..FEW as u16 {
-            writers.remove(number);
-        }
-        assert_eq!((writers.bytes(), writers.held_bytes()), (0, 0));
-        // Most shards have one quota, with room for no other.
-        writers.add(&plan(7));
-        assert_eq!(writers.held_bytes(), size_of::<Writer<u64>>());
-    }
-
-    #[test]
-    fn an_entry_without_a_number_of_its_own_shares_that_of_a_quota_in_use() {
-        let mut writers = Writers::default();
-        assert_eq!(writers.add_first(), None);
-        let numbers = [1, 2].map(|id| writers.add(&plan(id)).expect("there is room"));
-        writers.remove(numbers[0]);
-        assert_eq!(writers.add_first(), Some(numbers[1]));
-        // Two entries carry it.
-        writers.remove(numbers[1]);
-        assert_eq!(writers.len(), 1);
-        writers.remove(numbers[1]);
-        assert_eq!((writers.len(), writers.add_first()), (0, None));
-    }
-
-    #[test]
-    fn a_quota_is_found_among_as_many_as_are_looked_at_one_after_the_other_and_among_more() {
-        for others in [FEW - 1, FEW, FEW + 1] {
-            let mut writers = Writers::default();
-            let number = writers.add(&plan(7)).expect("there is room");
-            let numbers: Vec<_> = (100..100 + others as u64)
-                .map(|id| writers.add(&plan(id)).expect("there is room"))
-                .collect();
-            assert_eq!(writers.add(&plan(7)), Some(number));
-            assert_eq!(writers.len(), others + 1);
-            // One that has gone leaves its number, and is none of those in use.
-            writers.remove(numbers[0]);
-            assert_eq!(writers.add(&plan(200)), Some(numbers[0]));
-            let anew = writers.add(&plan(100)).expect("there is room");
-            assert!(writers.is(anew, &plan(100)) && !writers.is(anew, &plan(200)));
-            assert_eq!(writers.len(), others + 2);
-        }
     }
 }

@@ -238,11 +238,7 @@ impl fmt::Debug for TopKeys {
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
-    use std::{
-        collections::HashSet,
-        sync::atomic::{AtomicU64, Ordering},
-        thread,
-    };
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
     use crate::{key::PartKind, key_part::KeyPart};
@@ -392,48 +388,5 @@ mod tests {
         assert!(top_keys.top(999).iter().any(|top| top.label.is_some()));
         let _ = record(&top_keys, 2, 2 * PERIOD);
         assert!(top_keys.top(999).iter().all(|top| top.label.is_none()));
-    }
-
-    #[test]
-    fn a_request_does_not_wait_for_a_list_that_is_in_use() {
-        let top_keys = TopKeys::new();
-        let recent = lock(&top_keys.0);
-        assert!(record(&top_keys, 1, 0).is_none());
-        drop(recent);
-        // This thread leaves the list alone for a moment, also while time stands still.
-        for at in [0, PAUSE - 1, PAUSE] {
-            let _ = record(&top_keys, 2, at);
-        }
-        let keys = |top: Vec<TopKey>| -> Vec<_> {
-            let of = |top: TopKey| (top.key, top.at_most);
-            top.into_iter().map(of).collect()
-        };
-        assert_eq!(keys(top_keys.top(9)), [(prefix(2), 1)]);
-    }
-
-    #[test]
-    fn requests_of_two_threads_are_all_noted_unless_one_of_them_is_very_fast() {
-        let top_keys = TopKeys::new();
-        let (here, there) = (AtomicU64::new(0), AtomicU64::new(0));
-        // By turns, with some time between two requests of each thread.
-        let run = |own: &AtomicU64, other: &AtomicU64, key: u64, lead: u64| {
-            for n in 0..1_000 {
-                while other.load(Ordering::Acquire) < n + lead {
-                    thread::yield_now();
-                }
-                let _ = record(&top_keys, key, n * PAUSE + 1_000_000);
-                own.store(n + 1, Ordering::Release);
-            }
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| run(&there, &here, 2, 1));
-            run(&here, &there, 1, 0);
-        });
-        let top = top_keys.top(9);
-        let shown: HashSet<_> = top.iter().map(|top| (top.key, top.at_least)).collect();
-        assert_eq!(
-            shown,
-            HashSet::from([(prefix(1), 1_000), (prefix(2), 1_000)])
-        );
     }
 }

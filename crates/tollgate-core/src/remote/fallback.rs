@@ -370,29 +370,7 @@ fn not_decided_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bo
 mod tests {
     use super::*;
     #[cfg(feature = "metrics")]
-    use crate::time::ManualClock;
     use crate::{key::Fingerprint, quota::MAX_PERIOD};
-
-    #[cfg(feature = "metrics")]
-    #[test]
-    fn the_size_of_a_fallback_is_that_of_all_its_shares() {
-        let rules = ["a", "b"].map(|name| Rule::new(name, Quota::sliding_log(9, MAX_PERIOD)));
-        let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
-        let clock = ManualClock::default();
-        let fallback = Fallback::new(&rules, NonZeroU32::MIN, Clock::from(&clock));
-        let fallback = fallback.expect("valid shares");
-        let local = fallback.local();
-        for (rule, keys) in [(0, 3), (1, 2)] {
-            for key in 1..=keys {
-                let check = Check::new(rule, Fingerprint::from_bits(key << 100), 1);
-                assert!(local.acquire(&[check]).ready().is_some());
-            }
-        }
-        let (sizes, of) = (fallback.sizes(), [0, 1].map(|rule| local.usage(rule)));
-        let bytes: u64 = of.into_iter().flatten().map(|usage| usage.bytes).sum();
-        assert_eq!((sizes.fallback_keys, sizes.fallback_bytes), (5, bytes));
-        assert!(sizes.last_seen_bytes > 0 && sizes.last_seen_bytes == fallback.last_seen.bytes());
-    }
 
     #[test]
     fn the_keys_of_an_outage_stay_within_the_bound_of_the_fallback() {

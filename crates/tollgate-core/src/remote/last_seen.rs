@@ -276,7 +276,6 @@ impl fmt::Debug for LastSeen {
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
-    use std::collections::HashSet;
 
     use super::*;
     use crate::{
@@ -356,55 +355,6 @@ mod tests {
     }
 
     #[test]
-    fn shares_begin_with_what_was_used_where_each_limit_has_a_place() {
-        let huge = Quota::fixed_window(TOO_MANY, MINUTE);
-        let free = rule("rule").plan("free", Quota::unlimited());
-        for (rule, begins) in [
-            (rule("rule"), true),
-            (free, true),
-            (rule("rule").plan("gold", huge), false),
-            (
-                Rule::new("rule", huge).plan("small", Quota::fixed_window(10, MINUTE)),
-                false,
-            ),
-            (rule("rule").shadow(), false),
-            (rule("rule").on_store_error(OnStoreError::Allow), false),
-        ] {
-            let plans = rule.quotas() as u16;
-            let seen = LastSeen::new(&set([rule.clone()]));
-            let units = (0..plans).filter_map(|plan| {
-                let one = check(0, 7).with_plan(plan);
-                note(&seen, one, 1_000);
-                claimed(&seen, one, NOW)
-            });
-            assert_eq!(units.max(), begins.then_some(7), "{rule:?}");
-            assert_eq!(seen.shards.is_empty(), !begins);
-            // Where there was no share before, it begins to be noted.
-            let after = seen.succeeded_by(&set([self::rule("rule")]));
-            note(&after, check(0, 7), 1_000);
-            assert_eq!(claimed(&after, check(0, 7), NOW), Some(7));
-            assert!(
-                after
-                    .succeeded_by(&set([self::rule("rule").shadow()]))
-                    .shards
-                    .is_empty()
-            );
-        }
-    }
-
-    #[test]
-    fn each_of_as_many_keys_as_there_are_slots_has_its_own() {
-        let keys = (0..SHARDS * SLOTS).map(|n| check(0, (n as u128) << 40));
-        let indices: HashSet<_> = keys.map(|check| index_of(&check)).collect();
-        assert_eq!(indices.len(), SHARDS * SLOTS);
-        assert!(
-            indices
-                .iter()
-                .all(|(shard, slot)| *shard < SHARDS && *slot < SLOTS)
-        );
-    }
-
-    #[test]
     fn an_entry_is_that_of_its_rule_and_key_and_a_torn_one_of_none() {
         let written = |check: &Check, used, until, plan| {
             let slot = Slot::default();
@@ -439,45 +389,6 @@ mod tests {
                     assert!(torn.read(check).is_none(), "{mix:04b} of {other:?}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn a_bucket_pays_back_evenly_and_a_window_at_its_end() {
-        let bucket = Quota::gcra(60, MINUTE).burst(10);
-        let window = Quota::fixed_window(60, MINUTE);
-        let entry = Entry {
-            used: 3,
-            until: NOW,
-            plan: 0,
-        };
-        for (ahead, of_bucket, of_window) in [
-            (0, 0, 0),
-            (1, 1, 3),
-            (1_000_000, 1, 3),
-            (1_000_001, 2, 3),
-            (2_500_000, 3, 3),
-            (9_000_000, 3, 3),
-        ] {
-            let used = |quota| entry.used_at(NOW - ahead, quota);
-            assert_eq!(
-                (used(&bucket), used(&window)),
-                (of_bucket, of_window),
-                "{ahead}"
-            );
-        }
-        assert_eq!(entry.used_at(NOW + 1, &window), 0);
-    }
-
-    #[cfg(feature = "metrics")]
-    #[test]
-    fn a_part_has_memory_from_when_it_is_written_to() {
-        let seen = LastSeen::new(&set([rule("rule")]));
-        let empty = seen.bytes();
-        assert!(empty < 16 << 10, "{empty}");
-        for (n, shards) in [(0, 1), (64, 1), (1, 2), (2, 3)] {
-            note(&seen, check(0, n << 40), 1_000);
-            assert_eq!(seen.bytes(), empty + shards * (32 << 10));
         }
     }
 }

@@ -229,35 +229,6 @@ mod tests {
         register(registry, rules, replaced).expect("no conflict")
     }
 
-    /// The names in use, and the rules with them.
-    fn kept(registry: &RuleRegistry) -> (usize, usize) {
-        let names = lock(&registry.names);
-        let rules = names.by_name.values().map(SmallVec::len).sum();
-        (names.by_name.len(), rules)
-    }
-
-    #[test]
-    fn only_rules_of_the_same_store_are_replaced() {
-        let (here, there) = (RuleRegistry::new(), RuleRegistry::new());
-        let other = registered(&there, [rule("x", 1)], &[]);
-        let error = register(&here, [rule("x", 1)], &[&other]).expect_err("another store");
-        assert!(error.contains("on the same store"), "{error}");
-        assert_eq!(kept(&here), (0, 0));
-    }
-
-    #[test]
-    fn rules_that_are_replaced_do_not_count_and_those_that_stay_in_force_do() {
-        let registry = RuleRegistry::new();
-        let first = registered(&registry, [rule("x", 1)], &[]);
-        let second = registered(&registry, [rule("x", 2)], &[&first]);
-        // The first is in force still, with another quota.
-        assert!(register(&registry, [rule("x", 2)], &[&second]).is_err());
-        drop(first);
-        let third = registered(&registry, [rule("x", 2)], &[&second]);
-        drop((second, third));
-        assert_eq!(kept(&registry), (0, 0));
-    }
-
     #[test]
     fn rules_that_were_retired_vouch_for_none() {
         let registry = RuleRegistry::new();
@@ -265,46 +236,6 @@ mod tests {
         gone.retire();
         let _other = registered(&registry, [rule("x", 2)], &[]);
         assert!(register(&registry, [rule("x", 1)], &[&gone]).is_err());
-    }
-
-    #[test]
-    fn a_rule_that_is_off_has_no_name_whatever_its_quota() {
-        let registry = RuleRegistry::new();
-        let _on = registered(&registry, [rule("x", 1)], &[]);
-        let _off = registered(&registry, [rule("x", 2).off(), rule("y", 1).off()], &[]);
-        assert_eq!(kept(&registry), (1, 1));
-        // Nor does one that follows a rule with the name.
-        let first = registered(&registry, [rule("z", 1)], &[]);
-        let _second = registered(&registry, [rule("z", 2).off()], &[&first]);
-        let _same = registered(&registry, [rule("z", 1)], &[]);
-    }
-
-    #[test]
-    fn a_rule_that_is_on_after_it_was_off_has_its_name() {
-        let registry = RuleRegistry::new();
-        let off = registered(&registry, [rule("x", 1).off()], &[]);
-        let on = registered(&registry, [rule("x", 1)], &[&off]);
-        assert!(register(&registry, [rule("x", 2)], &[]).is_err());
-        drop((off, on));
-        assert_eq!(kept(&registry), (0, 0));
-    }
-
-    #[test]
-    fn a_name_stays_in_use_while_one_of_its_rules_is_there() {
-        let registry = RuleRegistry::new();
-        let other = registered(&registry, [rule("x", 1)], &[]);
-        let mut current = registered(&registry, [rule("x", 1), rule("y", 1)], &[]);
-        for _ in 0..9 {
-            // Equal rules, and copies of none.
-            current = registered(&registry, [rule("x", 1), rule("y", 1)], &[&current]);
-            assert_eq!(kept(&registry), (2, 3));
-            assert!(register(&registry, [rule("y", 2)], &[]).is_err());
-        }
-        drop(other);
-        assert_eq!(kept(&registry), (2, 2));
-        assert!(register(&registry, [rule("x", 2)], &[]).is_err());
-        drop(current);
-        assert_eq!(kept(&registry), (0, 0));
     }
 
     #[test]

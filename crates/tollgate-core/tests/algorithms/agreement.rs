@@ -8,17 +8,13 @@ use tollgate_core::{
 };
 
 use crate::{
-    history::{
-        Numbers, Request, for_each_algorithm, named, property, quota, requests, requests_back,
-        start,
-    },
+    history::{Request, for_each_algorithm, property, quota, requests, requests_back, start},
     oracle::{Oracle, assess, left},
 };
 
 for_each_algorithm! {
     each_answer_is_the_oracles_while_time_stands_and_goes_ahead => time_ahead;
     each_answer_is_the_oracles_while_time_goes_back => time_back;
-    each_answer_is_the_oracles_at_the_named_rates => named_rates;
 }
 
 fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
@@ -41,14 +37,6 @@ fn time_back<O: Oracle>(kind: AlgorithmKind) {
             Ok(())
         },
     );
-}
-
-fn named_rates<O: Oracle>(kind: AlgorithmKind) {
-    for quota in named(kind) {
-        let mut numbers = Numbers(quota.rate());
-        let requests: Vec<_> = (0..120).map(|_| numbers.request()).collect();
-        Run::<O>::new(quota, 1_700_000_000_123_456).all(requests);
-    }
 }
 
 /// An algorithm and its oracle on their way through one history.

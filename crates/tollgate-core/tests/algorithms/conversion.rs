@@ -3,7 +3,7 @@
 use num_bigint::BigInt;
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, Quota, SECOND,
+    AlgorithmKind, Quota,
     algorithm::{Algorithm, Gcra, GcraState},
 };
 
@@ -16,7 +16,6 @@ use crate::{
 for_each_algorithm! {
     used_units_stay_used_under_another_quota => kept;
     going_to_another_quota_and_back_gives_nothing_back => to_and_fro;
-    a_raised_limit_is_in_force_at_once => raised;
 }
 
 fn kept<O: Oracle>(kind: AlgorithmKind) {
@@ -72,40 +71,6 @@ fn to_and_fro<O: Oracle>(kind: AlgorithmKind) {
     });
 }
 
-fn raised<O: Oracle>(kind: AlgorithmKind) {
-    property(
-        150,
-        &(quota(kind), start(), requests(15)),
-        |(old, start, requests)| {
-            let (rate, period) = (old.rate() + 5, old.period());
-            let new = match kind {
-                AlgorithmKind::FixedWindow => Quota::fixed_window(rate, period),
-                AlgorithmKind::SlidingWindow => Quota::sliding_window(rate, period),
-                AlgorithmKind::SlidingBuckets => Quota::sliding_buckets(rate, period),
-                AlgorithmKind::SlidingLog => Quota::sliding_log(rate, period),
-                // The same rate with a larger burst.
-                _ => Quota::gcra(old.rate(), period).burst(old.limit() + 5),
-            };
-            prop_assume!(new.validate().is_ok());
-            let mut run = Run::<O>::new(old, start);
-            for request in requests {
-                let cost = run.moved(request);
-                run.decide(cost);
-            }
-            let had = run.algorithm.assess(&run.state, run.now, 0).remaining;
-            let larger: O::Algorithm = O::Algorithm::new(&new).expect("a valid quota");
-            let carried = larger.convert(&run.algorithm, &run.state, run.now);
-            let slack = run.oracle.slack() + O::new(&new).slack();
-            let has = larger.assess(&carried, run.now, 0).remaining;
-            prop_assert!(
-                has + slack >= had + 5 && has <= had + 5 + slack,
-                "{had} grew to {has}"
-            );
-            Ok(())
-        },
-    );
-}
-
 /// Used units of a bucket as a fraction: what is ahead of now, in intervals.
 #[test]
 fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
@@ -144,16 +109,4 @@ fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
         prop_assert!((has - part) * had_of <= had * has_of);
         Ok(())
     });
-}
-
-#[test]
-fn a_lowered_limit_leaves_a_bucket_full_and_no_fuller() {
-    let large = Gcra::new(&Quota::gcra(100, SECOND)).expect("a valid quota");
-    let small = Gcra::new(&Quota::gcra(10, SECOND)).expect("a valid quota");
-    let now = 1_700_000_000_000_000;
-    let mut state = GcraState::default();
-    large.take(&mut state, now, 100);
-    let carried = small.convert(&large, &state, now);
-    assert_eq!(small.assess(&carried, now, 0).remaining, 0);
-    assert_eq!(small.assess(&carried, now, 0).reset_after, 1_000_000);
 }

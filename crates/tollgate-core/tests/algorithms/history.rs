@@ -175,66 +175,6 @@ pub(crate) fn quota(kind: AlgorithmKind) -> impl Strategy<Value = Quota> {
     )
 }
 
-/// The named rates, under each algorithm that takes them.
-pub(crate) fn named(kind: AlgorithmKind) -> Vec<Quota> {
-    [
-        (7, SECOND),
-        (3, Duration::from_millis(10)),
-        (1, DAY),
-        (999_983, SECOND),
-        (1_000_000, SECOND),
-        (100, MINUTE),
-        (1_000_000, DAY),
-    ]
-    .into_iter()
-    .flat_map(|(limit, period)| match kind {
-        AlgorithmKind::FixedWindow => vec![Quota::fixed_window(limit, period)],
-        AlgorithmKind::SlidingWindow => vec![Quota::sliding_window(limit, period)],
-        AlgorithmKind::SlidingBuckets => vec![
-            Quota::sliding_buckets(limit, period),
-            Quota::sliding_buckets(limit, period).buckets(FEW),
-        ],
-        AlgorithmKind::SlidingLog => vec![Quota::sliding_log(limit.min(1_000), period)],
-        _ => vec![
-            Quota::gcra(limit, period),
-            Quota::token_bucket(1).refill(limit, period),
-            Quota::leaky_bucket(20).leak(limit, period),
-        ],
-    })
-    .filter(|quota| quota.validate().is_ok())
-    .collect()
-}
-
-/// A fixed sequence of numbers that look random.
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-
-    pub(crate) fn request(&mut self) -> Request {
-        let step = match self.below(8) {
-            0..2 => Step::Still,
-            2..4 => Step::Part(self.below(400)),
-            4 => Step::Boundary(self.below(3) as i64 - 1),
-            5 => Step::Ahead(self.below(5)),
-            _ => Step::Retry(self.below(2)),
-        };
-        let cost = match self.below(6) {
-            0..3 => Cost::Units(1),
-            3 => Cost::Part(self.below(1_000)),
-            4 => Cost::Rest,
-            _ => Cost::TooMuch,
-        };
-        Request { step, cost }
-    }
-}
-
 /// A test for each state machine: `$check::<oracle>(kind)`, in a module that is named after what must hold.
 macro_rules! for_each_algorithm {
     ($($sentence:ident => $check:ident;)*) => {$(

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, Quota,
-    algorithm::{Algorithm, Gcra, Taken},
+    AlgorithmKind,
+    algorithm::{Algorithm, Taken},
 };
 
 use crate::{
@@ -86,19 +86,4 @@ fn go<O: Oracle>(run: &mut Run<O>, requests: Vec<Request>) -> Vec<(u64, u64)> {
         }
     }
     taken
-}
-
-#[test]
-fn the_part_of_a_microsecond_that_time_gave_back_is_not_given_twice() {
-    let quota = Quota::gcra(7, tollgate_core::SECOND);
-    let algorithm = Gcra::new(&quota).expect("a valid quota");
-    let mut state = Default::default();
-    let start = 1_700_000_000_000_000;
-    algorithm.take(&mut state, start, 1);
-    let taken = Taken::new(start, algorithm.fresh_at(&state));
-    // A seventh of a microsecond is still to be paid back, not a whole one.
-    let later = start + 142_857;
-    algorithm.take(&mut state, later, 1);
-    algorithm.refund(&mut state, later, taken, 1);
-    assert_eq!((state.tat(), state.rest()), (later + 142_857, 1));
 }

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, MINUTE, Quota, Tick,
-    algorithm::{Algorithm, Gcra, SlidingBuckets, Taken},
+    AlgorithmKind, Quota, Tick,
+    algorithm::{Algorithm, Taken},
 };
 
 use crate::{
     agreement::Run,
-    history::{Cost, Request, for_each_algorithm, property, quota, requests, start},
+    history::{Request, for_each_algorithm, property, quota, requests, start},
     oracle::{GcraOracle, Oracle, left},
 };
 
@@ -266,64 +266,8 @@ fn lost_by_a_bucket(story: impl Strategy<Value = Story>, most: impl Fn(u128, u12
     });
 }
 
-#[test]
-fn a_bucket_that_nothing_is_taken_from_loses_no_more_than_the_rates_and_the_bursts_differ() {
-    let waits = |requests: Vec<Request>| {
-        let free = |request: Request| Request {
-            cost: Cost::Units(0),
-            ..request
-        };
-        requests.into_iter().map(free).collect::<Vec<_>>()
-    };
-    let alone = story().prop_map(move |(earlier, ours, later, under_new)| {
-        (earlier, ours, waits(later), waits(under_new))
-    });
-    lost_by_a_bucket(alone, u128::abs_diff);
-}
-
 /// Units that were taken after ours leave the bucket after them, so ours seem to have left it.
 #[test]
 fn a_bucket_loses_no_more_than_was_refilled_and_the_bursts_differ() {
     lost_by_a_bucket(story(), u128::max);
-}
-
-#[test]
-fn units_of_other_sub_buckets_go_back_once() {
-    let quota = Quota::sliding_buckets(10, MINUTE);
-    let [before, after] = [6, 12].map(|buckets| {
-        let algorithm = SlidingBuckets::new(&quota.buckets(buckets));
-        algorithm.expect("a valid quota")
-    });
-    let start = 1_700_000_040_000_000;
-    let mut state = Default::default();
-    before.take(&mut state, start, 4);
-    let taken = Taken::new(start, before.fresh_at(&state));
-    let mut state = after.convert(&before, &state, start);
-    let later = start + 10_000_000;
-    after.take(&mut state, later, 5);
-    after.refund_converted(&before, &mut state, later, taken, 4);
-    // What was taken in a later sub-bucket stays taken.
-    assert_eq!(after.assess(&state, later, 0).remaining, 5);
-}
-
-#[test]
-fn a_smaller_bucket_gives_back_what_it_has_not_forgotten() {
-    let [large, small] = [100, 80].map(|burst| {
-        let quota = Quota::gcra(1, MINUTE).burst(burst);
-        Gcra::new(&quota).expect("a valid quota")
-    });
-    let start = 1_700_000_040_000_000;
-    for (used, ours, left) in [(60, 35, 15), (60, 15, 20), (60, 20, 0), (10, 35, 70)] {
-        let mut state = Default::default();
-        large.take(&mut state, start, used);
-        large.take(&mut state, start, ours);
-        let taken = Taken::new(start, large.fresh_at(&state));
-        let mut state = small.convert(&large, &state, start);
-        small.refund_converted(&large, &mut state, start, taken, ours);
-        assert_eq!(
-            small.assess(&state, start, 0).remaining,
-            left,
-            "{used} {ours}"
-        );
-    }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, Check, Decision, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND, Tick,
+    AlgorithmKind, Check, Decision, Limiter, ManualClock, MemoryStore, Rule, Tick,
     store::Fingerprint,
 };
 
@@ -81,27 +81,6 @@ fn kept<O: Oracle>(kind: AlgorithmKind) {
             Ok(())
         },
     );
-}
-
-#[test]
-fn a_held_ticket_gives_back_nothing_that_the_bucket_has_refilled() {
-    let clock = ManualClock::new(0);
-    let store = MemoryStore::builder().clock(&clock).build();
-    let rule = Rule::new("rule", Quota::gcra(10, 10 * SECOND));
-    let limiter = Limiter::new(store, [rule]).expect("valid");
-    let of = |cost| [Check::new(0, Fingerprint::from_bits(7 << 64 | 7), cost)];
-    let take = |cost| {
-        let decision = limiter.acquire(&of(cost)).ready().expect("at once");
-        assert!(decision.is_allowed());
-        limiter.ticket(&of(cost), &decision)
-    };
-    let (first, second) = (take(5), take(5));
-    first.cancel();
-    // The second request was to wait ten seconds. Without the first, it waits five.
-    clock.advance(6 * SECOND);
-    drop(take(10));
-    second.cancel();
-    assert_eq!(remaining(&limiter, of(0)[0]), 0);
 }
 
 fn remaining(limiter: &Limiter, check: Check) -> u64 {

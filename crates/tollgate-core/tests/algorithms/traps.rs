@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    AlgorithmKind, MINUTE, Quota, Tick,
+    MINUTE, Quota, Tick,
     algorithm::{
-        Algorithm, Concurrent, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog, SlidingWindow,
-        Taken,
+        Algorithm, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
     },
 };
 
@@ -50,19 +49,6 @@ impl<A: Algorithm> Key<A> {
     }
 }
 
-/// Runs a check for each algorithm with `limit` units in `period`.
-macro_rules! for_each_quota {
-    ($check:ident, $limit:expr, $period:expr) => {
-        $check::<FixedWindow>(Quota::fixed_window($limit, $period));
-        $check::<SlidingWindow>(Quota::sliding_window($limit, $period));
-        $check::<SlidingBuckets>(Quota::sliding_buckets($limit, $period));
-        $check::<SlidingLog>(Quota::sliding_log($limit, $period));
-        $check::<Gcra>(Quota::gcra($limit, $period));
-        $check::<Gcra>(Quota::token_bucket($limit).refill($limit, $period));
-        $check::<Gcra>(Quota::leaky_bucket($limit).leak($limit, $period));
-    };
-}
-
 #[test]
 fn what_is_left_takes_a_few_steps_to_compute_at_any_rate() {
     // Counted up one by one, a microsecond of this rate would take four billion steps for each answer.
@@ -71,21 +57,6 @@ fn what_is_left_takes_a_few_steps_to_compute_at_any_rate() {
         assert!(key.acquire(START + now, 1_000_000_000));
         assert_eq!(key.left(START + now), 3_294_967_291);
     }
-}
-
-#[test]
-fn a_refund_of_more_than_was_taken_lifts_no_higher_than_the_limit() {
-    fn check<A: Algorithm>(quota: Quota) {
-        let mut key = Key::<A>::new(quota);
-        assert!(key.acquire(START, 6));
-        let taken = Taken::new(START, key.algorithm.fresh_at(&key.state));
-        for _ in 0..3 {
-            key.algorithm.refund(&mut key.state, START, taken, u64::MAX);
-            assert_eq!(key.left(START), 10, "{quota:?}");
-        }
-        assert_eq!(key.passes(START), 10, "{quota:?}");
-    }
-    for_each_quota!(check, 10, MINUTE);
 }
 
 #[test]
@@ -130,126 +101,6 @@ fn two_windows_back_to_back_admit_what_their_pages_say() {
 }
 
 #[test]
-fn units_that_several_sub_buckets_hold_come_back_with_the_last_of_them() {
-    let mut key = Key::<SlidingBuckets>::new(Quota::sliding_buckets(10, MINUTE).buckets(6));
-    assert!(key.acquire(START, 3));
-    assert!(key.acquire(START + 10_000_000, 3));
-    let now = START + 20_000_000;
-    // Four fit once more when both have gone, a window and a sub-bucket after the second began.
-    let again = key.algorithm.assess(&key.state, now, 4);
-    assert_eq!((again.fits, again.remaining), (true, 0));
-    assert_eq!(again.retry, Retry::after_micros(60_000_000));
-    assert!(key.acquire(now, 4));
-    for (cost, micros) in [
-        (3, 50_000_000),
-        (4, 60_000_000),
-        (6, 60_000_000),
-        (7, 70_000_000),
-    ] {
-        let denied = key.algorithm.assess(&key.state, now, cost);
-        assert_eq!(denied.retry, Retry::after_micros(micros), "{cost}");
-    }
-}
-
-#[test]
-fn a_quota_is_ready_for_its_own_algorithm_and_only_if_it_is_valid() {
-    use AlgorithmKind as K;
-    fn check<A: Algorithm>(kinds: &[K]) {
-        let minute = |limit: u64| {
-            [
-                Quota::fixed_window(limit, MINUTE),
-                Quota::sliding_window(limit, MINUTE),
-                Quota::sliding_buckets(limit, MINUTE),
-                Quota::sliding_log(limit, MINUTE),
-                Quota::gcra(limit, MINUTE),
-                Quota::token_bucket(limit).refill(limit, MINUTE),
-                Quota::leaky_bucket(limit).leak(limit, MINUTE),
-                Quota::concurrent(limit),
-            ]
-        };
-        for quota in minute(10) {
-            let is_its_own = kinds.contains(&quota.algorithm());
-            assert_eq!(A::new(&quota).is_some(), is_its_own, "{quota:?}");
-        }
-        for quota in minute(0) {
-            assert!(A::new(&quota).is_none(), "{quota:?}");
-        }
-        assert!(A::new(&Quota::unlimited()).is_none());
-    }
-    check::<FixedWindow>(&[K::FixedWindow]);
-    check::<SlidingWindow>(&[K::SlidingWindow]);
-    check::<SlidingBuckets>(&[K::SlidingBuckets]);
-    check::<SlidingLog>(&[K::SlidingLog]);
-    check::<Gcra>(&[K::Gcra, K::TokenBucket, K::LeakyBucket]);
-    check::<Concurrent>(&[K::Concurrent]);
-}
-
-#[test]
-fn what_takes_nothing_leaves_a_state_as_it_is() {
-    fn check<A: Algorithm>(quota: Quota) {
-        let algorithm = A::new(&quota).expect("a valid quota");
-        let mut state = A::State::default();
-        for cost in [0, quota.limit() + 1] {
-            algorithm.acquire(&mut state, START, cost);
-            assert_eq!(state, A::State::default(), "{quota:?}");
-        }
-        let answer = algorithm.acquire(&mut state, START, 4);
-        assert!(answer.fits);
-        let mut taken = A::State::default();
-        algorithm.take(&mut taken, START, 4);
-        assert_eq!(state, taken);
-        for (now, cost) in [(START, 0), (START + 7, 0), (START + 7, 11)] {
-            algorithm.acquire(&mut state, now, cost);
-            assert_eq!(state, taken, "{quota:?}");
-        }
-        // Nothing lies too far ahead, and the quota is the same.
-        algorithm.repair(&mut state, START);
-        assert_eq!(state, taken);
-        for now in [START, START - 300_000_000] {
-            assert_eq!(algorithm.convert(&algorithm, &state, now), taken);
-        }
-    }
-    for_each_quota!(check, 10, MINUTE);
-}
-
-#[test]
-fn the_deny_cache_says_at_once_what_a_full_state_says() {
-    fn check<A: Algorithm>(quota: Quota) {
-        let mut key = Key::<A>::new(quota);
-        key.passes(START);
-        let bound = key.algorithm.deny_bound(&key.state, START);
-        let bound = bound.expect("nothing is left");
-        for now in [START, START + 1, START + 999_999] {
-            let answer = key.algorithm.deny_by(bound, now, 1);
-            let denied = key.algorithm.assess(&key.state, now, 1);
-            assert_eq!(answer, Some(denied), "{quota:?}");
-            assert_eq!(key.algorithm.deny_by(bound, now, 0), None);
-        }
-        let fits_at = START + 130_000_000;
-        assert_eq!(key.algorithm.deny_by(bound, fits_at, 1), None, "{quota:?}");
-        // A clock that went back by an hour: the state is to be repaired.
-        let earlier = START - 3_600_000_000;
-        assert_eq!(key.algorithm.deny_by(bound, earlier, 1), None, "{quota:?}");
-    }
-    for_each_quota!(check, 10, MINUTE);
-}
-
-#[test]
-fn a_window_that_has_not_begun_is_ahead_and_no_other_is() {
-    fn check<A: Algorithm>(quota: Quota) {
-        let mut key = Key::<A>::new(quota);
-        assert!(key.acquire(START, 1));
-        let is_ahead = |now| key.algorithm.is_ahead(&key.state, now);
-        assert!(is_ahead(START - 1), "{quota:?}");
-        assert!(!is_ahead(START), "{quota:?}");
-        assert!(!is_ahead(START + 60_000_000), "{quota:?}");
-    }
-    check::<FixedWindow>(Quota::fixed_window(10, MINUTE));
-    check::<SlidingWindow>(Quota::sliding_window(10, MINUTE));
-    check::<SlidingBuckets>(Quota::sliding_buckets(10, MINUTE));
-}
-
-#[test]
 fn a_state_whose_units_all_went_back_is_as_good_as_a_fresh_one_where_a_clock_went_back() {
     fn check<A: Algorithm>(quota: Quota) {
         let mut key = Key::<A>::new(quota);
@@ -270,22 +121,6 @@ fn a_state_whose_units_all_went_back_is_as_good_as_a_fresh_one_where_a_clock_wen
     check::<FixedWindow>(Quota::fixed_window(10, MINUTE));
     check::<SlidingWindow>(Quota::sliding_window(10, MINUTE));
     check::<SlidingLog>(Quota::sliding_log(10, MINUTE));
-}
-
-#[test]
-fn a_denial_leaves_the_state_of_a_window_to_a_quota_whose_limit_is_not_smaller() {
-    fn check<A: Algorithm>(quotas: [Quota; 3]) {
-        let [less, same, more] = quotas.map(|quota| A::new(&quota).expect("a valid quota"));
-        let mut state = A::State::default();
-        less.take(&mut state, START, 1);
-        let defers = [&less, &same, &more].map(|writer| same.defers_to(writer, &state, START));
-        assert_eq!(defers, [false, true, true], "{same:?}");
-    }
-    let limits = [9, 10, 11];
-    check::<FixedWindow>(limits.map(|limit| Quota::fixed_window(limit, MINUTE)));
-    check::<SlidingWindow>(limits.map(|limit| Quota::sliding_window(limit, MINUTE)));
-    check::<SlidingBuckets>(limits.map(|limit| Quota::sliding_buckets(limit, MINUTE)));
-    check::<SlidingLog>(limits.map(|limit| Quota::sliding_log(limit, MINUTE)));
 }
 
 #[test]

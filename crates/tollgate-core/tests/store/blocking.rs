@@ -7,9 +7,9 @@ use std::{
 };
 
 use tollgate_conformance::RemoteStore;
-use tollgate_core::{Key, Limiter, MemoryStore, Quota, Reason, Retry, Rule, WaitErrorKind};
+use tollgate_core::{Key, Limiter, MemoryStore, Quota, Reason, Rule, WaitErrorKind};
 
-use crate::{LONG, check, left};
+use crate::check;
 
 const PATIENT: Duration = Duration::from_secs(600);
 
@@ -28,44 +28,6 @@ fn a_thread_waits_until_the_units_are_there() {
         assert!(decision.at() >= before + 10_000, "a hundred a second");
         before = decision.at();
     }
-}
-
-#[test]
-fn threads_share_what_comes_and_each_gets_its_units() {
-    let limiter = limiter(Quota::gcra(1, Duration::from_millis(2)));
-    let one = [check(&limiter, "rule", "a", 1)];
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                for _ in 0..20 {
-                    let decision = limiter.acquire_within_blocking(&one, PATIENT);
-                    assert!(decision.expect("it was patient").is_allowed());
-                }
-            });
-        }
-    });
-    // The queue is empty.
-    assert!(limiter.acquire_within_blocking(&one, PATIENT).is_ok());
-}
-
-#[test]
-fn a_wait_beyond_the_patience_is_denied_at_once_and_takes_nothing() {
-    let limiter = limiter(Quota::gcra(2, LONG));
-    let key = Key::of(["a"]);
-    let three = [check(&limiter, "rule", "a", 3)];
-    let never = limiter.acquire_within_blocking(&three, PATIENT);
-    assert_eq!(never.expect("there is no queue").retry(), Retry::Never);
-    for _ in 0..2 {
-        let decision = limiter.wait_blocking("rule", &key, PATIENT);
-        assert!(decision.expect("it is there").is_allowed());
-    }
-    // It returns, five years before the unit is there.
-    let decision = limiter.wait_blocking("rule", &key, PATIENT);
-    assert!(!decision.expect("nobody is in front").is_allowed());
-    assert_eq!(left(&limiter, "rule", "a"), 0);
-    let unknown = limiter.wait_blocking("rul", &key, PATIENT);
-    let kind = unknown.expect_err("there is none").kind();
-    assert_eq!(kind, WaitErrorKind::UnknownRule);
 }
 
 #[test]

@@ -124,32 +124,6 @@ fn an_answer_that_counts_is_a_rule_s_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_shares_of_all_instances_sum_up_to_the_quota() {
-    for instances in [1, 3, 4, 7] {
-        let instances = NonZeroU32::new(instances).expect("not zero");
-        let mut passed = 0;
-        for _ in 0..instances.get() {
-            let rules = [Rule::new("rule", log(28))];
-            let limiter = Limiter::with_instances(down(), rules, instances).expect("valid rules");
-            for _ in 0..40 {
-                let decision = take(&limiter, "rule", 1).await;
-                assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
-                assert!(decision.verdicts()[0].has_numbers());
-                passed += u64::from(decision.is_allowed());
-            }
-            assert_eq!(
-                take(&limiter, "rule", 1).await.reason(),
-                Some(Reason::Quota)
-            );
-        }
-        assert!(
-            passed <= 28 && passed > 28 - u64::from(instances.get()),
-            "{instances}: {passed}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cap_counts_against_its_own_quota_under_every_plan() {
     let rule = Rule::new("rule", log(100))
         .plan("gold", log(1_000))
@@ -200,32 +174,6 @@ async fn a_quota_that_a_check_brings_along_has_a_share_of_its_own_and_no_cap_but
             passed += 1;
         }
         assert_eq!(passed, passes, "{answer:?}");
-    }
-}
-
-/// Why a request for these rules, keys and costs is denied by shares of 2 of 10 units.
-async fn denied_by_shares(checks: &[(&str, &str, u64)]) -> Option<Reason> {
-    let rules = ["one", "two"].map(|name| Rule::new(name, log(10)));
-    let five = NonZeroU32::new(5).expect("not zero");
-    let limiter = Limiter::with_instances(down(), rules, five).expect("valid rules");
-    let checks = checks.iter();
-    let checks: Vec<_> = checks
-        .map(|(rule, key, cost)| check(&limiter, rule, key, *cost))
-        .collect();
-    let decision = limiter.acquire(&checks).await;
-    assert_eq!(decision.outcome(), Outcome::Deny);
-    decision.reason()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_is_above_a_quota_by_all_that_it_wants_of_one_state() {
-    let failed = Some(Reason::StoreFailed);
-    assert_eq!(denied_by_shares(&[("one", "a", 10)]).await, failed);
-    // Each for itself is below it.
-    let checks = [("one", "a", 6), ("one", "a", 5)];
-    assert_eq!(denied_by_shares(&checks).await, Some(Reason::Never));
-    for other in [("one", "b", 6), ("two", "a", 6)] {
-        assert_eq!(denied_by_shares(&[("one", "a", 6), other]).await, failed);
     }
 }
 
@@ -358,24 +306,6 @@ async fn after_an_unknown_outcome_nothing_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_call_is_never_sent_again() {
-    for fault in [Fault::Refused, Fault::Lost, Fault::Silent] {
-        let memory = MemoryStore::new();
-        let store = RemoteStore::new(memory.clone())
-            .faults(move |call| call.is_multiple_of(3).then_some(fault));
-        let rules = || [Rule::new("rule", log(1_000)).on_store_error(OnStoreError::Allow)];
-        let limiter = limiter(&store, rules());
-        let direct = Limiter::new(memory, rules()).expect("valid rules");
-        for _ in 0..60 {
-            assert!(take(&limiter, "rule", 1).await.is_allowed());
-        }
-        assert_eq!(store.calls(), 60, "{fault:?}");
-        let ran = if fault == Fault::Refused { 40 } else { 60 };
-        assert_eq!(left(&direct, "rule", "a"), 1_000 - ran, "{fault:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_ticket_gives_back_only_what_the_store_is_known_to_hold() {
     let memory = MemoryStore::new();
     let rules = || {
@@ -460,21 +390,6 @@ async fn what_the_store_has_decided_is_not_counted_as_let_through_without_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_in_a_later_partition_gives_back_what_the_earlier_took() {
-    let memory = MemoryStore::new();
-    let rules = || [Rule::new("one", log(5)), Rule::new("other", log(1))];
-    let store = RemoteStore::new(memory.clone()).partitioned();
-    let limiter = limiter(&store, rules());
-    let direct = Limiter::new(memory, rules()).expect("valid rules");
-    let checks = ["one", "other"].map(|rule| check(&limiter, rule, "a", 1));
-    assert!(limiter.acquire(&checks).await.is_allowed());
-    for _ in 0..3 {
-        assert!(!limiter.acquire(&checks).await.is_allowed());
-        assert_eq!(left(&direct, "one", "a"), 4);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_reset_during_an_outage_is_an_error_and_clears_the_local_share() {
     let limiter = limiter(&down(), [Rule::new("rule", log(1))]);
     assert!(take(&limiter, "rule", 1).await.is_allowed());
@@ -484,20 +399,6 @@ async fn a_reset_during_an_outage_is_an_error_and_clears_the_local_share() {
         .expect("the rule is there");
     assert!(reset.await.expect_err("it is down").is_transient());
     assert!(take(&limiter, "rule", 1).await.is_allowed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn after_an_outage_the_store_decides_again() {
-    let store = RemoteStore::new(MemoryStore::new())
-        .delay(Duration::from_millis(3))
-        .faults(|call| (3..=5).contains(&call).then_some(Fault::Silent));
-    let limiter = limiter(&store, [Rule::new("rule", log(100))]);
-    let mut sources = Vec::new();
-    for _ in 0..7 {
-        sources.push(take(&limiter, "rule", 1).await.verdicts()[0].source());
-    }
-    use Source::{Fallback as F, Store as S};
-    assert_eq!(sources, [S, S, F, F, F, S, S]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -513,16 +414,10 @@ async fn a_request_that_may_wait_gets_the_rule_s_answer_as_well() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reset_leaves_the_local_shares_of_checks_without_cost() {
-    let limiter = limiter(
-        &down(),
-        ["reset", "kept"].map(|name| Rule::new(name, log(1))),
-    );
-    let checks = ["reset", "kept"].map(|rule| check(&limiter, rule, "a", 1));
-    assert!(limiter.acquire(&checks).await.is_allowed());
-    let reset = limiter.reset_all(&[checks[0], checks[1].with_cost(0)]);
-    assert!(reset.await.is_err());
-    assert!(take(&limiter, "reset", 1).await.is_allowed());
-    assert!(!take(&limiter, "kept", 1).await.is_allowed());
+#[test]
+fn an_answer_that_must_be_waited_for_is_not_tried() {
+    let limiter = limiter(&down(), [Rule::new("rule", log(1))]);
+    let error = limiter.try_acquire("rule", &tollgate_core::Key::shared());
+    let error = error.expect_err("it is remote").to_string();
+    assert!(error.contains("use `acquire`"), "{error}");
 }

@@ -128,21 +128,6 @@ fn a_flood_on_one_rule_evicts_none_of_another() {
     assert_eq!((quiet.keys, quiet.evicted_live), (1_000, 0));
 }
 
-#[test]
-fn questions_and_denials_leave_no_state() {
-    let clock = ManualClock::new(1_700_000_000_000_000);
-    let limiter = limiter(&clock, Quota::gcra(3, LONG));
-    for n in 0..20_000 {
-        for cost in [0, 4] {
-            let check = [Check::new(0, stranger(n), cost)];
-            let decision = at_once(limiter.acquire(&check));
-            assert_eq!(decision.is_allowed(), cost == 0);
-            let _ = limiter.peek(&check).ready();
-        }
-    }
-    assert_eq!(usage(&limiter).keys, 0);
-}
-
 /// `limit` units an hour under every algorithm.
 fn hourly(limit: u64) -> [Quota; 7] {
     [

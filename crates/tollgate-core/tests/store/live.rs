@@ -38,24 +38,6 @@ fn remaining(limiter: &LiveLimiter, rule: &str, who: &str) -> u64 {
 }
 
 #[test]
-fn names_that_are_no_longer_used_are_free() {
-    let store = still();
-    let rule = |name: &str, limit| [Rule::new(name, Quota::gcra(limit, MINUTE))];
-    let limiter = LiveLimiter::new(store.clone(), rule("old", 5)).expect("valid");
-    // A snapshot that somebody still asks holds no name.
-    let _snapshot = limiter.limiter();
-    limiter.replace(rule("new", 5)).expect("valid");
-    let old = Limiter::new(store.clone(), rule("old", 6));
-    assert!(old.is_ok(), "{old:?}");
-    assert!(Limiter::new(store.clone(), rule("new", 6)).is_err());
-    // The rules that follow have this one too.
-    limiter.replace(rule("new", 7)).expect("valid");
-    assert!(Limiter::new(store.clone(), rule("new", 6)).is_err());
-    drop(limiter);
-    assert!(Limiter::new(store, rule("new", 6)).is_ok());
-}
-
-#[test]
 fn a_check_is_found_again_by_the_names_of_its_rule_and_plan() {
     let quota = |limit| Quota::fixed_window(limit, MINUTE);
     let (one, two) = (Rule::new("one", quota(10)), Rule::new("two", quota(20)));
@@ -231,51 +213,6 @@ fn no_request_fails_and_no_unit_is_lost_or_won_while_rules_are_swapped() {
 }
 
 #[test]
-fn another_algorithm_in_between_forgets_no_more_than_what_was_in_flight() {
-    const LARGER: u64 = 20_000;
-    const SWAPS: usize = 600;
-    let rule = |algorithm: usize, limit| [Rule::new("rule", every_algorithm(limit)[algorithm])];
-    let [first, last] = [0, 0].map(|algorithm| rule(algorithm, LARGER));
-    let limiter = LiveLimiter::new(still(), first).expect("valid");
-    let counted = AtomicU64::new(0);
-    let variants = [
-        rule(4, LARGER),
-        rule(4, LARGER / 2),
-        // Another algorithm takes over as many as the limit holds, so that it is the larger one.
-        rule(4, LARGER),
-        [rule(1, LARGER)[0].clone().shadow()],
-        rule(2, LARGER),
-        rule(0, LARGER),
-        [rule(0, LARGER / 2)[0].clone().off()],
-        rule(0, LARGER),
-    ];
-    under_load(&limiter, &variants, SWAPS, |key| {
-        let decision = limiter.try_acquire("rule", key);
-        let decision = decision.expect("the rule is always there");
-        let verdict = &decision.verdicts()[0];
-        assert_ne!(verdict.outcome(), Outcome::Failed);
-        let has_counted = verdict.outcome() == Outcome::Allow && verdict.has_numbers();
-        counted.fetch_add(u64::from(has_counted), SeqCst);
-    });
-    // Each of three threads may have a request in flight that is decided by the rules before.
-    let in_flight = 3 * SWAPS as u64;
-    let counted = counted.into_inner();
-    assert!(counted <= LARGER + in_flight, "{counted}");
-    limiter.replace(last).expect("valid");
-    let mut key = KeyBuf::new();
-    key.push(PartKind::CONSTANT, "all");
-    let check = limiter.check("rule", &key.into()).expect("a rule");
-    let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
-    let left = looked.expect("memory answers at once").verdicts()[0].remaining();
-    // A client is charged for what was admitted, and for no more.
-    let least = LARGER.saturating_sub(counted);
-    assert!(
-        (least..=least + in_flight).contains(&left),
-        "{counted}: {left}"
-    );
-}
-
-#[test]
 fn a_call_is_decided_by_one_set_of_rules() {
     // Two rules that always have one limit, which alternates.
     let rules =
@@ -305,41 +242,6 @@ fn a_call_is_decided_by_one_set_of_rules() {
         }
         done.store(true, SeqCst);
     });
-}
-
-#[test]
-fn one_of_ten_thousand_rules_is_found_by_its_name() {
-    let rules = |limit| {
-        (0..10_000_u64).map(move |n| {
-            Rule::new(format!("rule-{n}"), Quota::fixed_window(limit + n, MINUTE))
-                .threshold(format!("warn-{n}"), Quota::fixed_window(1, MINUTE))
-        })
-    };
-    let limiter = LiveLimiter::new(still(), rules(1)).expect("valid");
-    for n in [0, 1, 4_999, 9_999] {
-        assert_eq!(remaining(&limiter, &format!("rule-{n}"), "ann"), 1 + n);
-        let check = limiter
-            .check(&format!("rule-{n}"), &Key::shared())
-            .expect("a rule");
-        let decision = limiter.acquire(&[check]).expect("a rule").ready();
-        let verdicts = decision.expect("memory answers at once");
-        let [_, warning] = verdicts.verdicts() else {
-            panic!("a rule with its threshold");
-        };
-        assert_eq!(warning.rule(), 10_000 + n as usize);
-    }
-    let twice = rules(1).chain([Rule::new("rule-7", Quota::gcra(1, MINUTE))]);
-    let error = limiter.replace(twice).expect_err("two of one name");
-    assert!(
-        error
-            .to_string()
-            .contains("\"rule-7\": there are two rules"),
-        "{error}"
-    );
-    assert!(
-        limiter.check("warn-7", &Key::shared()).is_err(),
-        "a threshold is not checked"
-    );
 }
 
 #[test]
@@ -373,33 +275,6 @@ fn a_check_that_brings_a_quota_along_is_found_again_with_it() {
     limiter.replace([one]).expect("valid");
     let error = left().expect_err("its rule is gone").to_string();
     assert!(error.contains("\"two\""), "{error}");
-}
-
-#[test]
-fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along_after_a_replacement() {
-    let store = SwitchedStore::at_once(still());
-    let rules = |other| {
-        let other = Rule::new("other", Quota::gcra(other, MINUTE));
-        let rule = Rule::new("rule", Quota::gcra(10, MINUTE)).variable_quota();
-        [other, rule]
-    };
-    let two = NonZeroU32::new(2).expect("two");
-    let limiter = LiveLimiter::with_instances(store.clone(), rules(4), two).expect("valid");
-    limiter.replace(rules(8)).expect("valid");
-    store.switch(false);
-    let now = limiter.limiter();
-    let brought = now.quota_for("rule", Quota::gcra(30, MINUTE));
-    let check = now.check("rule", &Key::of(["ann"])).expect("a rule");
-    let check = check.with_quota(brought.expect("valid"));
-    let passes = |cost| {
-        let decision = now.acquire(&[check.with_cost(cost)]).ready();
-        decision.expect("it answers at once").is_allowed()
-    };
-    assert!(!passes(16));
-    assert!(passes(15));
-    // The share of the one that has changed is cut anew.
-    assert!(take(&limiter, "other", "ann", 4));
-    assert!(!take(&limiter, "other", "ann", 1));
 }
 
 #[test]

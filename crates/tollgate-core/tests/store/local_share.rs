@@ -137,18 +137,6 @@ fn a_share_begins_with_its_part_of_what_was_used() {
 }
 
 #[test]
-fn a_key_that_the_store_denied_is_denied_by_its_share() {
-    for quota in every_algorithm(60) {
-        let world = World::new();
-        let limiter = world.quota(quota);
-        world.store.know(7);
-        assert_eq!(passes(&limiter, "a"), 60, "{quota:?}");
-        world.store.switch(false);
-        assert_eq!(passes(&limiter, "a"), 0, "{quota:?}");
-    }
-}
-
-#[test]
 fn a_bucket_refills_while_no_request_comes() {
     let world = World::new();
     let limiter = world.quota(Quota::gcra(60, MINUTE));
@@ -231,19 +219,6 @@ fn a_store_that_fails_now_and_then_opens_no_new_share_each_time() {
 }
 
 #[test]
-fn nothing_is_credited_when_the_store_is_back() {
-    for quota in every_algorithm(60) {
-        let world = World::new();
-        let limiter = world.quota(quota);
-        assert!(acquire(&limiter, "a", 20).is_allowed());
-        world.store.switch(false);
-        assert_eq!(passes(&limiter, "a"), 40, "{quota:?}");
-        world.store.switch(true);
-        assert_eq!(acquire(&limiter, "a", 0).verdicts()[0].remaining(), 40);
-    }
-}
-
-#[test]
 fn a_reset_also_forgets_the_last_seen_state() {
     let world = World::new();
     let limiter = world.quota(Quota::sliding_log(10, LONG));
@@ -266,32 +241,6 @@ fn what_was_used_under_one_plan_counts_under_another() {
     assert!(allowed.expect("at once").is_allowed());
     world.store.switch(false);
     assert_eq!(passes(&limiter, "a"), 3);
-}
-
-#[test]
-fn keys_and_rules_are_kept_apart_beyond_the_states_that_are_remembered() {
-    let world = World::new();
-    let quota = Quota::sliding_log(2, LONG);
-    let rules = [Rule::new("rule", quota), Rule::new("other", quota)];
-    let limiter = Limiter::new(world.store.clone(), rules).expect("valid rules");
-    let names: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
-    for who in &names {
-        assert!(acquire(&limiter, who, 2).is_allowed());
-    }
-    world.store.switch(false);
-    let other = |who| limiter.acquire(&[check(&limiter, "other", who, 2)]).ready();
-    let mut remembered = 0;
-    for who in &names {
-        assert!(other(who).expect("at once").is_allowed(), "the other rule");
-        remembered += u32::from(!acquire(&limiter, who, 2).is_allowed());
-    }
-    assert!((45_000..=65_536).contains(&remembered), "{remembered}");
-    for n in 0..10_000 {
-        assert!(
-            acquire(&limiter, &format!("new {n}"), 2).is_allowed(),
-            "{n}"
-        );
-    }
 }
 
 #[test]
@@ -358,14 +307,6 @@ fn units_that_pass_without_the_store_are_counted_by_rule() {
 }
 
 #[test]
-fn a_store_in_memory_never_falls_back() {
-    let rules = [Rule::new("rule", Quota::gcra(1, MINUTE))];
-    let limiter = Limiter::new(MemoryStore::new(), rules).expect("a valid rule");
-    assert!(acquire(&limiter, "a", 1).is_allowed());
-    assert_eq!(limiter.admitted_in_fallback("rule"), Ok(0));
-}
-
-#[test]
 fn a_client_has_a_share_of_its_own_plan() {
     for (quota, gold) in every_algorithm(60).into_iter().zip(every_algorithm(120)) {
         let world = World::new();
@@ -378,56 +319,6 @@ fn a_client_has_a_share_of_its_own_plan() {
         assert_eq!(passed.count(), 30, "{quota:?}");
         assert_eq!(passes(&limiter, "b"), 15, "{quota:?}");
     }
-}
-
-#[test]
-fn each_plan_of_a_rule_has_its_share() {
-    let world = World::new();
-    let plans = ["tin", "silver", "gold"];
-    let rule = Rule::new("rule", Quota::sliding_log(8, LONG));
-    let limits = [12, 16, 20];
-    let rule = plans.iter().zip(limits).fold(rule, |rule, (plan, limit)| {
-        rule.plan(*plan, Quota::sliding_log(limit, LONG))
-    });
-    let limiter = world.limiter(rule);
-    world.store.know(4);
-    world.store.switch(false);
-    for (plan, limit) in plans.into_iter().zip(limits) {
-        let check = limiter.check_with_plan("rule", plan, &Key::of(plan));
-        let check = check.expect("a plan").with_cost(1);
-        let passed = (0..99).take_while(|_| at_once(limiter.acquire(&[check])).is_allowed());
-        assert_eq!(passed.count() as u64, limit / 4, "{plan}");
-    }
-}
-
-#[test]
-fn rules_that_are_replaced_in_an_outage_have_shares_of_as_many_instances() {
-    // As above: its rate divides by two and not by three.
-    let odd = Quota::gcra(1 << 40, Duration::from_micros(1 << 48)).burst(12);
-    let world = World::new();
-    let two = NonZeroU32::new(2).expect("not zero");
-    let rules = [Rule::new("rule", Quota::sliding_log(12, LONG))];
-    let limiter = Limiter::with_instances(world.store.clone(), rules, two).expect("a valid rule");
-    let limiter = limiter
-        .with_local_clock(&world.clock)
-        .expect("valid shares");
-    world.store.switch(false);
-    world.store.know(3);
-    assert_eq!(passes(&limiter, "a"), 4);
-    let rules = [
-        Rule::new("rule", Quota::sliding_log(15, LONG)),
-        Rule::new("odd", odd),
-    ];
-    let store = world.store.clone();
-    let after = Limiter::replacing(&[&limiter], store, rules).expect("valid shares");
-    assert_eq!(passes(&after, "b"), 5);
-    // It has that of the two that were given.
-    let odd = |cost| at_once(after.acquire(&[check(&after, "odd", "a", cost)])).is_allowed();
-    assert!(odd(6) && !odd(1));
-    // The least is not what was counted.
-    let after = after.with_local_clock(&world.clock).expect("valid shares");
-    world.store.know(1);
-    assert_eq!(passes(&after, "c"), 7);
 }
 
 #[test]

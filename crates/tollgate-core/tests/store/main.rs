@@ -3,7 +3,6 @@
 mod blocking;
 mod brought;
 mod carried;
-mod decisions;
 mod failures;
 mod flood;
 mod foreign;
@@ -24,7 +23,6 @@ mod tickets;
 mod versions;
 mod wait_model;
 mod wait_rules;
-mod waiting;
 
 use std::time::Duration;
 

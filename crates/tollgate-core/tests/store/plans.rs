@@ -34,36 +34,6 @@ fn the_deny_cache_of_a_plan_is_dropped_when_another_repairs_the_state() {
 }
 
 #[test]
-fn two_plans_of_one_key_are_a_mistake_unless_one_of_them_has_no_limit() {
-    let rules = [
-        Rule::new("rule", Quota::fixed_window(5, SECOND))
-            .plan("gold", Quota::fixed_window(9, SECOND))
-            .plan("internal", Quota::unlimited()),
-        Rule::new("off", Quota::fixed_window(5, SECOND))
-            .plan("gold", Quota::fixed_window(9, SECOND))
-            .off(),
-    ];
-    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
-    let free = |rule, who| limiter.check(rule, &Key::of(who)).expect("a rule");
-    let plan = |rule, plan, who| {
-        let check = limiter.check_with_plan(rule, plan, &Key::of(who));
-        check.expect("a plan")
-    };
-    for (checks, is_allowed) in [
-        ([free("rule", "ann"), plan("rule", "gold", "ann")], false),
-        ([plan("rule", "gold", "ann"), free("rule", "ann")], false),
-        ([free("rule", "ann"), plan("rule", "internal", "ann")], true),
-        ([plan("rule", "internal", "ann"), free("rule", "ann")], true),
-        ([free("rule", "ann"), free("rule", "ann")], true),
-        ([free("rule", "ann"), plan("rule", "gold", "bob")], true),
-        ([free("off", "ann"), plan("off", "gold", "ann")], true),
-    ] {
-        assert_eq!(at_once(limiter.peek(&checks)).is_allowed(), is_allowed);
-        assert_eq!(at_once(limiter.acquire(&checks)).is_allowed(), is_allowed);
-    }
-}
-
-#[test]
 fn what_costs_nothing_is_told_when_the_units_come_back_under_the_plan_that_took_them() {
     let clock = ManualClock::new(110_000_000);
     let store = MemoryStore::builder().clock(&clock).build();

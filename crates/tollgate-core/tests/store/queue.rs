@@ -83,36 +83,6 @@ async fn a_large_cost_at_the_head_is_not_overtaken_by_small_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_does_not_overtake() {
-    let limiter = limiter([Rule::new("rule", slow())]);
-    let one = [check(&limiter, "rule", "a", 1)];
-    assert!(limiter.acquire(&one).await.is_allowed());
-    let first = waiter(&limiter, &one, PATIENT).await;
-    let second = waiter(&limiter, &one, PATIENT).await;
-    // At this instant the unit of the first is there, and a newcomer comes.
-    advance(Duration::from_millis(1_000)).await;
-    let newcomer = waiter(&limiter, &one, PATIENT).await;
-    let whole_seconds = |time: Option<Duration>| time.map(|time| time.as_secs());
-    assert_eq!(whole_seconds(first.await.expect("it ends")), Some(1));
-    assert_eq!(whole_seconds(second.await.expect("it ends")), Some(2));
-    assert_eq!(whole_seconds(newcomer.await.expect("it ends")), Some(2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn keys_do_not_wait_for_each_other() {
-    let limiter = limiter([Rule::new("rule", slow())]);
-    let a = [check(&limiter, "rule", "a", 1)];
-    assert!(limiter.acquire(&a).await.is_allowed());
-    let blocked = waiter(&limiter, &a, PATIENT).await;
-    for who in ["b", "c", "d"] {
-        let free = waiter(&limiter, &[check(&limiter, "rule", who, 1)], PATIENT).await;
-        assert_eq!(free.await.expect("it ends"), Some(Duration::ZERO));
-    }
-    assert!(!blocked.is_finished());
-    assert!(blocked.await.expect("it ends").is_some());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wait_beyond_the_patience_is_denied_at_once() {
     let limiter = limiter([Rule::new("rule", slow())]);
     let one = [check(&limiter, "rule", "a", 1)];
@@ -190,40 +160,6 @@ async fn a_waiter_that_is_dropped_leaves_the_queue_and_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_key_fills_its_own_queue_and_no_other() {
-    let limiter = limiter([Rule::new("rule", Quota::gcra(1, LONG))]);
-    let (one, other) = (
-        [check(&limiter, "rule", "a", 1)],
-        [check(&limiter, "rule", "b", 1)],
-    );
-    for checks in [&one, &other] {
-        assert!(limiter.acquire(checks).await.is_allowed());
-    }
-    let endless = 2 * LONG;
-    let mut tasks = Vec::new();
-    for _ in 0..256 {
-        tasks.push(waiter(&limiter, &one, endless).await);
-    }
-    let error = limiter.acquire_within(&one, PATIENT).await;
-    let error = error.expect_err("its queue is full");
-    assert_eq!(error.kind(), WaitErrorKind::QueueFull);
-    assert!(error.to_string().contains("256 are waiting"), "{error}");
-    // Another key has a queue of its own, with as much room.
-    for _ in 0..256 {
-        tasks.push(waiter(&limiter, &other, endless).await);
-    }
-    assert!(tasks.iter().all(|task| !task.is_finished()));
-    // A permit that is dropped makes room for the next.
-    tasks[200].abort();
-    tokio::task::yield_now().await;
-    let next = waiter(&limiter, &one, endless).await;
-    assert!(!next.is_finished());
-    for task in tasks {
-        task.abort();
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_queues_hold_a_bounded_number_and_keep_half_for_the_first_of_each() {
     let limiter = limiter([Rule::new("rule", Quota::gcra(1, LONG))]);
     let (who, endless) = (|n: u64| n.to_string(), 2 * LONG);
@@ -287,25 +223,6 @@ async fn patience_beyond_the_clock_is_no_panic() {
         let decision = limiter.acquire_within(&one, Duration::MAX).await;
         assert!(decision.expect("it was patient").is_allowed());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_of_several_rules_waits_for_the_slowest() {
-    let limiter = limiter([
-        Rule::new("fast", slow()),
-        Rule::new("slow", Quota::gcra(1, 5 * SECOND)),
-    ]);
-    let both = ["fast", "slow"].map(|rule| check(&limiter, rule, "a", 1));
-    for _ in 0..4 {
-        assert!(
-            limiter
-                .acquire_within(&both, PATIENT)
-                .await
-                .expect("patient")
-                .is_allowed()
-        );
-    }
-    assert_eq!(left(&limiter, "fast", "a"), 0);
 }
 
 #[tokio::test(start_paused = true)]

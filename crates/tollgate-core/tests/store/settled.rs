@@ -85,31 +85,3 @@ fn what_the_quota_before_has_taken_goes_back_to_the_one_in_force() {
         assert_eq!(Service::left(&new), 98, "{large:?}");
     }
 }
-
-#[test]
-fn a_lowered_limit_counts_what_is_left_of_what_was_used_before() {
-    for (small, large) in pairs() {
-        let service = Service::new();
-        let old = service.bind(large);
-        let held = service.take(&old, 4);
-        service.take(&old, 3);
-        let new = service.bind(small);
-        service.take(&new, 1);
-        assert_eq!(Service::left(&new), 2, "{small:?}");
-        old.settle(&[held], Settlement::Cancel);
-        assert_eq!(Service::left(&new), 6, "{small:?}");
-    }
-}
-
-#[test]
-fn a_longer_window_gives_back_what_was_taken_in_the_shorter_one_it_holds() {
-    let service = Service::new();
-    let minute = service.bind(Quota::fixed_window(10, 60 * SECOND));
-    service.clock.set(START - START % 3_600_000_000);
-    let held = service.take(&minute, 7);
-    let hour = service.bind(Quota::fixed_window(100, 3_600 * SECOND));
-    service.take(&hour, 1);
-    service.clock.advance(30 * SECOND);
-    minute.settle(&[held], Settlement::Cancel);
-    assert_eq!(Service::left(&hour), 99);
-}

@@ -27,21 +27,6 @@ fn one_rule_of_a_ticket_is_settled_and_the_others_are_let_be() {
 }
 
 #[test]
-fn a_charge_of_one_rule_leaves_the_others_as_they_are() {
-    let rules = ["requests", "bytes"].map(|name| Rule::new(name, Quota::gcra(100, LONG)));
-    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
-    let checks = ["requests", "bytes"].map(|rule| check(&limiter, rule, "ann", 10));
-    let decision = at_once(limiter.acquire(&checks));
-    let ticket = limiter.ticket(&checks, &decision);
-    ticket
-        .of_rule("bytes")
-        .expect("the rule is there")
-        .charge(5);
-    let left = ["requests", "bytes"].map(|rule| left(&limiter, rule, "ann"));
-    assert_eq!(left, [90, 85]);
-}
-
-#[test]
 fn a_ticket_of_a_rule_that_is_not_there_says_which_are() {
     let limiter = Limiter::new(
         MemoryStore::new(),
@@ -56,28 +41,6 @@ fn a_ticket_of_a_rule_that_is_not_there_says_which_are() {
         message.contains("octets") && message.contains("bytes"),
         "{message}"
     );
-}
-
-#[test]
-fn a_ticket_is_settled_to_the_cost_whatever_was_reserved() {
-    let rules = ["one", "other"].map(|name| Rule::new(name, Quota::gcra(100, LONG)));
-    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
-    for (cost, expected) in [
-        (30, [70, 70]),
-        (10, [90, 90]),
-        (20, [80, 80]),
-        (100, [0, 0]),
-    ] {
-        let checks = [("one", 10), ("other", 30)].map(|(rule, n)| check(&limiter, rule, "ann", n));
-        let decision = at_once(limiter.acquire(&checks));
-        limiter.ticket(&checks, &decision).settle(cost);
-        let left = ["one", "other"].map(|rule| left(&limiter, rule, "ann"));
-        assert_eq!(left, expected, "{cost}");
-        for rule in ["one", "other"] {
-            let key = tollgate_core::Key::of(["ann"]);
-            let _ = limiter.reset(rule, &key).expect("it is there").ready();
-        }
-    }
 }
 
 #[test]

@@ -350,35 +350,6 @@ proptest! {
 }
 
 #[test]
-fn two_versions_that_alternate_admit_what_the_larger_bucket_holds() {
-    let [small, large] = [200, 600].map(|burst| Quota::gcra(burst, super::LONG));
-    let service = Service::of_versions(&[small, large]);
-    let admitted =
-        (0..3_000).filter(|step| service.acquire(step % 2, 1).outcome() == Outcome::Allow);
-    assert_eq!(admitted.count(), 600);
-}
-
-/// The last version is alone: the others have gone.
-#[test]
-fn a_faster_rate_is_in_force_at_the_first_denial() {
-    let slow = Quota::token_bucket(10).refill(1, tollgate_core::DAY);
-    let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
-    let service = Service::of_versions(&[slow, fast]);
-    assert_eq!(service.acquire(0, 10).outcome(), Outcome::Allow);
-    assert_eq!(service.acquire(1, 1).retry(), Retry::after_micros(100_000));
-}
-
-#[test]
-fn a_denial_under_a_slower_rate_delays_no_other_version() {
-    let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
-    let slow = Quota::token_bucket(100).refill(1, tollgate_core::DAY);
-    let service = Service::of_versions(&[fast, slow]);
-    assert_eq!(service.acquire(0, 10).outcome(), Outcome::Allow);
-    assert_eq!(service.acquire(1, 91).retry(), Retry::after_micros(100_000));
-    assert_eq!(service.acquire(0, 1).retry(), Retry::after_micros(100_000));
-}
-
-#[test]
 fn a_denial_under_a_shorter_window_gives_nothing_of_a_longer_one_back() {
     use tollgate_core::{HOUR, MINUTE};
     for [long, short] in [

@@ -9,10 +9,8 @@ use tokio::{
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
-    Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
-    Outcome, Pending, Quota, Reason, Rule, RuleError, RuleErrorKind, RuleSet, SECOND, Step, Store,
-    StoreError, WaitError, WaitErrorKind,
-    store::{Checks, Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
+    Check, Clock, Decision, Key, Limiter, MINUTE, MemoryStore, Quota, Reason, Rule, SECOND,
+    WaitError,
 };
 
 use crate::{at_once, check, layered, left};
@@ -73,103 +71,9 @@ fn a_request_waits_as_long_as_the_most_impatient_rule_that_it_takes_units_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_of_several_limiters_start_in_the_order_of_the_store() {
-    let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    let starts = Arc::new(Mutex::new(Vec::new()));
-    let begin = Instant::now();
-    let mut tasks = JoinSet::new();
-    // 200 events a second into 5 a second, from three processes' worth of limiters.
-    for n in 0..200_u32 {
-        let limiter = Limiter::new(store.clone(), [provider()]).expect("one budget");
-        let starts = Arc::clone(&starts);
-        tasks.spawn(async move {
-            sleep(SECOND * n / 200).await;
-            let check = [check(&limiter, "provider", "a", 1)];
-            let decision = limiter.acquire_within(&check, MINUTE).await;
-            assert!(decision.expect("there is room").is_allowed());
-            starts.lock().await.push((begin.elapsed(), n));
-        });
-    }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("a worker");
-    }
-    let starts = starts.lock().await.clone();
-    let order: Vec<u32> = starts.iter().map(|(_, n)| *n).collect();
-    assert!(order.is_sorted(), "{order:?}");
-    for (index, (at, _)) in starts.iter().enumerate() {
-        let due = SECOND * index as u32 / 5;
-        // Timers of the runtime tick in milliseconds.
-        assert!(
-            *at >= due && *at < due + Duration::from_millis(5),
-            "{index}: {at:?}"
-        );
-    }
-}
-
-/// A memory store whose commands take this long to arrive, and whose replies come as much later.
-#[derive(Clone, Debug)]
-struct FarAway<T> {
-    memory: T,
-    way: Duration,
-}
-
-impl Store for FarAway<MemoryStore> {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
-        let (memory, way) = (self.memory.bind(rules)?, self.way);
-        Ok(Arc::new(FarAway { memory, way }))
-    }
-
-    fn registry(&self) -> &RuleRegistry {
-        self.memory.registry()
-    }
-}
-
-impl RuleStore for FarAway<Arc<dyn RuleStore>> {
-    fn rules(&self) -> &Arc<RuleSet> {
-        self.memory.rules()
-    }
-
-    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
-        self.memory.fingerprint(rule, key)
-    }
-
-    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        self.acquire_within(checks, Duration::MAX)
-    }
-
-    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
-        let (store, checks) = (self.clone(), Checks::from_slice(checks));
-        Step::Wait(Pending::new(async move {
-            sleep(store.way).await;
-            let decision = store.memory.acquire_within(&checks, patience).await;
-            sleep(store.way).await;
-            decision
-        }))
-    }
-
-    fn supports_wait(&self) -> bool {
-        true
-    }
-
-    fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        self.memory.peek(checks)
-    }
-
-    fn settle(&self, receipts: &[Receipt], how: Settlement) {
-        self.memory.settle(receipts, how);
-    }
-
-    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
-        self.memory.reset(checks)
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wait_counts_from_when_its_reply_comes() {
-    let store = FarAway {
-        memory: MemoryStore::builder().clock(Clock::tokio()).build(),
-        way: SECOND / 100,
-    };
+    let memory = MemoryStore::builder().clock(Clock::tokio()).build();
+    let store = SwitchedStore::after(SECOND / 50, memory);
     let limiter = Limiter::new(store, [provider()]).expect("valid rules");
     let check = [check(&limiter, "provider", "a", 1)];
     let began = Instant::now();
@@ -179,209 +83,6 @@ async fn a_wait_counts_from_when_its_reply_comes() {
         assert!(started.is_allowed());
         assert_eq!(started.waited(), Duration::from_millis(waits));
         assert_eq!(began.elapsed(), Duration::from_millis(at));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_place_is_given_back_once() {
-    let window = Rule::new("window", Quota::fixed_window(1, MINUTE));
-    let limiter = limiter([provider(), window]);
-    let checks = [
-        check(&limiter, "provider", "a", 1),
-        check(&limiter, "window", "a", 1),
-    ];
-    let lapsed = || limiter.rule_store().lapsed_units(0);
-    let waiting = at_once(limiter.acquire(&checks[..1]));
-    assert!(waiting.delay().is_zero());
-    // A client that goes away.
-    for give_up in [true, false] {
-        let waiting = at_once(limiter.acquire(&checks[..1]));
-        let place = limiter.ticket(&checks[..1], &waiting);
-        match give_up {
-            true => place.cancel(),
-            false => drop(place.cancel_on_drop()),
-        }
-        assert_eq!(lapsed(), 0);
-    }
-    // A second call that is denied.
-    let waiting = at_once(limiter.acquire(&checks));
-    assert!(at_once(limiter.acquire(&checks[1..])).is_allowed());
-    sleep(waiting.delay() / 2).await;
-    let started = at_once(limiter.start(&checks, waiting));
-    assert!(!started.is_allowed());
-    limiter.ticket(&checks, &started).cancel();
-    assert_eq!(lapsed(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_that_gives_up_returns_the_last_place_and_no_other() {
-    let limiter = limiter([provider()]);
-    let check = [check(&limiter, "provider", "a", 1)];
-    let first = at_once(limiter.acquire(&check));
-    assert!(first.delay().is_zero());
-    // Cut off while it waits, with no request behind it.
-    let cut = timeout(SECOND / 20, limiter.acquire_within(&check, SECOND)).await;
-    assert!(cut.is_err());
-    let second = at_once(limiter.acquire(&check));
-    assert_eq!(second.delay(), SECOND / 5 - SECOND / 20);
-    let third = at_once(limiter.acquire(&check));
-    // The second has somebody behind it, so its place lapses.
-    limiter.ticket(&check, &second).cancel();
-    assert_eq!(limiter.rule_store().lapsed_units(0), 1);
-    assert_eq!(
-        at_once(limiter.acquire(&check)).delay(),
-        third.delay() + SECOND / 5
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rule_that_does_not_wait_is_charged_at_the_start() {
-    let window = Rule::new("window", Quota::fixed_window(2, MINUTE));
-    let limiter = limiter([provider(), window]);
-    let checks = [
-        check(&limiter, "provider", "a", 1),
-        check(&limiter, "window", "a", 1),
-    ];
-    let first = at_once(limiter.acquire(&checks));
-    assert_eq!(first.verdicts()[1].remaining(), 1);
-    let waiting: Vec<_> = (0..2).map(|_| at_once(limiter.acquire(&checks))).collect();
-    // Nothing of the window is taken while they wait.
-    for decision in &waiting {
-        assert!(decision.is_allowed() && !decision.delay().is_zero());
-        assert_eq!(decision.verdicts()[1].remaining(), 1);
-    }
-    let [second, third] = waiting.try_into().expect("two wait");
-    sleep(third.delay()).await;
-    let second = at_once(limiter.start(&checks, second));
-    assert!(second.is_allowed());
-    assert_eq!(second.waited(), SECOND / 5);
-    assert_eq!(second.verdicts()[1].remaining(), 0);
-    let third = at_once(limiter.start(&checks, third));
-    assert_eq!(
-        (third.outcome(), third.reason()),
-        (Outcome::Deny, Some(Reason::Quota))
-    );
-    // What it waited for has gone back: it is the next one's, at once.
-    let alone = [checks[0]];
-    assert!(at_once(limiter.acquire(&alone)).delay().is_zero());
-}
-
-#[test]
-fn a_threshold_above_the_burst_observes_the_queue() {
-    let clock = ManualClock::new(1_700_000_000_000_000);
-    let store = MemoryStore::builder().clock(&clock).build();
-    let quota = Quota::gcra(1, SECOND);
-    let rule = Rule::new("api", quota).wait(10 * SECOND);
-    let rule = rule.threshold("queue", quota.burst(3));
-    let limiter = Limiter::new(store, [rule]).expect("valid rules");
-    let api = [check(&limiter, "api", "a", 1)];
-    for n in 0..6_u32 {
-        let decision = at_once(limiter.acquire(&api));
-        assert_eq!(decision.delay(), n * SECOND);
-        let threshold = decision.verdicts()[1];
-        let is_above = threshold.outcome() == Outcome::Deny;
-        assert_eq!(is_above, n >= 3, "{n}: {threshold:?}");
-    }
-}
-
-#[test]
-fn a_shadow_is_decided_at_the_start_and_moves_nothing() {
-    let clock = ManualClock::new(1_700_000_000_000_000);
-    let store = MemoryStore::builder().clock(&clock).build();
-    let enforced = Rule::new("api", Quota::gcra(1, SECOND)).wait(10 * SECOND);
-    let slower = Rule::new("slower", Quota::gcra(1, 2 * SECOND))
-        .wait(10 * SECOND)
-        .shadow();
-    let limiter = Limiter::new(store, [enforced, slower]).expect("valid rules");
-    let checks = [
-        check(&limiter, "api", "a", 1),
-        check(&limiter, "slower", "a", 1),
-    ];
-    // The shadow lets every second one pass, as of the instant at which it starts.
-    for n in 0..6_u32 {
-        let decision = at_once(limiter.acquire(&checks));
-        assert_eq!(decision.delay(), n * SECOND);
-        let outcome = decision.verdicts()[1].outcome();
-        assert_eq!(outcome == Outcome::Allow, n % 2 == 0, "{n}");
-    }
-}
-
-#[test]
-fn a_state_lives_until_its_queue_is_paid_back() {
-    let clock = ManualClock::new(1_700_000_000_000_000);
-    let store = MemoryStore::builder().clock(&clock).build();
-    let rule = Rule::new("api", Quota::gcra(1, SECOND)).wait(10 * SECOND);
-    let limiter = Limiter::new(store, [rule]).expect("valid rules");
-    let api = [check(&limiter, "api", "a", 1)];
-    for _ in 0..5 {
-        assert!(at_once(limiter.acquire(&api)).is_allowed());
-    }
-    let keys = || limiter.rule_store().usage(0).map(|usage| usage.keys);
-    clock.advance(5 * SECOND - Duration::from_micros(1));
-    assert_eq!(keys(), Some(1));
-    clock.advance(Duration::from_micros(1));
-    assert_eq!(keys(), Some(0));
-}
-
-#[test]
-fn a_wait_that_cannot_work_is_refused_with_what_would() {
-    let refused = |rule: Rule, words: &[&str]| {
-        let error = RuleSet::new([rule]).expect_err("it cannot work");
-        assert_eq!(error.kind(), RuleErrorKind::Wait, "{error}");
-        for word in words {
-            assert!(error.to_string().contains(word), "{error} lacks {word:?}");
-        }
-    };
-    for quota in [
-        Quota::fixed_window(5, SECOND),
-        Quota::sliding_window(5, SECOND),
-        Quota::sliding_buckets(5, SECOND),
-        Quota::sliding_log(5, SECOND),
-    ] {
-        let name = quota.algorithm().name();
-        refused(
-            Rule::new("log-in", quota).wait(SECOND),
-            &[name, "Quota::leaky_bucket"],
-        );
-    }
-    let rate = Rule::new("rate", Quota::gcra(1, SECOND));
-    refused(rate.clone().wait(Duration::ZERO), &["0ns", "5 * SECOND"]);
-    refused(
-        rate.clone().wait(Duration::from_nanos(1_500)),
-        &["1.5µs", "microseconds"],
-    );
-    let long = tollgate_core::MAX_PERIOD;
-    let slow = Quota::gcra(1, long).burst(10);
-    refused(
-        Rule::new("slow", slow).wait(long),
-        &["represent", "smaller burst"],
-    );
-    let fast = Quota::gcra(2_000_000, SECOND);
-    refused(
-        Rule::new("fast", fast).wait(SECOND),
-        &["microsecond", "larger units"],
-    );
-    let eventual = Consistency::Eventual {
-        interval: SECOND,
-        max_unreported: 1,
-    };
-    refused(
-        rate.consistency(eventual).wait(SECOND),
-        &["Eventual", "Consistency::Exact"],
-    );
-}
-
-#[test]
-fn another_wait_under_a_name_in_use_is_refused() {
-    let store = MemoryStore::new();
-    let _first = Limiter::new(store.clone(), [provider()]).expect("valid");
-    for rule in [
-        provider().wait(SECOND),
-        Rule::new("provider", *provider().quota()),
-    ] {
-        let error = Limiter::new(store.clone(), [rule]).expect_err("one name, one queue");
-        assert_eq!(error.kind(), RuleErrorKind::Conflict);
-        assert!(error.to_string().contains("wait"), "{error}");
     }
 }
 
@@ -540,28 +241,6 @@ async fn what_is_wanted_at_once_takes_no_place_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_wait_than_may() {
-    let limiter = limiter([Rule::new("provider", Quota::per_second(100).burst(1)).wait(MINUTE)]);
-    let check = [limiter.check("provider", &Key::shared()).expect("a rule")];
-    let mut tasks = JoinSet::new();
-    for _ in 0..300 {
-        let limiter = limiter.clone();
-        tasks.spawn(async move { limiter.acquire_within(&check, MINUTE).await });
-    }
-    let (mut allowed, mut full) = (0, 0);
-    while let Some(task) = tasks.join_next().await {
-        match task.expect("a task") {
-            Ok(decision) => allowed += u32::from(decision.is_allowed()),
-            Err(error) => {
-                assert_eq!(error.kind(), WaitErrorKind::QueueFull);
-                full += 1;
-            }
-        }
-    }
-    assert_eq!((allowed, full), (257, 43));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting() {
     let slots = Rule::new("slots", Quota::concurrent(1)).wait(MINUTE);
     let limiter = limiter([slots]);
@@ -646,29 +325,6 @@ fn a_decision_that_does_not_wait_is_started_as_it_is() {
     assert_eq!(left(&limiter, "slots", "a"), 8);
     drop(slots);
     assert_eq!(left(&limiter, "slots", "a"), 9);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_slot_is_waited_for_with_a_rule_that_does_not_wait() {
-    let rate = Rule::new("rate", Quota::gcra(100, MINUTE));
-    let limiter = limiter([exports(MINUTE), rate]);
-    let both = ["exports", "rate"].map(|rule| check(&limiter, rule, "a", 1));
-    for checks in [both, [both[1], both[0]]] {
-        // The queue is empty.
-        let first = layered(&limiter)
-            .acquire_unless_queued(&checks)
-            .map(at_once);
-        let first = first.filter(Decision::is_allowed).expect("a free slot");
-        let waiting = tokio::spawn({
-            let limiter = limiter.clone();
-            async move { limiter.acquire_within(&checks, MINUTE).await }
-        });
-        sleep(SECOND).await;
-        assert!(!waiting.is_finished());
-        drop(first);
-        let second = waiting.await.expect("a task").expect("room");
-        assert!(second.is_allowed());
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -782,23 +438,6 @@ async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_wa
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_counts_a_request_that_a_rule_does_not_let_wait_for_slots() {
-    let shadow = Rule::new("shadow", Quota::sliding_log(100, MINUTE)).shadow();
-    let mine = Rule::new("mine", Quota::concurrent(5)).wait(MINUTE);
-    let limiter = limiter([mine, Rule::new("all", Quota::concurrent(1)), shadow]);
-    let checks = ["mine", "all", "shadow"].map(|rule| check(&limiter, rule, "a", 1));
-    let _running = at_once(limiter.acquire(&checks[1..2]));
-    let denied = limiter.acquire_within(&checks, MINUTE).await;
-    assert_eq!(denied.expect("there is room").reason(), Some(Reason::Slots));
-    assert_eq!(left(&limiter, "shadow", "a"), 99);
-    let denied = layered(&limiter)
-        .acquire_unless_queued(&checks)
-        .map(at_once);
-    assert_eq!(denied.and_then(|it| it.reason()), Some(Reason::Slots));
-    assert_eq!(left(&limiter, "shadow", "a"), 98);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_shadow_without_slots_keeps_no_request_from_waiting() {
     let shadow = Rule::new("shadow", Quota::concurrent(1)).shadow();
     let limiter = limiter([exports(MINUTE), shadow]);
@@ -832,27 +471,4 @@ async fn a_slot_that_was_given_while_the_store_failed_wakes_who_waits() {
     let ended = waiting.await.expect("a task").expect("there is room");
     assert!(ended.is_allowed(), "{ended:?}");
     assert_eq!(start.elapsed(), SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_of_several_rules_gives_back_what_each_of_them_took() {
-    let window = Rule::new("window", Quota::fixed_window(5, MINUTE));
-    let limiter = limiter([provider(), window]);
-    let checks = ["provider", "window"].map(|rule| check(&limiter, rule, "a", 1));
-    let alone = || at_once(limiter.acquire(&checks[..1])).delay();
-    let first = at_once(limiter.acquire(&checks));
-    limiter.ticket(&checks, &first).cancel();
-    assert_eq!(left(&limiter, "window", "a"), 5);
-    assert!(alone().is_zero());
-    // One that has waited and runs.
-    let waiting = at_once(limiter.acquire(&checks));
-    assert_eq!(waiting.delay(), SECOND / 5);
-    sleep(waiting.delay()).await;
-    let started = at_once(limiter.start(&checks, waiting));
-    assert!(started.is_allowed());
-    assert_eq!(left(&limiter, "window", "a"), 4);
-    limiter.ticket(&checks, &started).cancel();
-    assert_eq!(left(&limiter, "window", "a"), 5);
-    assert_eq!(limiter.rule_store().lapsed_units(0), 0);
-    assert!(alone().is_zero());
 }
