@@ -1,9 +1,7 @@
 //! What a process does about slots, and when: what the model in `model/slots/` leaves open, which sends messages at any time.
 
 use tollgate_core::{Tick, store::Fingerprint};
-use tollgate_prefilter::{
-    SlotHolder, SlotKey, SlotOutcome, SlotOwner, SlotStart, SlotTable, SlotTerms,
-};
+use tollgate_prefilter::{SlotHolder, SlotKey, SlotOwner, SlotStart, SlotTable, SlotTerms};
 use tollgate_test_reference::{SlotGrantor, SlotState};
 
 const TERM: Tick = 15_000_000;
@@ -96,56 +94,6 @@ fn an_exact_message_that_a_later_one_has_overtaken_is_said_again() {
 }
 
 #[test]
-fn what_becomes_of_a_void_acquire_leaves_those_after_it_as_they_are() {
-    let grantor = SlotGrantor::new(9, TERM);
-    for case in 0..3 {
-        let (mut holder, mut state) = running();
-        let void = holder.acquire(2, 1, NOW, &terms());
-        let granted = grantor.decide(&mut state, NOW, &void);
-        let renewal = holder.renew(3, NOW + 5, &terms());
-        assert!(holder.is_void(&void) && !holder.is_void(&renewal));
-        let due = NOW + 5 + TERM / 3;
-        assert_eq!(holder.renew_at(), Some(due));
-        if case == 0 {
-            // Nor is the renewal taken back.
-            let mut early = holder;
-            early.not_sent(&void, NOW + 5);
-            assert_eq!(early.renew_at(), Some(due));
-        }
-        let next = holder.acquire(4, 2, NOW + 6, &terms());
-        assert!(next.is_exact && holder.is_in_use());
-        match case {
-            0 => {
-                let start = holder.on_acquired(&void, &granted, NOW, NOW + 5, &terms());
-                assert_eq!(start, SlotStart::Again);
-            }
-            1 => holder.give_up(&void, NOW + 5, &terms()),
-            _ => holder.not_sent(&void, NOW + 5),
-        }
-        if case != 1 {
-            assert_eq!(holder.renew_at(), Some(due + 1));
-            let mut without = holder;
-            without.not_sent(&next, NOW + 6);
-            assert_eq!(without.renew_at(), Some(due));
-        }
-        let last = holder.acquire(5, 1, NOW + 6, &terms());
-        assert_eq!((last.lo, last.hi, last.is_exact), (1, 3, false), "{case}");
-    }
-}
-
-#[test]
-fn an_acquire_of_more_than_ever_fits_hides_none_in_flight() {
-    let mut holder = SlotHolder::new(SlotOwner(1));
-    let most = holder.acquire(1, u32::MAX, NOW, &terms());
-    let one = holder.acquire(2, 1, NOW, &terms());
-    assert_eq!((one.hi, one.is_exact), (u32::MAX, false));
-    holder.not_sent(&most, NOW);
-    assert!(holder.is_in_use());
-    holder.not_sent(&one, NOW);
-    assert!(!holder.is_listed());
-}
-
-#[test]
 fn a_grant_that_came_too_late_goes_back_at_once() {
     let (mut holder, mut state) = (SlotHolder::new(SlotOwner(1)), SlotState::default());
     let message = holder.acquire(1, 1, NOW, &terms());
@@ -155,24 +103,6 @@ fn a_grant_that_came_too_late_goes_back_at_once() {
     let late = terms().deadline(NOW, reply.left);
     let _again = holder.on_acquired(&message, &reply, NOW, late, &terms());
     assert_eq!(holder.renew_at(), Some(late));
-}
-
-#[test]
-fn grants_have_numbers_that_grow_over_a_time_in_which_nothing_is_kept() {
-    let grantor = SlotGrantor::new(2, TERM);
-    let fence = |state: &mut SlotState, now| {
-        let mut holder = SlotHolder::new(SlotOwner(fastrand::u64(..)));
-        let message = holder.acquire(1, 1, now, &terms());
-        match grantor.decide(state, now, &message).outcome {
-            SlotOutcome::Granted { fence } => fence,
-            other => panic!("{other:?}"),
-        }
-    };
-    let mut state = SlotState::default();
-    let first = fence(&mut state, NOW);
-    let second = fence(&mut state, NOW);
-    let third = fence(&mut SlotState::default(), NOW + TERM);
-    assert!(first < second && second < third);
 }
 
 fn table() -> SlotTable<()> {
@@ -212,43 +142,6 @@ fn tell(table: &mut SlotTable<()>, state: &mut SlotState, now: Tick) -> usize {
 }
 
 #[test]
-fn slots_go_back_once_and_in_parts() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    let other = start(&mut table, &mut state, 4, NOW);
-    let number = start(&mut table, &mut state, 3, NOW);
-    for (slots, left) in [(1, 6), (2, 4), (1, 4), (9, 4)] {
-        end(&mut table, number, slots);
-        tell(&mut table, &mut state, NOW);
-        assert_eq!(SlotGrantor::new(10, TERM).used(&state, NOW), left);
-    }
-    table.end("imports", key().key, other, 4, NOW);
-    assert_eq!(table.in_use(), (4, 1));
-}
-
-#[test]
-fn slots_go_back_in_whatever_order_their_grants_are_answered() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    let messages = [(); 5].map(|()| table.acquire(&key(), (), 1, NOW));
-    let replies = messages.map(|message| {
-        let reply = SlotGrantor::new(10, TERM).decide(&mut state, NOW, &message);
-        (message, reply)
-    });
-    let mut numbers = Vec::new();
-    for index in [3, 0, 4, 2, 1] {
-        let (message, reply) = replies[index];
-        match table.on_acquired(&key(), &message, &reply, (NOW, NOW)) {
-            SlotStart::Started { fence } => numbers.push(fence),
-            other => panic!("{other:?}"),
-        }
-    }
-    for number in numbers {
-        end(&mut table, number, 1);
-    }
-    tell(&mut table, &mut state, NOW);
-    assert_eq!(SlotGrantor::new(10, TERM).used(&state, NOW), 0);
-}
-
-#[test]
 fn keys_are_kept_while_the_store_may_know_of_them_and_renewed_in_one_go() {
     let (mut table, mut state) = (table(), SlotState::default());
     let number = start(&mut table, &mut state, 1, NOW);
@@ -264,31 +157,6 @@ fn keys_are_kept_while_the_store_may_know_of_them_and_renewed_in_one_go() {
     assert_eq!(tell(&mut table, &mut state, NOW + TERM / 3), 1);
     assert!(table.is_reported() && table.is_empty());
     assert_eq!((table.due_at(), table.counts().renewals), (None, 2));
-}
-
-#[test]
-fn acquires_that_were_not_sent_leave_nothing_behind() {
-    let mut table = table();
-    let one = table.acquire(&key(), (), 1, NOW);
-    table.not_sent(&key(), &one, NOW);
-    assert!(table.is_empty() && table.due_at().is_none());
-    for first in [0, 1] {
-        let messages = [(); 2].map(|()| table.acquire(&key(), (), 1, NOW));
-        table.not_sent(&key(), &messages[first], NOW);
-        let third = table.acquire(&key(), (), 1, NOW);
-        table.not_sent(&key(), &messages[1 - first], NOW);
-        assert!(!table.is_empty());
-        table.not_sent(&key(), &third, NOW);
-        assert!(table.is_empty() && table.due_at().is_none());
-    }
-    // Nor do they keep the store from being told of what runs.
-    let mut state = SlotState::default();
-    start(&mut table, &mut state, 1, NOW);
-    for later in 1..10 {
-        let message = table.acquire(&key(), (), 1, NOW + later);
-        table.not_sent(&key(), &message, NOW + later);
-    }
-    assert_eq!(table.due_at(), Some(NOW + TERM / 3));
 }
 
 #[test]
@@ -310,20 +178,6 @@ fn a_key_that_cannot_be_reported_of_is_tried_again_soon_and_forgotten_after_two_
 }
 
 #[test]
-fn requests_that_outlive_what_the_store_knows_are_counted_and_recognised() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    let number = start(&mut table, &mut state, 1, NOW);
-    let is_outlived = |table: &SlotTable<()>| table.is_outlived("exports", key().key, number);
-    assert!(!is_outlived(&table));
-    state = SlotState::default();
-    let second = start(&mut table, &mut state, 1, NOW + 1);
-    assert!(is_outlived(&table) && !table.is_outlived("exports", key().key, second));
-    assert_eq!(table.counts().outlived, 1);
-    // They occupy their slots again.
-    assert_eq!(SlotGrantor::new(10, TERM).used(&state, NOW + 1), 2);
-}
-
-#[test]
 fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
     let (mut table, mut state) = (table(), SlotState::default());
     start(&mut table, &mut state, 1, NOW);
@@ -342,17 +196,6 @@ fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
     let start = table.on_acquired(&key(), &message, &denied, (later, later));
     assert_eq!(start, SlotStart::Denied { free: 9 });
     assert_eq!(table.counts().voided, 1);
-}
-
-#[test]
-fn messages_reach_the_store_as_the_last_request_has_said() {
-    let mut table = SlotTable::new(SlotOwner(7), SlotTerms::new(TERM));
-    let _first = table.acquire(&key(), 'a', 1, NOW);
-    let _second = table.acquire(&key(), 'b', 1, NOW);
-    let due = NOW + TERM / 3;
-    assert_eq!(table.due_at(), Some(due));
-    let targets: Vec<_> = table.poll(due, 9).into_iter().map(|it| it.1).collect();
-    assert_eq!((targets, table.due_at()), (vec!['b'], Some(due + TERM / 3)));
 }
 
 #[test]
@@ -382,16 +225,4 @@ fn requests_that_were_outlived_are_counted_when_a_renewal_says_so_and_once() {
         assert_eq!(tell(&mut table, &mut state, now), 1);
         assert_eq!(table.counts().outlived, outlived);
     }
-}
-
-#[test]
-fn a_key_in_use_is_kept_however_long_the_store_is_away() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    start(&mut table, &mut state, 1, NOW);
-    while let Some(at) = table.due_at().filter(|at| *at < NOW + 4 * TERM) {
-        let messages = table.poll(at, 9);
-        assert_eq!(messages.len(), 1);
-        table.on_lost(&messages[0].0, at);
-    }
-    assert_eq!(table.in_use(), (1, 1));
 }

@@ -157,11 +157,4 @@ mod tests {
         let expected = Retry::After(60 * SECOND + 20 * SECOND);
         assert_eq!(retry_of(bucket, LEASED, 60, 0), expected);
     }
-
-    #[test]
-    fn retry_of_a_scheduled_lease_is_when_its_units_are_due() {
-        let limit = limit(Quota::gcra(6_000, MINUTE), LEASED);
-        assert_eq!(wait(&limit, AT, (1, 0), Some(7)), Retry::after_micros(7));
-        assert_eq!(wait(&limit, AT, (1, 0), Some(0)), Retry::after_micros(1));
-    }
 }

@@ -119,13 +119,4 @@ mod tests {
         sizer.on_expired(1, 0);
         assert_eq!(sizer.next_size(then, 100, &terms), 2);
     }
-
-    #[test]
-    fn none_is_larger_than_the_terms_have() {
-        let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
-        sizer.on_reply(START, None);
-        sizer.on_expired(100, 0);
-        let then = START + SECOND.as_micros() as u64;
-        assert_eq!(sizer.next_size(then, 1_000, &terms), 112);
-    }
 }

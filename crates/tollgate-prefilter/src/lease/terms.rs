@@ -157,14 +157,6 @@ mod tests {
     use tollgate_core::{MINUTE, SECOND};
 
     #[test]
-    fn a_bucket_grants_a_quarter_of_its_reserve() {
-        let terms = LeaseTerms::new(&Quota::token_bucket(100).refill(100, SECOND), 100);
-        let terms = terms.expect("it is granted");
-        assert_eq!(terms.reserve(), 10);
-        assert_eq!(terms.grant(20, 100, terms.reserve()), 3);
-    }
-
-    #[test]
     fn leases_become_small_as_either_runs_out() {
         let terms = LeaseTerms::of_bucket(100, 10);
         assert_eq!(terms.grant(1_000, 1_000, 100), 25);
@@ -191,13 +183,6 @@ mod tests {
             of(Quota::sliding_buckets(1_000, MINUTE), 500),
             Err(ALGORITHM)
         );
-    }
-
-    #[test]
-    fn a_lease_of_a_window_ends_with_it() {
-        let terms =
-            LeaseTerms::new(&Quota::fixed_window(1_000, MINUTE), 50).expect("it is granted");
-        assert_eq!((terms.reserve(), terms.window()), (50, Some(60_000_000)));
     }
 
     #[test]

@@ -110,27 +110,6 @@ proptest! {
     }
 }
 
-#[test]
-fn most_requests_of_a_busy_key_are_answered_alone() {
-    let quota = Quota::gcra(1_000, Duration::from_secs(1));
-    let terms = LeaseTerms::new(&quota, 300).expect("it is granted");
-    let weather = Weather {
-        gap: 2_000,
-        heaviest: 1,
-        delay: 500,
-        lost: 0,
-        crash: 0,
-        silence: 0,
-        reset: 0,
-        denied: 20,
-        silent: 0,
-    };
-    let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, 7);
-    cluster.run(50_000);
-    let sums = cluster.sums;
-    assert!(sums.alone * 10 > sums.requests * 8, "{sums:?}");
-}
-
 /// Half again as much as the limit, evenly on eight processes.
 const CROWD: Weather = Weather {
     gap: 667,

@@ -1,12 +1,8 @@
 //! Local usage, and reporting it.
 
-use tollgate_core::{
-    Check, CheckPolicy, MINUTE, Quota, Retry, Rule, SECOND, Tick, store::Settlement,
-};
+use tollgate_core::{Check, CheckPolicy, MINUTE, Quota, Retry, Rule, SECOND};
 
-use crate::engine::tests::subject::{
-    AHEAD, EVENTUAL, LEASED, Subject, WAY, fits, key, one, receipt, tracked,
-};
+use crate::engine::tests::subject::{EVENTUAL, LEASED, Subject, WAY, fits, key, one, tracked};
 
 #[test]
 fn the_last_local_unit_says_when_there_is_another() {
@@ -79,39 +75,6 @@ fn local_usage_postpones_when_a_bucket_is_full_and_not_when_a_window_ends() {
         subject.advance(700_000);
         assert_eq!(reset_after(), unit);
     }
-}
-
-#[test]
-fn reported_units_of_a_window_are_refunded_to_it() {
-    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
-    let ends = |at: Tick| (at / 1_000_000 + 1) * 1_000_000;
-    let at = subject.store_now() + AHEAD + WAY;
-    subject.known(fits(999, ends(at) - at), None);
-    // Another window has begun since.
-    subject.advance(1_000_000);
-    let decision = subject.decide(&[one()]);
-    let spent = receipt(one(), &decision);
-    assert_eq!(subject.flush(), (1, 0));
-    let settled = subject.settle(spent, Settlement::Cancel);
-    let [(receipt, Settlement::Refund(1))] = settled[..] else {
-        panic!("it was reported: {settled:?}");
-    };
-    assert_eq!(receipt.taken.fresh_at, ends(decision.at()));
-}
-
-#[test]
-fn units_that_were_reported_long_ago_are_not_taken_off_later_local_usage() {
-    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
-    subject.known(fits(999, 500_000), None);
-    let spent = receipt(one(), &subject.decide(&[one()]));
-    subject.advance(100_000);
-    assert_eq!(subject.flush(), (1, 0));
-    subject.advance(100_000);
-    assert!(subject.is_local(&[one()]));
-    assert_eq!(subject.engine.usage(subject.now()).units_unreported, 1);
-    let settled = subject.settle(spent, Settlement::Cancel);
-    assert!(matches!(settled[..], [(_, Settlement::Refund(1))]));
-    assert_eq!(subject.engine.usage(subject.now()).units_unreported, 1);
 }
 
 #[test]

@@ -162,35 +162,6 @@ fn many_leases_are_looked_through_in_parts_and_each_once_a_second() {
 }
 
 #[test]
-fn a_poll_looks_at_some_leases_of_all_limits_together() {
-    let rule = |name| Rule::new(name, Quota::gcra(6_000, MINUTE)).consistency(LEASED);
-    let subject = Subject::of([rule("first"), rule("second")]);
-    for number in 0..MAX_VISITS as u128 {
-        for rule in [0, 1] {
-            let check = Check::new(rule, key(1_000 + number), 1);
-            subject.known_of(check, fits(5_000, 500_000), tracked(10, 7));
-        }
-    }
-    for is_more in [true, false] {
-        assert!(poll(&subject).is_empty());
-        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
-    }
-}
-
-#[test]
-fn a_flush_takes_all_leases_also_those_that_were_looked_at() {
-    let subject = leased_bucket(tracked(10, 7));
-    for number in 1..=2 * MAX_VISITS as u128 {
-        let check = Check::new(0, key(1_000 + number), 1);
-        subject.known_of(check, fits(5_000, 500_000), tracked(10, 7));
-    }
-    assert!(poll(&subject).is_empty());
-    assert_eq!(subject.flush(), (0, 2 * MAX_VISITS + 1));
-    assert!(poll(&subject).is_empty());
-    assert!(!subject.rules.is_looking_through_leases());
-}
-
-#[test]
 fn maintenance_is_as_frequent_as_the_most_frequent_rule_has_it() {
     let pause = |rules: &[Consistency]| {
         let quota = Quota::fixed_window(1_000, SECOND);
@@ -213,27 +184,6 @@ fn maintenance_is_as_frequent_as_the_most_frequent_rule_has_it() {
     }
     let of_several = pause(&[LEASED, every(millis(100)), Consistency::Exact]);
     assert_eq!(of_several, Some(millis(50)));
-}
-
-#[test]
-fn a_retired_rule_set_has_reported_what_another_one_in_use_reports() {
-    let subject = eventual();
-    assert!(subject.rules.is_reported());
-    let same = Rule::new("rule", Quota::fixed_window(1_000, SECOND)).consistency(EVENTUAL);
-    let next = BoundRules::new(&subject.engine, rule_set([same]), Box::new(Anywhere));
-    assert!(subject.is_local(&[one()]));
-    assert!(!subject.rules.is_reported() && !next.is_reported());
-    assert!(subject.rules.retire(subject.now()).is_empty());
-    assert!(subject.rules.is_reported() && !next.is_reported());
-    // The last one reports it itself.
-    let queries = next.retire(subject.now());
-    assert_eq!((queries.len(), next.is_reported()), (1, false));
-    for mut query in queries {
-        query.send(subject.now(), |_| ());
-        drop(subject.finish(query, fits(899, 1_000_000), None));
-    }
-    assert!(next.flush(subject.now()).is_empty());
-    assert!(next.is_reported());
 }
 
 /// Notes the events in words.

@@ -10,4 +10,3 @@ mod resets;
 mod several_rules;
 mod subject;
 mod waiting;
-mod windows;

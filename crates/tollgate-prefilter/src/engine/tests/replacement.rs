@@ -1,13 +1,11 @@
 //! Rule sets that replace others.
 
-use std::sync::Arc;
-
-use tollgate_core::{Check, MINUTE, Quota, Rule, SECOND, Source, store::Settlement};
+use tollgate_core::{Check, MINUTE, Quota, Rule, Source, store::Settlement};
 
 use crate::{
-    Begin, BoundRules, Engine, EngineEvents, EngineOptions, LeaseEvent, ReportEvent,
+    Begin, BoundRules,
     engine::tests::subject::{
-        Anywhere, EVENTUAL, KEY, LEASED, Subject, denied, fits, one, receipt, rule_set, tracked,
+        Anywhere, KEY, LEASED, Subject, denied, fits, one, receipt, rule_set, tracked,
     },
 };
 
@@ -71,58 +69,4 @@ fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_
     drop(old);
     assert_eq!(held(), before + 1);
     assert!(subject.is_local(&[same]));
-}
-
-#[test]
-fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
-    #[derive(Debug, Default)]
-    struct Lost(Arc<std::sync::atomic::AtomicU64>);
-    impl EngineEvents for Lost {
-        fn lease(&self, _: LeaseEvent) {}
-        fn reports(&self, _: ReportEvent, _: usize) {}
-        fn units_lost(&self, units: u64) {
-            self.0
-                .fetch_add(units, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
-    let lost = Lost::default();
-    let count = Arc::clone(&lost.0);
-    let count = || count.load(std::sync::atomic::Ordering::Relaxed);
-    let mut subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
-    let rules =
-        || rule_set([Rule::new("rule", Quota::fixed_window(1_000, SECOND)).consistency(EVENTUAL)]);
-    subject.engine = Engine::new(EngineOptions::default(), Box::new(lost));
-    subject.rules = BoundRules::new(&subject.engine, rules(), Box::new(Anywhere));
-    subject.known(fits(900, 500_000), None);
-    for _ in 0..3 {
-        assert!(subject.is_local(&[one()]));
-    }
-    // A report of one unit less is in flight, and its reply never comes.
-    let report = subject.rules.flush(subject.now()).pop();
-    let mut report = report.expect("units are unreported");
-    report.send(subject.now(), |query| {
-        assert_eq!(query.reports()[0].cost(), 3)
-    });
-    drop(report);
-    assert_eq!(count(), 3);
-    let _ = subject.decided(&[one()], fits(900, 500_000));
-    assert!(subject.is_local(&[one()]));
-    let again = BoundRules::new(&subject.engine, rules(), Box::new(Anywhere));
-    drop(std::mem::replace(&mut subject.rules, again));
-    assert_eq!(
-        (
-            count(),
-            subject.engine.usage(subject.now()).units_unreported
-        ),
-        (3, 1)
-    );
-    let other = rule_set([Rule::new("other", Quota::gcra(1, SECOND))]);
-    subject.rules = BoundRules::new(&subject.engine, other, Box::new(Anywhere));
-    assert_eq!(
-        (
-            count(),
-            subject.engine.usage(subject.now()).units_unreported
-        ),
-        (4, 0)
-    );
 }

@@ -1,43 +1,14 @@
 //! States that are about to be forgotten.
 
-use tollgate_core::{Check, MINUTE, Quota, SECOND};
+use tollgate_core::{MINUTE, Quota};
 
 use crate::{
-    NoReply, ReturnedLease,
-    engine::tests::subject::{
-        AHEAD, EVENTUAL, LEASED, Subject, fits, key, leased_bucket, one, tracked,
-    },
+    NoReply,
+    engine::tests::subject::{AHEAD, LEASED, Subject, fits, one, tracked},
 };
 
 fn held(subject: &Subject) -> u64 {
     subject.engine.usage(subject.now()).units_on_lease
-}
-
-#[test]
-fn a_reset_takes_out_the_lease_of_its_key_and_of_no_other() {
-    let subject = leased_bucket(tracked(10, 7));
-    assert!(subject.is_local(&[one()]));
-    // Another key, and a check that costs nothing.
-    for other in [Check::new(0, key(8), 1), one().with_cost(0)] {
-        let reset = subject.rules.begin_reset(&[other], subject.now());
-        assert!(reset.returned().is_empty());
-        reset.finish(Ok(&|_| false));
-        assert_eq!(held(&subject), 9);
-    }
-    let reset = subject.rules.begin_reset(&[one()], subject.now());
-    let returned = (
-        one().with_cost(0),
-        ReturnedLease {
-            size: 10,
-            left: 9,
-            generation: 7,
-        },
-    );
-    assert_eq!(reset.returned(), [returned]);
-    assert!(!reset.was_counted());
-    assert_eq!(held(&subject), 0);
-    assert!(!subject.is_local(&[one()]));
-    reset.finish(Ok(&|_| false));
 }
 
 #[test]
@@ -64,18 +35,4 @@ fn a_lease_of_a_window_is_here_again_if_its_reset_was_certainly_not_carried_out(
         reset.finish(reply);
         assert_eq!(held(&subject), left);
     }
-}
-
-#[test]
-fn a_reset_forgets_what_is_counted_here_and_says_whether_there_was_any() {
-    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
-    subject.known(fits(900, 1_000_000), None);
-    let reset = || subject.rules.begin_reset(&[one()], subject.now());
-    assert!(!reset().was_counted());
-    let _ = subject.decided(&[one()], fits(900, 1_000_000));
-    assert!(subject.is_local(&[one().with_cost(3)]));
-    assert!(reset().was_counted());
-    assert_eq!(subject.engine.usage(subject.now()).units_unreported, 0);
-    assert!(!subject.is_local(&[one()]));
-    assert_eq!(subject.flush(), (0, 0));
 }

@@ -10,9 +10,7 @@ use tollgate_core::{
 
 use crate::{
     Begin, BoundRules,
-    engine::tests::subject::{
-        Anywhere, ByKey, KEY, LEASED, Subject, denied, done, fits, key, one, rule_set, tracked,
-    },
+    engine::tests::subject::{ByKey, KEY, LEASED, Subject, denied, done, fits, key, one, tracked},
 };
 
 fn queue(name: &str, at_most: Duration) -> Rule {
@@ -115,21 +113,4 @@ fn a_request_is_denied_here_only_while_no_request_could_queue_up() {
     assert!(begin(u64::MAX).is_some_and(about(SECOND)));
     subject.advance(900_000);
     assert!(begin(u64::MAX).is_some_and(about(SECOND / 10)));
-}
-
-#[test]
-fn a_cached_denial_of_a_queue_ends_with_its_quota_or_its_wait() {
-    let queue = |rate, at_most| Rule::new("queue", Quota::gcra(rate, SECOND)).wait(at_most);
-    for (changed, is_denied) in [
-        (queue(1, SECOND), true),
-        (queue(1, 2 * SECOND), false),
-        (queue(2, SECOND), false),
-    ] {
-        let mut subject = Subject::of([queue(1, SECOND)]);
-        let _ = subject.decided(&[one()], denied(2_000_000, 1_000_000));
-        assert!(subject.is_local(&[one()]));
-        let changed = rule_set([changed]);
-        subject.rules = BoundRules::new(&subject.engine, changed, Box::new(Anywhere));
-        assert_eq!(subject.is_local(&[one()]), is_denied);
-    }
 }

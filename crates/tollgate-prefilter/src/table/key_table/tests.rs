@@ -23,17 +23,6 @@ fn of_a_key_that_is_seen_once_nothing_is_kept() {
 }
 
 #[test]
-fn keys_that_come_by_turns_are_known_again_also_where_there_are_more_than_there_is_room_for() {
-    let table = KeyTable::<u64>::new(1);
-    // They have five tags, for four places.
-    let mut are_new: Vec<_> = (1..=9_u128).map(|key| slot(key << 80 | 7)).collect();
-    for _ in 0..1000 {
-        are_new.retain(|slot| table.look(*slot, |_| Some(())) == Err(Miss { is_new: true }));
-    }
-    assert_eq!(are_new, []);
-}
-
-#[test]
 fn a_full_set_forgets_what_has_been_idle_for_longest_and_nothing_that_is_in_use() {
     let table = KeyTable::<u64>::new(1);
     for key in 0..WAYS as u128 {
@@ -108,47 +97,5 @@ fn an_entry_that_is_used_again_is_not_the_oldest_also_after_the_ages_have_begun_
         let is_kept = |key| table.with(slot(key), |_| ()).is_some();
         let gone: Vec<_> = (0..WAYS as u128).filter(|key| !is_kept(*key)).collect();
         assert_eq!(gone, [1], "from {begin} on");
-    }
-}
-
-#[test]
-fn the_keys_that_are_seen_at_one_place_are_distinguished() {
-    let table = KeyTable::<u64>::new(1);
-    let is_new = |slot| table.look(slot, |_| Some(())) == Err(Miss { is_new: true });
-    let at_one_place = |high: u128| slot(high << 80 | 7);
-    let four = [0xff02, 0xff04, 0xff06, 0xff08].map(at_one_place);
-    assert_eq!(four.map(is_new), [true; 4]);
-    assert_eq!(four.map(is_new), [false; 4]);
-    // The next takes the place of one of them, and nothing is left of that.
-    let next = at_one_place(2);
-    assert!(is_new(next) && !is_new(next));
-    // A client is new under each limit.
-    let other = |limit| TableKey::new(limit, Fingerprint::from_bits(2 << 80 | 9));
-    assert!(is_new(other(0)) && is_new(other(1)) && !is_new(other(0)));
-}
-
-#[test]
-fn the_keys_of_a_client_under_many_limits_are_spread() {
-    let table = KeyTable::<u64>::new(2 * WAYS);
-    for limit in 0..2 * WAYS as u32 {
-        let slot = TableKey::new(limit, Fingerprint::from_bits(7));
-        let kept = table.with_new(slot, 1, |_| false, |value| *value);
-        assert_eq!(kept, Some(0), "{limit}");
-    }
-}
-
-#[test]
-fn the_bytes_of_a_table_are_those_of_its_parts_with_room_for_a_few_entries_at_a_time() {
-    let bytes = |table: &KeyTable<u64>| table.usage(|_| ()).bytes as usize;
-    let filter = BloomFilter::new().bytes();
-    assert_eq!(filter, 8 << 10);
-    let large = KeyTable::<u64>::new(4_096);
-    assert_eq!(bytes(&large), 4_096 / WAYS * 64 + 4_096 / 4 * 8 + filter);
-    let table = KeyTable::<u64>::new(1);
-    let empty = 64 + WAYS * 8 + filter;
-    assert_eq!(bytes(&table), empty);
-    for (key, room) in (0..=2 * ROOM as u128).zip([1, 1, 1, 1, 2, 2, 2, 2, 3]) {
-        keep(&table, slot(key), 1);
-        assert_eq!(bytes(&table), empty + room * ROOM * size_of::<Entry<u64>>());
     }
 }
