@@ -19,8 +19,6 @@ pub enum Consistency {
     DenyCache,
     /// Leases, with so many thousandths of the limit out at most, and the learned bound.
     Leased(u16),
-    /// Credit lines: so many thousandths of the limit, cut into one line for each process, need no query.
-    Credit(u16),
     /// Counts alone and reports every 100 ms; a twentieth of the limit unreported at most.
     Eventual,
     /// A baseline: counts alone and reports every 100 ms, with no bound on what is unreported.
@@ -29,13 +27,12 @@ pub enum Consistency {
 
 impl Consistency {
     /// All that are compared.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Exact,
         Self::DenyCache,
         Self::Leased(50),
         Self::Leased(100),
         Self::Leased(250),
-        Self::Credit(250),
         Self::Eventual,
         Self::Plain,
     ];
@@ -43,10 +40,7 @@ impl Consistency {
     /// Whether it must never let through more than the limit.
     #[must_use]
     pub const fn is_strict(self) -> bool {
-        matches!(
-            self,
-            Self::Exact | Self::DenyCache | Self::Leased(_) | Self::Credit(_)
-        )
+        matches!(self, Self::Exact | Self::DenyCache | Self::Leased(_))
     }
 }
 
@@ -59,7 +53,6 @@ impl fmt::Display for Consistency {
                 f.pad(&format!("leased-{}", permille / 10))
             }
             Self::Leased(permille) => f.pad(&format!("leased-{}.{}", permille / 10, permille % 10)),
-            Self::Credit(permille) => f.pad(&format!("credit-{}", permille / 10)),
             Self::Eventual => f.pad("eventual"),
             Self::Plain => f.pad("plain"),
         }
@@ -75,16 +68,11 @@ impl FromStr for Consistency {
         {
             return Ok(Self::Leased(percent * 10));
         }
-        if let Some(percent) = name.strip_prefix("credit-")
-            && let Ok(percent @ 1..=100) = percent.parse::<u16>()
-        {
-            return Ok(Self::Credit(percent * 10));
-        }
         Self::ALL
             .into_iter()
             .find(|one| one.to_string() == name)
             .ok_or_else(|| {
-                format!("`{name}` is no consistency; there are exact, deny-cache, leased-<percent>, credit-<percent>, eventual and plain")
+                format!("`{name}` is no consistency; there are exact, deny-cache, leased-<percent>, eventual and plain")
             })
     }
 }
@@ -101,18 +89,9 @@ pub(crate) struct Terms {
     /// `None` also where the quota has no lease: it is exact then.
     pub(crate) lease: Option<LeaseTerms>,
     pub(crate) report: Option<ReportTerms>,
-    /// The units of one credit line, and those of all processes.
-    pub(crate) credit: u64,
-    pub(crate) held_back: u64,
 }
 
 impl Terms {
-    /// The time in µs, rounded down, in which an empty bucket fills up.
-    pub(crate) fn fill(&self) -> Tick {
-        let fill = u128::from(self.quota.limit()) * self.quota.period().as_micros();
-        Tick::try_from(fill / u128::from(self.quota.rate().max(1))).unwrap_or(Tick::MAX)
-    }
-
     /// `None` if the consistency is not simulated for the quota.
     pub(crate) fn new(scene: &Scene, consistency: Consistency) -> Option<Self> {
         let is_window = matches!(
@@ -124,18 +103,10 @@ impl Terms {
         if arrival.is_none() && !(is_window && of_windows) {
             return None;
         }
-        let (quota, processes) = (&scene.quota, u64::from(scene.processes));
-        let credit = match consistency {
-            Consistency::Credit(permille) => {
-                quota.limit() * u64::from(permille) / 1_000 / processes.max(1)
-            }
-            _ => 0,
-        };
+        let quota = &scene.quota;
         Some(Self {
             quota: *quota,
             arrival,
-            credit,
-            held_back: credit * processes,
             lease: match consistency {
                 Consistency::Leased(permille) => LeaseTerms::new(quota, permille).ok(),
                 _ => None,

@@ -84,7 +84,7 @@ impl Local {
                 interval: std::time::Duration::from_micros(INTERVAL),
                 max_unreported: terms.report.as_ref()?.max_unreported(),
             },
-            Consistency::Credit(_) | Consistency::Plain => return None,
+            Consistency::Plain => return None,
         };
         let options = EngineOptions {
             deny_cache: consistency != Consistency::Exact,

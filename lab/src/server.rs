@@ -13,7 +13,7 @@ use tollgate_prefilter::{
 };
 use tollgate_test_reference::{BucketGrantor, BucketState, WindowGrantor, WindowState};
 
-use crate::{agent::InFlightQuery, consistency::Terms, engine::Content};
+use crate::{consistency::Terms, engine::Content};
 
 /// One state for each key. It decides in no time, and one query after the other.
 #[derive(Debug)]
@@ -27,8 +27,6 @@ pub(crate) enum Server {
 pub(crate) struct Buckets {
     arrival: Gcra,
     grantor: Option<BucketGrantor>,
-    /// Units of every burst that are kept back for good.
-    held_back: u64,
     limit: u64,
     states: HashMap<Fingerprint, BucketState>,
 }
@@ -54,23 +52,15 @@ impl Server {
             grantor: terms
                 .lease
                 .and_then(|lease| BucketGrantor::new(&terms.quota, lease)),
-            held_back: terms.held_back,
             limit: terms.quota.limit(),
             states: HashMap::new(),
         })))
     }
 
-    /// Decides for an agent.
-    pub(crate) fn decide(
-        &mut self,
-        key: Fingerprint,
-        now: Tick,
-        query: &InFlightQuery,
-    ) -> Assessment {
-        self.report(key, now, query.report);
-        // Where another rule has the last word, nothing is taken.
-        let cost = if query.is_denied { 0 } else { query.cost };
-        self.acquire(key, now, cost, &LeaseQuery::default()).0
+    /// Counts what an agent reports; the answer has what is left.
+    pub(crate) fn on_report(&mut self, key: Fingerprint, now: Tick, units: u64) -> Assessment {
+        self.report(key, now, units);
+        self.acquire(key, now, 0, &LeaseQuery::default()).0
     }
 
     /// Carries out what the engine of a process sends, as one step. The reply, unless no process waits for it.
@@ -157,8 +147,6 @@ impl Server {
             return;
         };
         let state = one.states.entry(key).or_default();
-        one.arrival
-            .hold_back(&mut state.arrival, now, one.held_back);
         while units > 0 {
             let some = units.min(one.limit);
             one.arrival.take(&mut state.arrival, now, some);
@@ -199,11 +187,7 @@ impl Buckets {
         match &self.grantor {
             Some(grantor) => grantor.acquire(state, now, cost, query),
             // A debt is kept, and never repaired on a denial: what was reported above the limit has to be paid back.
-            None => {
-                self.arrival
-                    .hold_back(&mut state.arrival, now, self.held_back);
-                (self.arrival.acquire(&mut state.arrival, now, cost), None)
-            }
+            None => (self.arrival.acquire(&mut state.arrival, now, cost), None),
         }
     }
 }

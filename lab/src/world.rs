@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tollgate_core::{Decision, Tick, algorithm::Assessment};
 
 use crate::{
-    agent::{Agent, InFlightQuery, Step},
+    agent::Agent,
     clock::ProcessClock,
     consistency::{Consistency, Terms},
     engine::{self, Message, fingerprint},
@@ -108,7 +108,8 @@ struct InFlight {
 
 enum What {
     Engine(Box<Message>),
-    Agent(InFlightQuery, Option<Assessment>),
+    /// The units of a report, and the answer to it.
+    Report(u64, Option<Assessment>),
 }
 
 #[derive(Clone, Copy)]
@@ -198,17 +199,14 @@ impl World {
                 let messages = message.finish(is_answered, shows);
                 self.send_all(now, sent.sender, messages);
             }
-            What::Agent(query, answer) => {
+            What::Report(_, answer) => {
                 let terms = self.terms.clone();
                 let Some(slot) = self.slot(sent.sender) else {
                     return;
                 };
                 match answer.filter(|_| is_answered) {
-                    Some(answer) => {
-                        let times = (sent.clock, shows);
-                        slot.agent.on_reply(times, &query, &answer, &terms);
-                    }
-                    None => slot.agent.lost(&query),
+                    Some(answer) => slot.agent.on_reply(sent.clock, &answer, &terms),
+                    None => slot.agent.lost(),
                 }
                 self.look(now, sent.sender);
             }
@@ -255,25 +253,23 @@ impl World {
             }
             Decides::Agents(agents) => {
                 let slot = agents.entry(request.key).or_insert_with(|| Slot {
-                    agent: Agent::new(self.consistency, process.life > 0, &self.terms),
+                    agent: Agent::default(),
                     look: None,
                 });
-                match slot.agent.arrive(clock, cost, &self.terms) {
+                match (
+                    slot.agent.admits(clock, cost, &self.terms),
+                    request.is_denied,
+                ) {
                     // The other rule decides.
-                    Step::Admit if request.is_denied => self.figures.calls += 1,
-                    Step::Admit => {
+                    (true, true) => self.figures.calls += 1,
+                    (true, false) => {
                         self.admit(now, sender, cost);
                         self.alone();
                     }
-                    Step::Refuse if request.is_denied => self.alone(),
-                    Step::Refuse => {
+                    (false, true) => self.alone(),
+                    (false, false) => {
                         self.refuse(now, request.key, cost);
                         self.alone();
-                    }
-                    Step::Query(mut query) => {
-                        query.is_denied = request.is_denied;
-                        let what = What::Agent(query, None);
-                        self.send(now, sender, what, (cost, request.is_denied));
                     }
                 }
                 self.look(now, sender);
@@ -306,7 +302,7 @@ impl World {
         let Some(slot) = self.slot(sender) else {
             return;
         };
-        let query = slot.agent.on_not_sent(clock.shows(now));
+        let report = slot.agent.report(clock.shows(now));
         let due = slot.agent.due_at();
         let due = due.map(|due| clock.when(due, now).max(now + 1));
         let sooner = match (due, slot.look) {
@@ -316,8 +312,8 @@ impl World {
         if sooner {
             slot.look = due;
         }
-        if let Some(query) = query {
-            self.send(now, sender, What::Agent(query, None), (0, false));
+        if let Some(units) = report {
+            self.send(now, sender, What::Report(units, None), (0, false));
         }
         if let (Some(due), true) = (due, sooner) {
             self.schedule.plan(due, Event::Look { sender });
@@ -333,7 +329,7 @@ impl World {
     fn send(&mut self, now: Tick, sender: Sender, what: What, (waits, is_denied): (u64, bool)) {
         self.figures.calls += match &what {
             What::Engine(message) => message.calls(),
-            What::Agent(..) => 1,
+            What::Report(..) => 1,
         };
         let Some(process) = find(&mut self.processes, sender) else {
             return;
@@ -383,10 +379,9 @@ impl World {
                 let decision = message.reply.as_ref().map(|reply| &reply.decision);
                 decision.is_some_and(Decision::is_allowed)
             }
-            What::Agent(query, answer) => {
-                let decided = self.server.decide(key, at, query);
-                *answer = Some(decided);
-                decided.fits
+            What::Report(units, answer) => {
+                *answer = Some(self.server.on_report(key, at, *units));
+                true
             }
         };
         // Whether a request that the store has granted was let through is not looked at: counting it can only show more.

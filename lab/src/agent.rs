@@ -1,46 +1,44 @@
-//! The baseline: counts alone and reports, with no bound.
+//! The baseline that the engine is compared with: what one process would do about one key that counts alone and reports, with no bound.
 
 use tollgate_core::{
     Tick,
     algorithm::{Algorithm, Assessment, GcraState},
 };
 
-use crate::{
-    agent::query::{InFlightQuery, Step},
-    consistency::{INTERVAL, Terms},
-};
+use crate::consistency::{INTERVAL, Terms};
 
 /// A bucket of its own, set by the store's answers.
+///
+/// All times are by the process's own clock, but for those in an answer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plain {
+pub(crate) struct Agent {
     bucket: GcraState,
     unreported: u64,
     since: Tick,
     reporting: bool,
 }
 
-impl Plain {
-    pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
+impl Agent {
+    /// Whether a request of this cost passes.
+    pub(crate) fn admits(&mut self, now: Tick, cost: u64, terms: &Terms) -> bool {
         let arrival = terms.arrival.as_ref();
         if !arrival.is_some_and(|arrival| arrival.acquire(&mut self.bucket, now, cost).fits) {
-            return Step::Refuse;
+            return false;
         }
         if self.unreported == 0 {
             self.since = now;
         }
         self.unreported += cost;
-        Step::Admit
+        true
     }
 
-    pub(crate) fn on_not_sent(&mut self, now: Tick) -> Option<InFlightQuery> {
+    /// The units of a report that is due.
+    pub(crate) fn report(&mut self, now: Tick) -> Option<u64> {
         if self.due_at().is_none_or(|due| now < due) {
             return None;
         }
         self.reporting = true;
-        Some(InFlightQuery {
-            report: std::mem::take(&mut self.unreported),
-            ..InFlightQuery::default()
-        })
+        Some(std::mem::take(&mut self.unreported))
     }
 
     pub(crate) fn on_reply(&mut self, sent: Tick, answer: &Assessment, terms: &Terms) {
@@ -53,10 +51,12 @@ impl Plain {
         }
     }
 
+    /// No answer came, and none will be listened to.
     pub(crate) fn lost(&mut self) {
         self.reporting = false;
     }
 
+    /// When to see whether it has something to say.
     pub(crate) fn due_at(&self) -> Option<Tick> {
         (self.unreported > 0 && !self.reporting).then_some(self.since + INTERVAL)
     }
