@@ -106,17 +106,6 @@ async fn a_wait_as_long_as_the_patience_ends_with_the_unit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_that_never_fits_is_denied_at_once() {
-    let limiter = limiter([Rule::new("rule", slow())]);
-    let start = Instant::now();
-    let decision = limiter
-        .acquire_within(&[check(&limiter, "rule", "a", 2)], PATIENT)
-        .await;
-    assert_eq!(decision.expect("there is no queue").retry(), Retry::Never);
-    assert_eq!(start.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
 async fn patience_that_runs_out_in_the_queue_takes_nothing() {
     let limiter = limiter([Rule::new("rule", Quota::gcra(1, 10 * SECOND))]);
     let one = [check(&limiter, "rule", "a", 1)];

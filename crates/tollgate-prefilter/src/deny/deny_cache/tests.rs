@@ -159,34 +159,6 @@ fn a_bucket_in_whose_queue_others_may_stand_is_asked_about() {
     assert!(is_known(0) && is_known(1_000_000));
 }
 
-#[test]
-fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
-    let quota = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
-    let mut random = fastrand::Rng::with_seed(7);
-    let slots: Vec<_> = (0..10_000).map(|_| slot(random.u128(..))).collect();
-    let mut layout = 0;
-    for round in 0..10 {
-        for _ in 0..slots.len() {
-            let slot = slots[random.usize(..slots.len())];
-            if cache.deny(&denials, slot, NOW, (1, 0)).is_none() {
-                let times = (NOW, NOW);
-                cache.learn(
-                    &denials,
-                    slot,
-                    times,
-                    1,
-                    &verdict(0, 1_100_000, 200_000),
-                    false,
-                );
-                layout += u32::from(round > 4);
-            }
-        }
-    }
-    // Of 50 000 requests.
-    assert!(layout < 1_000, "{layout}");
-}
-
 /// A denial of each kind of one unit, which fits in 300 ms: of a bucket of a unit each 300 ms, and of windows.
 fn each_kind() -> [Denials; 3] {
     [
@@ -198,20 +170,6 @@ fn each_kind() -> [Denials; 3] {
         Denials::new(&Quota::fixed_window(1, SECOND), false, None),
         Denials::new(&Quota::sliding_window(1, SECOND), false, None),
     ]
-}
-
-#[test]
-fn what_a_reply_says_counts_from_when_its_query_was_sent() {
-    for denials in each_kind() {
-        let cache = DenyCache::new(1 << 18);
-        let on_reply = NOW + 40_000;
-        let denial = verdict(0, 300_000, 300_000);
-        cache.learn(&denials, slot(7), (NOW, on_reply), 1, &denial, false);
-        let last = cache.deny(&denials, slot(7), NOW + 299_999, (1, 0));
-        assert!(last.is_some(), "{denials:?}");
-        let free = cache.deny(&denials, slot(7), NOW + 300_000, (1, 0));
-        assert_eq!(free, None, "{denials:?}");
-    }
 }
 
 #[test]

@@ -65,18 +65,6 @@ fn a_denial_is_cached_from_when_its_query_was_sent_and_not_after_the_clock_went_
 }
 
 #[test]
-fn a_cached_denial_is_forgotten_when_a_lease_has_gone_back() {
-    let subject = leased_bucket(tracked(10, 7));
-    let large = [one().with_cost(20)];
-    // The lease is in the way of it, and goes back with the query. It is granted again.
-    let query = subject.query(&large);
-    drop(subject.finish(query, denied(60_000_000, 10_000), tracked(10, 8)));
-    assert!(subject.is_local(&large));
-    assert_eq!(subject.flush(), (0, 1));
-    assert!(!subject.is_local(&large));
-}
-
-#[test]
 fn a_cached_denial_is_forgotten_when_a_lease_may_have_gone_back() {
     let subject = leased_bucket(tracked(10, 7));
     let query = subject.query(&large());

@@ -199,20 +199,6 @@ impl Subject {
         assert_eq!(queries.len(), 0);
         settle.to_vec()
     }
-
-    /// Sends what is unreported and returns leases. How many of both were sent.
-    pub(super) fn flush(&self) -> (usize, usize) {
-        let mut sent = (0, 0);
-        for mut query in self.rules.flush(self.now()) {
-            query.send(self.now(), |_| ());
-            sent = (
-                sent.0 + query.reports().len(),
-                sent.1 + query.leases().len(),
-            );
-            drop(self.finish(query, fits(500, 500_000), None));
-        }
-        sent
-    }
 }
 
 pub(super) fn done(next: Next) -> Done {
