@@ -150,33 +150,6 @@ async fn a_connection_outlives_its_tokens_and_no_request_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_changed_is_asked_for_by_the_next_connection() {
-    let server = RedisServer::start(&["--requirepass", "first"]).await;
-    let password = Arc::new(Mutex::new("first".to_owned()));
-    let asked = Arc::new(AtomicU32::new(0));
-    let (current, calls) = (Arc::clone(&password), Arc::clone(&asked));
-    let service = Service::start(&server.url(), move || {
-        calls.fetch_add(1, Ordering::SeqCst);
-        let password = current.lock().expect("no thread panics").clone();
-        async { Ok::<_, std::convert::Infallible>(Credentials::password(password)) }
-    })
-    .await;
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
-    let change: &[&[&str]] = &[
-        &["AUTH", "first"],
-        &["CONFIG", "SET", "requirepass", "second"],
-        &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
-    ];
-    *password.lock().expect("no thread panics") = "second".into();
-    server.commands(change).await;
-    eventually("Redis decides again", || async {
-        service.takes().await.then_some(())
-    })
-    .await;
-    assert!(asked.load(Ordering::SeqCst) >= 2);
-}
-
-#[tokio::test]
 async fn a_connection_goes_on_while_its_provider_fails_or_is_refused_and_logs_in_anew_after() {
     let server = RedisServer::start(&[]).await;
     for user in ["one", "two"] {

@@ -12,31 +12,23 @@ use std::{
 
 use tokio::{sync::watch, time::timeout};
 use tokio_stream::{StreamExt, wrappers::WatchStream};
-use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, Source};
+use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
 use tollgate_redis::{
-    Address, Keys, Partition, RedisStore, RedisStoreBuilder, SetupError,
+    Address, Keys, RedisStore, RedisStoreBuilder, SetupError,
     redis_1::{
         self, StreamedCredentials,
         redis::{
-            self, BasicAuth, Client, Commands, ConnectionAddr, ConnectionInfo, RedisConnectionInfo,
-            RedisResult, StreamingCredentialsProvider,
+            self, BasicAuth, Client, Commands, ConnectionAddr, ConnectionInfo, RedisResult,
+            StreamingCredentialsProvider,
         },
     },
 };
 use tollgate_test_servers::{
     eventually::eventually,
-    redis_cluster::RedisCluster,
     redis_server::{PATIENCE, RedisServer},
-    sentinels::Group,
 };
 
 const USER: &[&str] = &["ACL", "SETUSER", "limits", "on", ">sesame", "~*", "+@all"];
-
-fn login() -> RedisConnectionInfo {
-    RedisConnectionInfo::default()
-        .set_username("limits")
-        .set_password("sesame")
-}
 
 /// A store that is connected, and has taken one unit.
 async fn works(
@@ -100,61 +92,6 @@ async fn whatever_redis_rs_takes_for_an_address_is_one() {
     ] {
         works(address.expect("it can be used"), |builder| builder).await;
     }
-}
-
-#[tokio::test]
-async fn sentinels_are_a_list_of_addresses() {
-    let group = Group::start().await;
-    assert_eq!(group.master.command(USER).await, "+OK\r\n");
-    let sentinels = group.sentinels.iter().map(RedisServer::url);
-    let address = redis_1::sentinel(sentinels, "mymaster", &login().set_db(1));
-    works(address.expect("it can be used"), |builder| builder).await;
-    let settings = login().set_db(1);
-    let info: ConnectionInfo = group.master.url().parse().expect("redis-rs takes it");
-    let client = Client::open(info.set_redis_settings(settings)).expect("a valid address");
-    assert_eq!(states(&client).len(), 1);
-}
-
-#[tokio::test]
-async fn a_cluster_is_a_list_of_addresses() {
-    let cluster = RedisCluster::start().await;
-    for server in 0..6 {
-        cluster.say(server, USER).await;
-    }
-    let nodes = [0, 1, 2].map(|number| {
-        let url = cluster.url_of([number]).replace("redis-cluster", "redis");
-        let info: ConnectionInfo = url.parse().expect("redis-rs takes it");
-        info.set_redis_settings(login())
-    });
-    let address = redis_1::cluster(nodes).expect("it can be used");
-    works(address, |builder| builder.partition(Partition::Key)).await;
-}
-
-/// What is wrong with a store at this address.
-#[cfg(feature = "tls")]
-fn refused(address: Address) -> String {
-    let store = RedisStore::builder(address, "shop", Keys::plain()).connect();
-    store.expect_err("it is not to be connected").to_string()
-}
-
-#[cfg(feature = "tls")]
-fn encrypted(insecure: bool) -> Address {
-    let address = ConnectionAddr::TcpTls {
-        host: "localhost".into(),
-        port: 6379,
-        insecure,
-        tls_params: None,
-    };
-    address.try_into().expect("it may be given TLS yet")
-}
-
-#[cfg(feature = "tls")]
-#[tokio::test]
-async fn an_encrypted_address_is_never_connected_by_a_default() {
-    assert!(refused(encrypted(false)).contains("rustls"));
-    let error = refused(encrypted(true));
-    assert!(error.contains("`insecure`"), "{error}");
-    assert!(error.contains("RedisStoreBuilder::tls"), "{error}");
 }
 
 /// A provider of redis-rs whose tokens the test gives out. Each subscription begins with the latest.
@@ -232,31 +169,4 @@ async fn each_item_of_a_stream_of_credentials_logs_in_anew_on_the_open_connectio
     .await;
     assert_eq!(subscriptions.load(Ordering::SeqCst), 1);
     drop(limiter);
-}
-
-#[tokio::test]
-async fn a_stream_without_credentials_says_why_there_is_no_connection() {
-    let server = RedisServer::start(&[]).await;
-    let (tell, tokens) = watch::channel(None);
-    let provider = Stream {
-        tokens,
-        subscriptions: Arc::default(),
-    };
-    let store = RedisStore::builder(server.url(), "shop", Keys::plain())
-        .credentials(StreamedCredentials::new(provider))
-        .connect()
-        .expect("a valid address");
-    let limiter = Limiter::new(store, [Rule::new("api", Quota::gcra(5, MINUTE))]);
-    let limiter = limiter.expect("a valid rule");
-    let key = Key::of("client");
-    let reset = || limiter.reset("api", &key).expect("the rule is there");
-    eventually("a reset says why", || async {
-        let error = reset().await.err()?.to_string();
-        error.contains("no credentials: no token yet").then_some(())
-    })
-    .await;
-    tell.send(Some(BasicAuth::new(String::new(), String::new())))
-        .expect("the store is subscribed");
-    server.command(&["CONFIG", "SET", "requirepass", ""]).await;
-    eventually("Redis decides", || async { reset().await.ok() }).await;
 }

@@ -247,19 +247,6 @@ async fn reports_of_a_rule_that_is_refused_keep_no_others_back() {
 }
 
 #[tokio::test]
-async fn reports_that_a_full_server_refuses_are_kept() {
-    let mut subject = Subject::start().await;
-    let counter = Counter::of(&subject.store, &["rule"]).await;
-    counter.takes(7).await;
-    subject.says("CONFIG SET maxmemory 1");
-    let unreported = subject.store.flush(Duration::from_millis(200)).await;
-    assert!((7..=8).contains(&unreported), "{unreported}");
-    subject.says("CONFIG SET maxmemory 0");
-    assert_eq!(subject.store.flush(WITHIN).await, 0);
-    assert_eq!(left(&subject.server, &["rule"]).await, [991]);
-}
-
-#[tokio::test]
 async fn units_in_advance_that_a_full_server_does_not_take_back_stay_and_go_back_later() {
     let mut subject = Subject::start().await;
     let rule = Rule::new("rule", Quota::fixed_window(1_000, MAX_PERIOD));

@@ -9,9 +9,6 @@ use tollgate_core::{
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
-/// Clients that ask at once. Their calls wait until the test does, and so go out together.
-const CLIENTS: u128 = 20;
-
 struct Subject {
     _server: RedisServer,
     connection: RedisClient,
@@ -66,39 +63,6 @@ async fn all<T>(steps: Vec<Step<T>>) -> Vec<T> {
 fn remaining(decisions: &[Decision]) -> Vec<u64> {
     let first = |decision: &Decision| decision.verdicts()[0].remaining();
     decisions.iter().map(first).collect()
-}
-
-#[tokio::test]
-async fn takes_settlements_and_resets_travel_together_and_are_made_in_order() {
-    let mut subject = Subject::start().await;
-    let rule = Rule::new("api", Quota::gcra(10, MINUTE));
-    let limiter = Limiter::new(subject.store.clone(), [rule]).expect("a rule it can serve");
-    let keys: Vec<_> = (0..CLIENTS as u64)
-        .map(|client| Key::of([client.to_string()]))
-        .collect();
-    let checks: Vec<_> = keys
-        .iter()
-        .map(|key| limiter.check("api", key).expect("a rule"))
-        .collect();
-    let take = |check: &Check| limiter.acquire(&[check.with_cost(3)]);
-    let decisions = all(checks.iter().map(take).collect()).await;
-    assert_eq!(remaining(&decisions), [7; CLIENTS as usize]);
-    subject.calls();
-
-    for (check, decision) in checks.iter().zip(&decisions).skip(1) {
-        limiter.ticket(&[check.with_cost(3)], decision).refund(2);
-    }
-    let reset = limiter.reset("api", &keys[0]);
-    let decisions = all(checks[..10]
-        .iter()
-        .map(|check| limiter.peek(&[check.with_cost(0)]))
-        .collect())
-    .await;
-    reset.expect("a rule").await.expect("it is forgotten");
-
-    assert_eq!(remaining(&decisions)[..2], [10, 9]);
-    assert_eq!(remaining(&decisions)[2..], [9; 8]);
-    assert_eq!(subject.calls(), 1);
 }
 
 #[tokio::test]

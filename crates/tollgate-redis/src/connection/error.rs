@@ -155,15 +155,6 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_cannot_do_now_did_not_run() {
-        for code in ["LOADING", "READONLY", "BUSY", "MASTERDOWN"] {
-            let error = CallError::of_server(&format!("{code} Redis is ..."));
-            assert_eq!(error.kind(), CallErrorKind::Unavailable, "{code}");
-            assert!(!error.may_have_run() && error.weighs(), "{code}");
-        }
-    }
-
-    #[test]
     fn a_server_that_refuses_to_write_did_not_run_it_and_is_not_in_trouble() {
         for code in ["OOM", "MISCONF", "NOREPLICAS"] {
             let error = CallError::of_server(&format!("{code} Redis is ..."));
@@ -171,29 +162,6 @@ mod tests {
             assert!(!error.may_have_run() && !error.weighs(), "{code}");
             let error = StoreError::from(error);
             assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{code}");
-        }
-    }
-
-    #[test]
-    fn an_error_that_a_script_returned_is_recognised() {
-        // Redis 6.2.
-        let line = "@user_script: 21: -READONLY You can't write against a read only replica.";
-        assert_eq!(code_of(line), "READONLY");
-    }
-
-    #[test]
-    fn a_slot_without_a_server_says_nothing_about_the_server() {
-        let error = CallError::of_server("CLUSTERDOWN Hash slot not served");
-        assert_eq!(error.kind(), CallErrorKind::Unavailable);
-        assert!(!error.may_have_run() && !error.weighs());
-    }
-
-    #[test]
-    fn what_only_people_can_repair_is_misconfigured_and_weighs_nothing() {
-        for code in ["NOPERM", "NOAUTH", "WRONGTYPE", "CROSSSLOT", "ERR"] {
-            let error = CallError::of_server(&format!("{code} no"));
-            assert_eq!(error.kind(), CallErrorKind::Misconfigured, "{code}");
-            assert!(!error.weighs(), "{code}");
         }
     }
 

@@ -153,17 +153,4 @@ mod tests {
         let expected = ["inside", "outside"].map(|host| Place::Tcp(host.to_owned(), 6379));
         assert_eq!(places, expected);
     }
-
-    #[test]
-    fn what_is_not_said_follows_from_the_deadline() {
-        let ms = Duration::from_millis;
-        for (deadline, connect_timeout, silence) in [(50, 2_000, 500), (400, 4_000, 1_200)] {
-            let options = NodeOptions {
-                deadline: ms(deadline),
-                ..NodeOptions::default()
-            };
-            let times = [options.connect_timeout(), options.silence()];
-            assert_eq!(times, [connect_timeout, silence].map(ms));
-        }
-    }
 }

@@ -447,23 +447,6 @@ mod tests {
     }
 
     #[test]
-    fn only_checks_of_one_script_and_slot_at_one_time_go_together() {
-        let (one, other) = (script(), script());
-        let of = |script, slot, time: &str| {
-            let (keys, check) = ([&b"a"[..]], check(0, 1));
-            let args = [time.as_bytes(), &check];
-            Request::checks(script, slot, keys.into_iter(), args.into_iter())
-        };
-        let first = of(&one, 1, "now");
-        assert!(first.goes_with(&of(&one, 1, "now")));
-        assert!(!first.goes_with(&of(&other, 1, "now")));
-        assert!(!first.goes_with(&of(&one, 2, "now")));
-        assert!(!first.goes_with(&of(&one, 1, "then")));
-        let script = Request::new(&one, &["a"], &["now"]);
-        assert!(!first.goes_with(&script) && !script.goes_with(&first));
-    }
-
-    #[test]
     fn a_request_weighs_its_checks_and_logs_and_a_script_takes_as_long_as_a_check() {
         let script = script();
         let weighs = |request: &Request| (request.count(), request.weight(), request.server_time());

@@ -295,15 +295,6 @@ mod tests {
     }
 
     #[test]
-    fn another_rule_is_another_fingerprint_however_names_and_keys_are_cut() {
-        let keys = Keys::hashed(secret(1));
-        let api = keys.fingerprint(b"api", &key("a"));
-        assert_ne!(api, keys.fingerprint(b"apia", &key("")));
-        assert_ne!(api, keys.fingerprint(b"log-in", &key("a")));
-        assert_eq!(api, keys.fingerprint(b"api", &key("a")));
-    }
-
-    #[test]
     fn a_part_of_a_key_is_not_taken_for_the_end_of_its_domain() {
         let (whole, rest) = (KeyBuf::from(Key::of(["a", "b"])), key("b"));
         let start = whole.as_bytes().strip_suffix(rest.as_bytes());

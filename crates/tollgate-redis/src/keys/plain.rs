@@ -160,29 +160,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_cut_and_still_another_key() {
-        let long = |end: &str| of(PartKind::VALUE, "x".repeat(100_000) + end);
-        assert_eq!(long("a").len(), LONGEST);
-        assert_ne!(long("a"), long("b"));
-        assert!(long("a").starts_with("value=xxx"));
-        assert_eq!(of(PartKind::VALUE, "{".repeat(50)).len(), LONGEST);
-    }
-
-    #[test]
-    fn texts_of_many_keys_are_forgotten_and_not_those_of_the_last() {
-        let plain = Plain::default();
-        let key = KeyBuf::from(Key::of("a"));
-        let total = 3 * KEYS as u128;
-        for bits in 0..total {
-            plain.remember(Fingerprint::from_bits(bits), &key);
-        }
-        assert!(plain.text(Fingerprint::from_bits(0)).is_none());
-        for bits in total - KEYS as u128..total {
-            assert!(plain.text(Fingerprint::from_bits(bits)).is_some());
-        }
-    }
-
-    #[test]
     fn a_text_is_whole_up_to_the_longest() {
         let of_length = |length: usize| of(PartKind::VALUE, "x".repeat(length - 6));
         let longest = of_length(LONGEST);
@@ -190,13 +167,6 @@ mod tests {
         assert!(longest.ends_with('x') && !longest.contains('~'));
         let cut = of_length(LONGEST + 1);
         assert_eq!((cut.len(), cut.find('~')), (LONGEST, Some(LONGEST - 33)));
-    }
-
-    #[test]
-    fn what_is_no_address_is_written_as_its_bytes() {
-        let address = |part: &[u8]| of(PartKind::ADDRESS, part);
-        assert_eq!(address(&[4, 32, 1, 2, 3]), "address=%04%20%01%02%03");
-        assert_eq!(address(&[6, 64, 1]), "address=%06@%01");
     }
 
     #[test]

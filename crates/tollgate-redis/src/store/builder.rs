@@ -466,13 +466,6 @@ mod tests {
         RedisStore::builder("redis://localhost", "shop", Keys::plain())
     }
 
-    #[test]
-    fn the_least_and_the_most_checks_that_go_together_are_those_of_the_store() {
-        for checks in [1, 2, 1_024] {
-            assert_eq!(builder().together(checks).options.together, checks);
-        }
-    }
-
     #[tokio::test]
     async fn a_setting_that_cannot_be_used_is_the_error_of_connect_and_names_the_remedy() {
         let minute = Duration::from_secs(60);

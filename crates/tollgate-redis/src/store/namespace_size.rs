@@ -304,15 +304,6 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_keys_or_bound_is_empty_and_not_full() {
-        let mut server = OnServer::default();
-        assert_eq!(server.add(&page("0 0 0 0 1000000 0")), Some(()));
-        assert_eq!((server.bytes(), server.used_permille), (0, 0));
-        assert_eq!(server.add(&page("0 x 0 0")), None);
-        assert_eq!(server.add(&[]), None);
-    }
-
-    #[test]
     fn what_was_found_is_read_by_others_as_it_was_written() {
         let found = Found {
             keys: 7,

@@ -179,21 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_that_ends_is_forgotten() {
-        let own = quotas(&[per_ip(Quota::gcra(5, HOUR))]);
-        let all = both(&own, &quotas(&[per_ip(Quota::gcra(6, HOUR))]));
-        let (began, mut conflicts) = (Instant::now(), QuotaConflicts::default());
-        conflicts.compare(&own, &all, began);
-        let (counts, _) = conflicts.compare(&own, &own, began + DEPLOYMENT / 2);
-        assert_eq!(counts, [("per-ip".into(), 0)]);
-        // Another one begins anew.
-        let (_, lasting) = conflicts.compare(&own, &all, began + DEPLOYMENT);
-        assert_eq!(lasting, []);
-        let (_, lasting) = conflicts.compare(&own, &all, began + 2 * DEPLOYMENT);
-        assert_eq!(lasting.len(), 1);
-    }
-
-    #[test]
     fn a_conflict_begins_when_there_is_one_and_ends_with_its_rule() {
         let own = quotas(&[per_ip(Quota::gcra(5, HOUR))]);
         let all = both(&own, &quotas(&[per_ip(Quota::gcra(6, HOUR))]));
@@ -211,15 +196,6 @@ mod tests {
         assert_eq!(lasting(&none, &all, 5), 0);
         assert_eq!(lasting(&own, &all, 6), 0);
         assert_eq!(lasting(&own, &all, 7), 1);
-    }
-
-    #[test]
-    fn services_with_other_rules_in_one_namespace_are_no_conflict() {
-        let own = quotas(&[per_ip(Quota::gcra(5, HOUR))]);
-        let others = quotas(&[Rule::new("per-tenant", Quota::gcra(6, HOUR))]);
-        let mut conflicts = QuotaConflicts::default();
-        let compared = conflicts.compare(&own, &both(&own, &others), Instant::now());
-        assert_eq!(compared, (vec![("per-ip".into(), 0)], vec![]));
     }
 
     #[test]
@@ -248,16 +224,5 @@ mod tests {
         ];
         let distinct: BTreeSet<_> = different.iter().collect();
         assert_eq!(distinct.len(), different.len(), "{different:?}");
-    }
-
-    #[test]
-    fn what_nothing_counts_against_is_not_said() {
-        let rule = per_ip(Quota::gcra(5, HOUR));
-        assert_eq!(quotas(&[rule.off()]), Quotas::new());
-    }
-
-    #[test]
-    fn a_member_that_says_more_is_no_quota() {
-        assert_eq!(read(["per-ip"]), Quotas::new());
     }
 }

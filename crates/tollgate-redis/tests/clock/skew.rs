@@ -18,7 +18,7 @@ use tollgate_core::{AlgorithmKind, Clock, Key, Limiter, MINUTE, ManualClock, Quo
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::blocking_server::RedisServer;
 use tollgate_test_services::{
-    child::acquire,
+    patient::acquire,
     quotas::{every_algorithm, horizon},
 };
 

@@ -12,8 +12,8 @@ use tollgate_test_servers::{
     redis_server::RedisServer,
 };
 use tollgate_test_services::{
-    child::{acquire, patient_store},
     instance::DEADLINE,
+    patient::{acquire, patient_store},
 };
 
 const LIMIT: u64 = 1_000;

@@ -10,7 +10,6 @@ mod counted_once;
 mod fault;
 mod fleet;
 mod flood;
-mod part;
 mod partial;
 mod scheduled;
 mod seed;

@@ -5,7 +5,7 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::sleep;
 use tollgate_core::{Check, Key, Limiter, OnStoreError, Quota, Reason, Rule, SECOND, Ticket};
 use tollgate_redis::{Keys, Partition, RedisStore};
-use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
+use tollgate_test_servers::redis_server::RedisServer;
 
 const PATIENT: Duration = Duration::from_secs(20);
 
@@ -109,75 +109,4 @@ async fn a_request_that_goes_away_before_it_is_answered_holds_no_slot() {
     freed(&limiter, "acme", "ada", 2).await;
     drop(running);
     freed(&limiter, "acme", "ada", 3).await;
-}
-
-#[tokio::test]
-async fn a_server_that_has_lost_its_states_counts_what_runs_from_the_next_renewal() {
-    let server = RedisServer::start(&[]).await;
-    let here = limiter(&server, Partition::One, 2).await;
-    let there = limiter(&server, Partition::One, 2).await;
-    let first = start(&here, "acme", "ada").await;
-    let second = start(&there, "acme", "ada").await;
-    assert!(start(&here, "acme", "ada").await.is_none());
-    server.command(&["FLUSHALL"]).await;
-    server.command(&["SCRIPT", "FLUSH"]).await;
-    // Each process says what it runs with its next request, and above the limit run at most the slots that were in use.
-    let third = start(&here, "acme", "ada").await;
-    assert!(start(&here, "acme", "ada").await.is_none());
-    assert!(start(&there, "acme", "ada").await.is_none());
-    assert!(first.is_some() && second.is_some() && third.is_some());
-    drop((first, third));
-    freed(&there, "acme", "ada", 1).await;
-    drop(second);
-    freed(&here, "acme", "ada", 2).await;
-}
-
-#[tokio::test]
-async fn a_look_at_slots_is_never_denied_where_more_run_than_the_limit() {
-    let server = RedisServer::start(&[]).await;
-    let three = limiter(&server, Partition::One, 3).await;
-    let one = limiter(&server, Partition::One, 1).await;
-    let mut running = Vec::new();
-    for _ in 0..3 {
-        running.extend(start(&three, "acme", "ada").await);
-    }
-    let look = checks(&one, "acme", "ada").map(|check| check.with_cost(0));
-    let looked = one.acquire(&look).await;
-    assert!(looked.is_allowed() && running.len() == 3);
-    assert_eq!(looked.verdicts()[1].remaining(), 0);
-    assert!(start(&one, "acme", "ada").await.is_none());
-}
-
-#[tokio::test]
-async fn a_store_tells_of_slots_that_went_back_before_it_ends() {
-    let server = RedisServer::start(&[]).await;
-    let (doomed, other) = (
-        limiter(&server, Partition::One, 2).await,
-        limiter(&server, Partition::One, 2).await,
-    );
-    let ticket = start(&doomed, "acme", "ada").await;
-    // The limiter and the store go first; what runs keeps them.
-    drop(doomed);
-    freed(&other, "acme", "ada", 1).await;
-    drop(ticket);
-    freed(&other, "acme", "ada", 2).await;
-}
-
-/// Redis stands still for longer than the term, as if the process did: what it is told comes too late.
-#[tokio::test]
-async fn a_ticket_says_that_its_slots_were_forgotten() {
-    const TERM: Duration = Duration::from_secs(1);
-    let server = RedisServer::start(&[]).await;
-    let limiter = limiter_with_term(&server, Partition::One, 4, TERM).await;
-    let first = start(&limiter, "acme", "ada").await.expect("it is free");
-    assert!(!first.is_outlived());
-    server.stop();
-    sleep(TERM * 2).await;
-    server.resume();
-    eventually("it says so", async || first.is_outlived().then_some(())).await;
-    let second = start(&limiter, "acme", "ada").await.expect("it is free");
-    assert!(!second.is_outlived());
-    // It is counted again.
-    freed(&limiter, "acme", "ada", 2).await;
-    drop((first, second));
 }

@@ -17,7 +17,6 @@
 
 mod admission;
 mod alone;
-mod away;
 mod calls;
 mod clock;
 mod counts;
@@ -26,14 +25,11 @@ mod fleet;
 mod given_back;
 mod held_slots;
 mod load;
-mod local_and_store;
 mod partitions;
 mod quota_oracle;
 mod reports;
-mod resets;
 mod scheduled;
 mod service;
-mod several;
 mod slots;
 mod swaps;
 mod tickets;

@@ -1,12 +1,9 @@
 //! When and how the store hears of what was counted alone.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tollgate_core::{Clock, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
-use tollgate_redis::{Keys, Partition, RedisStore, RedisStoreBuilder};
+use tollgate_core::{Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
+use tollgate_redis::{Keys, Partition, RedisStoreBuilder};
 use tollgate_test_servers::{
     eventually::eventually,
     redis_cluster::RedisCluster,
@@ -14,9 +11,8 @@ use tollgate_test_servers::{
 };
 
 use crate::{
-    fleet::PATIENT,
     load::{LEASED, eventual},
-    service::{NOW, Service, check},
+    service::{Service, check},
 };
 
 const LIMIT: u64 = 1_000;
@@ -63,61 +59,6 @@ async fn calls(server: &RedisServer) -> u64 {
     let line = |line: &'static str| stats.lines().find_map(move |text| text.strip_prefix(line));
     let calls = line("cmdstat_evalsha:calls=").and_then(|rest| rest.split(',').next());
     calls.map_or(0, |calls| calls.parse().expect("a number"))
-}
-
-#[tokio::test]
-async fn unreported_usage_goes_in_the_call_of_the_next_request_and_is_counted_before_it() {
-    let server = RedisServer::start(&[]).await;
-    // No two calls by this clock are at one time, so none travels with another.
-    let ticks = AtomicU64::new(NOW);
-    let clock = Clock::custom(move || ticks.fetch_add(1, Ordering::Relaxed));
-    let store = RedisStore::builder(server.url(), "reports", Keys::plain())
-        .deadline(PATIENT)
-        .caller_clock(clock, MAX_PERIOD)
-        // These are calls of a script too.
-        .without_heartbeats()
-        .connect()
-        .expect("a valid address, a deadline and a runtime");
-    store.connected().await;
-    let limiter = Limiter::new(store, [rule()]).expect("a valid rule");
-    let check = check(&limiter, "rule");
-    let mut net = 0;
-    for round in 0..30 {
-        let before = calls(&server).await;
-        // Counted here, but for the first of all; then more than may be counted here.
-        for units in [1, 2, 3, 20 + round] {
-            let decision = limiter.acquire(&[check.with_cost(units)]).await;
-            assert!(decision.is_allowed());
-            net += units;
-            let verdict = decision.verdicts()[0];
-            assert_eq!(verdict.remaining(), LIMIT - net, "round {round}");
-        }
-        let calls = calls(&server).await - before;
-        assert!(round < 2 || calls == 1, "{calls} calls in round {round}");
-        if net > LIMIT - 100 {
-            return;
-        }
-    }
-    panic!("{net} units were taken");
-}
-
-#[tokio::test]
-async fn reports_sent_with_a_cancelled_request_are_counted() {
-    let server = RedisServer::start(&[]).await;
-    let mut service = Service::start(&server.url()).await;
-    let limiter = service.limiter([rule()]);
-    let check = check(&limiter, "rule");
-    service.take_until(&limiter, check, Source::Local).await;
-    for round in 1..5 {
-        drop(limiter.acquire(&[check.with_cost(150)]));
-        assert_eq!(service.store.flush(LONG).await, 0);
-        // All of it was counted, and this process knows it without asking.
-        let decision = service.take(&limiter, check, 1).await;
-        let verdict = decision.verdicts()[0];
-        assert_eq!(verdict.source(), Source::Local, "round {round}");
-        let remaining = LIMIT - service.net - round * 150;
-        assert_eq!(verdict.remaining(), remaining, "round {round}");
-    }
 }
 
 #[tokio::test]
@@ -183,22 +124,6 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
         assert_eq!(left(&service, rule()).await, LIMIT - 5);
         drop(limiter);
     }
-}
-
-#[tokio::test]
-async fn unreported_units_of_a_dropped_limiter_are_lost_once_however_long_the_outage() {
-    /// Longer than a limiter that is dropped reports by itself.
-    const LONGER: Duration = Duration::from_secs(6);
-    let mut server = RedisServer::start(&[]).await;
-    let mut service = Service::start(&server.url()).await;
-    let limiter = service.limiter([rule()]);
-    let check = check(&limiter, "rule");
-    service.take_until(&limiter, check, Source::Local).await;
-    let _ = service.take(&limiter, check, 4).await;
-    server.kill();
-    is_lost(&limiter).await;
-    drop(limiter);
-    assert_eq!(service.store.flush(LONGER).await, 5);
 }
 
 #[tokio::test]

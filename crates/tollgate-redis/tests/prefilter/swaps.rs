@@ -1,41 +1,14 @@
-//! Several limiters on one store, and rule sets that take the place of others while units are out.
+//! Rule sets that take the place of others while units are out.
 
-use std::time::Duration;
-
-use tollgate_core::{Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, SECOND, Source};
+use tollgate_core::{Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, Source};
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 
 use crate::{
-    fleet::{Fleet, PATIENT},
-    load::{EXACT, LEASED, Load, RuleLoad, bucket, eventual},
+    load::{EXACT, LEASED, eventual},
     service::{Service, check},
 };
 
 const LIMIT: u64 = 1_000;
-/// A tenth is the reserve.
-const RESERVE: u64 = 100;
-
-#[tokio::test]
-async fn two_limiters_on_one_store_are_one_limit() {
-    let server = RedisServer::start(&[]).await;
-    for quota in [
-        Quota::gcra(LIMIT, MAX_PERIOD),
-        Quota::fixed_window(LIMIT, MAX_PERIOD),
-    ] {
-        let mut service = Service::start(&server.url()).await;
-        let name = quota.algorithm().name();
-        let rule = || Rule::new(name, quota).consistency(LEASED);
-        let (one, other) = (service.limiter([rule()]), service.limiter([rule()]));
-        let checks = [check(&one, name), check(&other, name)];
-        service.take_until(&one, checks[0], Source::Lease).await;
-        service.take_until(&other, checks[1], Source::Lease).await;
-        service.drain(&one, checks[0]).await;
-        assert!(service.net >= LIMIT - RESERVE, "{name}: {}", service.net);
-        service.drain(&other, checks[1]).await;
-        assert_eq!(service.net, LIMIT, "{name}");
-    }
-}
-
 #[tokio::test]
 async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_granted() {
     let server = RedisServer::start(&[]).await;
@@ -80,28 +53,6 @@ async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_gran
             assert!(net >= limit - slack, "{name}: {net}");
         }
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn eight_processes_change_from_one_consistency_to_another() {
-    let server = RedisServer::start(&[]).await;
-    let mut fleet = Fleet::start(&server.url(), PATIENT);
-    let limit = bucket(400, 400, SECOND);
-    let load = |consistency| Load {
-        pause: Duration::from_millis(10),
-        ..Load::new(
-            [RuleLoad::new("rule", limit, consistency)],
-            Duration::from_millis(700),
-        )
-    };
-    for consistency in [EXACT, LEASED, EXACT] {
-        fleet.run(&load(consistency));
-    }
-    fleet.keeps_its_bounds(&load(LEASED), 0);
-    for consistency in [eventual(10), LEASED] {
-        fleet.run(&load(consistency));
-    }
-    fleet.keeps_its_bounds(&load(eventual(10)), 0);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{MINUTE, SECOND};
+use tollgate_core::SECOND;
 use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::{
@@ -35,34 +35,6 @@ fn holds(limit: Limit, max_unreported: u64, shape: impl Fn(Load) -> Load, drive:
 }
 
 #[test]
-fn one_client_at_twice_its_limit() {
-    holds(
-        bucket(200, 800, SECOND),
-        20,
-        |load| Load {
-            pause: Duration::from_millis(8),
-            ..load
-        },
-        Fleet::run,
-    );
-}
-
-#[test]
-fn tenants_at_their_limit() {
-    holds(
-        bucket(300, 6_000, MINUTE),
-        10,
-        |load| Load {
-            keys: 8,
-            at_once: 2,
-            pause: Duration::from_millis(20),
-            ..load
-        },
-        Fleet::run,
-    );
-}
-
-#[test]
 fn requests_of_many_costs() {
     holds(
         bucket(1_000, 2_000, SECOND),
@@ -81,44 +53,15 @@ fn requests_of_many_costs() {
 }
 
 #[test]
-fn fixed_windows() {
-    holds(Limit::Fixed(400, SECOND), 20, windows, Fleet::run);
-}
-
-#[test]
-fn sliding_windows() {
-    holds(Limit::Sliding(400, SECOND), 20, windows, Fleet::run);
-}
-
-fn windows(load: Load) -> Load {
-    Load {
-        keys: 2,
-        pause: Duration::from_millis(10),
-        ..load
-    }
-}
-
-/// Bursts, each of which lands on one process, as a balancer by connection does it.
-#[test]
-fn bursts_that_land_on_one_process() {
-    holds(
-        bucket(200, 200, SECOND),
-        20,
-        |load| Load {
-            lasts: Duration::from_millis(300),
-            at_once: 100,
+fn windows() {
+    for limit in [Limit::Fixed(400, SECOND), Limit::Sliding(400, SECOND)] {
+        let shape = |load| Load {
+            keys: 2,
+            pause: Duration::from_millis(10),
             ..load
-        },
-        |fleet, load| {
-            let mut counts = Counts::default();
-            for place in [0, 1, 0, 2, 3, 4, 0, 5] {
-                let process = &mut fleet.processes[place];
-                process.begin(load);
-                counts = counts.plus(process.finish().expect("it lives"));
-            }
-            counts
-        },
-    );
+        };
+        holds(limit, 20, shape, Fleet::run);
+    }
 }
 
 /// No requests come, and the bucket fills up.
@@ -129,37 +72,6 @@ fn idle(fleet: &mut Fleet, load: &Load) {
         at_once: 0,
         ..load.clone()
     });
-}
-
-/// First each process is asked for a little, so that it holds some, and then one after the other for all it gives.
-#[test]
-fn an_adversary_that_sweeps_over_all_processes() {
-    holds(
-        bucket(500, 500, SECOND),
-        20,
-        |load| load,
-        |fleet, load| {
-            let little = Load {
-                lasts: Duration::from_millis(1_000),
-                tasks: 1,
-                pause: Duration::from_millis(25),
-                ..load.clone()
-            };
-            let mut counts = fleet.run(&little);
-            idle(fleet, load);
-            let all = Load {
-                lasts: Duration::from_millis(100),
-                at_once: 1_000,
-                tasks: 1,
-                ..load.clone()
-            };
-            for process in &mut fleet.processes {
-                process.begin(&all);
-                counts = counts.plus(process.finish().expect("it lives"));
-            }
-            counts
-        },
-    );
 }
 
 /// All take what they can hold and then nothing, while the bucket fills up; then all ask for everything.

@@ -77,13 +77,6 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_a_name_is_none() {
-        for line in ["MOVED 1 ?:6381", "MOVED 1 host:0", "MOVED 1 host"] {
-            assert_eq!(read(line), Some(Redirect::Moved(None)), "{line}");
-        }
-    }
-
-    #[test]
     fn other_errors_are_no_redirection() {
         for line in [
             "",

@@ -103,61 +103,6 @@ fn commands(text: &str) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_the_bound_of_the_queue_a_call_fails_at_once() {
-    let options = NodeOptions {
-        unanswered: 1,
-        waiting: 2,
-        ..NodeOptions::default()
-    };
-    let mut bench = Bench::new(options, 65_536);
-    let first = bench.call("a");
-    bench.received().await;
-    let _waiting = [bench.call("b"), bench.call("c")];
-    let before = Instant::now();
-    let over = bench.call("d").await;
-    assert_eq!(kind(over), CallErrorKind::Overloaded);
-    assert_eq!(Instant::now(), before);
-    bench.answers(":1\r\n").await;
-    first.await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_ends_at_its_deadline_and_a_late_reply_goes_to_no_other_call() {
-    let mut bench = by_default(65_536);
-    let began = Instant::now();
-    let late = bench.call("late");
-    bench.received().await;
-    let error = late.await.unwrap_err();
-    assert_eq!(error.kind(), CallErrorKind::Unknown);
-    assert!(error.may_have_run());
-    assert_eq!(began.elapsed(), bench.options.deadline);
-    let next = bench.call("next");
-    bench.received().await;
-    bench.answers(":1\r\n:2\r\n").await;
-    assert_eq!(next.await.unwrap(), Value::Integer(2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_was_never_sent_ends_at_its_deadline_too_and_did_not_run() {
-    let options = NodeOptions {
-        unanswered: 1,
-        ..NodeOptions::default()
-    };
-    let mut bench = Bench::new(options, 65_536);
-    let first = bench.call("first");
-    bench.received().await;
-    assert_eq!(kind(first.await), CallErrorKind::Unknown);
-    // The server still owes the first answer: there is no room.
-    for _ in 0..2 {
-        let began = Instant::now();
-        let answer = bench.call("second").await;
-        assert_eq!(began.elapsed(), bench.options.deadline);
-        assert_eq!(kind(answer), CallErrorKind::Expired);
-        bench.answers("$1\r\n").await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_silent_server_is_dropped_after_half_a_second_although_no_call_waits_any_more() {
     let mut bench = by_default(65_536);
     let began = Instant::now();
@@ -203,22 +148,6 @@ async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() 
         ]
     );
     assert!(matches!(bench.driver.await, Ok(Lost::Silent)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_on_a_lost_connection_may_have_run_and_what_waited_did_not() {
-    let options = NodeOptions {
-        unanswered: 1,
-        ..NodeOptions::default()
-    };
-    let mut bench = Bench::new(options, 65_536);
-    let (sent, waiting) = (bench.call("sent"), bench.call("waiting"));
-    bench.received().await;
-    bench.server.shutdown().await.unwrap();
-    assert_eq!(kind(sent.await), CallErrorKind::Unknown);
-    assert_eq!(kind(waiting.await), CallErrorKind::Unavailable);
-    assert!(matches!((&mut bench.driver).await, Ok(Lost::Closed)));
-    assert_eq!(kind(bench.call("later").await), CallErrorKind::Unavailable);
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,29 +176,6 @@ async fn a_grant_that_comes_when_redis_may_have_forgotten_it_is_not_used() {
     assert!(flushed(&store).await < 20 * SECOND);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_slot_that_the_server_refuses_is_not_in_use_afterwards() {
-    let redis = Redis::start([-3, 0, 0]);
-    let (store, limiter) = limiter([exact("a", 9)]).await;
-    let checks = [check(&limiter, "a", "acme")];
-    let failed = limiter.acquire(&checks).await;
-    assert_eq!(failed.reason(), Some(Reason::StoreFailed));
-    redis.answers(granted(0));
-    assert!(flushed(&store).await < 20 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_a_slot_that_was_never_asked_for_redis_has_to_hear_nothing() {
-    let store = store("/nowhere", &ManualClock::new(NOW));
-    let limiter = Limiter::new(store.clone(), [exact("a", 9)]).expect("a valid rule");
-    let checks = [check(&limiter, "a", "acme")];
-    let began = Instant::now();
-    let failed = limiter.acquire(&checks).await;
-    assert_eq!(failed.reason(), Some(Reason::StoreFailed));
-    // It does not wait for the deadline.
-    assert_eq!((began.elapsed(), flushed(&store).await), Default::default());
-}
-
 /// How long a request waits for a slot that comes back after this time.
 async fn waits(limiter: &Limiter, checks: &[Check], until: impl Future) -> Duration {
     let began = Instant::now();

@@ -48,11 +48,6 @@ impl Bench {
         Self::start_with(url, |_| {})
     }
 
-    /// The same, and no call is late, however busy the machine is.
-    pub(super) fn patient(url: &str) -> Self {
-        Self::start_with(url, |options| options.deadline = SLACK)
-    }
-
     pub(super) fn start_with(url: &str, change: impl FnOnce(&mut NodeOptions)) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
@@ -134,10 +129,6 @@ impl Bench {
     /// Waits for an event.
     pub(super) async fn happens(&self, what: &str, wanted: impl Fn(&NodeEvent) -> bool + Copy) {
         eventually(what, || async { (self.count(wanted) > 0).then_some(()) }).await;
-    }
-
-    pub(super) fn forget_events(&self) {
-        self.events.lock().unwrap().clear();
     }
 }
 

@@ -25,16 +25,6 @@ struct Fake {
 impl Fake {
     /// All slots are with the server at port `owner`. A call gets the line `answer`, or none if that is empty.
     fn start(listener: TcpListener, owner: u16, answer: String) -> Self {
-        Self::start_seeing("-ERR unknown command\r\n", listener, owner, answer)
-    }
-
-    /// As [`start`](Self::start), with this answer to `CLUSTER INFO`.
-    fn start_seeing(
-        state: &'static str,
-        listener: TcpListener,
-        owner: u16,
-        answer: String,
-    ) -> Self {
         let received = Arc::new(Mutex::new(Vec::new()));
         let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{owner}\r\n");
         let ear = Arc::clone(&received);
@@ -43,7 +33,6 @@ impl Fake {
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(
                     stream,
-                    state,
                     slots.clone(),
                     answer.clone(),
                     Arc::clone(&ear),
@@ -68,7 +57,6 @@ impl Drop for Fake {
 
 async fn serve(
     mut stream: TcpStream,
-    state: &'static str,
     slots: String,
     answer: String,
     received: Arc<Mutex<Vec<String>>>,
@@ -78,7 +66,6 @@ async fn serve(
         while let Some(words) = first_command(&mut input) {
             let reply = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["CLUSTER", "SLOTS"] => slots.as_str(),
-                ["CLUSTER", "INFO"] => state,
                 ["HELLO" | "CLUSTER" | "CLIENT", ..] => "-ERR unknown command\r\n",
                 ["ASKING"] => "+OK\r\n",
                 _ => answer.as_str(),
@@ -184,33 +171,4 @@ async fn a_call_that_is_sent_on_to_silence_ends_and_may_have_run() {
     let (answer, one, other) = redirected("-ASK 1 :PORT\r\n", "").await;
     assert_eq!(answer.unwrap_err().kind(), CallErrorKind::Unknown);
     assert_eq!((one.len(), other.len()), (1, 2));
-}
-
-/// A server that was cut off from the others says what was right before.
-#[tokio::test]
-async fn a_server_that_sees_no_cluster_is_believed_only_if_no_other_sees_one() {
-    const FAILS: &str = "$18\r\ncluster_state:fail\r\n";
-    const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
-    for (state, expected) in [(WORKS, 2), (FAILS, 1)] {
-        let ((cut_off, port), (other, other_port)) = (listener().await, listener().await);
-        let cut_off = Fake::start_seeing(FAILS, cut_off, port, ":1\r\n".into());
-        let _other = Fake::start_seeing(state, other, other_port, ":2\r\n".into());
-        let seeds = format!("redis-cluster://127.0.0.1:{port},127.0.0.1:{other_port}");
-        for seed in 0..8 {
-            let bench = ClusterBench::start_with(&seeds, |options| {
-                options.node.seed = seed;
-                // On a busy machine too the second one is asked only when the first has answered.
-                options.node.deadline = Duration::from_secs(20);
-                options.node.connect_timeout = Some(Duration::from_secs(20));
-            });
-            let reported = eventually("a call is answered", || async {
-                bench.take("k").await.ok()
-            })
-            .await;
-            if expected == 2 {
-                assert_eq!(reported, 2, "seed {seed}");
-            }
-        }
-        assert!(expected == 1 || cut_off.received().is_empty());
-    }
 }

@@ -6,10 +6,7 @@ use tollgate_test_servers::{moving_slot::MovingSlot, redis_cluster::RedisCluster
 
 use crate::{
     connection::{error::CallErrorKind, request::Request, script::Script, value::Value},
-    internal_tests::connection::{
-        bench::{calls_of, eventually},
-        cluster_bench::{ClusterBench, keys_of},
-    },
+    internal_tests::connection::{bench::eventually, cluster_bench::ClusterBench},
     keys::slot::slot,
 };
 
@@ -26,47 +23,6 @@ fn tagged(what: &str, count: usize) -> Vec<String> {
 async fn begin(cluster: &RedisCluster, to: usize) -> MovingSlot<'_> {
     let slot = slot(TAG.as_bytes());
     MovingSlot::begin(cluster, slot, RedisCluster::first_owner(slot), to).await
-}
-
-#[tokio::test]
-async fn a_slot_that_moves_is_served_all_the_time_and_nothing_runs_twice() {
-    let cluster = RedisCluster::start_patient().await;
-    // Nothing but redirections says where the slot is.
-    let bench = ClusterBench::start_with(&cluster.url(), |options| {
-        options.node.deadline = Duration::from_secs(10);
-        options.refresh = Duration::from_secs(3600);
-    });
-    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
-    let to = (from + 1) % 3;
-    let (old, new, neighbours) = (tagged("old", 50), tagged("new", 50), keys_of(to, 0..50));
-    bench.is_well(&old).await;
-    bench.is_well(&neighbours).await;
-    let moving = begin(&cluster, to).await;
-    // Calls of their own travel between those that are sent on, on the same connection.
-    let mixed: Vec<_> = (0..50)
-        .flat_map(|number| [&old, &neighbours, &new].map(|keys| keys[number].clone()))
-        .collect();
-    for round in 1..=20 {
-        for (key, answer) in mixed.iter().zip(bench.take_all(&mixed).await) {
-            let count = answer.unwrap_or_else(|error| panic!("{key}, round {round}: {error}"));
-            assert!(count >= round, "{key}");
-        }
-    }
-    assert!(calls_of(cluster.server(to), "asking").await >= 1_000);
-    moving.finish().await;
-    let asked = calls_of(cluster.server(to), "asking").await;
-    for answer in bench.take_all(&mixed).await {
-        answer.unwrap();
-    }
-    assert_eq!(calls_of(cluster.server(to), "asking").await, asked);
-    // By now the map is right, and the old server is left alone.
-    let calls = calls_of(cluster.server(from), "evalsha").await;
-    for answer in bench.take_all(&old).await {
-        answer.unwrap();
-    }
-    assert_eq!(calls_of(cluster.server(from), "evalsha").await, calls);
-    let servers = [0, 1, 2].map(|number| cluster.server(number));
-    bench.nothing_ran_twice(&servers).await;
 }
 
 #[tokio::test]

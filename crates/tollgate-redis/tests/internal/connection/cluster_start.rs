@@ -1,7 +1,6 @@
 //! Clusters that are not there yet, or are none.
 
 use tollgate_test_servers::{
-    proxy::{Fault, Proxy},
     redis_cluster::RedisCluster,
     redis_server::{RedisServer, free_port},
 };
@@ -53,22 +52,6 @@ async fn a_cluster_that_is_restarted_as_a_whole_is_found_again_also_by_who_comes
         states.iter().all(|(_, state)| closed(state)).then_some(())
     };
     eventually("all breakers are closed", closed).await;
-}
-
-#[tokio::test]
-async fn a_seed_that_swallows_everything_is_passed_over() {
-    let cluster = RedisCluster::start().await;
-    let hole = Proxy::start(cluster.server(0).port(), 1).await;
-    hole.set(Fault::BlackHole);
-    let seeds = cluster
-        .url()
-        .replace("://", &format!("://{}:{},", "127.0.0.1", hole.port()));
-    for seed in 0..8 {
-        let bench = ClusterBench::start_with(&seeds, |options| {
-            options.node.seed = seed;
-        });
-        bench.is_well(&keys()[..1]).await;
-    }
 }
 
 #[tokio::test]

@@ -14,8 +14,6 @@ use crate::{
     connection::{
         cluster::{event::ClusterEvent, options::ClusterOptions, router::Cluster},
         event::NodeEvent,
-        node::Node,
-        options::NodeOptions,
         security::Security,
     },
     internal_tests::connection::{
@@ -132,13 +130,6 @@ async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
             })
             .await;
     }
-}
-
-#[tokio::test]
-async fn an_encrypted_address_without_a_word_on_whom_to_trust_is_refused() {
-    let address = Address::parse("rediss://127.0.0.1").unwrap();
-    let error = Node::start(address, NodeOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("rustls"), "{error}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Servers that are far away, and what servers are told about a connection.
+//! Servers that are far away.
 
 use std::time::Duration;
 
@@ -36,28 +36,4 @@ async fn a_server_that_is_130_ms_away_is_connected_to_with_a_database() {
     assert_eq!(bench.recovers("k").await, 1);
     let answer = server.commands(&[&["SELECT", "1"], &["GET", "k"]]).await;
     assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
-}
-
-#[tokio::test]
-async fn a_server_shows_who_is_connected_and_an_event_shows_the_server() {
-    let server = RedisServer::start(&[]).await;
-    let bench = Bench::start_with(&server.url(), |options| {
-        options.client_name = Some("tollgate:shop".to_owned());
-    });
-    bench.recovers("k").await;
-    let clients = server.command(&["CLIENT", "LIST"]).await;
-    assert!(clients.contains(" name=tollgate:shop "), "{clients}");
-    let events = bench.events();
-    let peer = events.iter().find_map(|event| match event {
-        NodeEvent::Connected(peer) => Some(peer),
-        _ => None,
-    });
-    let peer = peer.expect("there was an event");
-    assert_eq!((&*peer.role, peer.protocol), ("master", 3));
-    assert!(!peer.version.is_empty() && !peer.server.is_empty());
-    let version = format!("redis_version:{}", peer.version);
-    let info = server.command(&["INFO", "server"]).await;
-    let is_it =
-        info.contains(&version) || info.contains(&format!("valkey_version:{}", peer.version));
-    assert!(is_it, "{peer}");
 }

@@ -13,7 +13,5 @@ mod far;
 mod login;
 mod network;
 mod refusals;
-mod scripts;
 mod sentinel;
 mod server;
-pub(crate) mod stalls;

@@ -12,55 +12,12 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
-use tollgate_test_servers::{redis_server::RedisServer, sentinels::Group};
+use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
     connection::{error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::bench::{Bench, calls_of, eventually},
 };
-
-#[tokio::test]
-async fn a_master_that_was_replaced_while_it_stood_still_is_not_asked_again() {
-    let group = Group::start().await;
-    let bench = Bench::start(&group.url());
-    bench.recovers("k").await;
-    group.master.stop();
-    bench.recovers("after").await;
-    group.master.resume();
-    bench.is_well().await;
-    assert!(
-        group
-            .replica
-            .command(&["GET", "after"])
-            .await
-            .starts_with("$1")
-    );
-    // What had been written to it before may have run; nothing that came later does.
-    let before = calls_of(&group.master, "evalsha").await;
-    for _ in 0..50 {
-        let _ = bench.take("after").await;
-    }
-    assert_eq!(calls_of(&group.master, "evalsha").await, before);
-}
-
-#[tokio::test]
-async fn sentinels_that_are_gone_or_know_nothing_are_passed_over() {
-    let mut group = Group::start().await;
-    let url = group.url();
-    group.sentinels[0].kill();
-    group.sentinels[1].stop();
-    let bench = Bench::start(&url);
-    bench.recovers("k").await;
-    group.sentinels[1].resume();
-    let bench = Bench::start(&url.replace("mymaster", "another"));
-    bench
-        .happens(
-            "the name is not known",
-            |event| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("\"another\"")),
-        )
-        .await;
-    assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
-}
 
 /// The port of the loopback that a sentinel names, and how often it was asked.
 struct Named {

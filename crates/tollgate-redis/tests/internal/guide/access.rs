@@ -2,21 +2,12 @@
 
 use std::time::Duration;
 
-use crate::{
-    Partition, RedisStore, RedisStoreBuilder,
-    keys::keyspace::Keyspace,
-    script::{call::Call, encoder::Encoder, text},
-};
+use crate::{Partition, RedisStore, RedisStoreBuilder};
 use redis::Value;
 use tokio::time::timeout;
-use tollgate_core::{
-    Check, DAY, Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
-    store::Fingerprint,
-};
+use tollgate_core::{Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Quota, Rule, Source, Step};
 use tollgate_test_servers::{
-    blocking_server::RedisServer,
-    eventually::eventually,
-    redis_client::{Integers as _, RedisClient},
+    blocking_server::RedisServer, eventually::eventually, redis_client::RedisClient,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -102,11 +93,6 @@ async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
     Ok(())
 }
 
-#[tokio::test]
-async fn the_user_of_the_guide_may_do_all_that_a_store_does() {
-    assert_eq!(works(&server_without("nothing")).await, Ok(()));
-}
-
 /// The commands of heartbeats.
 const HEARTBEATS: [&str; 5] = [
     "+zadd",
@@ -181,100 +167,6 @@ async fn heartbeats_need_each_of_their_commands() {
     }
 }
 
-/// The rights that the guide gives to measure the namespace.
-#[cfg(feature = "metrics")]
-fn measuring() -> Vec<&'static str> {
-    let page = include_str!("../../../guide/access.md");
-    let row = page
-        .lines()
-        .find(|line| line.contains("RedisStoreBuilder::measure_namespace"));
-    let rights = row.and_then(|row| row.rsplit('`').nth(1));
-    let rights = rights.expect("the page has the row").split(' ');
-    rights.collect()
-}
-
-#[cfg(feature = "metrics")]
-#[tokio::test]
-async fn the_rights_of_the_guide_are_those_that_it_takes_to_measure_the_namespace() {
-    let all = measuring();
-    assert_eq!(all.len(), 3);
-    let start = |rights: &[&str]| {
-        let server = server_with(&format!(
-            "{} {}",
-            line(),
-            rights.join(" ").replace("\\|", "|")
-        ));
-        let store = builder(&server, "").measure_namespace(100_000).connect();
-        (server, store.expect("a runtime"))
-    };
-    let (server, _store) = start(&all);
-    eventually("it is measured", || async {
-        let size = RedisClient::connect(server.address()).say("EXISTS {shop}:size");
-        (size == Value::Int(1)).then_some(())
-    })
-    .await;
-    assert_eq!(refused(&server), Vec::<String>::new());
-    for missing in &all {
-        let others: Vec<_> = all.iter().copied().filter(|it| it != missing).collect();
-        let (server, _store) = start(&others);
-        // Redis 6.2 does not log the second word.
-        let command = missing[1..].split('\\').next().expect("a word");
-        eventually(&format!("{command} is refused"), || async {
-            let refused = refused(&server);
-            refused
-                .iter()
-                .any(|it| it.starts_with(command))
-                .then_some(())
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn windows_count_for_a_user_that_may_not_write_a_part_of_a_state() {
-    let server = server_without("+setrange");
-    let rules = RuleSet::new([
-        Rule::new("fixed", Quota::fixed_window(3, 10 * DAY)),
-        Rule::new("sliding", Quota::sliding_window(3, 10 * DAY)),
-    ]);
-    let rules = rules.expect("valid rules");
-    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
-    let encoder = Encoder::new(&rules, keyspace).expect("two rules");
-    let mut connection = logged_in(&server);
-    for rule in 0..2 {
-        let mut left = Vec::new();
-        for _ in 0..3 {
-            let mut call = Call::new();
-            let check = Check::new(rule, Fingerprint::from_bits(7), 1);
-            assert!(call.acquire(&encoder, &[check]).is_some());
-            let head = [&b"EVAL"[..], text::TEXT.as_bytes(), b"1"];
-            let answer = connection.command(head.into_iter().chain(call.keys()).chain(call.args()));
-            left.push(answer.integers()[2]);
-        }
-        assert_eq!(left, [2, 1, 0], "{rule}");
-    }
-}
-
-#[tokio::test]
-async fn a_user_without_read_permission_gets_a_clear_error() {
-    let server = server_without("+get");
-    let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))]).expect("a valid rule");
-    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
-    let encoder = Encoder::new(&rules, keyspace).expect("one rule");
-    let mut call = Call::new();
-    let check = Check::new(0, Fingerprint::from_bits(7), 1);
-    assert!(call.acquire(&encoder, &[check]).is_some());
-    let mut connection = logged_in(&server);
-    let head = [&b"EVAL"[..], text::TEXT.as_bytes(), b"1"];
-    let answer = connection.command(head.into_iter().chain(call.keys()).chain(call.args()));
-    assert_eq!(answer.integers()[1..], [-3, 4, 0]);
-    // The server keeps which command it was, as the error says.
-    let Value::Array(refused) = RedisClient::connect(server.address()).say("ACL LOG 1") else {
-        panic!("a log is a list");
-    };
-    assert!(format!("{refused:?}").contains(&format!("{:?}", Value::BulkString(b"get".to_vec()))));
-}
-
 #[tokio::test]
 async fn the_user_of_the_guide_may_touch_the_keys_of_each_partition() {
     let server = server_with(line());
@@ -290,69 +182,6 @@ async fn the_user_of_the_guide_may_touch_the_keys_of_each_partition() {
     }
 }
 
-/// A store in another namespace, with all that it writes on a server.
-async fn other_namespace(server: &RedisServer, namespace: &str, partition: Partition) {
-    let address = format!("redis://{}", server.address());
-    let store = RedisStore::builder(address, namespace, crate::Keys::plain())
-        .partition(partition)
-        .connect()
-        .expect("a runtime");
-    let rules = ["tenant", "api"].map(|name| Rule::new(name, Quota::fixed_window(2, MAX_PERIOD)));
-    let limiter = Limiter::new(store, rules).expect("valid rules");
-    let key = Key::of("client");
-    let checks = ["tenant", "api"].map(|name| limiter.check(name, &key).expect("it is there"));
-    let connection = std::cell::RefCell::new(RedisClient::connect(server.address()));
-    eventually("everything is written", || {
-        let decision = limiter.acquire(&checks);
-        let kinds = ["api", "instances", "quotas"];
-        let pattern = |kind: &str| format!("KEYS *{namespace}*:{kind}*");
-        let all = kinds
-            .iter()
-            .all(|kind| connection.borrow_mut().say(&pattern(kind)) != Value::Array(vec![]));
-        async move {
-            let _ = decision.await;
-            all.then_some(())
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_user_of_the_guide_may_touch_no_key_of_a_namespace_that_begins_like_its_own() {
-    let server = server_with(line());
-    let (mut all, mut user) = (RedisClient::connect(server.address()), logged_in(&server));
-    let partitions = [
-        Partition::One,
-        Partition::Key,
-        Partition::ByRule("tenant".into()),
-    ];
-    for (place, partition) in partitions.into_iter().enumerate() {
-        for namespace in ["shop:eu", "shop:", "shop:probe", "shop:instances"] {
-            let namespace = format!("{namespace}{place}");
-            other_namespace(&server, &namespace, partition.clone()).await;
-        }
-    }
-    let Value::Array(keys) = all.say("KEYS *") else {
-        panic!("keys are a list");
-    };
-    assert!(keys.len() >= 12 * 4, "{keys:?}");
-    for key in keys {
-        let Value::BulkString(key) = key else {
-            panic!("a key is a text");
-        };
-        for command in [&b"GET"[..], b"DEL"] {
-            let answer = user.command([command, &key]);
-            assert!(
-                matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM"),
-                "{}: {answer:?}",
-                key.escape_ascii()
-            );
-        }
-        // What the guide gave once.
-        assert!(key.starts_with(b"shop:") || key.starts_with(b"{shop:"));
-    }
-}
-
 #[tokio::test]
 async fn the_user_of_the_guide_needs_select_for_a_database() {
     let server = server_with(&format!("{} +select", line()));
@@ -364,23 +193,4 @@ async fn the_user_of_the_guide_needs_select_for_a_database() {
         panic!("the user may not");
     };
     assert_eq!(refused.code(), "NOPERM");
-}
-
-#[tokio::test]
-async fn the_user_of_the_guide_may_touch_no_other_key() {
-    let server = server_without("nothing");
-    let mut connection = logged_in(&server);
-    for command in [
-        "GET other",
-        "KEYS *",
-        "FLUSHALL",
-        "CONFIG GET maxmemory",
-        "ACL LIST",
-    ] {
-        let answer = connection.say(command);
-        assert!(
-            matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM"),
-            "{command}: {answer:?}"
-        );
-    }
 }

@@ -96,32 +96,6 @@ fn a_program_in_python_and_this_crate_take_of_one_budget() {
 }
 
 #[test]
-fn a_line_for_redis_cli_is_decided_as_by_this_crate() {
-    // The line of the page, read as redis-cli reads it.
-    let line = PAGE
-        .lines()
-        .find_map(|line| line.strip_prefix("127.0.0.1:6379> EVALSHA "))
-        .expect("the page has the line");
-    let quoted = line.rsplit(" \"").next().expect("the last argument");
-    let bytes = unescaped(quoted.trim_end_matches('"'));
-    let call = call();
-    assert_eq!(call.args().nth(1), Some(&bytes[..]));
-
-    let server = RedisServer::start(&[]);
-    let mut connection = RedisClient::connect(server.address());
-    load_script(&mut connection);
-    let answer = connection.command([
-        &b"EVALSHA"[..],
-        text::SCRIPT.sha(),
-        b"1",
-        b"shop:by-hand",
-        b"",
-        &bytes,
-    ]);
-    assert_eq!(answer.integers()[1..3], [-1, 59]);
-}
-
-#[test]
 fn what_a_state_looks_like_is_as_the_page_says() {
     let server = RedisServer::start(&[]);
     let mut connection = RedisClient::connect(server.address());
@@ -140,12 +114,4 @@ fn what_a_state_looks_like_is_as_the_page_says() {
     assert_eq!(number(21), (now + 60_000_000) as f64);
     assert_eq!(connection.command([&b"DEL"[..], key]), Value::Int(1));
     assert_eq!(run(&mut connection, &call).integers()[2], 59);
-}
-
-/// `\x..` as the byte it stands for.
-fn unescaped(text: &str) -> Vec<u8> {
-    let bytes = text.split("\\x").skip(1);
-    bytes
-        .map(|digits| u8::from_str_radix(digits, 16).expect("two hexadecimal digits"))
-        .collect()
 }

@@ -2,11 +2,6 @@
 
 mod access;
 mod by_hand;
-mod failures;
-mod memory;
-mod stalls;
-mod tables;
-mod watching;
 
 use redis::Value;
 use tollgate_test_servers::redis_client::RedisClient;

@@ -84,24 +84,3 @@ fn a_reply_says_which_checks_have_created_keys() {
     }
     assert!(denied > 100);
 }
-
-#[test]
-fn the_bucket_of_clients_beyond_a_cap_is_no_new_key() {
-    let rules = RuleSet::new([Rule::new("api", Quota::fixed_window(9, HOUR))]).expect("valid");
-    let encoder = encoder(&rules).with_overflow("api").expect("it is there");
-    let mut server = Server::start();
-    let mut created = |who, may_make| {
-        let checks = [Check::new(0, encoder.fingerprint(0, &client(who)), 1)];
-        let mut call = Call::at(NOW, MARGIN);
-        let layout = call.acquire_within(&encoder, &checks, u64::MAX, |_| may_make);
-        let (layout, reply) = (layout.expect("there is room"), server.send(&call));
-        let created = reply.created(&layout, &checks, &encoder, &rules);
-        created.collect::<Vec<_>>()
-    };
-    assert_eq!(created(1, true), [0]);
-    assert!(created(1, true).is_empty());
-    assert!(created(2, false).is_empty());
-    assert!(created(3, false).is_empty());
-    assert!(created(1, false).is_empty());
-    assert_eq!(created(2, true), [0]);
-}

@@ -2,25 +2,18 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tokio::time::Instant;
-
 use crate::{
-    Keys, RedisStore,
+    Keys,
     keys::keyspace::{Keyspace, Partition},
     script::{call::Call, encoder::Encoder, reply::NewKey},
-    store::new_key_cap::NewKeyCap,
 };
 use tollgate_core::{
-    Check, DAY, HOUR, Key, KeyBuf, Limiter, ManualClock, MemoryStore, PartKind, Quota, Rule,
-    RuleSet, SECOND, Source, Store as _,
+    Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule, RuleSet,
+    SECOND, Source, Store as _,
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
-use tollgate_test_servers::{
-    eventually::eventually,
-    numbers::Numbers,
-    redis_server::{PATIENCE, RedisServer},
-};
+use tollgate_test_servers::numbers::Numbers;
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
 
@@ -36,79 +29,6 @@ fn encoder(rules: &RuleSet, keys: Keys) -> Encoder {
 
 fn client(number: u64) -> KeyBuf {
     Key::of([number.to_le_bytes()]).into()
-}
-
-#[test]
-fn a_flood_of_invented_clients_makes_as_many_keys_as_it_may() {
-    const RATE: u32 = 100;
-    const FLOOD: u64 = 100_000;
-    const LIMIT: u64 = 1_000;
-
-    let mut server = Server::start();
-    let rules = RuleSet::new([Rule::new("api", Quota::fixed_window(LIMIT, DAY))]).expect("valid");
-    let encoder = encoder(&rules, Keys::hashed(secret(1)));
-    let cap = NewKeyCap::per_second(RATE);
-    cap.share_among(1, NOW);
-    let (mut now, mut made, mut refused, mut overflowed) = (NOW, 0, 0, 0);
-    let send = |server: &mut Server, now, clients: std::ops::Range<u64>| {
-        let mut call = Call::at(now, MARGIN);
-        let layout: Vec<_> = clients
-            .map(|number| {
-                let checks = [Check::new(0, encoder.fingerprint(0, &client(number)), 1)];
-                let layout = call.acquire_within(&encoder, &checks, u64::MAX, |_| cap.take(now));
-                (layout.expect("there is room"), checks)
-            })
-            .collect();
-        let reply = server.send(&call);
-        let answers = layout.into_iter().map(|(layout, checks)| {
-            let reported = reply.new_keys(&layout).next().expect("the rule has a cap");
-            if reported.may_make && reported.new_key != NewKey::Made {
-                cap.give_back();
-            }
-            (reported.new_key, reply.decision(&layout, &checks, &rules))
-        });
-        answers.collect::<Vec<_>>()
-    };
-
-    // A hundred who are known.
-    for (new_key, _) in send(&mut server, now, 0..100) {
-        assert_eq!(new_key, NewKey::Made);
-        made += 1;
-    }
-    let before = server.memory();
-    let mut rounds = 0;
-    for begin in (1_000..1_000 + FLOOD).step_by(250) {
-        now += 5_000;
-        for (new_key, decision) in send(&mut server, now, begin..begin + 250) {
-            match new_key {
-                NewKey::Made => made += 1,
-                NewKey::Refused => {
-                    refused += 1;
-                    overflowed += u64::from(decision.is_allowed());
-                }
-                NewKey::No => panic!("an invented client is known"),
-            }
-        }
-        // Those who are known go on, with no permit left.
-        rounds += 1;
-        if rounds % 10 == 0 {
-            for (new_key, decision) in send(&mut server, now, 0..100) {
-                assert_eq!(new_key, NewKey::No);
-                let left = decision.verdicts()[0].remaining();
-                assert_eq!(left, LIMIT - 1 - rounds / 10);
-            }
-        }
-    }
-    let passed = (now - NOW) * u64::from(RATE) / 1_000_000;
-    assert!(made <= u64::from(RATE) + passed, "{made}");
-    // The cap is no lower than it says.
-    assert!(made + 1 >= u64::from(RATE) + passed, "{made}");
-    assert_eq!(made + refused, FLOOD + 100);
-    // All that were refused share the quota of one client.
-    assert_eq!(overflowed, LIMIT);
-    assert_eq!(server.size() as u64, made + 1);
-    let grown = server.memory().saturating_sub(before);
-    assert!(grown < (made + 1) * 400, "{grown} bytes for {made} keys");
 }
 
 #[test]
@@ -257,42 +177,4 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
     settle(&mut server, later, &known, Settlement::Charge(2));
     assert_eq!(server.size(), 2);
     assert_eq!(take(&mut server, check(3, 1), false).0, 4);
-}
-
-#[tokio::test]
-async fn processes_share_a_cap_on_new_keys() {
-    const CAP: u32 = 40;
-    let server = RedisServer::start(&[]).await;
-    let mut limiters = Vec::new();
-    for _ in 0..2 {
-        let store = RedisStore::builder(server.url(), "shop", Keys::plain())
-            .cap_new_keys("api", CAP)
-            .deadline(PATIENCE)
-            .connect()
-            .expect("a runtime");
-        let rules = [Rule::new("api", Quota::fixed_window(1_000, DAY))];
-        limiters.push((store.clone(), Limiter::new(store, rules).expect("valid")));
-    }
-    eventually("they know of each other", || async {
-        let all = limiters.iter().all(|(store, _)| store.instances() == 2);
-        all.then_some(())
-    })
-    .await;
-    let began = Instant::now();
-    for (place, (_, limiter)) in limiters.iter().enumerate() {
-        for number in 0..4 * CAP {
-            let key = Key::of([format!("{place}-{number}")]);
-            let check = limiter.check("api", &key).expect("the rule is there");
-            let decision = limiter.acquire(&[check]).await;
-            assert_eq!(decision.verdicts()[0].source(), Source::Store);
-        }
-    }
-    let keys = server.command(&["KEYS", "{shop}:*:api:*"]).await;
-    // One of them is the bucket of those that came too late.
-    let made = keys.matches("{shop}:").count() - 1;
-    let most = f64::from(CAP) * (1.0 + began.elapsed().as_secs_f64());
-    assert!(
-        made as f64 <= most && made >= CAP as usize,
-        "{made}, at most {most}"
-    );
 }

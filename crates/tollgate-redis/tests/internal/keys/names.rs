@@ -7,7 +7,7 @@ use crate::{
     keys::keyspace::{Keyspace, Partition},
     script::{call::Call, encoder::Encoder},
 };
-use tollgate_core::{Check, Key, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
+use tollgate_core::{Check, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
 
@@ -50,29 +50,6 @@ fn a_name_shows_nothing_of_a_client() {
     let other = encoder("shop", Keys::hashed(secret(2)));
     assert_eq!(take(&mut server, &other, &address()), 2);
     assert_eq!(server.names().len(), 2);
-}
-
-#[test]
-fn a_plain_name_shows_the_client() {
-    let mut server = Server::start();
-    let shop = encoder("shop", Keys::plain());
-    take(&mut server, &shop, &address());
-    assert_eq!(server.names(), ["{shop}:address=192.0.2.1/32:api:f1"]);
-    assert_eq!(take(&mut server, &shop, &address()), 1);
-    // Two processes write it alike.
-    let other = encoder("shop", Keys::plain());
-    assert_eq!(take(&mut server, &other, &address()), 0);
-}
-
-#[test]
-fn services_of_different_namespaces_share_nothing() {
-    let mut server = Server::start();
-    let shop = encoder("shop", Keys::hashed(secret(1)));
-    let forum = encoder("forum", Keys::hashed(secret(1)));
-    let key = Key::of("acme").into();
-    assert_eq!(take(&mut server, &shop, &key), 2);
-    assert_eq!(take(&mut server, &forum, &key), 2);
-    assert_eq!(take(&mut server, &shop, &key), 1);
 }
 
 #[test]

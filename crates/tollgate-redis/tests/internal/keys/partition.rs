@@ -1,13 +1,10 @@
 //! What lies in one slot.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::{
     Keys,
-    keys::{
-        keyspace::{Keyspace, Partition},
-        slot::slot,
-    },
+    keys::keyspace::{Keyspace, Partition},
     script::{call::Call, encoder::Encoder},
 };
 use tollgate_core::{
@@ -50,26 +47,6 @@ fn tags_of(encoder: &Encoder, checks: &[Check]) -> Vec<String> {
     let mut call = Call::new();
     assert!(call.acquire(encoder, checks).is_some());
     tags(&call)
-}
-
-#[test]
-fn rules_of_one_request_are_together_unless_something_else_is_said() {
-    let encoder = encoder(Partition::One);
-    let checks = [check(&encoder, 0, "192.0.2.1"), check(&encoder, 1, "acme")];
-    assert_eq!(tags_of(&encoder, &checks), ["shop", "shop"]);
-}
-
-#[test]
-fn rules_by_one_key_are_together_where_each_client_has_a_slot() {
-    let encoder = encoder(Partition::Key);
-    let checks = [
-        check(&encoder, 1, "acme"),
-        check(&encoder, 2, "acme"),
-        check(&encoder, 0, "a"),
-    ];
-    let tags = tags_of(&encoder, &checks);
-    assert_eq!(tags[0], tags[1]);
-    assert_ne!(tags[0], tags[2]);
 }
 
 #[test]
@@ -160,70 +137,4 @@ fn what_a_cluster_cannot_do_in_one_step_is_refused() {
             .is_some()
     );
     assert_eq!(tags(&call), ["shop"; 4]);
-}
-
-/// The slot of each key of a check that may not create a state: its own and that of its overflow bucket, with their names.
-fn capped(encoder: &Encoder, checks: &[Check]) -> Vec<(u16, Vec<u8>)> {
-    let mut call = Call::new();
-    assert!(
-        call.acquire_within(encoder, checks, u64::MAX, |_| false)
-            .is_some()
-    );
-    call.keys().map(|key| (slot(key), key.to_vec())).collect()
-}
-
-#[test]
-fn an_overflow_bucket_lies_in_the_slot_of_its_clients() {
-    let encoder = encoder(Partition::Key);
-    let encoder = encoder.with_overflow("per-address").expect("it is there");
-    let mut buckets = HashMap::new();
-    for client in 0..50_000 {
-        let keys = capped(&encoder, &[check(&encoder, 0, &client.to_string())]);
-        let [(own, name), (overflow, bucket)] = &keys[..] else {
-            panic!("{keys:?} are not two keys");
-        };
-        assert_eq!(own, overflow);
-        assert_ne!(name, bucket);
-        // Its clients share it.
-        let first = buckets.entry(*own).or_insert_with(|| bucket.clone());
-        assert_eq!(first, bucket);
-    }
-    let names: HashSet<_> = buckets.values().collect();
-    assert_eq!(names.len(), buckets.len());
-    assert!(buckets.len() > 10_000);
-}
-
-#[test]
-fn an_overflow_bucket_is_that_of_the_tenant_where_a_request_has_one() {
-    let encoder = encoder(Partition::ByRule("per-tenant".into()));
-    let encoder = encoder.with_overflow("per-address").expect("it is there");
-    let bucket_of = |address: &str, tenant: Option<&str>| {
-        let tenant = tenant.map(|tenant| check(&encoder, 1, tenant));
-        let address = check(&encoder, 0, address);
-        let checks: Vec<_> = [address].into_iter().chain(tenant).collect();
-        let keys = capped(&encoder, &checks);
-        let slots: HashSet<_> = keys.iter().map(|(slot, _)| slot).collect();
-        assert_eq!(slots.len(), 1, "{keys:?}");
-        assert_eq!(keys.len(), 1 + checks.len());
-        keys[1].1.clone()
-    };
-    let of_acme = bucket_of("192.0.2.1", Some("acme"));
-    assert_eq!(of_acme, bucket_of("192.0.2.2", Some("acme")));
-    assert_ne!(of_acme, bucket_of("192.0.2.1", Some("globex")));
-    assert_ne!(of_acme, bucket_of("192.0.2.1", None));
-}
-
-#[test]
-fn what_was_taken_in_an_overflow_bucket_is_settled_in_the_same_slot() {
-    for partition in [Partition::Key, Partition::ByRule("per-tenant".into())] {
-        let encoder = encoder(partition).with_overflow("per-address");
-        let encoder = encoder.expect("it is there");
-        let check = check(&encoder, 0, "192.0.2.1");
-        let taken: HashSet<_> = capped(&encoder, &[check]).into_iter().collect();
-        let receipt = Receipt::of_store(check, Taken::new(1, 2));
-        let mut settled = Call::new();
-        assert!(settled.settle(&encoder, &receipt, Settlement::Cancel));
-        let settled = settled.keys().map(|key| (slot(key), key.to_vec()));
-        assert_eq!(settled.collect::<HashSet<_>>(), taken);
-    }
 }

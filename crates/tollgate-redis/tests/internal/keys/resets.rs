@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Keys, Partition, RedisStore};
 use tollgate_core::{Check, HOUR, Key, Limiter, MAX_PERIOD, Quota, Rule, StoreErrorKind};
-use tollgate_test_servers::{blocking_server::RedisServer, redis_cluster::RedisCluster};
+use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::internal_tests::keys::secret;
 
@@ -123,11 +123,4 @@ async fn a_reset_with_the_checks_of_a_request_reaches_what_lies_with_a_tenant() 
             .expect("it is there")
             .await;
     }
-}
-
-#[tokio::test]
-async fn a_reset_with_the_checks_of_a_request_reaches_all_slots_of_a_cluster() {
-    let cluster = RedisCluster::start().await;
-    let limiter = limiter(&cluster.url(), Keys::hashed(secret(1))).await;
-    resets_reach_the_states_of_a_tenant(&limiter).await;
 }

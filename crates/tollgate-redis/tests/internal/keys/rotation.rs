@@ -250,25 +250,3 @@ fn a_state_has_one_name_at_a_time() {
     // Who holds to the old secret writes it where it is now.
     assert_eq!(take(&old, 1), (7, new_name));
 }
-
-#[test]
-fn the_states_of_a_request_of_several_rules_have_one_name_each() {
-    let mut history = History::new(1);
-    let old = history.process(Keys::hashed(secret(1)), &Partition::One);
-    let new = Keys::hashed(secret(2))
-        .previous(secret(1))
-        .expect("another");
-    let new = history.process(new, &Partition::One);
-    let key = Key::of("client").into();
-    let mut take = |process: &Encoder| {
-        let mut call = Call::at(NOW, MARGIN);
-        let checks = [1, 2].map(|rule| Check::new(rule, process.fingerprint(rule, &key), 1));
-        assert!(call.acquire(process, &checks).is_some());
-        history.server.send(&call);
-        history.server.names()
-    };
-    let before = take(&old);
-    let after = take(&new);
-    assert_eq!((before.len(), after.len()), (2, 2));
-    assert!(before.iter().all(|name| !after.contains(name)));
-}

@@ -53,19 +53,6 @@ impl Server {
         }
     }
 
-    /// Bytes in use.
-    pub(crate) fn memory(&mut self) -> u64 {
-        let Value::BulkString(info) = self.connection.say("INFO memory") else {
-            panic!("INFO answers with text");
-        };
-        let info = String::from_utf8(info).expect("ASCII");
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("used_memory:"));
-        line.and_then(|bytes| bytes.parse().ok())
-            .expect("a number of bytes")
-    }
-
     /// Puts a value of another type there.
     pub(crate) fn put_list(&mut self, name: &[u8]) {
         let answer = self.connection.command([&b"RPUSH"[..], name, b"theirs"]);

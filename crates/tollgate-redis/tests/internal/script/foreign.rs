@@ -1,74 +1,11 @@
 //! Values that the script did not write.
 
-use crate::script::{call::Call, reply::Reply};
+use crate::script::call::Call;
 use redis::Value;
 use tollgate_core::{Outcome, algorithm::Taken, store::Settlement};
-use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
+use tollgate_test_servers::numbers::Numbers;
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-
-#[test]
-fn a_value_of_another_type_fails_its_check_and_stays() {
-    let mut subject = Subject::new(every_algorithm());
-    for rule in 0..QUOTAS.len() as u16 {
-        let key = subject.key(rule);
-        subject.connection.command([&b"RPUSH"[..], &key, b"theirs"]);
-        let decision = subject.acquire(NOW, &[Subject::check(rule, 1)]);
-        assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
-        assert!(subject.written().is_empty());
-    }
-}
-
-#[test]
-fn a_failed_check_takes_no_other_with_it() {
-    let mut subject = Subject::new(every_algorithm());
-    let key = subject.key(2);
-    subject.connection.command([&b"RPUSH"[..], &key, b"theirs"]);
-    // The other rules of the request are decided, and those of other requests.
-    let mut call = Call::at(NOW, MARGIN);
-    let requests = [
-        vec![Subject::check(0, 1)],
-        vec![
-            Subject::check(1, 1),
-            Subject::check(2, 1),
-            Subject::check(3, 1),
-        ],
-        vec![Subject::check(2, 1)],
-        vec![Subject::check(4, 1)],
-    ];
-    let layout: Vec<_> = requests
-        .iter()
-        .map(|checks| {
-            call.acquire(&subject.encoder, checks)
-                .expect("there is room")
-        })
-        .collect();
-    let reply = subject.send(&call).integers();
-    let reply = Reply::new(call.checks(), reply).expect("a whole reply");
-    let outcomes: Vec<Vec<Outcome>> = requests
-        .iter()
-        .zip(&layout)
-        .map(|(checks, layout)| {
-            let decision = reply.decision(layout, checks, &subject.rules);
-            decision
-                .verdicts()
-                .iter()
-                .map(|verdict| verdict.outcome())
-                .collect()
-        })
-        .collect();
-    use Outcome::{Allow, Failed};
-    assert_eq!(
-        outcomes,
-        [
-            vec![Allow],
-            vec![Allow, Failed, Allow],
-            vec![Failed],
-            vec![Allow]
-        ]
-    );
-    assert_eq!(subject.written().len(), 4);
-}
 
 #[test]
 fn a_string_that_is_no_state_fails_its_check_and_stays() {
@@ -98,24 +35,6 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
             let still = subject.connection.command([&b"GET"[..], &key]);
             assert_eq!(still, Value::BulkString(theirs.to_vec()));
         }
-    }
-}
-
-#[test]
-fn a_state_of_another_format_fails_its_check_and_stays() {
-    let mut subject = Subject::new(every_algorithm());
-    for rule in 0..QUOTAS.len() as u16 {
-        let (key, check) = (subject.key(rule), Subject::check(rule, 1));
-        assert!(subject.acquire(NOW, &[check]).is_allowed());
-        let Value::BulkString(mut state) = subject.connection.command([&b"GET"[..], &key]) else {
-            panic!("there is a state");
-        };
-        state[0] = 99;
-        subject.connection.command([&b"SET"[..], &key, &state]);
-        let decision = subject.acquire(NOW, &[check]);
-        assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
-        let still = subject.connection.command([&b"GET"[..], &key]);
-        assert_eq!(still, Value::BulkString(state));
     }
 }
 

@@ -6,11 +6,7 @@ use crate::{
     keys::keyspace::{Keyspace, Partition},
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
-use tollgate_core::{
-    Check, Quota, Rule, RuleSet, SECOND,
-    algorithm::Taken,
-    store::{Fingerprint, Receipt, Settlement},
-};
+use tollgate_core::{Check, Quota, Rule, RuleSet, SECOND, store::Fingerprint};
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
 use crate::internal_tests::keys::server::Server;
@@ -46,18 +42,16 @@ impl Subject {
         Call::at(self.now, Duration::from_secs(10_000_000_000))
     }
 
-    /// Units that are left, or `None` if so many do not fit; and when they were taken.
-    fn take(&mut self, units: u64) -> (Option<u64>, Taken) {
+    /// Units that are left, or `None` if so many do not fit.
+    fn take(&mut self, units: u64) -> Option<u64> {
         let (mut call, checks) = (self.call(), [check().with_cost(units)]);
         let layout = call.acquire(&self.encoder, &checks).expect("there is room");
         let decision = self
             .server
             .send(&call)
             .decision(&layout, &checks, &self.rules);
-        let verdict = decision.verdicts()[0];
-        let lasts = verdict.reset_after().as_micros() as u64;
-        let taken = Taken::new(self.now, self.now + lasts);
-        (decision.is_allowed().then(|| verdict.remaining()), taken)
+        let left = decision.verdicts()[0].remaining();
+        decision.is_allowed().then_some(left)
     }
 
     fn grant(&mut self, tracked: u64) -> Option<Grant> {
@@ -86,52 +80,9 @@ impl Subject {
         self.send(&call);
     }
 
-    fn refund(&mut self, units: u64, taken: Taken) {
-        let holding = Receipt::of_store(check().with_cost(units), taken);
-        let mut call = self.call();
-        assert!(call.settle(&self.encoder, &holding, Settlement::Cancel));
-        self.send(&call);
-    }
-
     fn send(&mut self, call: &Call) -> Reply {
         self.server.send(call)
     }
-}
-
-#[test]
-fn more_units_than_a_number_of_32_bits_holds_are_not_on_lease() {
-    // A hundred gigabytes at once, one a second.
-    let quota = Quota::token_bucket(100_000_000_000).refill(1_000_000_000, SECOND);
-    let mut subject = Subject::new(quota, 500);
-    let mut tracked = 0;
-    for _ in 0..40 {
-        tracked += subject
-            .grant(u64::MAX >> 14)
-            .map_or(0, |grant| grant.units());
-    }
-    // All that was taken is back, but for what is on lease.
-    subject.now += 9_900_000;
-    let (left, _) = subject.take(0);
-    assert!(
-        left.is_some_and(|left| left + tracked <= 100_000_000_000),
-        "{left:?} {tracked}"
-    );
-}
-
-#[test]
-fn a_refund_gives_back_what_time_has_not_given_back_though_a_lease_was_out() {
-    // A hundred at once, one a millisecond.
-    let mut subject = Subject::new(Quota::token_bucket(100).refill(1_000, SECOND), 800);
-    let grant = subject.grant(20).expect("it is granted");
-    assert_eq!(grant.units(), 20);
-    subject.now += 100_000;
-    let (_, taken) = subject.take(20);
-    // Had it all been asked for, the bucket would be full again by now.
-    subject.now += 20_000;
-    subject.close(grant, 0);
-    subject.refund(20, taken);
-    let (left, _) = subject.take(0);
-    assert_eq!(left, Some(80), "the lease was spent just now");
 }
 
 #[test]
@@ -161,11 +112,11 @@ fn no_lease_is_granted_if_another_check_denies_the_request() {
         // The first uses up the strict rule; then it denies, or the first does, or both.
         let (is_allowed, grant) = granted(&mut subject, 1);
         assert!(is_allowed && grant.is_some(), "{quota:?}");
-        let (left, _) = subject.take(0);
+        let left = subject.take(0);
         for units in [1, 101, 1] {
             assert_eq!(granted(&mut subject, units), (false, None), "{quota:?}");
         }
-        assert_eq!(subject.take(0).0, left, "{quota:?}");
+        assert_eq!(subject.take(0), left, "{quota:?}");
     }
 }
 
@@ -185,12 +136,12 @@ fn leases_of_a_generation_far_ahead_are_known_for_two_lives_from_now_and_no_long
         assert_eq!(grant.units(), 20);
         subject.now -= generations_back * 10_000_000;
         // Denied, and the state is repaired.
-        assert_eq!(subject.take(1).0, None);
+        assert_eq!(subject.take(1), None);
         subject.now += 9_000_000;
-        assert_eq!(subject.take(0).0, Some(80), "{generations_back}");
+        assert_eq!(subject.take(0), Some(80), "{generations_back}");
         subject.now += 12_000_000;
         let left = if is_known { 80 } else { 100 };
-        assert_eq!(subject.take(0).0, Some(left), "{generations_back}");
+        assert_eq!(subject.take(0), Some(left), "{generations_back}");
     }
 }
 
@@ -209,45 +160,13 @@ fn a_lease_of_a_generation_to_come_gives_nothing_back() {
         else {
             panic!("{grant:?} is not on lease");
         };
-        let (left, _) = subject.take(0);
+        let left = subject.take(0);
         for ahead in [1, 2, 1 << 40] {
             let generation = generation + ahead;
             subject.close(Grant::Tracked { units, generation }, units);
-            assert_eq!(subject.take(0).0, left, "{quota:?}, {ahead}");
+            assert_eq!(subject.take(0), left, "{quota:?}, {ahead}");
         }
         subject.close(grant, units);
-        assert_eq!(subject.take(0).0, left.map(|left| left + units));
-    }
-}
-
-#[test]
-fn more_units_of_a_window_come_back_than_a_lease_had_and_those_of_the_one_before_where_they_weigh()
-{
-    for (quota, before) in [
-        (Quota::fixed_window(100, SECOND), 0),
-        (Quota::sliding_window(100, SECOND), 4),
-    ] {
-        let mut subject = Subject::new(quota, 800);
-        let grants = [20, 15].map(|units| subject.grant(units).expect("it is granted"));
-        assert_eq!(subject.take(0).0, Some(100 - 2 - 20 - 15));
-        subject.close(grants[0], 0);
-        assert_eq!(subject.take(0).0, Some(63));
-        // Eleven of the first come back with the other.
-        subject.close(grants[1], 15 + 11);
-        assert_eq!(subject.take(0).0, Some(89));
-        // It is not known any more.
-        subject.close(grants[1], 15);
-        assert_eq!(subject.take(0).0, Some(89));
-        let grant = subject.grant(5).expect("it is granted");
-        subject.now += 1_000_000;
-        let (left, _) = subject.take(0);
-        assert!(matches!(grant, Grant::Tracked { units: 5, .. }));
-        subject.close(grant, 4);
-        assert_eq!(subject.take(0).0, left.map(|left| left + before));
-        // Nor is it after another window.
-        subject.now += 1_000_000;
-        subject.take(1);
-        subject.close(grant, 1);
-        assert_eq!(subject.take(0).0, Some(99));
+        assert_eq!(subject.take(0), left.map(|left| left + units));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::script::call::Call;
 use redis::Value;
-use tollgate_core::{DAY, Outcome, Quota, Rule, SECOND};
+use tollgate_core::{Outcome, Quota, Rule, SECOND};
 
 use crate::internal_tests::script::{MARGIN, NOW, Subject};
 
@@ -43,18 +43,6 @@ fn a_bucket_owes_more_units_than_a_number_of_32_bits_holds() {
 }
 
 #[test]
-fn a_bucket_that_owes_centuries_is_still_a_state() {
-    let mut subject = subject(Quota::token_bucket(1_000).refill(1, DAY));
-    for _ in 0..200 {
-        report(&mut subject, 1_000);
-    }
-    let decision = subject.acquire(NOW, &[Subject::check(0, 1)]);
-    assert_eq!(decision.outcome(), Outcome::Deny);
-    let wait = decision.retry().delay().expect("the denial says when");
-    assert!(wait > 100 * 365 * DAY, "{wait:?}");
-}
-
-#[test]
 fn a_window_that_counts_in_32_bits_stays_full() {
     let most = u64::from(u32::MAX);
     for quota in [
@@ -73,31 +61,6 @@ fn a_window_that_counts_in_32_bits_stays_full() {
         let decision = subject.acquire(NOW + 3_000_000, &[Subject::check(0, 1)]);
         assert_eq!(decision.verdicts()[0].remaining(), most - 1, "{quota:?}");
     }
-}
-
-#[test]
-fn a_report_under_a_small_plan_leaves_what_was_used_under_a_large_one() {
-    let small = Quota::token_bucket(10).refill(1, SECOND);
-    let large = Quota::token_bucket(1_000).refill(1, SECOND);
-    let mut subject = Subject::new([Rule::new("rule", small).plan("large", large)]);
-    let of_large = |cost| Subject::check(0, cost).with_plan(1);
-    assert!(subject.acquire(NOW, &[of_large(900)]).is_allowed());
-    report(&mut subject, 3);
-    assert!(!subject.acquire(NOW, &[Subject::check(0, 1)]).is_allowed());
-    assert!(!subject.acquire(NOW, &[of_large(98)]).is_allowed());
-    assert!(subject.acquire(NOW, &[of_large(97)]).is_allowed());
-}
-
-#[test]
-fn what_is_owed_beyond_a_small_burst_stays_owed_under_a_larger_one() {
-    let small = Quota::token_bucket(100).refill(100, SECOND);
-    let large = Quota::token_bucket(200).refill(100, SECOND);
-    let mut subject = Subject::new([Rule::new("rule", small).plan("large", large)]);
-    report(&mut subject, 100);
-    report(&mut subject, 40);
-    let of_large = |cost| Subject::check(0, cost).with_plan(1);
-    assert!(!subject.acquire(NOW, &[of_large(61)]).is_allowed());
-    assert!(subject.acquire(NOW, &[of_large(60)]).is_allowed());
 }
 
 #[test]

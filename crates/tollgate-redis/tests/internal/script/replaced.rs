@@ -6,7 +6,7 @@ use crate::{
     keys::keyspace::{Keyspace, Partition},
     script::{call::Call, encoder::Encoder, reply::Reply},
 };
-use tollgate_core::{Check, DAY, Quota, Rule, RuleSet, store::Fingerprint};
+use tollgate_core::{Check, Quota, Rule, RuleSet, store::Fingerprint};
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
 use crate::internal_tests::keys::server::Server;
@@ -154,22 +154,6 @@ fn a_lease_that_the_quota_before_has_granted_comes_back_to_the_one_in_force() {
 }
 
 #[test]
-fn a_bucket_that_has_forgotten_what_was_used_gives_nothing_back_for_it() {
-    let mut server = Server::start();
-    let (before, after) = (
-        Process::new(Quota::gcra(1_000, HOUR)),
-        Process::new(Quota::gcra(30, HOUR)),
-    );
-    before.take(&mut server, NOW, 100);
-    let grant = before.grant(&mut server, NOW);
-    assert_eq!(after.left(&mut server, NOW), 0);
-    // A denial leaves it as it is, and a unit that comes back makes it the small one's.
-    after.report(&mut server, NOW, 1);
-    before.close(&mut server, NOW, grant, 20);
-    assert_eq!(after.left(&mut server, NOW), 0);
-}
-
-#[test]
 fn local_usage_under_the_old_quota_is_reported_to_the_one_in_force() {
     for (old, new) in replaced() {
         let mut server = Server::start();
@@ -179,50 +163,5 @@ fn local_usage_under_the_old_quota_is_reported_to_the_one_in_force() {
         before.report(&mut server, NOW, 30);
         let text = format!("{old:?} to {new:?}");
         assert_eq!(after.left(&mut server, NOW), new.limit() - 33, "{text}");
-    }
-}
-
-#[test]
-fn a_denial_by_the_quota_that_wrote_the_state_grants_nothing_ahead() {
-    let mut server = Server::start();
-    // The old quota has twice the limit, and both count the same state.
-    let old = Process::new(Quota::gcra(2_000, MINUTE));
-    let new = Process::new(Quota::gcra(1_000, MINUTE));
-    old.take(&mut server, NOW, 2_000);
-    let mut granted = |process: &Process| {
-        let (mut call, checks) = (call(NOW), [Process::check().with_cost(1)]);
-        let layout = call.acquire(&process.encoder, &checks);
-        let query = LeaseQuery::default().with_scheduled(20);
-        let place = call.grant(&process.encoder, &checks[0], &query, &process.terms);
-        let reply = server.send(&call);
-        let layout = layout.expect("there is room");
-        let decision = reply.decision(&layout, &checks, &process.rules);
-        assert!(!decision.is_allowed());
-        let grant = reply.grant(place.expect("there is room")).flatten();
-        grant.map(|grant| grant.units())
-    };
-    assert_eq!(granted(&new), None);
-    assert!(granted(&old).is_some_and(|units| units > 0));
-}
-
-#[test]
-fn a_count_that_a_report_left_to_a_much_smaller_quota_is_weighed_to_the_unit() {
-    let day = DAY.as_micros() as u64;
-    let large = Process::new(Quota::sliding_window(1_000_000, DAY));
-    let small = Process::new(Quota::sliding_window(60, DAY));
-    let other = Process::new(Quota::sliding_window(4_000_000, 2 * DAY));
-    let mut server = Server::start();
-    // A prime, and overlaps whose products with it lie by a few units above a multiple of the window: a double would
-    // round them down to it.
-    let (prime, inverse) = (999_983, 79_485_117_647);
-    for above in 1..8 {
-        let start = (20_000 + above * 100) * day;
-        large.take(&mut server, start, prime);
-        small.report(&mut server, start + day, 1);
-        let overlap = inverse * above % day;
-        assert!(overlap * prime % day == above && overlap > day / 9);
-        let weighs = (overlap * prime).div_ceil(day);
-        let left = other.left(&mut server, start + 2 * day - overlap);
-        assert_eq!(left, 4_000_000 - 1 - weighs, "{above}");
     }
 }

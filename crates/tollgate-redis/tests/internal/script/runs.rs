@@ -2,12 +2,10 @@
 
 use crate::script::{call::Call, encoder::Encoder};
 use redis::Value;
-use tollgate_core::{Check, DAY, store::Fingerprint};
+use tollgate_core::{Check, store::Fingerprint};
 use tollgate_test_servers::redis_client::Integers as _;
 
-use crate::internal_tests::script::{
-    MARGIN, NOW, QUOTAS, Subject, every_algorithm, every_algorithm_per,
-};
+use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
 
 /// The clients of a run: fresh, with usage, with no units left, with a value that is no state, and fresh again.
 const CLIENTS: u64 = 5;
@@ -82,27 +80,6 @@ fn a_check_that_repeats_is_decided_as_if_it_were_written_for_each_key() {
             assert!(fits[0] == -1 && fits[1] == -1 && fits[4] == -1, "{fits:?}");
             assert!(fits[2] > 0 && fits[3] == -3, "{fits:?}");
             assert_eq!(states(run, call), states(whole, call), "{rule}");
-        }
-    }
-}
-
-#[test]
-fn a_run_by_the_clock_of_the_server_counts_each_client_and_keeps_its_time_to_live() {
-    for rule in 0..QUOTAS.len() as u16 {
-        // By the second, a window of the server's clock may end between a take and the look at its state.
-        let mut subject = Subject::new(every_algorithm_per(DAY));
-        let call = requests(&subject.encoder, Call::new(), rule, false);
-        let foreign = call.keys().nth(3).expect("five keys").to_vec();
-        subject
-            .connection
-            .command([&b"RPUSH"[..], &foreign, b"value"]);
-        for _ in 0..3 {
-            let answer = repeated(&mut subject, &call);
-            let fits: Vec<_> = answer[1..].chunks(3).map(|answer| answer[0]).collect();
-            assert_eq!(fits, [-1, -1, -1, -3, -1], "{rule}");
-            for (place, (_, lives)) in states(&mut subject, &call).into_iter().enumerate() {
-                assert_eq!(lives, place != 3, "{rule}");
-            }
         }
     }
 }

@@ -7,16 +7,6 @@ use tollgate_core::{Quota, algorithm::Retry};
 /// How many algorithms there are.
 pub const ALGORITHMS: usize = 7;
 
-/// Where the fixed window is among [`every_algorithm`].
-pub const FIXED_WINDOW: usize = 0;
-/// Where the sliding window is.
-pub const SLIDING_WINDOW: usize = 1;
-/// Where GCRA is.
-pub const GCRA: usize = 4;
-
-/// The first of them count in windows, the others are buckets.
-pub const WINDOWS: usize = 4;
-
 /// `limit` units in `window` under every algorithm.
 #[must_use]
 pub fn every_algorithm(limit: u64, window: Duration) -> [Quota; ALGORITHMS] {
