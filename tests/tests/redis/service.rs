@@ -79,7 +79,7 @@ async fn a_moment_in_a_field_is_by_the_clock_of_the_response_wherever_that_of_re
         let seconds = || Clock::system().now() / 1_000_000;
         let now = i64::try_from(Clock::system().now()).expect("before the year 294 000");
         let redis = MovedServer::start(now + ahead);
-        let store = RedisStore::builder(&redis.url(), "shop", keys());
+        let store = RedisStore::builder(redis.url(), "shop", keys());
         let store = store
             .deadline(20 * SECOND)
             .connect()

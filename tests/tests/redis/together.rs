@@ -290,7 +290,10 @@ async fn settings_of_rules_and_of_stores_work_or_are_refused() {
         // Where states lie with another rule's client, there is one.
         for of_key in [&all[1..3], &all[CLUSTER..BY_KEY + 1]] {
             let is_rate = !capped.has_slots();
-            assert_eq!(tried(of_key, &[capped.clone()]).await, [is_rate; 2]);
+            assert_eq!(
+                tried(of_key, std::slice::from_ref(&capped)).await,
+                [is_rate; 2]
+            );
         }
     }
     let own = [rule(bucket, Consistency::Exact, false)];
