@@ -9,7 +9,7 @@ use tollgate_core::Tick;
 
 use crate::{rule_document::RuleDocument, shed_entry::ShedEntry};
 
-/// What has the rules in force. None of it is kept: the names of what the service has dropped are free.
+/// What has the rules in force. No layer or limiter with rules is kept: the names of what the service has dropped are free.
 #[derive(Default)]
 pub(crate) struct Followers {
     layers: Vec<RulesHandle>,
@@ -56,6 +56,10 @@ impl Followers {
         before: At<'_>,
         after: At<'_>,
     ) -> Result<Vec<RuleChange>, RuleError> {
+        // First, since it is code of the service: a panic changes nothing.
+        let [old, new] = [before.0, after.0].map(|document| document.entries.shed.as_ref());
+        let changed = self.sheds.iter().filter(|_| !ShedEntry::are_same(old, new));
+        let sheds: Vec<ShedLayer> = changed.map(|(_, set)| set(ShedEntry::layer(new))).collect();
         let of_layers = self.replace_layers(after)?;
         let rules = |(document, at): At<'_>| document.limiter_rules_at(at);
         let mut of_limiters = Vec::new();
@@ -74,11 +78,8 @@ impl Followers {
                 }
             }
         }
-        let [old, new] = [before.0, after.0].map(|document| document.entries.shed.as_ref());
-        if old.map(|shed| &shed.said) != new.map(|shed| &shed.said) {
-            for (layer, set) in &self.sheds {
-                layer.replace(&set(ShedEntry::layer(new)));
-            }
+        for ((layer, _), next) in self.sheds.iter().zip(sheds) {
+            layer.replace(&next);
         }
         let changes = of_layers.into_iter().chain(of_limiters).next();
         Ok(changes.unwrap_or_default())

@@ -147,7 +147,8 @@ impl LiveRules {
 
     /// A layer that sheds load by the table `shed` of the document, and follows it. Without the table nothing is shed.
     ///
-    /// `set` adds what a file cannot say: classes by code, a name, a clock. It is called now and with each change of the table.
+    /// `set` adds what a file cannot say: classes by code, a name, a clock. It is called now and with each change of the table, while
+    /// rules are put in force: it must not call these rules. The layer follows for as long as the rules are there.
     ///
     /// ```
     /// use tollgate::shed::Priority;

@@ -118,14 +118,15 @@ impl RuleKey {
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         self.parts.iter().filter_map(|part| {
             let name = part.name.split_once(':').filter(|_| part.kind == "header")?.1;
-            let holds_credentials = ["authorization", "proxy-authorization"]
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(name.trim()));
-            holds_credentials.then(|| {
+            let remedies = [
+                ("authorization", "write \"authorization\", or "),
+                ("proxy-authorization", ""),
+            ];
+            let of_name = |(known, _): &(&str, &str)| known.eq_ignore_ascii_case(name.trim());
+            remedies.into_iter().find(of_name).map(|(_, remedy)| {
                 format!(
                     "{:?} counts each spelling of one credential apart: \"Bearer s\", \"bearer s\" and \"Bearer  s\" are three \
-                     clients (RFC 9110 §11.1); write \"authorization\", or count by what the log-in has verified, by a name that the \
-                     service binds",
+                     clients (RFC 9110 §11.1); {remedy}count by what the log-in has verified, by a name that the service binds",
                     part.name
                 )
             })

@@ -191,10 +191,16 @@ impl RulesInForce {
     }
 
     pub(crate) fn shed_layer(&self, set: Box<SetShed>) -> ShedLayer {
-        let mut state = self.lock();
-        let layer = set(ShedEntry::layer(state.document.entries.shed.as_ref()));
-        state.followers.add_shed(layer.clone(), set);
-        layer
+        loop {
+            let shed = self.lock().document.entries.shed.clone();
+            // Without the lock: it is code of the service.
+            let layer = set(ShedEntry::layer(shed.as_ref()));
+            let mut state = self.lock();
+            if ShedEntry::are_same(shed.as_ref(), state.document.entries.shed.as_ref()) {
+                state.followers.add_shed(layer.clone(), set);
+                return layer;
+            }
+        }
     }
 
     pub(crate) fn document(&self) -> RuleDocument {

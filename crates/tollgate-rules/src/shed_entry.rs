@@ -53,6 +53,16 @@ impl ShedEntry {
             reader.wrong(&node.span, message);
             return None;
         }
+        if trusted.is_some() && priority.is_none() && request_id.is_none() {
+            let header = reader.example("priority_header = \"x-priority\"");
+            reader.wrong(
+                &node.span,
+                format!(
+                    "nothing is read from peers that are trusted; add {header}, or remove trusted"
+                ),
+            );
+            return None;
+        }
         let make = move || {
             let mut layer = ShedLayer::new(capacity.make()?);
             if let Some([p1, p2, p3]) = thresholds {
@@ -81,6 +91,10 @@ impl ShedEntry {
             said: one_line(&node.value),
             make: Arc::new(make),
         })
+    }
+
+    pub(crate) fn are_same(one: Option<&Self>, other: Option<&Self>) -> bool {
+        one.map(|entry| &entry.said) == other.map(|entry| &entry.said)
     }
 
     /// A layer with these settings. Without settings nothing is shed.
@@ -132,6 +146,13 @@ fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<CapacityEntry> {
         Value::Table(_) => {
             let fields = reader.fields(node, "a capacity", "shed_capacity")?;
             if let Some(delay) = fields.get("worker_delay") {
+                if fields.get("least").or(fields.get("most")).is_some() {
+                    reader.wrong(
+                        &node.span,
+                        "a capacity is worker_delay, or least and most; remove the others",
+                    );
+                    return None;
+                }
                 return Some(CapacityEntry::WorkerDelay(reader.duration(delay)?));
             }
             let bound = |name| {

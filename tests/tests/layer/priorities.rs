@@ -58,15 +58,26 @@ async fn classes_are_shed_in_their_order_and_critical_requests_never() {
 #[tokio::test]
 async fn from_its_threshold_on_a_growing_share_of_a_class_is_shed() {
     let mut shares = Vec::new();
+    let mut waits = std::collections::BTreeSet::new();
     for in_flight in [70, 80, 90] {
         let app = behind(shed(100));
         let _busy = busy(&app, in_flight).await;
         let mut served = 0;
         for _ in 0..600 {
-            served += u32::from(status(&app, request_for("/p3")).await == 200);
+            let answer = send(&app, request_for("/p3")).await;
+            served += u32::from(answer.status() == 200);
+            waits.extend(
+                answer
+                    .headers()
+                    .get("retry-after")
+                    .cloned()
+                    .map(|it| format!("{it:?}")),
+            );
         }
         shares.push(served / 6);
     }
+    // Those that are shed do not come back together.
+    assert_eq!(waits.len(), 2, "{waits:?}");
     let [at_threshold, third, two_thirds] = shares[..] else {
         unreachable!()
     };
@@ -233,6 +244,10 @@ async fn a_share_of_your_own_and_slots_are_capacities() {
     let app = behind(ShedLayer::new(Capacity::measured(|| f64::NAN)).priority(|_| Priority::P3));
     assert_eq!(status(&app, request_for("/")).await, 200);
 
+    let app =
+        behind(ShedLayer::new(Capacity::measured(|| f64::INFINITY)).priority(|_| Priority::P0));
+    assert_eq!(status(&app, request_for("/")).await, 200);
+
     let rule = tollgate::Rule::new("exports", tollgate::Quota::concurrent(2));
     let limiter =
         tollgate::Limiter::new(tollgate::MemoryStore::new(), [rule]).expect("a valid rule");
@@ -254,6 +269,11 @@ async fn a_share_of_your_own_and_slots_are_capacities() {
     assert_eq!(status(&app, request_for("/")).await, 503);
     drop(taken);
     assert!(Capacity::slots(limiter, "imports", &key).is_err());
+    let rate = tollgate::Rule::new("rate", tollgate::Quota::per_second(9));
+    let limiter =
+        tollgate::Limiter::new(tollgate::MemoryStore::new(), [rate]).expect("a valid rule");
+    let error = Capacity::slots(limiter, "rate", &key).expect_err("no slots");
+    assert!(error.to_string().contains("Quota::concurrent"), "{error}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tollgate::{
 };
 use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
-    app::{field, get, per_minute, send, still, text},
+    app::{field, get, send, still, text},
     counted::{Counted, Metrics},
     probe::Probe,
 };
@@ -197,7 +197,7 @@ async fn a_request_that_is_dropped_before_it_begins_to_wait_gives_its_place_back
 async fn a_request_waits_for_a_slot_in_the_queue() {
     let layer = limits([
         at_once(1, SECOND),
-        per_minute("each", 9).by(header("x-client")),
+        Rule::new("each", Quota::sliding_log(9, MINUTE)).by(header("x-client")),
     ])
     .server_timing();
     let app = app(&layer);

@@ -18,7 +18,7 @@ use crate::{
 /// A key that came often, in the last minutes.
 ///
 /// Its requests are between [`at_least`](Self::at_least) and [`at_most`](Self::at_most), as far as they were
-/// [noted](crate::Limiter::top_keys#accuracy). If all keys of a rule are among the top keys, the two are equal.
+/// [noted](crate::Limiter::top_keys). If all keys of a rule are among the top keys, the two are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

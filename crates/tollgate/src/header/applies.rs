@@ -21,14 +21,25 @@ pub(crate) fn applies(status: StatusCode, headers: &HeaderMap) -> bool {
 }
 
 fn is_about_caches(name: &HeaderName) -> bool {
-    *name == EXPIRES || *name == LAST_MODIFIED || *name == CACHE_CONTROL || is_targeted(name)
+    *name == EXPIRES
+        || *name == LAST_MODIFIED
+        || *name == CACHE_CONTROL
+        || is_targeted(name)
+        || name == "x-accel-expires"
 }
 
 /// Whether a field is for some shared caches alone: RFC 9213, which has `CDN-Cache-Control` and leaves others to vendors, and its
 /// forerunner `Surrogate-Control`.
 fn is_targeted(name: &HeaderName) -> bool {
     let name = name.as_str();
-    name.ends_with("-cache-control") || name == "surrogate-control"
+    name.ends_with("-cache-control") || name == "surrogate-control" || name == "edge-control"
+}
+
+/// Whether nginx stores the response, whatever its other fields say: a time in seconds, or `@` with a moment.
+fn is_stored_by_nginx(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("x-accel-expires").iter();
+    let mut texts = values.filter_map(|value| value.to_str().ok());
+    texts.any(|text| !matches!(text.trim(), "" | "0" | "off"))
 }
 
 /// Whether a shared cache may store the response and serve it to others (RFC 9111 §3 and §4.2).
@@ -39,7 +50,8 @@ fn is_shared(status: StatusCode, headers: &HeaderMap) -> bool {
         .map(|expires| is_later(expires, headers.get(DATE)));
     // In place of the other fields (RFC 9213 §2.1). A cache that does not know them goes by those.
     let mut targeted = headers.keys().filter(|name| is_targeted(name));
-    Directives::of(headers, &CACHE_CONTROL).share(expires.unwrap_or(heuristic), heuristic)
+    is_stored_by_nginx(headers)
+        || Directives::of(headers, &CACHE_CONTROL).share(expires.unwrap_or(heuristic), heuristic)
         || targeted.any(|name| Directives::of(headers, name).share(heuristic, heuristic))
 }
 
@@ -47,6 +59,8 @@ fn is_shared(status: StatusCode, headers: &HeaderMap) -> bool {
 #[derive(Default)]
 struct Directives {
     shared: bool,
+    /// Whether it may be served to others once it is stale (RFC 5861).
+    stale: bool,
     /// Whether `max-age` is above 0.
     fresh: Option<bool>,
     private: bool,
@@ -64,6 +78,7 @@ impl Directives {
             let value = value.split(';').next().unwrap_or_default().trim();
             let is = |other: &str| name.trim().eq_ignore_ascii_case(other);
             directives.shared |= is("public") || is("s-maxage");
+            directives.stale |= is("stale-while-revalidate") || is("stale-if-error");
             if is("max-age") {
                 directives.fresh =
                     Some(!value.trim_matches('"').trim_start_matches('0').is_empty());
@@ -79,7 +94,8 @@ impl Directives {
     /// say how long; `heuristic`: whether a cache may guess it.
     fn share(&self, unless_said: bool, heuristic: bool) -> bool {
         let guessed = unless_said && heuristic && self.revalidated;
-        self.shared || (!self.private && self.fresh.unwrap_or(unless_said && !guessed))
+        self.shared
+            || (!self.private && (self.stale || self.fresh.unwrap_or(unless_said && !guessed)))
     }
 }
 

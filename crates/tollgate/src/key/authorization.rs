@@ -16,6 +16,9 @@ use crate::key::{
 /// takes any number of spaces, parameters in quotes or without, and in any order. With [`header("authorization")`](crate::key::header()),
 /// each of these spellings has a budget of its own. A token counts as it is written.
 ///
+/// Of credentials with parameters, a client may add some that the check ignores, and has another budget for each: count by what the
+/// check has found.
+///
 /// A scheme without credentials is no key. Several fields, and what is neither a token nor a list of parameters, are
 /// [`NoKey::Ambiguous`].
 ///
@@ -122,7 +125,7 @@ fn parameters(mut rest: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
             _ => {
                 let end = behind
                     .iter()
-                    .position(|b| !is_tchar(b))
+                    .position(|b| b.is_ascii_whitespace() || *b == b',' || *b == b'"')
                     .unwrap_or(behind.len());
                 (behind[..end].to_vec(), &behind[end..])
             }

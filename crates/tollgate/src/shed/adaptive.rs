@@ -92,11 +92,30 @@ impl AdaptiveLimit {
 
     /// A request was served in this time, with as many in flight when it began. A sample that meets another one is left out.
     pub(super) fn sample(&self, latency: Tick, in_flight: usize, now: Tick) {
+        self.take(latency, in_flight, now, |_| true);
+    }
+
+    /// A request was not served, after this time. That says something only where it is more than a request without a queue takes.
+    pub(super) fn late(&self, latency: Tick, in_flight: usize, now: Tick) {
+        let is_late = |window: &Window| window.baseline.is_some_and(|usual| latency as f64 > usual);
+        self.take(latency, in_flight, now, is_late);
+    }
+
+    fn take(
+        &self,
+        latency: Tick,
+        in_flight: usize,
+        now: Tick,
+        counts: impl FnOnce(&Window) -> bool,
+    ) {
         let mut window = match self.window.try_lock() {
             Ok(window) => window,
             Err(TryLockError::Poisoned(window)) => window.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
+        if !counts(&window) {
+            return;
+        }
         if window.samples == 0 {
             window.began = now;
         }
@@ -120,6 +139,16 @@ impl Window {
         let busiest = self.busiest as f64;
         (self.samples, self.latencies, self.busiest) = (0, 0, 0);
         match self.phase {
+            // Half of the limit would not lower this load, and there is no queue.
+            Phase::Follow
+                if now >= self.probe_at
+                    && self.baseline.is_some()
+                    && busiest * 2.0 < self.limit =>
+            {
+                self.baseline = Some(mean);
+                self.probe_at = now + PROBE_INTERVAL;
+                self.limit
+            }
             Phase::Follow if self.baseline.is_some() && now >= self.probe_at => {
                 self.phase = Phase::Drain;
                 halved
@@ -205,6 +234,33 @@ mod tests {
         settled(&limit, 20, 500_000, 40, &mut now);
         settled(&limit, 20, 50_000, 60, &mut now);
         assert!((20..=41).contains(&limit.get()), "{}", limit.get());
+    }
+
+    #[test]
+    fn a_service_without_a_queue_keeps_its_limit() {
+        let (limit, mut now) = (AdaptiveLimit::new(4, 10_000), 1);
+        for _ in 0..30_000 {
+            now += 5_000;
+            limit.sample(50_000, 20, now);
+            assert!(now < 10_000_000 || limit.get() >= 30, "{}", limit.get());
+        }
+    }
+
+    #[test]
+    fn requests_that_are_given_up_late_count_and_fast_failures_do_not() {
+        let (limit, mut now) = (AdaptiveLimit::new(4, 10_000), 1);
+        settled(&limit, 20, 50_000, 100, &mut now);
+        let before = limit.get();
+        let fail = |latency, now: &mut Tick| {
+            for _ in 0..400 {
+                *now += WINDOW / 20;
+                limit.late(latency, before, *now);
+            }
+        };
+        fail(1_000, &mut now);
+        assert_eq!(limit.get(), before);
+        fail(500_000, &mut now);
+        assert!(limit.get() <= 6, "{}", limit.get());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::runtime::Handle;
-use tollgate_core::{Check, Decision, Key, Limiter, Step, Tick, UnknownName};
+use tollgate_core::{AlgorithmKind, Check, Decision, Key, Limiter, Step, Tick};
 
 use crate::shed::{adaptive::AdaptiveLimit, error::ShedError, worker_delay::WorkerDelay};
 
@@ -107,9 +107,18 @@ impl Capacity {
     ///
     /// # Errors
     ///
-    /// A rule that the limiter does not have.
-    pub fn slots(limiter: Limiter, rule: &str, key: &Key) -> Result<Self, UnknownName> {
-        let check = limiter.check(rule, key)?.with_cost(0);
+    /// A rule that the limiter does not have, or that is not about slots.
+    pub fn slots(limiter: Limiter, rule: &str, key: &Key) -> Result<Self, ShedError> {
+        let check = limiter
+            .check(rule, key)
+            .map_err(|unknown| ShedError::new(unknown.to_string()))?
+            .with_cost(0);
+        let quota = limiter.rules().rules()[usize::from(check.rule())].quota();
+        if quota.algorithm() != AlgorithmKind::Concurrent {
+            return Err(ShedError::new(format!(
+                "rule {rule:?} is {quota}, whose use says nothing of what runs now: name a rule of slots, as Quota::concurrent(100)"
+            )));
+        }
         Ok(Self(Signal::Slots(Arc::new(SlotsInUse {
             limiter,
             check,
@@ -160,35 +169,40 @@ impl SlotsInUse {
     }
 
     fn ask(self: &Arc<Self>) {
+        let asked = Asked(Arc::clone(self));
         match self.limiter.peek(&[self.check]) {
-            Step::Ready(decision) => self.answered(&decision),
+            Step::Ready(decision) => asked.answered(&decision),
             Step::Wait(decision) => {
-                let slots = Arc::clone(self);
-                match Handle::try_current() {
-                    Ok(runtime) => {
-                        drop(runtime.spawn(async move { slots.answered(&decision.await) }))
-                    }
-                    Err(_) => self.is_asked.store(false, Ordering::Release),
+                if let Ok(runtime) = Handle::try_current() {
+                    drop(runtime.spawn(async move { asked.answered(&decision.await) }));
                 }
             }
         }
     }
+}
 
+/// A question for the slots in use. The next one may come when this is dropped, answered or not.
+struct Asked(Arc<SlotsInUse>);
+
+impl Asked {
     fn answered(&self, decision: &Decision) {
+        let Self(slots) = self;
         if let Some(verdict) = decision
             .verdicts()
             .first()
             .filter(|verdict| verdict.knows_remaining())
         {
-            let limit = self.limiter.rules().rules()[verdict.rule()]
-                .quota_of(verdict.plan())
-                .limit();
+            let rule = &slots.limiter.rules().rules()[verdict.rule()];
+            let limit = rule.quota_of(verdict.plan()).limit();
             let used = limit.saturating_sub(verdict.remaining());
-            self.share.store(
-                (used as f64 / limit.max(1) as f64).to_bits(),
-                Ordering::Relaxed,
-            );
+            let share = used as f64 / limit.max(1) as f64;
+            slots.share.store(share.to_bits(), Ordering::Relaxed);
         }
-        self.is_asked.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.is_asked.store(false, Ordering::Release);
     }
 }

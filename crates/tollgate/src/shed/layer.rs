@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::request::Parts;
-use tollgate_core::Clock;
+use tollgate_core::{Clock, DAY};
 use tower_layer::Layer;
 
 use crate::{
@@ -81,9 +81,9 @@ impl ShedLayer {
     }
 
     /// The shortest time in `Retry-After`; each answer has one between it and twice it, so that clients do not come back together.
-    /// Default: two seconds.
+    /// Default: two seconds; at most a day.
     pub fn retry_after(self, least: Duration) -> Self {
-        self.with(|shedder| shedder.retry_after = least)
+        self.with(|shedder| shedder.retry_after = least.min(DAY))
     }
 
     /// The protocol of the answers. Default: [`Protocol::Auto`], gRPC for a POST with a gRPC content type.

@@ -102,12 +102,15 @@ impl Shedder {
         };
         let load = self.load(others);
         self.observer.load(load, others + 1, &self.capacity);
-        if load >= self.thresholds[priority as usize] {
+        if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
             let now = self.clock.now();
-            let draw = self.draw(head, now);
+            // What decides says nothing of the jitter: those that are shed have small draws.
+            let hash = self.draw(head, now);
+            let [draw, jitter] =
+                [hash >> 32, hash & u64::from(u32::MAX)].map(|bits| bits as f64 / 2_f64.powi(32));
             if self.is_shed(priority, load, draw, now) {
                 self.observer.shed(priority, load);
-                return Err(self.retry_after.mul_f64(1.0 + draw));
+                return Err(self.retry_after.mul_f64(1.0 + jitter));
             }
         }
         if matches!(self.capacity.0, Signal::Adaptive(_)) {
@@ -123,7 +126,14 @@ impl Shedder {
             Signal::Adaptive(limit) => in_flight as f64 / limit.get() as f64,
             Signal::WorkerDelay(delay) => delay.share(),
             Signal::Slots(slots) => slots.share(self.clock.now()),
-            Signal::Measured(share) => share(),
+            Signal::Measured(share) => {
+                let share = share();
+                if share.is_nan() {
+                    0.0
+                } else {
+                    share.clamp(0.0, 1e6)
+                }
+            }
         }
     }
 
@@ -134,19 +144,18 @@ impl Shedder {
         load >= 1.0 || draw < (pressure - threshold) / (1.0 - threshold)
     }
 
-    /// From 0 to 1. The same for the retries of a request within a minute, where a trusted peer has given its id.
-    fn draw(&self, head: &Parts, now: Tick) -> f64 {
+    /// At random. The same for the retries of a request within a minute, where a trusted peer has given its id.
+    fn draw(&self, head: &Parts, now: Tick) -> u64 {
         let id = self
             .headers
             .as_ref()
             .and_then(|headers| headers.request_id_of(head));
-        let hash = match id {
+        match id {
             Some(id) => self.secret.hash_one((now / MINUTE, id)),
             None => self
                 .secret
                 .hash_one(self.draws.fetch_add(1, Ordering::Relaxed)),
-        };
-        (hash >> 11) as f64 / (1_u64 << 53) as f64
+        }
     }
 }
 
@@ -186,6 +195,13 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        // It failed, or its client has left: it took at least this long.
+        if let (Some(began), Signal::Adaptive(limit)) =
+            (self.began.take(), &self.shedder.capacity.0)
+        {
+            let now = self.shedder.clock.now();
+            limit.late(now.saturating_sub(began), self.others + 1, now);
+        }
         self.shedder.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

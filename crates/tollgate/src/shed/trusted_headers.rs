@@ -4,7 +4,7 @@ use http::{HeaderName, request::Parts};
 use ipnet::IpNet;
 
 use crate::{
-    key::{network, peer},
+    key::{peer, trust},
     shed::{error::ShedError, priority::Priority},
 };
 
@@ -22,23 +22,29 @@ use crate::{
 #[must_use = "the fields are read once a layer has them"]
 pub struct TrustedHeaders {
     networks: Vec<IpNet>,
+    /// Whether peers on a Unix socket are trusted, who have no address.
+    socket: bool,
     priority: Option<HeaderName>,
     request_id: Option<HeaderName>,
 }
 
 impl TrustedHeaders {
-    /// Trusts peers with these addresses: CIDRs or single addresses. Nothing is read before a field is named.
+    /// Trusts peers with these addresses: CIDRs, single addresses, or `unix:` for peers on a Unix socket. Nothing is read before a
+    /// field is named.
+    ///
+    /// A gateway has to set the fields on each request, or to remove them: one that passes on what clients send lets each client choose its
+    /// own class. In nginx, `proxy_set_header X-Priority "";` removes a field and `proxy_set_header X-Request-Id $request_id;` sets one.
     ///
     /// # Errors
     ///
     /// No network; a text that is none; all addresses, because each client could choose its class.
     pub fn from<N: ToString>(networks: impl IntoIterator<Item = N>) -> Result<Self, ShedError> {
-        let networks = networks
-            .into_iter()
-            .map(|text| network(&text.to_string()))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(ShedError::new)?;
-        if networks.is_empty() {
+        let (mut trusted, mut socket) = (Vec::new(), false);
+        for text in networks {
+            trust(&text.to_string(), &mut trusted, &mut socket).map_err(ShedError::new)?;
+        }
+        let networks = trusted;
+        if networks.is_empty() && !socket {
             return Err(ShedError::new(
                 "no peer is trusted, so no field would ever be read: name the networks of your gateways, \"10.0.0.0/8\" say",
             ));
@@ -53,6 +59,7 @@ impl TrustedHeaders {
         }
         Ok(Self {
             networks,
+            socket,
             priority: None,
             request_id: None,
         })
@@ -97,7 +104,9 @@ impl TrustedHeaders {
     }
 
     fn trusts(&self, head: &Parts) -> bool {
-        peer(head).is_some_and(|peer| self.networks.iter().any(|network| network.contains(&peer)))
+        peer(head).map_or(self.socket, |peer| {
+            self.networks.iter().any(|network| network.contains(&peer))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -19,7 +19,7 @@ pub(super) struct WorkerDelay {
     full: Duration,
     /// In microseconds: a mean that gives the newest measurement a quarter.
     micros: AtomicU64,
-    task: OnceLock<Option<AbortHandle>>,
+    task: Mutex<Option<AbortHandle>>,
 }
 
 impl WorkerDelay {
@@ -27,16 +27,22 @@ impl WorkerDelay {
         Self {
             full,
             micros: AtomicU64::new(0),
-            task: OnceLock::new(),
+            task: Mutex::new(None),
         }
     }
 
     /// The share of the delay that counts as full.
     pub(super) fn share(self: &Arc<Self>) -> f64 {
-        self.task.get_or_init(|| {
-            let runtime = Handle::try_current().ok()?;
-            Some(runtime.spawn(measure(Arc::downgrade(self))).abort_handle())
-        });
+        // Its runtime may have ended. Without one, nothing is measured.
+        if let Ok(mut task) = self.task.try_lock()
+            && task.as_ref().is_none_or(AbortHandle::is_finished)
+        {
+            self.micros.store(0, Ordering::Relaxed);
+            let measuring = |runtime: Handle| runtime.spawn(measure(Arc::downgrade(self)));
+            *task = Handle::try_current()
+                .ok()
+                .map(|runtime| measuring(runtime).abort_handle());
+        }
         self.delay().as_secs_f64() / self.full.as_secs_f64()
     }
 
@@ -47,7 +53,8 @@ impl WorkerDelay {
 
 impl Drop for WorkerDelay {
     fn drop(&mut self) {
-        if let Some(Some(task)) = self.task.get() {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task {
             task.abort();
         }
     }
