@@ -92,7 +92,11 @@ fn write_change(f: &mut fmt::Formatter<'_>, before: &Rule, after: &Rule) -> fmt:
     if quotas(before).eq(quotas(after)) {
         return Ok(());
     }
-    f.write_str(", used units are kept")
+    // On Redis a state belongs to its algorithm.
+    match before.quota().algorithm() == after.quota().algorithm() {
+        true => f.write_str(", used units are kept"),
+        false => f.write_str(", used units are kept in memory; on Redis all begin anew"),
+    }
 }
 
 fn quotas(rule: &Rule) -> impl Iterator<Item = (Option<&str>, &Quota)> {

@@ -248,6 +248,13 @@ impl SeriesCounter {
         before
     }
 
+    /// Counts a request whose time is not known, and hands it to the recorder: no later one may do that.
+    pub(super) fn count_at_once(&self) {
+        let numbers = self.numbers.here();
+        numbers.others.fetch_add(1, Ordering::Relaxed);
+        self.publish_of(numbers);
+    }
+
     fn publish(&self) {
         self.numbers.iter().for_each(|it| self.publish_of(it));
     }

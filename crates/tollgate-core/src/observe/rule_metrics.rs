@@ -24,7 +24,6 @@ use crate::{
     rule::Rule,
     source::Source,
     store::rule_store::Usage,
-    time::Tick,
 };
 
 /// One request of a series in this number is a sample for the histograms.
@@ -172,9 +171,8 @@ impl RuleMetrics {
 
     /// Counts what became of a request that the rule did not check.
     pub(super) fn unchecked(&self, rule: &Rule, kind: Kind) {
-        let _ = self
-            .series(rule, 0, Series::without_source(kind))
-            .count(0, Tick::default());
+        self.series(rule, 0, Series::without_source(kind))
+            .count_at_once();
     }
 
     /// Counts a verdict.

@@ -138,7 +138,10 @@ impl TopKeys {
         if recent.is_some_and(|mut it| it.current.details(bits).is_some_and(is_unlabelled)) {
             // Without the lock: the application may ask for the top keys.
             let label = shown(&label(key));
-            if let Some(details) = lock(&self.0).current.details(bits) {
+            if let Some(details) = try_lock(&self.0)
+                .as_mut()
+                .and_then(|it| it.current.details(bits))
+            {
                 details.label = Some(label.into());
             }
         }

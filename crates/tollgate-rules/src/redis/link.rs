@@ -7,11 +7,11 @@ use ::redis::{
     aio::{ConnectionLike, PubSub},
 };
 use futures_core::Stream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::redis::{
     push_error::{PushError, PushErrorKind},
-    servers::{Connection, Servers},
+    servers::{Connection, PATIENCE, Servers},
 };
 
 /// For how long a master is taken for the one that the sentinels name. A process looks about as often.
@@ -128,9 +128,12 @@ pub(crate) struct Subscription(PubSub);
 impl Subscription {
     /// `None`: Redis does not let us, or does not answer. Looking is enough then.
     pub(crate) async fn new(servers: &Servers, channel: &str) -> Option<Self> {
-        let mut pubsub = Box::pin(servers.listen()).await.ok()?;
-        Box::pin(pubsub.subscribe(channel)).await.ok()?;
-        Some(Self(pubsub))
+        let subscribed = async {
+            let mut pubsub = Box::pin(servers.listen()).await.ok()?;
+            Box::pin(pubsub.subscribe(channel)).await.ok()?;
+            Some(Self(pubsub))
+        };
+        timeout(PATIENCE, subscribed).await.ok().flatten()
     }
 
     /// Waits for a publication. `None`: the connection is broken.

@@ -49,8 +49,8 @@
 //! `rediss` encrypted (feature `tls`, [`RedisRules::with_tls`]). None of it is on the path of a request.
 //!
 //! The connections are those of [redis-rs](https://docs.rs/redis), with its clients for Sentinel and Cluster. *Behind Sentinel*, the
-//! sentinels are asked for each new connection, and again every five seconds, one after the other: the first that answers decides. One
-//! that was cut off together with an old master may lead to that, which serves an old revision: processes that have seen a newer one
+//! sentinels are asked for each new connection, and again every five seconds: of those that answer, the first one of the address that
+//! names a master decides. One that was cut off together with an old master may lead to that, which serves an old revision: processes that have seen a newer one
 //! refuse it by its number. A push after which the master fails, or that an old master took, may be lost with what was not
 //! replicated, as every write: processes keep the rules that they have seen, and the next push gets a number above theirs. *In a
 //! cluster*, all names have the namespace as their hash tag and lie in one hash slot; the server that has it is followed when that
@@ -69,7 +69,8 @@
 //! | `{shop}:rules:audit` | a stream of about 10 000 [records](RedisRules::audit) |
 //!
 //! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `EVALSHA`, `SCRIPT LOAD`,
-//! `SUBSCRIBE`; behind Sentinel `ROLE`, and at the sentinels `SENTINEL MASTERS`; in a cluster `CLUSTER SLOTS`.
+//! `SUBSCRIBE`, and what the scripts call: `+@hash +@sortedset +@stream +pexpire +time +publish`. Behind Sentinel it needs `ROLE`,
+//! and a user of the sentinels `SENTINEL MASTERS` and `ROLE`, which the store alone does not; in a cluster `CLUSTER SLOTS`.
 
 #[cfg(feature = "tls")]
 mod certificates;

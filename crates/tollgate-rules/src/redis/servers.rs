@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tollgate_redis::{AddressParts, Place};
 
 /// How long a connection may take, and then each reply.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a call to a cluster may take, with all that it is sent again for.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(6);

@@ -119,11 +119,11 @@ impl RequestRules {
 
     /// The rules that take the place of these, on their store. What was reported under their names is not reported again.
     pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: LayerLimiter) -> Self {
-        Self::on(list, limiter, Some(&*self.observer))
+        Self::on(list, limiter, Some(self))
     }
 
-    /// `before`: the observer of the rules whose place they take.
-    fn on(list: Vec<RequestRule>, limiter: LayerLimiter, before: Option<&Observer>) -> Self {
+    /// `before`: the rules whose place they take.
+    fn on(list: Vec<RequestRule>, limiter: LayerLimiter, before: Option<&Self>) -> Self {
         let any = |does: fn(&RequestSettings) -> bool| list.iter().any(|it| does(it.settings()));
         let routes = list.iter().map(|rule| &rule.settings().routes);
         Self {
@@ -131,10 +131,16 @@ impl RequestRules {
             slashes: list
                 .iter()
                 .any(|rule| rule.settings().routes.paths().is_some())
-                .then(|| Arc::new(SlashDetector::new())),
+                .then(|| {
+                    let before = before.and_then(|before| before.slashes.clone());
+                    before.unwrap_or_else(|| Arc::new(SlashDetector::new()))
+                }),
             plans_by_key: plans_by_key(&list, &limiter),
             holds_slots: limiter.rules().has_slots(),
-            observer: Arc::new(Observer::new(&limiter, before)),
+            observer: Arc::new(Observer::new(
+                &limiter,
+                before.map(|before| &*before.observer),
+            )),
             limiter,
             look_up_deadline: look_ups::DEADLINE,
             refunds: any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
