@@ -8,6 +8,7 @@ mod keyed;
 mod layers;
 mod memory;
 mod numbers;
+mod overload;
 mod prefilter;
 mod redis;
 mod reference;
@@ -72,6 +73,12 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         let limiter = Limiter::named(limiter).ok_or("call takes the name of a limiter")?;
         let app = App::named(app).ok_or("call takes the name of an application")?;
         grpc::calls(limiter, app, count.parse()?);
+        return Ok(true);
+    }
+    if let [first, rest @ ..] = &arguments[..]
+        && first == "overload"
+    {
+        overload::table(rest.first().map_or(Ok(10.0), |seconds| seconds.parse())?)?;
         return Ok(true);
     }
     let value = |flag: &str| {

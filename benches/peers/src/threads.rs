@@ -10,7 +10,8 @@ use axum::{body::Body, extract::ConnectInfo};
 use http::{Extensions, HeaderMap, HeaderValue, Request};
 use tollgate::{
     HeaderStyle, KeyBuf, Limiter, MemoryStore, PartKind, Rule,
-    key::{KeyExtractor, KeyPart, client_ip, extension, header}, service::RateLimit,
+    key::{KeyExtractor, KeyPart, client_ip, extension, header},
+    service::RateLimit,
 };
 use tollgate_benches::{
     check::{LASTING, WIDE},
