@@ -55,6 +55,7 @@ pub mod grpc {}
 pub mod guarantees {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/pictures.md")]
 #[doc = include_str!("../guide/overload.md")]
 pub mod overload {}
 
