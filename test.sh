@@ -53,9 +53,9 @@ docs() {
   links
 }
 
-# What the guide and the READMEs of crates link to on docs.rs is among what was made.
+# What the READMEs of crates link to on docs.rs is among what was made.
 links() {
-  grep -oh 'https://docs\.rs/tollgate[^ )#/]*/latest/[^ )#]*' docs/guide/*.md crates/*/README.md | sort -u |
+  grep -oh 'https://docs\.rs/tollgate[^ )#/]*/latest/[^ )#]*' crates/*/README.md | sort -u |
     sed "s|https://docs.rs/[^/]*/latest|$documentation|" | xargs ls >/dev/null
 }
 

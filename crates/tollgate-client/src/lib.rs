@@ -33,7 +33,7 @@
 //! | --- | --- |
 //! | limits on the requests to your own server | [tollgate](https://docs.rs/tollgate), the other side. Neither needs the other |
 //! | a limit of the client's own that many processes share | [tollgate-redis](https://docs.rs/tollgate-redis) |
-//! | what a word means | the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) |
+//! | what a word means | the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary) |
 //!
 //! # The parts
 //!

@@ -4,7 +4,7 @@
 //! server, begin there. Take this crate alone where there is no HTTP: in workers, consumers of queues, clients of other APIs, or to
 //! write a store. [tollgate-redis](https://docs.rs/tollgate-redis) is the store that many processes share, and
 //! [tollgate-client](https://docs.rs/tollgate-client) limits outgoing requests. The
-//! [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) says what the words mean.
+//! [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary) says what the words mean.
 //!
 //! A [`Limiter`] is a set of rules on a store. Two at once, then one a second:
 //!

@@ -33,7 +33,7 @@
 //! | set up a server, Sentinel, a cluster, Valkey, TLS | [`Address`], [`guide::servers`], [`guide::access`] |
 //! | know how much memory it takes, and what to watch | [`guide::sizing`], [`guide::watching`] |
 //! | limit without HTTP | [`Limiter`](tollgate_core::Limiter) takes the same store |
-//! | look up a word | the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) |
+//! | look up a word | the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary) |
 //! | push rules through the same Redis | [tollgate-rules](https://docs.rs/tollgate-rules), feature `redis` |
 //!
 //! # Addresses

@@ -48,7 +48,7 @@
 //! - [`guide::from_code_to_a_file`]: moving limits that are constants in code
 //! - [`guide::reference`]: every table and field; [`SCHEMA`] is the same for editors
 //! - with the feature `redis`, the module `redis`: rules that many processes share
-//! - the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html): what the words mean
+//! - the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary): what the words mean
 //!
 //! # Bounds
 //!

@@ -36,7 +36,7 @@
 //!
 //! The [guide] has a page for each thing you may want to do, such as [choosing a limit](guide::choosing) and
 //! [recipes](guide::recipes), and one on [when not to use this](guide::wrong_tool). The
-//! [glossary](guide::glossary) says what the words mean.
+//! [glossary](guide#glossary) says what the words mean.
 //!
 //! # The parts
 //!

@@ -1,6 +1,6 @@
 //! The suite that every store of tollgate has to pass, and a remote store to try it on. How to write a store
 //! is the subject of [`tollgate_core::store`]; [tollgate-redis](https://docs.rs/tollgate-redis) is one. The
-//! [glossary](https://docs.rs/tollgate/latest/tollgate/guide/glossary/index.html) says what the words mean.
+//! [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary) says what the words mean.
 //!
 //! [`conformance_suite!`](conformance_suite) makes one test of each of the [`cases`]. It wants the crate `tokio`
 //! among the dependencies of the tests, and an `async` function that makes a new, empty store which follows a clock:

@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -35,7 +35,7 @@ impl Labels {
         }
     }
 
-    /// Where readers of the book find it.
+    /// Where readers of the book find it. A name leads to the file that defines it, until docs.rs has the crates.
     fn address(&self, label: &str) -> Result<String, String> {
         let target = self.targets.get(label);
         let target = target.ok_or_else(|| format!("guide/links.md has no [{label}]"))?;
@@ -56,51 +56,86 @@ impl Labels {
         if target.contains("://") {
             return Ok(target.clone());
         }
-        let unknown = || format!("[{label}]: {target} has no kind, such as struct@ or method@");
-        let (kind, path) = target.split_once('@').ok_or_else(unknown)?;
-        let (path, anchor) = match path.split_once('#') {
-            Some((path, anchor)) => (path, format!("#{anchor}")),
-            None => (path, String::new()),
+        let (kind, path) = target.split_once('@').ok_or_else(|| {
+            format!("[{label}]: {target} has no kind, such as struct@ or method@")
+        })?;
+        let path = path.split('#').next().unwrap_or_default();
+        let file = self.defines(kind, path);
+        let file = file.ok_or_else(|| format!("[{label}]: no file defines {target}"))?;
+        Ok(format!("../../{file}"))
+    }
+
+    /// The file that defines an item, from the root of the repository.
+    fn defines(&self, kind: &str, path: &str) -> Option<String> {
+        let parts: Vec<&str> = path.split("::").collect();
+        let (root, name) = (parts[0], *parts.last()?);
+        let package = match root {
+            "crate" => self.package.clone(),
+            _ => root.replace('_', "-"),
         };
-        let (parent, name) = path.rsplit_once("::").ok_or_else(unknown)?;
-        let folder = self.folder(parent);
-        Ok(match kind {
-            "mod" => format!("{folder}/{name}/index.html{anchor}"),
-            "struct" | "enum" | "trait" | "fn" | "type" => {
-                format!("{folder}/{kind}.{name}.html{anchor}")
-            }
-            "const" if !self.is_type(parent) => format!("{folder}/constant.{name}.html{anchor}"),
-            "method" | "variant" | "const" => {
-                let (kinds, grand) = (["struct", "enum", "trait"], parent.rsplit_once("::"));
-                let is_there = |kind: &&str| {
-                    let own = format!("{kind}@{parent}");
-                    self.targets.values().any(|target| *target == own)
+        if kind == "mod" {
+            let path = format!("crates/{package}/src/{}", parts[1..].join("/"));
+            let files = [format!("{path}.rs"), format!("{path}/mod.rs")];
+            return files
+                .into_iter()
+                .find(|file| repository().join(file).exists());
+        }
+        let parent = parts[parts.len() - 2];
+        let is_of_type = parent.starts_with(char::is_uppercase);
+        let line = |text: &str, begins: &[String]| {
+            let mut lines = text.lines().map(str::trim_start);
+            lines.any(|line| {
+                let mut rest = begins
+                    .iter()
+                    .filter_map(|begin| line.strip_prefix(&**begin));
+                rest.any(|rest| {
+                    !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
+                })
+            })
+        };
+        let has = |text: &str| match kind {
+            "variant" => line(text, &[format!("pub enum {parent}")]),
+            "method" | "const" if is_of_type => {
+                let is_its = |line: &str| {
+                    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+                    (line.starts_with("impl") || line.contains("trait "))
+                        && words.any(|word| word == parent)
                 };
-                let of = kinds.iter().find(|kind| is_there(kind));
-                let of = of.ok_or(format!("[{label}]: links.md lacks {parent} itself"))?;
-                let (grand, parent) = grand.ok_or_else(unknown)?;
-                let kind = match (kind, *of) {
-                    ("method", "trait") => "tymethod",
-                    ("const", _) => "associatedconstant",
-                    _ => kind,
-                };
-                format!("{}/{of}.{parent}.html#{kind}.{name}", self.folder(grand))
+                let words = ["pub fn", "pub const fn", "pub async fn", "fn", "pub const"];
+                // Settings that several types have are written by a macro.
+                (text.lines().any(is_its) || text.contains("macro_rules!"))
+                    && line(text, &words.map(|it| format!("{it} {name}")))
             }
-            _ => return Err(unknown()),
+            _ => line(
+                text,
+                &[
+                    format!("pub {kind} {name}"),
+                    format!("pub const {kind} {name}"),
+                ],
+            ),
+        };
+        // What a crate re-exports is defined in another one.
+        let packages = [&*package, "tollgate-core", "tollgate", "tollgate-redis"];
+        packages.into_iter().find_map(|package| {
+            let mut files = Vec::new();
+            sources(
+                &repository().join(format!("crates/{package}/src")),
+                &mut files,
+            );
+            files.sort();
+            files.retain(|file| has(&fs::read_to_string(file).expect("a source")));
+            // Of several, the one that defines the type as well, or that is in the module.
+            let file = files.into_iter().min_by_key(|file| {
+                let text = fs::read_to_string(file).expect("a source");
+                let types = ["struct", "enum", "trait"].map(|it| format!("pub {it} {parent}"));
+                let mut names = file.iter().filter_map(|part| part.to_str());
+                !names.any(|it| it.trim_end_matches(".rs") == parent) && !line(&text, &types)
+            })?;
+            let file = file
+                .strip_prefix(repository())
+                .expect("a file of the repository");
+            Some(file.to_str()?.to_owned())
         })
-    }
-
-    fn is_type(&self, path: &str) -> bool {
-        let name = path.rsplit("::").next().unwrap_or_default();
-        name.starts_with(char::is_uppercase)
-    }
-
-    /// Where docs.rs has a module.
-    fn folder(&self, module: &str) -> String {
-        let own = self.package.replace('-', "_");
-        let path = module.replace("crate", &own).replace("::", "/");
-        let name = path.split('/').next().unwrap_or_default();
-        format!("https://docs.rs/{}/latest/{path}", name.replace('_', "-"))
     }
 
     /// The page of the book that a module of the guide is, here or in another crate.
@@ -119,6 +154,17 @@ impl Labels {
             }
         };
         Some(format!("{}.md{anchor}", module.replace('_', "-")))
+    }
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            found.push(path);
+        }
     }
 }
 
@@ -204,9 +250,7 @@ fn the_foot_of_each_page_has_the_links_that_rustdoc_has() {
             }
         }
         for (label, target) in &labels.targets {
-            let within = |other: &String| other.starts_with(&format!("{label}::"));
-            // The kind of a type is needed to find its methods.
-            if !used.contains(label) && !used.iter().any(within) {
+            if !used.contains(label) {
                 wrong.push(format!("{package}: no page has [{label}]: {target}"));
             }
         }
@@ -249,20 +293,21 @@ fn each_page_of_the_guide_is_in_the_book_and_in_one_crate() {
             let real = path.canonicalize().expect("a link to a page");
             assert_eq!(real, guide.join(&name), "{package}: {name}");
             // The command line has no rustdoc.
-            if package != "tollgate-cli" {
+            if package != "tollgate-cli" && name != "README.md" {
                 let module = name.trim_end_matches(".md").replace('-', "_");
                 let text = read(&real);
                 let labels = Page::new(without_foot(&text)).undefined;
                 let pictures = labels.iter().any(|label| is_picture(label));
-                let files = [DEFINITIONS[0], DEFINITIONS[1], &name].into_iter();
-                let files = files.filter(|file| *file != DEFINITIONS[1] || pictures);
-                let included: String = files
-                    .map(|file| format!("\n#[doc = include_str!(\"../guide/{file}\")]"))
-                    .collect();
-                // Nothing else comes before: most pages do without pictures.
-                let included = format!("\n{included}\npub mod {module} {{}}");
                 let source = read(&repository().join(format!("crates/{package}/src/guide.rs")));
-                assert!(source.contains(&included), "{package}: {name}");
+                let (before, _) = source
+                    .split_once(&format!("pub mod {module} {{}}"))
+                    .unwrap_or_else(|| panic!("{package} has no module {module}"));
+                let includes = before.rsplit("\n\n").next().unwrap_or_default();
+                let has =
+                    |file: &str| includes.contains(&format!("include_str!(\"../guide/{file}\")"));
+                // Most pages do without pictures, whose copies are long.
+                assert!(has("links.md") && has(&name), "{package}: {name}");
+                assert_eq!(has("pictures.md"), pictures, "{package}: {name}");
             }
             assert!(of_crates.insert(name.clone()), "{name} is in two crates");
         }
@@ -275,12 +320,11 @@ fn each_page_of_the_guide_is_in_the_book_and_in_one_crate() {
         assert_eq!(listed, 1, "SUMMARY.md names {name} once");
         in_book.insert(name);
     }
-    in_book.remove("README.md");
     assert_eq!(in_book, of_crates);
 }
 
 #[test]
-fn an_item_has_its_address_on_docs_rs() {
+fn a_name_leads_to_the_file_that_defines_it() {
     let labels = |targets: &[(&str, &str)]| Labels {
         package: "tollgate-redis".into(),
         targets: targets
@@ -291,31 +335,32 @@ fn an_item_has_its_address_on_docs_rs() {
     let labels = labels(&[
         ("Keys", "struct@crate::Keys"),
         ("Keys::hashed", "method@crate::Keys::hashed"),
-        ("Quota", "struct@tollgate_core::Quota"),
-        ("Rule::shadow", "method@tollgate_core::Rule::shadow"),
+        ("Quota::gcra", "method@tollgate_core::Quota::gcra"),
+        (
+            "OnStoreError::Deny",
+            "variant@tollgate_core::OnStoreError::Deny",
+        ),
+        ("key", "mod@tollgate_core::key#a-heading"),
         (
             "by-hand.md#the-script",
             "mod@crate::guide::by_hand#the-script",
         ),
-        ("choosing.md", "mod@crate::guide::delay"),
-        ("SCRIPT", "const@crate::SCRIPT"),
+        ("choosing.md", "mod@crate::guide::waiting"),
         ("turn.svg", "data:image/svg+xml;base64,PHN2Zy8+"),
+        ("Keys::nothing", "method@crate::Keys::nothing"),
     ]);
     let at = |label| labels.address(label);
-    let docs = "https://docs.rs/tollgate-redis/latest/tollgate_redis";
-    assert_eq!(at("Keys"), Ok(format!("{docs}/struct.Keys.html")));
-    assert_eq!(
-        at("Keys::hashed"),
-        Ok(format!("{docs}/struct.Keys.html#method.hashed"))
-    );
-    assert_eq!(at("SCRIPT"), Ok(format!("{docs}/constant.SCRIPT.html")));
+    let keys = "../../crates/tollgate-redis/src/keys/keys.rs";
+    assert_eq!(at("Keys").as_deref(), Ok(keys));
+    assert_eq!(at("Keys::hashed").as_deref(), Ok(keys));
+    let core = |file: &str| Ok(format!("../../crates/tollgate-core/src/{file}"));
+    assert_eq!(at("Quota::gcra"), core("quota.rs"));
+    assert_eq!(at("OnStoreError::Deny"), core("on_store_error.rs"));
+    assert_eq!(at("key"), core("key.rs"));
     assert_eq!(
         at("by-hand.md#the-script"),
         Ok("by-hand.md#the-script".into())
     );
-    let quota = "https://docs.rs/tollgate-core/latest/tollgate_core/struct.Quota.html";
-    assert_eq!(at("Quota"), Ok(quota.into()));
     assert_eq!(at("turn.svg"), Ok("../pictures/turn.svg".into()));
-    assert!(at("arrivals.svg").is_err());
-    assert!(at("Rule::shadow").is_err() && at("choosing.md").is_err() && at("Rule").is_err());
+    assert!(at("Keys::nothing").is_err() && at("choosing.md").is_err() && at("Rule").is_err());
 }
