@@ -7,6 +7,7 @@ use tollgate_core::Tick;
 pub struct SlotTerms {
     term: Tick,
     margin: Tick,
+    patience: Tick,
 }
 
 impl SlotTerms {
@@ -19,7 +20,19 @@ impl SlotTerms {
     /// The same with a margin in µs: by how much the clock of a process may fall behind that of the store within a term.
     #[must_use]
     pub fn with_margin(term: Tick, margin: Tick) -> Self {
-        Self { term, margin }
+        Self {
+            term,
+            margin,
+            patience: term / 500,
+        }
+    }
+
+    /// The same, for a store that answers within `deadline` µs, or never. An acquire that a renewal makes void is sent again: a
+    /// store that is far would be asked in vain, again and again, if ends of requests were told before it can have answered.
+    #[must_use]
+    pub fn of_store(mut self, deadline: Tick) -> Self {
+        self.patience = self.patience.max(deadline).min(self.retry_after());
+        self
     }
 
     /// The term, in µs.
@@ -34,10 +47,11 @@ impl SlotTerms {
         self.term / 3
     }
 
-    /// How long the end of a request may go untold, in µs, so that acquires in flight are not void: 30 ms of 15 s.
+    /// How long the end of a request may go untold, in µs, so that acquires in flight are not void: 30 ms of 15 s, or the deadline
+    /// of the store, but at most half a second of 15 s.
     #[must_use]
     pub fn patience(&self) -> Tick {
-        self.term / 500
+        self.patience
     }
 
     /// The pause before a renewal whose reply was lost is sent again, in µs: half a second of 15 s.
@@ -63,6 +77,9 @@ mod tests {
         let terms = SlotTerms::new(15_000_000);
         assert_eq!((terms.patience(), terms.retry_after()), (30_000, 500_000));
         assert_eq!((terms.term(), terms.renew_after()), (15_000_000, 5_000_000));
+        let patience = |deadline| terms.of_store(deadline).patience();
+        let patience = [10_000, 50_000, 2_000_000].map(patience);
+        assert_eq!(patience, [30_000, 50_000, 500_000]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) enum CallErrorKind {
 }
 
 impl CallError {
-    pub(super) fn new(kind: CallErrorKind, message: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn new(kind: CallErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
             message: message.into(),

@@ -8,7 +8,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::time::Instant;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, Timeout, timeout_at},
+};
 
 use crate::{
     address::{Address, AddressError, Target},
@@ -18,7 +21,7 @@ use crate::{
         cluster::{
             event::ClusterEvent, options::ClusterOptions, routed::ClusterCall, router::Cluster,
         },
-        error::CallError,
+        error::{CallError, CallErrorKind},
         node::Node,
         options::NodeOptions,
         request::Request,
@@ -43,6 +46,10 @@ pub(super) enum Backend {
 pub(super) enum Answer {
     One(Call),
     Cluster(Box<ClusterCall>),
+    /// Nothing was sent: the time of its request was gone with what was asked before.
+    Late,
+    /// Of a request that has asked before: it ends when its time is gone, whatever waits for Redis before it.
+    Within(Pin<Box<Timeout<Answer>>>),
 }
 
 impl Backend {
@@ -69,21 +76,13 @@ impl Backend {
         Ok(Self::One { name, node })
     }
 
-    /// Sends a call of the script that decides. In a cluster all its keys are in one slot, and it is answered until `by`,
-    /// where a part of the request's time is gone already.
-    pub(super) fn send(
-        &self,
-        script: &Arc<Script>,
-        call: &call::Call,
-        by: Option<Instant>,
-    ) -> Answer {
+    /// Sends a call of the script that decides. In a cluster all its keys are in one slot.
+    pub(super) fn send(&self, script: &Arc<Script>, call: &call::Call) -> Answer {
         let request =
             |slot| Request::checks(script, slot, call.keys(), call.args()).of_rules(call.rules());
         match self {
             Self::One { node, .. } => Answer::One(node.call(request(0))),
-            Self::Cluster(cluster) => {
-                Answer::Cluster(Box::new(cluster.send(call.keys(), by, request)))
-            }
+            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.send(call.keys(), request))),
         }
     }
 
@@ -149,7 +148,15 @@ impl Answer {
         match self {
             Self::One(call) => call.is_refused(),
             Self::Cluster(call) => call.is_refused(),
+            Self::Late => true,
+            Self::Within(within) => within.get_ref().is_refused(),
         }
+    }
+
+    /// The same, which ends at `by`. The timer is that of `runtime`: whoever polls may have none.
+    pub(super) fn within(self, by: Instant, runtime: &Handle) -> Self {
+        let _entered = runtime.enter();
+        Self::Within(Box::pin(timeout_at(by, self)))
     }
 }
 
@@ -160,6 +167,16 @@ impl Future for Answer {
         match self.get_mut() {
             Self::One(call) => Pin::new(call).poll(cx),
             Self::Cluster(call) => Pin::new(&mut **call).poll(cx),
+            Self::Late => Poll::Ready(Err(CallError::new(
+                CallErrorKind::Expired,
+                "Redis was not asked: the time was gone with what was asked before",
+            ))),
+            Self::Within(within) => within.as_mut().poll(cx).map(|answer| {
+                answer.unwrap_or_else(|_| {
+                    let message = "Redis did not answer in time";
+                    Err(CallError::new(CallErrorKind::Unknown, message))
+                })
+            }),
         }
     }
 }

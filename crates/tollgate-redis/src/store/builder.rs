@@ -379,7 +379,7 @@ impl RedisStoreBuilder {
             engine,
             process_clock,
             in_flight_calls: InFlightCalls::default(),
-            slots: ProcessSlots::new(self.slot_term),
+            slots: ProcessSlots::new(self.slot_term, deadline),
         };
         let shared = Arc::new(shared);
         let in_use = Arc::default();

@@ -74,10 +74,13 @@ impl InFlight {
         let steps = query.has_more_steps() || has_slots;
         let by = steps.then(|| Instant::now() + inner.shared.deadline);
         let slots = has_slots.then(|| RequestSlots::new(&inner.shared));
-        Self::start_by(inner, query, what_for, by, slots)
+        let mut in_flight = Self::send(inner, query, what_for, None, slots)?;
+        in_flight.by = by;
+        ControlFlow::Continue(in_flight)
     }
 
-    fn start_by(
+    /// `by`: the deadline of a request that has asked before.
+    fn send(
         inner: &Arc<Inner>,
         mut query: Query,
         what_for: CallFor,
@@ -89,7 +92,11 @@ impl InFlight {
             let sent = query.send(inner.now(), |query| {
                 let layout = ReplyLayout::new(inner, &mut call, query, slots.as_mut())?;
                 let stopwatch = Stopwatch::start();
-                Ok((layout, stopwatch, inner.shared.send_by(&call, what_for, by)))
+                Ok((
+                    layout,
+                    stopwatch,
+                    inner.shared.send_again(&call, what_for, by),
+                ))
             });
             match sent {
                 Ok((layout, stopwatch, answer)) => {
@@ -172,7 +179,7 @@ impl InFlight {
             (reply, _) => reply,
         };
         match self.query.finish(reply, inner.now()) {
-            Next::Query(query) => Self::start_by(&inner, query, self.what_for, self.by, self.slots),
+            Next::Query(query) => Self::send(&inner, query, self.what_for, self.by, self.slots),
             Next::Done(done) => {
                 hand_over(self.slots);
                 if takes {
@@ -234,7 +241,7 @@ impl InFlight {
             return ControlFlow::Break((self, reply));
         };
         self.stopwatch = Stopwatch::start();
-        self.answer = inner.shared.send_by(&call, self.what_for, self.by);
+        self.answer = inner.shared.send_again(&call, self.what_for, self.by);
         self.size = call.checks();
         self.layout = ReplyLayout {
             checks,
@@ -480,4 +487,79 @@ pub(super) fn send_alone(inner: &Arc<Inner>, queries: Vec<Query>) {
 /// what another rule set that is in use has as well.
 pub(super) fn retire(inner: &Arc<Inner>) {
     send_alone(inner, inner.local.retire(inner.now()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, copy, duplex, split},
+        time::sleep,
+    };
+    use tollgate_core::{Key, Limiter, Quota, Rule};
+
+    use super::*;
+    use crate::{connection::stream::memory, keys::keys::Keys, store::redis_store::RedisStore};
+
+    /// A server whose answers take a while.
+    fn play_far(
+        path: &str,
+        delay: Duration,
+        say: impl Fn(&[&str]) -> String + Send + Sync + 'static,
+    ) {
+        let say = Arc::new(say);
+        memory::listen(path, move |client| {
+            let (near, far) = duplex(1 << 20);
+            let say = Arc::clone(&say);
+            tokio::spawn(memory::serve(far, say));
+            let ((mut from_client, mut to_client), (mut answers, mut questions)) =
+                (split(client), split(near));
+            tokio::spawn(async move { copy(&mut from_client, &mut questions).await });
+            tokio::spawn(async move {
+                let mut buffer = Vec::new();
+                while let Ok(1..) = answers.read_buf(&mut buffer).await {
+                    sleep(delay).await;
+                    if to_client
+                        .write_all(&std::mem::take(&mut buffer))
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+            Ok(())
+        });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_whose_slots_are_asked_for_again_waits_for_one_deadline_in_all() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        play_far("/stale", Duration::from_millis(40), move |words| {
+            count.fetch_add(usize::from(words[0].starts_with("EVAL")), Ordering::Relaxed);
+            // The message is older than one that was read before, each time.
+            "*4\r\n:1700000000000000\r\n:1\r\n:5\r\n:15000000\r\n".to_owned()
+        });
+        let store = RedisStore::builder("unix:///stale", "jobs", Keys::plain())
+            .deadline(Duration::from_millis(100))
+            .without_heartbeats()
+            .connect()
+            .expect("a valid address and a runtime");
+        store.connected().await;
+        let limiter = Limiter::new(store, [Rule::new("jobs", Quota::concurrent(5))]);
+        let limiter = limiter.expect("a valid rule");
+        let check = limiter.check("jobs", &Key::shared()).expect("the rule");
+        asked.store(0, Ordering::Relaxed);
+        let from = Instant::now();
+        let decision = limiter.acquire(&[check]).await;
+        let verdict = decision.verdicts()[0];
+        assert_ne!(verdict.source(), Source::Store, "{decision:?}");
+        assert_eq!(from.elapsed().as_millis(), 100);
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+    }
 }

@@ -43,11 +43,12 @@ pub(super) struct SlotTarget {
 }
 
 impl ProcessSlots {
-    pub(super) fn new(term: Duration) -> Self {
-        let micros = Tick::try_from(term.as_micros()).unwrap_or(Tick::MAX);
+    pub(super) fn new(term: Duration, deadline: Duration) -> Self {
+        let micros = |time: Duration| Tick::try_from(time.as_micros()).unwrap_or(Tick::MAX);
+        let terms = SlotTerms::new(micros(term)).of_store(micros(deadline));
         Self {
             in_use: Mutex::new(InUse {
-                table: SlotTable::new(SlotOwner::random(), SlotTerms::new(micros)),
+                table: SlotTable::new(SlotOwner::random(), terms),
                 looks_at: None,
                 measured: (SlotCounts::default(), 0),
             }),

@@ -87,13 +87,18 @@ impl Shared {
 
     /// Sends a call. It is on its way when this returns, or has failed.
     pub(super) fn send(&self, call: &Call, what_for: CallFor) -> Answer {
-        self.send_by(call, what_for, None)
+        self.observer.sent(what_for);
+        self.backend.send(&SCRIPT, call)
     }
 
-    /// As [`send`](Self::send), with the deadline of a request that takes several calls.
-    pub(super) fn send_by(&self, call: &Call, what_for: CallFor, by: Option<Instant>) -> Answer {
-        self.observer.sent(what_for);
-        self.backend.send(&SCRIPT, call, by)
+    /// As [`send`](Self::send), for a request that has asked before and waits until `by`. Late, its call is not sent, or its answer
+    /// is lost.
+    pub(super) fn send_again(&self, call: &Call, what_for: CallFor, by: Option<Instant>) -> Answer {
+        match by {
+            None => self.send(call, what_for),
+            Some(by) if by <= Instant::now() => Answer::Late,
+            Some(by) => self.send(call, what_for).within(by, &self.runtime),
+        }
     }
 
     /// Sends a settlement, whose reply no request waits for. `waiting`: the places in the reply that say what has lapsed.

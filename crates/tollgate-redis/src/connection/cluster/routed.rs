@@ -44,8 +44,8 @@ struct Sent {
     call: Call,
     moved: bool,
     ask_followed: bool,
-    /// Set where earlier calls have later deadlines: a driver checks deadlines in the order in which calls come. So it
-    /// is once the call was sent on, and where a part of its time was gone before.
+    /// Set once the call was sent on: earlier calls there have later deadlines, and a driver checks deadlines in the order
+    /// in which calls come.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -57,14 +57,6 @@ impl ClusterCall {
     /// Whether it has failed without having been queued.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.0, State::Refused(_))
-    }
-
-    /// Ends at its deadline by itself, whatever waits before it.
-    pub(super) fn ending_at_deadline(mut self) -> Self {
-        if let State::Sent(sent) = &mut self.0 {
-            sent.arm_deadline();
-        }
-        self
     }
 
     pub(super) fn send(
@@ -175,26 +167,18 @@ impl Sent {
         }
         self.call = member.node.send(waiting);
         self.member = member;
-        self.arm_deadline();
-        Ok(())
-    }
-
-    fn arm_deadline(&mut self) {
         let _entered = self.shared.runtime.enter();
         self.timer
             .get_or_insert_with(|| Box::pin(sleep_until(self.deadline)));
+        Ok(())
     }
 
     fn expire(&mut self, cx: &mut Context<'_>) -> Poll<Result<Value, CallError>> {
         let Some(timer) = &mut self.timer else {
             return Poll::Pending;
         };
-        let was_sent_on = self.moved || self.ask_followed;
         timer.as_mut().poll(cx).map(|()| {
-            let message = match was_sent_on {
-                true => "Redis did not answer in time, after the slot had moved",
-                false => "Redis did not answer in time",
-            };
+            let message = "Redis did not answer in time, after the slot had moved";
             Err(CallError::new(CallErrorKind::Unknown, message))
         })
     }

@@ -68,17 +68,13 @@ impl Cluster {
     ) -> ClusterCall {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
         let args: Vec<_> = args.iter().map(AsRef::as_ref).collect();
-        self.send(keys.iter().copied(), None, |_| {
-            Request::new(script, &keys, &args)
-        })
+        self.send(keys.iter().copied(), |_| Request::new(script, &keys, &args))
     }
 
-    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their slot; answered
-    /// until `by`, where a part of the time is gone already.
+    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their slot.
     pub(crate) fn send<'a>(
         &self,
         keys: impl Iterator<Item = &'a [u8]>,
-        by: Option<Instant>,
         request: impl FnOnce(u16) -> Request,
     ) -> ClusterCall {
         let mut slots = keys.map(slot);
@@ -97,17 +93,8 @@ impl Cluster {
             Ok(member) => member,
             Err(error) => return ClusterCall::refused(error),
         };
-        let now = Instant::now();
-        if by.is_some_and(|by| by <= now) {
-            let message = "Redis was not asked: the time was gone with what was asked before";
-            return ClusterCall::refused(CallError::new(CallErrorKind::Expired, message));
-        }
-        let deadline = by.unwrap_or(now + self.shared.options.node.deadline);
-        let call = ClusterCall::send(&self.shared, member, first, deadline, || request(first));
-        match by {
-            Some(_) => call.ending_at_deadline(),
-            None => call,
-        }
+        let deadline = Instant::now() + self.shared.options.node.deadline;
+        ClusterCall::send(&self.shared, member, first, deadline, || request(first))
     }
 
     /// The first slot of each server that has slots.

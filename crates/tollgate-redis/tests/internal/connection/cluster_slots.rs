@@ -48,7 +48,7 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
         let calls = keys.iter().map(|key| {
             let key = [key.as_bytes()];
             let args = [&b""[..], FIRST_KEY];
-            bench.cluster.send(key.into_iter(), None, |slot| {
+            bench.cluster.send(key.into_iter(), |slot| {
                 Request::checks(&script, slot, key.into_iter(), args.into_iter())
             })
         });
