@@ -18,6 +18,8 @@ use crate::advice::{
 pub(crate) struct ServerAdvice {
     /// Whether the request was rejected for now.
     pub(crate) rejected: bool,
+    /// Whether its status may be that of a rejection.
+    may_reject: bool,
     /// The wait that the server asks for, if it is not zero.
     pub(crate) retry_after: Option<Duration>,
     /// The server's budgets.
@@ -45,9 +47,14 @@ impl ServerAdvice {
         };
         let is_empty = budgets.iter().any(|budget| budget.left == 0);
         let may_reject = limits.contains(&status);
+        let says_so = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
         let retry_after = match &grpc {
             _ if may_reject => retry_after::read(headers, now).or_else(|| {
-                let is_unknown = grpc.is_none() && !is_empty;
+                // Of another status a reset says what it says of an answer that was given.
+                let is_unknown = says_so && grpc.is_none() && !is_empty;
                 is_unknown.then(|| provider::reset_alone(headers, now))?
             }),
             Some(grpc) => grpc.wait(),
@@ -56,10 +63,6 @@ impl ServerAdvice {
         let retry_after = retry_after
             .filter(|wait| !wait.is_zero())
             .map(|wait| wait.min(longest));
-        let says_so = matches!(
-            status,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        );
         let rejected = may_reject && (says_so || is_empty || retry_after.is_some());
         budgets.sort_by_key(|budget| budget.left);
         budgets.truncate(MOST);
@@ -72,6 +75,7 @@ impl ServerAdvice {
         }
         Self {
             rejected,
+            may_reject,
             retry_after,
             budgets,
             grpc,
@@ -85,6 +89,7 @@ impl ServerAdvice {
             self.retry_after = self.retry_after.max(Some(wait.min(longest)));
         }
         for mut budget in read.budgets {
+            self.rejected |= self.may_reject && budget.left == 0;
             budget.reset = budget.reset.min(longest);
             self.budgets.push(budget);
         }
@@ -188,8 +193,11 @@ mod tests {
             (primary.rejected, primary.wait()),
             (true, Some(Duration::from_secs(40)))
         );
-        let forbidden = advice(403, &[left, reset]);
-        assert_eq!((forbidden.rejected, forbidden.wait()), (false, None));
+        let alone = ("x-ratelimit-reset-tokens", "40s");
+        for fields in [[left, reset], [left, alone]] {
+            let forbidden = advice(403, &fields);
+            assert_eq!((forbidden.rejected, forbidden.wait()), (false, None));
+        }
     }
 
     #[test]
