@@ -123,21 +123,33 @@ impl LiveConfig {
         Ok((limiter, prepared.collect()))
     }
 
-    /// Puts a configuration in force on all stripes in one step: no request sees it before another sees the one before.
-    fn put_in_force(&self, limiter: Limiter, prepared: Vec<Arc<Config>>) {
-        let mut current: Vec<_> = self.current.iter().map(lock).collect();
-        let before = std::mem::replace(&mut *lock(&self.limiter), limiter);
-        let replaced = current.iter_mut().zip(prepared);
-        let replaced: Vec<_> = replaced
-            .map(|(current, config)| std::mem::replace(&mut **current, config))
+    /// Puts configurations in force on all stripes in one step: no request sees one before another sees what was before. The rules
+    /// of their layers are locked, so that no two of these meet.
+    fn put_in_force(prepared: Vec<(Arc<Self>, Limiter, Vec<Arc<Config>>)>) {
+        let (live, prepared): (Vec<Arc<Self>>, Vec<_>) = prepared
+            .into_iter()
+            .map(|(live, limiter, configs)| (live, (limiter, configs)))
+            .unzip();
+        let mut locked: Vec<Vec<_>> = live
+            .iter()
+            .map(|live| live.current.iter().map(lock).collect())
             .collect();
-        // Services that remember the one of their last request wait for the lock as well.
-        for config in &replaced {
-            config.retire();
+        let mut replaced = Vec::new();
+        for ((live, current), (limiter, configs)) in live.iter().zip(&mut locked).zip(prepared) {
+            let before = std::mem::replace(&mut *lock(&live.limiter), limiter);
+            let current = current.iter_mut().zip(configs);
+            let configs: Vec<_> = current
+                .map(|(current, config)| std::mem::replace(&mut **current, config))
+                .collect();
+            // Services that remember the one of their last request wait for the lock as well.
+            for config in &configs {
+                config.retire();
+            }
+            replaced.push((before, configs));
         }
         // Requests go on. What no request holds any more is dropped after the locks are released.
-        drop(current);
-        drop((before, replaced));
+        drop(locked);
+        drop(replaced);
     }
 }
 
@@ -237,9 +249,7 @@ impl LayerRules {
             all.push(rules);
         }
         let _in_force = replacement.commit();
-        for (follower, limiter, configs) in prepared {
-            follower.put_in_force(limiter, configs);
-        }
+        LiveConfig::put_in_force(prepared);
         for (rules, (_, state)) in all.into_iter().zip(&mut states) {
             state.rules = rules;
         }
@@ -278,6 +288,45 @@ mod tests {
 
     fn live() -> Arc<LiveConfig> {
         LiveConfig::new(&[], MemoryStore::new(), |_| Ok(()), [rule(60)]).expect("a valid rule")
+    }
+
+    #[test]
+    fn layers_that_change_together_change_in_one_step() {
+        let store = MemoryStore::new();
+        let named = |name: &str, limit| {
+            Rule::new(name, Quota::fixed_window(limit, MINUTE)).by(constant("all"))
+        };
+        let live = ["outer", "inner"].map(|name| {
+            let rules = [named(name, 1)];
+            LiveConfig::new(&[], store.clone(), |_| Ok(()), rules).expect("a valid rule")
+        });
+        let limit = |live: &Arc<LiveConfig>| {
+            let set = live.load().rules.set().rules()[0].quota_of(0).limit();
+            set
+        };
+        const LAST: u64 = 300;
+        std::thread::scope(|scope| {
+            for order in [[0, 1], [1, 0]] {
+                let layers = order.map(|at| &live[at]);
+                scope.spawn(move || {
+                    let mut seen = 0;
+                    while seen < LAST {
+                        // Nobody sees an older one than somebody has seen elsewhere.
+                        for layer in layers {
+                            let now = limit(layer);
+                            assert!(now >= seen, "{now} after {seen}");
+                            seen = now;
+                        }
+                    }
+                });
+            }
+            for limit in 2..=LAST {
+                let part =
+                    |at: usize, name| (Arc::clone(live[at].rules()), vec![named(name, limit)]);
+                LayerRules::replace_all(vec![part(0, "outer"), part(1, "inner")])
+                    .expect("valid rules");
+            }
+        });
     }
 
     #[test]
