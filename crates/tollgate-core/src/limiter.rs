@@ -144,7 +144,8 @@ impl Limiter {
             }
             None => {
                 let observer = Arc::new(Observer::new(store.rules()));
-                Self::on(Arc::clone(&store), instances, Clock::system(), observer)?
+                let (store, queues) = (Arc::clone(&store), WaitQueues::default());
+                Self::on(store, instances, Clock::system(), observer, queues)?
             }
         };
         let registration = registration.on_retire(move || store.retire());
@@ -190,14 +191,13 @@ impl Limiter {
         store: Arc<dyn RuleStore>,
         observer: Arc<Observer>,
     ) -> Result<Self, RuleError> {
-        let Some(before) = &self.shared.fallback else {
-            return Self::on(store, NonZeroU32::MIN, Clock::system(), observer);
+        let queues = self.shared.wait_queues.succeeding();
+        let before = match &self.shared.fallback {
+            Some(before) if store.can_fail() => before,
+            _ => return Self::on(store, NonZeroU32::MIN, Clock::system(), observer, queues),
         };
-        let fallback = match store.can_fail() {
-            true => Some(Fallback::succeeding(store.rules(), before)?),
-            false => None,
-        };
-        Ok(Self::with_fallback(store, fallback, observer))
+        let fallback = Fallback::succeeding(store.rules(), before)?;
+        Ok(Self::with_fallback(store, Some(fallback), observer, queues))
     }
 
     /// The same limiter, which does not keep its rule names in use.
@@ -234,7 +234,9 @@ impl Limiter {
     /// The same rules on the same state.
     fn again(&self, instances: NonZeroU32, clock: Clock) -> Result<Self, RuleError> {
         let (store, observer) = (&self.shared.store, &self.shared.observer);
-        let mut limiter = Self::on(Arc::clone(store), instances, clock, Arc::clone(observer))?;
+        let (store, observer) = (Arc::clone(store), Arc::clone(observer));
+        let queues = self.shared.wait_queues.succeeding();
+        let mut limiter = Self::on(store, instances, clock, observer, queues)?;
         limiter.registration.clone_from(&self.registration);
         Ok(limiter)
     }
@@ -244,19 +246,21 @@ impl Limiter {
         instances: NonZeroU32,
         clock: Clock,
         observer: Arc<Observer>,
+        wait_queues: WaitQueues,
     ) -> Result<Self, RuleError> {
         let fallback = if store.can_fail() {
             Some(Fallback::new(store.rules(), instances, clock)?)
         } else {
             None
         };
-        Ok(Self::with_fallback(store, fallback, observer))
+        Ok(Self::with_fallback(store, fallback, observer, wait_queues))
     }
 
     fn with_fallback(
         store: Arc<dyn RuleStore>,
         fallback: Option<Fallback>,
         observer: Arc<Observer>,
+        wait_queues: WaitQueues,
     ) -> Self {
         let fallback = fallback.map(Arc::new);
         #[cfg(feature = "metrics")]
@@ -284,7 +288,7 @@ impl Limiter {
                 rules: store.rules().rules().len() as u16,
                 store,
                 fallback,
-                wait_queues: WaitQueues::default(),
+                wait_queues,
                 observer,
             }),
             registration: None,

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     error::Error,
     fmt,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
     task::{Poll, Waker},
 };
@@ -18,7 +19,7 @@ use crate::{
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
-/// How many may wait at once on one limiter, for a request to join them.
+/// How many may wait at once on one limiter and those before it, for a request to join them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     in_all: usize,
@@ -49,26 +50,29 @@ type QueueKey = Vec<(u16, Fingerprint)>;
 /// The queues in which acquires wait: one for each set of rules and keys.
 #[derive(Default)]
 pub(crate) struct WaitQueues {
-    waiting: Mutex<Waiting>,
+    queues: Mutex<HashMap<QueueKey, Arc<WaitQueue>>>,
     /// How many acquires stand in the queues. Changed under the lock, and read without it by requests that do not wait.
     queued: AtomicU64,
+    /// Locked after the queues.
+    counts: Arc<Mutex<WaitCounts>>,
 }
 
+/// Who waits, by these rules or those that they have replaced: rules that change often do not make room for more.
 #[derive(Default)]
-struct Waiting {
-    queues: HashMap<QueueKey, Arc<WaitQueue>>,
-    counts: HashMap<Counted, usize>,
+struct WaitCounts {
+    queued: usize,
+    by: HashMap<Counted, usize>,
 }
 
-/// What waiting requests are counted by: a rule, or a key of it.
-type Counted = (u16, Option<Fingerprint>);
+/// What waiting requests are counted by: a rule, by the hash of its name, or a key of it.
+type Counted = (u64, Option<Fingerprint>);
 
 /// The counts that a waiting request is part of.
 type CountedBy = SmallVec<[Counted; 4]>;
 
 impl fmt::Debug for WaitQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (queued, queues) = (self.queued(), lock(&self.waiting).queues.len());
+        let (queued, queues) = (self.queued(), lock(&self.queues).len());
         write!(f, "WaitQueues({queued} in {queues} queues)")
     }
 }
@@ -94,22 +98,35 @@ pub(crate) struct Permit<'a> {
 }
 
 impl WaitQueues {
+    /// Queues of the rules that replace these.
+    pub(crate) fn succeeding(&self) -> Self {
+        Self {
+            counts: Arc::clone(&self.counts),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
         let key = queue_key(checks);
-        let mut waiting = lock(&self.waiting);
-        let there = waiting.queues.get(&key);
+        let mut queues = lock(&self.queues);
+        let there = queues.get(&key);
         let ahead = there.map_or(0, |queue| lock(&queue.0).entries.len());
         let room = Room::of(rules, checks);
         let most = match ahead {
             0 => room.in_all,
             _ => room.behind_a_first,
         };
-        if self.queued() >= most as u64 {
-            return Err(WaitError(Kind::LimiterFull(room)));
-        }
-        let counted = waiting.count(rules, checks)?;
+        let counted = {
+            let mut counts = lock(&self.counts);
+            if counts.queued >= most {
+                return Err(WaitError(Kind::LimiterFull(room)));
+            }
+            let counted = counts.count(rules, checks)?;
+            counts.queued += 1;
+            counted
+        };
         self.queued.fetch_add(1, Ordering::Relaxed);
-        let queue = Arc::clone(waiting.queues.entry(key.clone()).or_default());
+        let queue = Arc::clone(queues.entry(key.clone()).or_default());
         let number = {
             let mut waiters = lock(&queue.0);
             let number = waiters.next;
@@ -117,7 +134,7 @@ impl WaitQueues {
             waiters.entries.push_back((number, None));
             number
         };
-        drop(waiting);
+        drop(queues);
         Ok(Permit {
             queues: self,
             key,
@@ -133,7 +150,7 @@ impl WaitQueues {
         rules: &[Rule],
         checks: &[Check],
     ) -> Result<WaitPlace<'_>, WaitError> {
-        let counted = lock(&self.waiting).count(rules, checks)?;
+        let counted = lock(&self.counts).count(rules, checks)?;
         Ok(WaitPlace {
             queues: self,
             counted,
@@ -148,8 +165,7 @@ impl WaitQueues {
 
     #[cold]
     fn is_none_queued(&self, checks: &[Check]) -> bool {
-        let waiting = lock(&self.waiting);
-        !waiting.queues.contains_key(&queue_key(checks))
+        !lock(&self.queues).contains_key(&queue_key(checks))
     }
 
     #[inline]
@@ -158,16 +174,19 @@ impl WaitQueues {
     }
 }
 
-impl Waiting {
+impl WaitCounts {
     /// Counts a request by the rules that let it wait, or else by all, and by their keys.
     fn count(&mut self, rules: &[Rule], checks: &[Check]) -> Result<CountedBy, WaitError> {
         let mut counted = CountedBy::new();
         for (rule, check) in rules_to_wait_for(rules, checks) {
             let max = rule.max_waiting_of();
-            let of_rule = (check.rule(), None);
-            let of_key = (check.rule(), Some(check.key()));
+            let mut hasher = DefaultHasher::new();
+            rule.name().hash(&mut hasher);
+            let name = hasher.finish();
+            let of_rule = (name, None);
+            let of_key = (name, Some(check.key()));
             for (counted_by, max) in [(of_key, max.per_key), (of_rule, max.in_all)] {
-                if self.counts.get(&counted_by).is_some_and(|now| *now >= max) {
+                if self.by.get(&counted_by).is_some_and(|now| *now >= max) {
                     return Err(WaitError(Kind::QueueFull(max)));
                 }
                 if !counted.contains(&counted_by) {
@@ -176,14 +195,14 @@ impl Waiting {
             }
         }
         for counted_by in &counted {
-            *self.counts.entry(*counted_by).or_default() += 1;
+            *self.by.entry(*counted_by).or_default() += 1;
         }
         Ok(counted)
     }
 
     fn count_out(&mut self, counted: &CountedBy) {
         for counted_by in counted {
-            if let Entry::Occupied(mut count) = self.counts.entry(*counted_by) {
+            if let Entry::Occupied(mut count) = self.by.entry(*counted_by) {
                 match *count.get() {
                     0 | 1 => drop(count.remove()),
                     _ => *count.get_mut() -= 1,
@@ -222,7 +241,7 @@ pub struct WaitPlace<'a> {
 
 impl Drop for WaitPlace<'_> {
     fn drop(&mut self) {
-        lock(&self.queues.waiting).count_out(&self.counted);
+        lock(&self.queues.counts).count_out(&self.counted);
     }
 }
 
@@ -269,19 +288,23 @@ fn queue_key(checks: &[Check]) -> QueueKey {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.queues.waiting);
+        let mut queues = lock(&self.queues.queues);
         self.queues.queued.fetch_sub(1, Ordering::Relaxed);
-        waiting.count_out(&self.counted);
+        {
+            let mut counts = lock(&self.queues.counts);
+            counts.queued = counts.queued.saturating_sub(1);
+            counts.count_out(&self.counted);
+        }
         let mut waiters = lock(&self.queue.0);
         let index = waiters.index_of(self.number);
         index.and_then(|at| waiters.entries.remove(at));
         let next = waiters.entries.front_mut().filter(|_| index == Some(0));
         let next = next.and_then(|(_, waker)| waker.take());
         if waiters.entries.is_empty() {
-            waiting.queues.remove(&self.key);
+            queues.remove(&self.key);
         }
         drop(waiters);
-        drop(waiting);
+        drop(queues);
         if let Some(waker) = next {
             waker.wake();
         }
@@ -408,11 +431,29 @@ mod tests {
         drop(alone);
         assert!(queues.is_free(&other));
         assert_eq!(queues.queued(), 0);
-        assert_eq!(lock(&queues.waiting).queues.len(), 0);
+        assert_eq!(lock(&queues.queues).len(), 0);
         // The place is counted by its key and its rule.
-        let counts = || lock(&queues.waiting).counts.clone();
+        let counts = || lock(&queues.counts).by.clone();
         assert_eq!(counts().into_values().collect::<Vec<_>>(), [1, 1]);
         drop(place);
         assert!(counts().is_empty());
+    }
+
+    #[test]
+    fn who_waits_by_rules_that_were_replaced_is_counted_and_stands_in_no_queue_of_the_new_ones() {
+        let max = |rule: Rule| rule.wait(SECOND).max_waiting(2, 3);
+        let [one, other] = rules().map(max);
+        let before = WaitQueues::default();
+        let held = [1, 1].map(|key| before.enter(&[one.clone()], &[check(0, key)]));
+        // The rule has another place by now.
+        let (after, rules) = (before.succeeding(), [other, one]);
+        assert!(after.is_free(&[check(1, 1)]));
+        let full = |key| after.enter(&rules, &[check(1, key)]).is_err();
+        assert!(full(1), "two wait for the key");
+        let third = after.enter(&rules, &[check(1, 2)]);
+        assert!(full(3), "three wait for the rule");
+        drop((held, third));
+        assert!(!full(1) && lock(&after.counts).by.is_empty());
+        assert_eq!(lock(&after.counts).queued, 0);
     }
 }

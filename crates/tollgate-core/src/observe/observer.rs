@@ -25,6 +25,7 @@ use crate::{
     remote::table_sizes::TableSizes,
     rule::Mode,
     store::rule_store::Usage,
+    sync::{Mutex, lock},
 };
 
 /// What a limiter tells operators: metrics with the feature `metrics`, events with `tracing`, and the top keys of the rules
@@ -45,7 +46,7 @@ pub struct Observer {
     tables: TableGauges,
     /// How large the tables are that stand in for the store.
     #[cfg(feature = "metrics")]
-    local_tables: std::sync::OnceLock<Box<SizesFn>>,
+    local_tables: Mutex<Option<Box<SizesFn>>>,
     /// The second in which the metrics were last brought up to date.
     #[cfg(feature = "metrics")]
     updated_at: std::sync::atomic::AtomicU64,
@@ -90,16 +91,17 @@ impl Observer {
             #[cfg(feature = "metrics")]
             tables: Default::default(),
             #[cfg(feature = "metrics")]
-            local_tables: std::sync::OnceLock::new(),
+            local_tables: Default::default(),
             #[cfg(feature = "metrics")]
             updated_at: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
-    /// Says how large the tables are that stand in for the store. What is said first holds.
+    /// Says how large the tables are that stand in for the store. The last limiter of these rules says it: one that is
+    /// made on the way to another one is gone.
     #[cfg(feature = "metrics")]
     pub(crate) fn set_local_tables(&self, sizes: Box<SizesFn>) {
-        let _: Result<(), _> = self.local_tables.set(sizes);
+        *lock(&self.local_tables) = Some(sizes);
     }
 
     /// Whether it does anything.
@@ -293,8 +295,10 @@ impl Observer {
     /// The store's usage takes the locks of a rule's shards one after another.
     #[cold]
     fn update(&self, store: &dyn RuleStore) {
-        let sizes = self.local_tables.get();
-        let mut sizes = sizes.map_or_else(TableSizes::default, |sizes| sizes());
+        let mut sizes = match &*lock(&self.local_tables) {
+            Some(sizes) => sizes(),
+            None => TableSizes::default(),
+        };
         let top_keys = self.rules.iter().filter_map(|it| it.top_keys_before());
         sizes.top_keys_bytes = top_keys.map(|keys| keys.bytes() as u64).sum();
         self.tables.show(sizes);
