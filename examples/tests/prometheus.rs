@@ -165,13 +165,11 @@ fn named_in_guide() -> Vec<(String, String, Labels)> {
     let pages: BTreeSet<&str> = named.iter().map(|(page, ..)| &**page).collect();
     for page in [
         "access",
-        "at-once",
-        "delay",
         "failures",
         "guarantees",
         "limits-in-a-file",
         "operating",
-        "services",
+        "waiting",
         "watching",
     ] {
         assert!(

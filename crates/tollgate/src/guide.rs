@@ -6,28 +6,16 @@
 // need features has them only with these.
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/at-once.md")]
-pub mod at_once {}
+#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/budgets.md"))]
+pub mod budgets {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/pictures.md")]
-#[doc = include_str!("../guide/choosing.md")]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/choosing.md"))]
 pub mod choosing {}
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/count-failures.md")]
-pub mod count_failures {}
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/delay.md")]
-pub mod delay {}
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/goes-together.md")]
-pub mod goes_together {}
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/grpc.md")]
+#[cfg_attr(all(feature = "axum", feature = "tonic"), doc = include_str!("../guide/grpc.md"))]
 pub mod grpc {}
 
 #[doc = include_str!("../guide/links.md")]
@@ -35,29 +23,29 @@ pub mod grpc {}
 pub mod guarantees {}
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/pictures.md")]
-#[doc = include_str!("../guide/overload.md")]
-pub mod overload {}
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/migrating.md")]
+#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/migrating.md"))]
 pub mod migrating {}
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/operating.md")]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/operating.md"))]
 pub mod operating {}
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/recipes.md")]
+#[doc = include_str!("../guide/pictures.md")]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/overload.md"))]
+pub mod overload {}
+
+#[doc = include_str!("../guide/links.md")]
+#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/recipes.md"))]
 pub mod recipes {}
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/services.md")]
-pub mod services {}
+#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/start.md"))]
+pub mod start {}
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/start.md")]
-pub mod start {}
+#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/waiting.md"))]
+pub mod waiting {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/wrong-tool.md")]

@@ -114,7 +114,7 @@ impl Rule {
     }
 
     /// Delays a request that does not fit now and will within `at_most`, instead of denying it: see
-    /// [Delay instead of deny](crate::guide::delay). For buckets and [slots](Quota::concurrent).
+    /// [Slots and waiting](crate::guide::waiting). For buckets and [slots](Quota::concurrent).
     ///
     /// It has to be below the timeout of your clients: what starts after a client has given up is wasted.
     ///

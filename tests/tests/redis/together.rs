@@ -1,5 +1,5 @@
 //! What goes together: each kind of rule, in each consistency and partition, waiting and not, either works or is refused with a way
-//! out, as the tables of `docs/guide/goes-together.md` say.
+//! out, as `docs/guide/waiting.md` says under "What goes together".
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
