@@ -40,6 +40,10 @@ pub(crate) struct BoundNames {
     /// A cost by the response, `cost_by_response = "NAME"`.
     #[arg(long, value_name = "NAME")]
     bind_response_cost: Vec<String>,
+
+    /// Who reads the rules: a service, or tollgate-server at the edge.
+    #[arg(long, value_name = "SIDE", default_value = "service", value_parser = ["service", "edge"])]
+    at: String,
 }
 
 /// The plan of the request by the name that code has bound.
@@ -52,6 +56,9 @@ impl BoundNames {
         let mut bindings = Bindings::new();
         if let Some(secret) = secret {
             bindings = bindings.secret(secret);
+        }
+        if self.at == "edge" {
+            bindings = bindings.at_edge();
         }
         for (name, value) in pairs(&self.bind_key) {
             let value = value.map(str::to_owned);

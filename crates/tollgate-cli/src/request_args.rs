@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Request, request::Parts};
 use tollgate::key::PeerAddr;
+use tollgate_rules::Descriptor;
 
 use crate::{bound_names::BoundNames, failure::Failure};
 
@@ -30,13 +31,24 @@ pub(crate) struct RequestArgs {
     /// The client's address.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) client_ip: Option<String>,
+
+    /// An entry of Envoy's descriptor, with --at edge; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_entry)]
+    pub(crate) descriptor: Vec<(String, String)>,
+
+    /// The domain of Envoy's filter, with --at edge.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
 }
 
 impl RequestArgs {
     /// Whether anything of a request is given.
     pub(crate) fn is_given(&self) -> bool {
         let is_given = [&self.method, &self.path, &self.client_ip];
-        is_given.iter().any(|one| one.is_some()) || !self.headers.is_empty()
+        is_given.iter().any(|one| one.is_some())
+            || self.domain.is_some()
+            || !self.headers.is_empty()
+            || !self.descriptor.is_empty()
     }
 
     /// The head, with what the service's code would have added.
@@ -72,9 +84,21 @@ impl RequestArgs {
             })?;
             head.extensions.insert(PeerAddr((address, 0).into()));
         }
+        if self.domain.is_some() || !self.descriptor.is_empty() {
+            let domain = self.domain.clone().unwrap_or_default();
+            let descriptor = Descriptor::new(domain, self.descriptor.iter().cloned());
+            head.extensions.insert(descriptor);
+        }
         head.extensions.insert(bound.plans());
         Ok(head)
     }
+}
+
+fn parse_entry(entry: &str) -> Result<(String, String), String> {
+    let parts = entry
+        .split_once('=')
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    parts.ok_or_else(|| "write it as tenant=acme".to_owned())
 }
 
 fn parse_header(header: &str) -> Result<(HeaderName, HeaderValue), Failure> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, Side},
     client_address,
     document_error::DocumentError,
     entries::Entries,
@@ -205,6 +205,7 @@ impl<'a> Assembly<'a> {
             text: &self.parts[part].text,
             format: self.parts[part].format,
             problems: &self.tables[part].problems,
+            side: self.bindings.side,
         }
     }
 
@@ -316,6 +317,11 @@ impl<'a> Assembly<'a> {
                 continue;
             }
             said_in = Some(&self.parts[part].origin);
+            if self.bindings.says_client_ip() && self.bindings.side == Side::Edge {
+                // The table is for the services behind it.
+                client_address::read(reader, node);
+                continue;
+            }
             if self.bindings.says_client_ip() {
                 let message = "the service says in code how addresses are found, by Bindings::client_ip; remove one of them";
                 reader.wrong(&node.span, message);

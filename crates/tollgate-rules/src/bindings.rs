@@ -21,6 +21,15 @@ pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 pub(crate) type ResponseFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
 pub(crate) type ResponseCostFn = dyn Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync;
 
+/// Where a rule applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Side {
+    #[default]
+    Service,
+    /// In `tollgate-server`, which proxies ask.
+    Edge,
+}
+
 /// Names that a document may use in addition to the built-in ones: for what needs code.
 ///
 /// A document cannot run code, and the code does not know the numbers.
@@ -73,6 +82,7 @@ pub struct Bindings {
     pub(crate) response_conditions: BTreeMap<String, Arc<ResponseFn>>,
     pub(crate) response_costs: BTreeMap<String, Arc<ResponseCostFn>>,
     client_ip: Option<ClientIp>,
+    pub(crate) side: Side,
     /// For overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
     /// For rules that ask for it.
@@ -239,6 +249,16 @@ impl Bindings {
     /// A document with that table is wrong where the code says it.
     pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
         self.client_ip = Some(client_ip);
+        self
+    }
+
+    /// Reads documents as `tollgate-server` does, which decides for proxies: rules with `at = "service"` are off, and those with
+    /// `at = "edge"` are not. What a proxy cannot do is a mistake of the other rules, and they may count by a
+    /// [`Descriptor`](crate::Descriptor). The table `client_ip` is for services, where [`client_ip`](Self::client_ip) is called.
+    ///
+    /// Default: as a service does.
+    pub fn at_edge(mut self) -> Self {
+        self.side = Side::Edge;
         self
     }
 

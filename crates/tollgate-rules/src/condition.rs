@@ -6,7 +6,8 @@ use http::{HeaderValue, Method};
 use tollgate::condition::{PathPattern, grpc_method_is, grpc_service_is, method_in};
 
 use crate::{
-    bindings::{Bindings, Predicate},
+    bindings::{Bindings, Predicate, Side},
+    descriptor::{Descriptor, DescriptorPattern, for_edge},
     node::{Node, Value},
     reader::{At, Reader},
 };
@@ -74,6 +75,24 @@ impl Condition {
         {
             if let Some(bound) = reader.text(name, "the name of a bound condition") {
                 condition.add_bound(reader, name, bound.value, bindings);
+            }
+        }
+        if let Some(node) = fields.get("domain")
+            && let Some(domain) = reader.text(node, "the domain of Envoy's filter as text")
+        {
+            let domain = domain.value.to_owned();
+            condition.add(move |head| {
+                Descriptor::of(head).is_some_and(|descriptor| descriptor.domain() == domain)
+            });
+        }
+        if let Some(pattern) =
+            fields.read("descriptor", |node| DescriptorPattern::read(reader, node))
+        {
+            condition.add(move |head| pattern.matches(head));
+        }
+        for name in ["domain", "descriptor"] {
+            if let Some(node) = fields.get(name).filter(|_| reader.side == Side::Service) {
+                reader.wrong(&node.span, for_edge(reader, name));
             }
         }
         let nested = |name: &str| -> Vec<Self> {

@@ -209,6 +209,9 @@ impl Entries {
 
     /// The mode and the part of its limits that a rule has at a time.
     pub(crate) fn switched(&self, rule: usize, mode: Mode, now: Tick) -> (Mode, u64) {
+        if !self.rules[rule].is_here {
+            return (Mode::Off, 1_000);
+        }
         let (mut mode, mut permille) = (mode, 1_000);
         let in_force = self
             .switches

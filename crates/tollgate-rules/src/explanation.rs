@@ -50,6 +50,8 @@ pub enum Explained {
     Shadows,
     /// It is off.
     Off,
+    /// Its `at` says that it applies on the other side of a proxy.
+    Elsewhere,
     /// Its `when` does not hold.
     ConditionFails,
     /// A more specific rule of its group, with this name, counts the request in its place.
@@ -188,6 +190,7 @@ impl fmt::Display for Explained {
             Self::Enforces => f.write_str("enforced"),
             Self::Shadows => f.write_str("shadow"),
             Self::Off => f.write_str("off"),
+            Self::Elsewhere => f.write_str("its `at` is the other side"),
             Self::ConditionFails => f.write_str("its `when` does not hold"),
             Self::Displaced(by) => write!(f, "{by:?} is more specific"),
             Self::Exempt => f.write_str("its `unless` holds"),
@@ -337,6 +340,9 @@ impl<'a> Explaining<'a> {
 
     /// Why the rule does not look at the request's key.
     fn why_not(&self, head: &Parts) -> Option<Explained> {
+        if !self.rule().is_here {
+            return Some(Explained::Elsewhere);
+        }
         if self.mode == Mode::Off {
             return Some(Explained::Off);
         }

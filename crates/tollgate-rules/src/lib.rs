@@ -89,6 +89,7 @@ mod clock;
 mod condition;
 mod cost;
 mod denial_audit;
+mod descriptor;
 mod document_changes;
 mod document_error;
 mod document_tree;
@@ -140,6 +141,7 @@ pub use self::{
     audit::{AuditKind, AuditRecord, AuditSink},
     author::Author,
     bindings::Bindings,
+    descriptor::Descriptor,
     document_error::{DocumentError, Mistake},
     explanation::{Explained, Explanation, QuotaOrigin},
     file_source::FileSource,

@@ -6,6 +6,7 @@ use tollgate::KeyBuf;
 
 use crate::{
     bindings::Bindings,
+    bindings::Side,
     document_error::DocumentError,
     document_tree::{DocumentTree, table},
     format::Format,
@@ -71,6 +72,7 @@ impl PushedDocument {
             text: "",
             format: Format::Json,
             problems: &problems,
+            side: Side::default(),
         };
         for node in &mut self.lists.overrides {
             let Value::Table(fields) = &mut node.value else {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean};
 
 use crate::{
+    bindings::Side,
     format::Format,
     node::{Name, Node, Value},
     problems::{Problems, SHOWN},
@@ -27,6 +28,8 @@ pub(crate) struct Reader<'a> {
     /// The syntax of examples in messages.
     pub(crate) format: Format,
     pub(crate) problems: &'a Problems,
+    /// Where what is read applies.
+    pub(crate) side: Side,
 }
 
 /// The fields of a table.

@@ -8,7 +8,7 @@ use tollgate_core::{Tick, UnknownName};
 
 use crate::{
     assembly::{OneText, assemble},
-    bindings::Bindings,
+    bindings::{Bindings, Side},
     clock::now,
     document_error::DocumentError,
     entries::Entries,
@@ -164,6 +164,7 @@ impl RuleDocument {
             text: "",
             format: Format::Toml,
             problems: &problems,
+            side: Side::default(),
         };
         match self.entries.rules[index].key.of_text(reader, &node, rule) {
             Some(key) => Ok(self.entries.explain_key(index, &key, now())),

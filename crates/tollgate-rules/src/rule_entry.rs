@@ -10,9 +10,10 @@ use tollgate::{
 use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
-    bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn},
+    bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn, Side},
     condition::Condition,
     cost::{Cost, read_response_cost},
+    descriptor::Descriptor,
     key_label::KeyLabel,
     limit::limit,
     node::{Node, Value},
@@ -38,6 +39,9 @@ const FOR_LAYER: &[&str] = &[
     "keep_on_error",
     "audit",
 ];
+
+/// Those for which a rule has to see the response, or to hold the request.
+const FOR_SERVICE: &[&str] = &["count_if", "cost_by_response", "wait"];
 
 /// Whether a rule is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +72,9 @@ pub(crate) const MODES: &[(&str, Mode)] = &[
 /// What a rule in a rollout is for the others.
 pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
 
+/// The words for where a rule applies.
+pub(crate) const SIDES: &[(&str, Side)] = &[("service", Side::Service), ("edge", Side::Edge)];
+
 /// The words for requests without a key.
 pub(crate) const MISSING: &[(&str, Missing)] =
     &[("shared", Missing::Shared), ("skip", Missing::Skip)];
@@ -78,6 +85,8 @@ pub(crate) struct RuleEntry {
     /// A hash of what it says.
     pub(crate) content: u64,
     pub(crate) name: At<String>,
+    /// Whether it applies on the side that has read it.
+    pub(crate) is_here: bool,
     pub(crate) limit: At<Quota>,
     pub(crate) key: RuleKey,
     pub(crate) condition: Condition,
@@ -113,6 +122,10 @@ impl RuleEntry {
     /// Reads a rule; notes what is wrong.
     pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
         let fields = reader.fields(node, "a rule", "rule")?;
+        let at = fields.read("at", |node| reader.word(node, "side", SIDES));
+        let is_here = at.is_none_or(|at| at == reader.side);
+        let side = at.unwrap_or(reader.side);
+        let reader = Reader { side, ..reader };
         let name = fields
             .required(reader, "a rule", "name", "\"search-per-key\"")
             .and_then(|node| reader.text(node, "the name of the rule as text"))
@@ -127,11 +140,16 @@ impl RuleEntry {
             let node = fields.get(name)?;
             Some(Condition::read(reader, node, bindings))
         };
-        let (when, unless) = (condition("when").unwrap_or_default(), condition("unless"));
+        let (mut when, unless) = (condition("when").unwrap_or_default(), condition("unless"));
         let pattern = when.path.as_ref().map(|path| &path.value);
         let key = fields
             .required(reader, "a rule", "by", "\"client_ip\"")
             .and_then(|node| RuleKey::read(reader, node, bindings, pattern));
+        let of_descriptor = key.as_ref().map_or(Vec::new(), RuleKey::of_descriptor);
+        if !of_descriptor.is_empty() {
+            // Descriptors without such an entry are none of its requests.
+            when = when.and(move |head| of_descriptor.iter().all(|key| Descriptor::has(head, key)));
+        }
         let cost = match fields.get("cost") {
             Some(node) => Cost::read(reader, node, bindings),
             None => Some(Cost::Fixed(1)),
@@ -217,9 +235,14 @@ impl RuleEntry {
                 }
             }
         }
+        if side == Side::Edge {
+            let limit = limit.as_ref().map(|limit| &limit.value);
+            refuse_for_service(reader, &fields, limit, key.as_ref());
+        }
         let entry = Self {
             content: node.content(),
             name: name?,
+            is_here,
             limit: limit?,
             key: key?,
             exact_when,
@@ -461,6 +484,30 @@ pub(crate) fn without_name(message: &str) -> String {
     {
         Some((_, message)) => message.to_owned(),
         None => message.to_owned(),
+    }
+}
+
+/// Notes what only a service can do.
+fn refuse_for_service(
+    reader: Reader<'_>,
+    fields: &Fields<'_>,
+    limit: Option<&Quota>,
+    key: Option<&RuleKey>,
+) {
+    let named = FOR_SERVICE
+        .iter()
+        .filter_map(|name| Some((format!("{name} is"), fields.get(name)?)));
+    let slots = limit.is_some_and(|limit| limit.algorithm() == AlgorithmKind::Concurrent);
+    let slots = fields.get("limit").filter(|_| slots);
+    let slots = slots.map(|node| ("slots are".to_owned(), node));
+    let by = key.and_then(RuleKey::of_service);
+    let by = by.and_then(|by| Some((format!("{by:?} is"), fields.get("by")?)));
+    for (what, node) in named.chain(slots).chain(by) {
+        let at = reader.example("at = \"service\"");
+        let message = format!(
+            "{what} for services: a proxy asks once, before the request goes on, and waits for milliseconds; give the rule {at}"
+        );
+        reader.wrong(&node.span, message);
     }
 }
 

@@ -13,7 +13,8 @@ use tollgate::{
 };
 
 use crate::{
-    bindings::{Bindings, ParseKey},
+    bindings::{Bindings, ParseKey, Side},
+    descriptor::{Descriptor, for_edge},
     node::Node,
     reader::Reader,
 };
@@ -31,6 +32,7 @@ const BUILT_IN: &[&str] = &[
     "grpc_service",
     "grpc_method",
     "constant",
+    "descriptor:",
     HANDLER,
     #[cfg(feature = "axum")]
     "route",
@@ -105,10 +107,24 @@ impl RuleKey {
         self.parts.iter().any(|part| part.kind == HANDLER)
     }
 
+    /// The entries of a descriptor that it names.
+    pub(crate) fn of_descriptor(&self) -> Vec<String> {
+        let named = self.parts.iter().filter(|part| part.kind == "descriptor");
+        let named = named.filter_map(|part| part.name.split_once(':'));
+        named.map(|(_, name)| name.to_owned()).collect()
+    }
+
+    /// Which of its parts no proxy can supply.
+    pub(crate) fn of_service(&self) -> Option<&str> {
+        let mut parts = self.parts.iter();
+        let part = parts.find(|part| [HANDLER, "route"].contains(&part.kind))?;
+        Some(&part.name)
+    }
+
     /// By part, how many parts of a key it makes. `None`: any number.
     pub(crate) fn widths(&self) -> impl Iterator<Item = Option<usize>> {
         self.parts.iter().map(|part| match part.kind {
-            "" | HANDLER => None,
+            "" | "descriptor" | HANDLER => None,
             "authorization" | "header" | "cookie" | "query" | "path:" => Some(2),
             _ => Some(1),
         })
@@ -229,10 +245,15 @@ impl Part {
                 text: bound.parse.clone().map_or(TextForm::None, TextForm::Bound),
             });
         }
-        let needs_name = ["header", "cookie", "query"].contains(&kind);
+        let needs_name = ["header", "cookie", "query", "descriptor"].contains(&kind);
         if needs_name && name.is_none_or(|name| name.trim().is_empty()) {
             let message = format!("{kind:?} has no name; write it as \"{kind}:x-api-key\"");
             reader.wrong(&node.span, message);
+            return None;
+        }
+        if kind == "descriptor" && reader.side == Side::Service {
+            let written = format!("{written:?}");
+            reader.wrong(&node.span, for_edge(reader, &written));
             return None;
         }
         let takes_name = needs_name || kind == "path";
@@ -250,6 +271,11 @@ impl Part {
             ("grpc_service", None) => (Arc::new(grpc_service()), by_request(of_service)),
             ("grpc_method", None) => (Arc::new(grpc_method()), by_request(of_path)),
             ("constant", None) => (Arc::new(constant("all")), TextForm::Constant),
+            ("descriptor", Some(name)) => {
+                let key = name.to_owned();
+                let client = tollgate::key::computed(move |head| Descriptor::client(head, &key));
+                (Arc::new(client), of_descriptor(name))
+            }
             // A handler mostly has one text, and makes this key of it.
             (HANDLER, None) => (
                 Arc::new(constant(HANDLER)),
@@ -441,6 +467,15 @@ fn of_query(name: &str) -> TextForm {
     by_request(move |text, head| {
         let uri = format!("/?{name}={}", percent(text));
         head.uri = uri.parse::<Uri>().ok()?;
+        Some(())
+    })
+}
+
+fn of_descriptor(name: &str) -> TextForm {
+    let name = name.to_owned();
+    by_request(move |text, head| {
+        let entry = (name.clone(), text.to_owned());
+        head.extensions.insert(Descriptor::new("", [entry]));
         Some(())
     })
 }

@@ -76,6 +76,7 @@ mod tests {
         let rule = "/$defs/rule/properties";
         for (path, words) in [
             (format!("{rule}/mode"), names(rule_entry::MODES)),
+            (format!("{rule}/at"), names(rule_entry::SIDES)),
             (
                 format!("{rule}/missing/anyOf/0"),
                 names(rule_entry::MISSING),

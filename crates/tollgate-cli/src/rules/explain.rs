@@ -14,6 +14,7 @@ Examples:
   tollgate rules explain --rules limits.toml --path /search -H 'x-api-key: acme-key-1'
   tollgate rules explain --rules limits.toml --method POST --path /items/7 --client-ip 192.0.2.7
   tollgate rules explain --rules limits.toml --path /search --bind-key tenant=acme --bind-plan plan=gold
+  tollgate rules explain --rules limits.toml --at edge --domain sms --descriptor kind=alert --descriptor to=+441234
 
 Nothing is decided and nothing is taken; `tollgate key status` says what is left. With the secret of the service,
 the client's hash is shown: denials in the audit show its beginning, and an override may name the client by it.";

@@ -540,3 +540,34 @@ fn push_says_what_is_stored_also_where_the_connection_breaks() {
             .assert(0, &["revision 1 is stored"]);
     }
 }
+
+#[test]
+fn a_document_for_the_edge_is_checked_and_explained_as_the_server_reads_it() {
+    let rules = "version = 1\n[[rules]]\nname = 'alerts'\nlimit = '5/d'\nby = 'descriptor:to'\n\
+        when = { domain = 'sms', descriptor = [{ kind = 'alert' }, 'to'] }\n";
+    let program = Program::new().file("limits.toml", rules);
+    let check = ["rules", "check", "limits.toml"];
+    program
+        .run(&check)
+        .assert(1, &["give the rule at = \"edge\""]);
+    program
+        .run(&[&check[..], &["--at", "edge"]].concat())
+        .assert(0, &["no mistakes"]);
+    let explain = |entries: &[&str]| {
+        let args = [
+            "rules",
+            "explain",
+            "--rules",
+            "limits.toml",
+            "--at",
+            "edge",
+            "--domain",
+            "sms",
+        ];
+        program.run(&[&args, entries].concat())
+    };
+    explain(&["--descriptor", "kind=alert", "--descriptor", "to=+44=1"])
+        .assert(0, &["alerts  yes"]);
+    explain(&["--descriptor", "to=+44"]).assert(0, &["no rule counts this request"]);
+    explain(&["--descriptor", "to"]).assert(2, &["write it as tenant=acme"]);
+}

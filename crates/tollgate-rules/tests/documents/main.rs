@@ -2,6 +2,7 @@
 
 mod bounds;
 mod client_ip;
+mod edge;
 mod entries;
 mod explanation;
 mod keys_and_conditions;
