@@ -12,6 +12,7 @@
 -- ARGV[7]  the channel that processes listen to
 -- ARGV[8]  about how many records the audit keeps
 -- ARGV[9]  what changes, in words
+-- ARGV[10] what operators set, or empty
 -- Returns  whether it is stored (1 or 0), and the revision that is stored now
 local stored = redis.call('HGET', KEYS[1], 'revision') or '0'
 if stored ~= ARGV[1] then
@@ -20,7 +21,7 @@ end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('HSET', KEYS[1], 'revision', ARGV[2], 'document', ARGV[3], 'signature', ARGV[4],
-  'actor', ARGV[5], 'reason', ARGV[6], 'at', now)
+  'actor', ARGV[5], 'reason', ARGV[6], 'at', now, 'operators', ARGV[10])
 redis.call('ZADD', KEYS[2], ARGV[2], ARGV[2] .. ':' .. now)
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -101)
 redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[8], '*', 'what', 'accepted', 'actor', ARGV[5],

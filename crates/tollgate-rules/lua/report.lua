@@ -40,7 +40,7 @@ local stored = redis.call('HMGET', KEYS[1], 'revision', 'signature', 'at')
 local revision = stored[1] or '0'
 local fields = {}
 if stored[1] and stored[2] ~= ARGV[6] then
-  fields = redis.call('HMGET', KEYS[1], 'document', 'signature', 'actor', 'reason')
+  fields = redis.call('HMGET', KEYS[1], 'document', 'signature', 'actor', 'reason', 'operators')
 end
 local lagging = {}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. revision, 'LIMIT', 0, ARGV[7])) do

@@ -15,7 +15,7 @@ use crate::{
     reader::Term,
     rule_document::ReadText,
     schema::fields_of,
-    switch_entry::{Effect, Switch},
+    switch_entry::{Effect, names},
 };
 
 /// The most lines about one document.
@@ -182,7 +182,7 @@ impl<'a> Unlike<'a> {
             let place = match there {
                 Some(_) => Some(*index),
                 None => by_name
-                    .get_or_init(|| by_name_of(other))
+                    .get_or_init(|| other.by_name())
                     .get(&**name)
                     .copied(),
             };
@@ -226,28 +226,16 @@ impl<'a> Unlike<'a> {
     }
 }
 
-fn by_name_of(entries: &Entries) -> HashMap<&str, usize> {
-    let rules = entries.rules.iter().enumerate();
-    rules
-        .map(|(index, rule)| (&*rule.name.value, index))
-        .collect()
-}
-
 fn switches(entries: &Entries) -> HashSet<(String, Effect, Term)> {
-    let named = |switch: &Switch| {
-        if switch.rules.iter().all(|is_switched| *is_switched) {
-            return "all rules".to_owned();
-        }
-        let rules = entries.rules.iter().zip(&switch.rules);
-        let names: Vec<_> = rules
-            .filter(|(_, is_switched)| **is_switched)
-            .map(|(rule, _)| &*rule.name.value)
-            .collect();
-        names.join(", ")
-    };
     let all = entries.switches.iter();
-    all.map(|switch| (named(switch), switch.effect, switch.term.clone()))
-        .collect()
+    all.map(|switch| {
+        (
+            names(switch, &entries.rules),
+            switch.effect,
+            switch.term.clone(),
+        )
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -2,16 +2,22 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
+use jiff::Timestamp;
 use tollgate::{Key, KeyBuf, RequestRule};
 use tollgate_core::{Quota, Tick};
 
 use crate::{
-    bindings::HashKey,
+    bindings::{HashKey, Side},
     clock::now,
     condition::Condition,
     denial_audit::DenialAudit,
-    node::hash_of,
+    format::Format,
+    limit_override::EntryKind,
+    node::{Node, Value, hash_of},
+    operator_entries::{OperatorEntries, OperatorEntry},
     override_entry::{Client, Override},
+    problems::Problems,
+    reader::Reader,
     rule_entry::{Mode, RuleEntry},
     shed_entry::ShedEntry,
     switch_entry::{Effect, Switch, scaled},
@@ -35,6 +41,14 @@ pub(crate) struct Entries {
     pub(crate) client_ip: Option<String>,
     /// How load is shed.
     pub(crate) shed: Option<ShedEntry>,
+    /// What operators set that does not go with the document, and why.
+    pub(crate) unfit: Vec<(Arc<OperatorEntry>, String)>,
+}
+
+/// An entry that goes with a document.
+pub(crate) enum FittingEntry {
+    Override(Override),
+    Switch(Switch),
 }
 
 /// Which overrides are those of a rule.
@@ -107,6 +121,151 @@ impl Entries {
             denials,
             client_ip: None,
             shed: None,
+            unfit: Vec::new(),
+        }
+    }
+
+    /// With what operators set beside the document. What does not go with it is kept apart.
+    pub(crate) fn beside(mut self, set: &OperatorEntries) -> Self {
+        if set.all.is_empty() {
+            return self;
+        }
+        let by_name = self.by_name();
+        let mut fitting = Vec::with_capacity(set.all.len());
+        let mut unfit = Vec::new();
+        for entry in &set.all {
+            match self.read(&by_name, entry, false) {
+                Ok(entry) => fitting.push(entry),
+                Err(problem) => unfit.push((Arc::clone(entry), problem)),
+            }
+        }
+        drop(by_name);
+        let mut overrides = std::mem::take(&mut self.overrides);
+        self.unfit.append(&mut unfit);
+        for entry in fitting {
+            match entry {
+                FittingEntry::Override(entry) => overrides.push(entry),
+                FittingEntry::Switch(entry) => self.switches.push(entry),
+            }
+        }
+        Self {
+            client_ip: self.client_ip,
+            shed: self.shed,
+            unfit: self.unfit,
+            ..Self::new(
+                (self.rules, self.behind),
+                overrides,
+                self.switches,
+                self.hash_key,
+                self.denials,
+            )
+        }
+    }
+
+    /// The indices of the rules.
+    pub(crate) fn by_name(&self) -> HashMap<&str, usize> {
+        let rules = self.rules.iter().enumerate();
+        rules
+            .map(|(index, rule)| (&*rule.name.value, index))
+            .collect()
+    }
+
+    /// Reads what an operator set. `is_new`: it is being set now, and a name may be misspelt.
+    ///
+    /// # Errors
+    ///
+    /// It does not go with the document.
+    fn read(
+        &self,
+        by_name: &HashMap<&str, usize>,
+        set: &Arc<OperatorEntry>,
+        is_new: bool,
+    ) -> Result<FittingEntry, String> {
+        let problems = Problems::default();
+        let reader = Reader {
+            text: "",
+            format: Format::Json,
+            side: Side::default(),
+            problems: &problems,
+        };
+        let named = |node: &Node| {
+            let Value::Text(name) = &node.value else {
+                return None;
+            };
+            let found = by_name.get(&**name).copied();
+            match found {
+                Some(_) => {}
+                None if is_new => {
+                    let known = self.rules.iter().map(|rule| &*rule.name.value);
+                    reader.unknown(&node.span, "rule", name, known);
+                }
+                None => reader.wrong(&node.span, format!("there is no rule {name:?} any more")),
+            }
+            found
+        };
+        let node = &set.node;
+        let read = match set.kind {
+            EntryKind::Override => {
+                let named = |node: &Node| named(node).map(|rule| (rule, &self.rules[rule]));
+                let read = Override::read(reader, node, self.hash_key.is_some(), named);
+                read.map(|entry| {
+                    Self::compare_key(reader, set, &self.rules[entry.rule]);
+                    let set = Some(Arc::clone(set));
+                    FittingEntry::Override(Override { set, ..entry })
+                })
+            }
+            EntryKind::Switch => {
+                let read = Switch::read(reader, node, self.rules.len(), named);
+                read.map(|entry| {
+                    let set = Some(Arc::clone(set));
+                    FittingEntry::Switch(Switch { set, ..entry })
+                })
+            }
+        };
+        let problems = problems.into_sorted().into_iter();
+        let problems: Vec<_> = problems.map(|problem| problem.message).collect();
+        match read {
+            Some(read) if problems.is_empty() => Ok(read),
+            _ => Err(problems.join("; ")),
+        }
+    }
+
+    /// Reads what is to be set now.
+    ///
+    /// # Errors
+    ///
+    /// It does not go with the document, or has ended.
+    pub(crate) fn read_new(
+        &self,
+        set: &Arc<OperatorEntry>,
+        now: Tick,
+    ) -> Result<FittingEntry, String> {
+        let read = self.read(&self.by_name(), set, true)?;
+        let until = match &read {
+            FittingEntry::Override(entry) => entry.term.until,
+            FittingEntry::Switch(entry) => entry.term.until,
+        };
+        if until > now {
+            return Ok(read);
+        }
+        let time = |at: Tick| {
+            let micros = i64::try_from(at).ok();
+            micros
+                .and_then(|micros| Timestamp::from_microsecond(micros).ok())
+                .unwrap_or_default()
+        };
+        let (until, now) = (time(until), time(now));
+        Err(format!(
+            "it would have ended already: until {until}, and it is {now}"
+        ))
+    }
+
+    /// A hash of a key of another form would never be met.
+    fn compare_key(reader: Reader<'_>, set: &OperatorEntry, rule: &RuleEntry) {
+        let (name, now) = (&rule.name.value, rule.key.form());
+        if let Some(before) = set.counted_by.as_ref().filter(|before| **before != now) {
+            let message = format!("rule {name:?} counts by {now} now, and counted by {before}");
+            reader.wrong(&(0..0), message);
         }
     }
 

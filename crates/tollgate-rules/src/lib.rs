@@ -40,7 +40,6 @@
 //! - [`LiveRulesHandle`] raises one client's limit until tomorrow, or switches a rule off; an [`AuditSink`] gets who did it.
 //! - The limits may be in memory, or on Redis with [tollgate-redis](https://docs.rs/tollgate-redis). With the feature `redis`, the
 //!   documents too: one push is in force in all processes.
-//! - [`import_envoy`] makes a document of the configuration of envoyproxy/ratelimit.
 //! - [tollgate-cli](https://docs.rs/crate/tollgate-cli) checks, explains and compares the same files.
 //!
 //! # The guide
@@ -95,7 +94,7 @@ mod document_changes;
 mod document_error;
 mod document_tree;
 mod entries;
-mod envoy_import;
+mod entry_status;
 mod explanation;
 mod file_reader;
 mod file_source;
@@ -114,6 +113,7 @@ mod live_rules_builder;
 mod live_rules_handle;
 mod metrics;
 mod node;
+mod operator_entries;
 mod override_entry;
 mod problems;
 #[cfg(feature = "redis")]
@@ -145,12 +145,12 @@ pub use self::{
     bindings::Bindings,
     descriptor::Descriptor,
     document_error::{DocumentError, Mistake},
-    envoy_import::import_envoy,
+    entry_status::{EntryOrigin, EntryStatus},
     explanation::{Explained, Explanation, QuotaOrigin},
     file_source::FileSource,
     fleet::{Fleet, FleetStatus, LaggingProcess},
     format::Format,
-    limit_override::{LimitOverride, RuleSwitch},
+    limit_override::{EntryKind, LimitOverride, NewEntry, RuleSwitch},
     live_rules::LiveRules,
     live_rules_builder::LiveRulesBuilder,
     live_rules_handle::{LiveRulesHandle, RulesUpdates},

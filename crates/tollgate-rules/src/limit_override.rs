@@ -6,8 +6,105 @@ use jiff::Timestamp;
 
 use crate::{
     document_tree::table,
-    node::{Node, Value},
+    format::Format,
+    json_text::{json_text, one_line},
+    node::{Node, Value, field},
 };
+
+/// Whether an entry is an override or a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EntryKind {
+    /// One client's own limit.
+    Override,
+    /// What is switched for a rule or for all.
+    Switch,
+}
+
+impl EntryKind {
+    /// In one word: `override`, `switch`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Override => "override",
+            Self::Switch => "switch",
+        }
+    }
+}
+
+/// An override or a switch that may be set: made of a [`LimitOverride`] or a [`RuleSwitch`].
+///
+/// ```
+/// use tollgate_rules::{Format, NewEntry, RuleSwitch};
+///
+/// let halved = NewEntry::from(RuleSwitch::all("50%").because("ticket 4711"));
+/// let lines = "[[switches]]\nrules = \"*\"\nlimit = \"50%\"\nreason = \"ticket 4711\"\n";
+/// assert_eq!(halved.text(Format::Toml), lines);
+/// ```
+#[derive(Clone)]
+pub struct NewEntry {
+    pub(crate) kind: EntryKind,
+    pub(crate) node: Node,
+}
+
+impl NewEntry {
+    /// Whether it is an override or a switch.
+    #[must_use]
+    pub fn kind(&self) -> EntryKind {
+        self.kind
+    }
+
+    /// The lines to add to a document, with the key as it was given.
+    #[must_use]
+    pub fn text(&self, format: Format) -> String {
+        let list = match self.kind {
+            EntryKind::Override => "overrides",
+            EntryKind::Switch => "switches",
+        };
+        let Value::Table(fields) = &self.node.value else {
+            return String::new();
+        };
+        match format {
+            Format::Toml => {
+                // What JSON writes of a text or a list is TOML and YAML as well.
+                let lines = fields.iter().map(|(name, node)| match field(node, "hash") {
+                    Some(hash) => format!("{} = {{ hash = {} }}\n", name.text, one_line(hash)),
+                    None => format!("{} = {}\n", name.text, one_line(&node.value)),
+                });
+                format!("[[{list}]]\n{}", lines.collect::<String>())
+            }
+            Format::Yaml => format!("{list}:\n  - {}\n", one_line(&self.node.value)),
+            Format::Json => {
+                let list = [(list, Value::List(vec![self.node.clone()]))];
+                json_text(&table(list))
+            }
+        }
+    }
+}
+
+impl From<LimitOverride> for NewEntry {
+    fn from(entry: LimitOverride) -> Self {
+        let (kind, node) = (EntryKind::Override, entry.node());
+        Self { kind, node }
+    }
+}
+
+impl From<RuleSwitch> for NewEntry {
+    fn from(entry: RuleSwitch) -> Self {
+        let (kind, node) = (EntryKind::Switch, entry.node());
+        Self { kind, node }
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for NewEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind;
+        f.debug_struct("NewEntry")
+            .field("kind", &kind)
+            .finish_non_exhaustive()
+    }
+}
 
 /// A client's own limit, set while a service runs: an entry of `[[overrides]]`.
 ///
@@ -27,17 +124,29 @@ use crate::{
 pub struct LimitOverride {
     rule: String,
     key: Vec<String>,
+    hash: Option<u128>,
     limit: String,
     until: Option<SystemTime>,
     reason: Option<String>,
 }
 
 impl LimitOverride {
-    /// The limit of the client with this key under a rule, as a document writes both: `"unlimited"` is one too.
+    /// The limit of the client with this key under a rule, as a document writes both: `"unlimited"` is one too, and so is `"200%"`
+    /// of the rule's own.
     pub fn new(rule: impl Into<String>, key: impl Into<String>, limit: impl Into<String>) -> Self {
         Self {
-            rule: rule.into(),
             key: vec![key.into()],
+            hash: None,
+            ..Self::hashed(rule, 0, limit)
+        }
+    }
+
+    /// The same of a client that is known by its [hash](crate::Explanation::key_hash) alone.
+    pub fn hashed(rule: impl Into<String>, hash: u128, limit: impl Into<String>) -> Self {
+        Self {
+            rule: rule.into(),
+            key: Vec::new(),
+            hash: Some(hash),
             limit: limit.into(),
             until: None,
             reason: None,
@@ -64,9 +173,10 @@ impl LimitOverride {
 
     pub(crate) fn node(&self) -> Node {
         let text = |text: &String| Value::Text(text.clone());
-        let key = match &self.key[..] {
-            [only] => text(only),
-            parts => Value::List(parts.iter().map(|part| node(text(part))).collect()),
+        let key = match (&self.key[..], self.hash) {
+            ([], Some(hash)) => table([("hash", Value::Text(format!("{hash:032x}")))]).value,
+            ([only], _) => text(only),
+            (parts, _) => Value::List(parts.iter().map(|part| node(text(part))).collect()),
         };
         let fields = [
             ("rule", text(&self.rule)),

@@ -6,7 +6,6 @@ use tollgate::rules::RuleChange;
 use crate::{
     author::Author,
     document_error::DocumentError,
-    document_tree::DocumentTree,
     format::Format,
     limit_override::{LimitOverride, RuleSwitch},
     live_rules::LiveRules,
@@ -86,26 +85,30 @@ impl LiveRulesHandle {
     ///
     /// # Errors
     ///
-    /// An unknown rule, a text that is no key of it, or a limit that does not go with it. Nothing changes.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "an entry is made for the call, and is not used twice"
-    )]
+    /// An unknown rule, a text that is no key of it, or a limit that does not go with it; an end that is over. Nothing changes.
     pub fn override_limit(&self, entry: LimitOverride) -> Result<Vec<RuleChange>, DocumentError> {
-        self.edit(|local| local.set_override(entry.node()))
+        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
+        rules.set_local(author, entry.into())
     }
 
     /// Switches rules off, into a shadow, or to a part of their limits.
     ///
     /// # Errors
     ///
-    /// An unknown rule, or something else to switch to. Nothing changes.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "an entry is made for the call, and is not used twice"
-    )]
+    /// An unknown rule, or something else to switch to; an end that is over. Nothing changes.
     pub fn switch(&self, entry: RuleSwitch) -> Result<Vec<RuleChange>, DocumentError> {
-        self.edit(|local| local.set_switch(entry.node()))
+        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
+        rules.set_local(author, entry.into())
+    }
+
+    /// Ends an override or a switch that was set in this process, by its [number](crate::EntryStatus::id).
+    ///
+    /// # Errors
+    ///
+    /// There is none with this number. The store refuses the rules as they were.
+    pub fn end(&self, id: u64) -> Result<Vec<RuleChange>, DocumentError> {
+        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
+        rules.end_local(author, Some(id))
     }
 
     /// Ends all overrides and switches that were set in this process.
@@ -114,17 +117,14 @@ impl LiveRulesHandle {
     ///
     /// The store refuses the rules as they were.
     pub fn clear(&self) -> Result<Vec<RuleChange>, DocumentError> {
-        self.edit(|local| *local = DocumentTree::default())
+        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
+        rules.end_local(author, None)
     }
 
     /// Which rules are in force.
     #[must_use]
     pub fn status(&self) -> RulesStatus {
         self.rules.status()
-    }
-
-    fn edit(&self, edit: impl FnOnce(&mut DocumentTree)) -> Result<Vec<RuleChange>, DocumentError> {
-        self.rules.shared.rules.set_local(self.author.clone(), edit)
     }
 }
 

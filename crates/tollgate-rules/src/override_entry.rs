@@ -1,14 +1,21 @@
 //! A client's own limit, by its key.
 
+use std::sync::Arc;
+
 use tollgate::Key;
 use tollgate_core::{Quota, RuleSet};
 
 use crate::{
     limit::limit,
     node::{Node, Value},
+    operator_entries::OperatorEntry,
     reader::{At, Reader, Term},
     rule_entry::{RuleEntry, without_name},
+    switch_entry::scaled,
 };
+
+/// The most of a rule's own limit that an override may be, in percent.
+const MOST_PERCENT: u64 = 100_000;
 
 /// A client's own limit.
 #[derive(Clone)]
@@ -19,6 +26,8 @@ pub(crate) struct Override {
     pub(crate) client: Client,
     pub(crate) quota: Quota,
     pub(crate) term: Term,
+    /// `None`: it is part of the document.
+    pub(crate) set: Option<Arc<OperatorEntry>>,
 }
 
 /// Whose limit it is.
@@ -59,7 +68,10 @@ impl Override {
                 key.map(Client::Key)
             }
         });
-        let quota = quota.and_then(|node| limit(reader, node, Some(&entry.limit.value)));
+        let quota = quota.and_then(|node| match &node.value {
+            Value::Text(text) if text.trim_end().ends_with('%') => part(reader, node, entry),
+            _ => limit(reader, node, Some(&entry.limit.value)),
+        });
         let (client, quota, term) = (client?, quota?, term?);
         refuse_override(reader, entry, &quota)?;
         Some(Self {
@@ -68,8 +80,23 @@ impl Override {
             client,
             quota: quota.value,
             term,
+            set: None,
         })
     }
+}
+
+/// A part of the rule's own limit, as `200%`, and rounded up.
+fn part(reader: Reader<'_>, node: &Node, rule: &RuleEntry) -> Option<At<Quota>> {
+    let own = rule.limit.value;
+    let permille = reader.permille(node, MOST_PERCENT)?;
+    let value = scaled(own, permille, rule.least_limit());
+    if permille == 0 || (value == own && permille != 1_000) {
+        let message = format!("there is no such part of {own}; write a limit, as \"500/s\"");
+        reader.wrong(&node.span, message);
+        return None;
+    }
+    let span = node.span.clone();
+    Some(At { span, value })
 }
 
 /// The hash of a key: `{ hash = "9f86d081884c7d659a2feaa0c55ad015" }`.

@@ -167,6 +167,11 @@ impl RuleKey {
         self.parts.iter().map(|part| &*part.name)
     }
 
+    /// What it counts by, for messages and to be compared.
+    pub(crate) fn form(&self) -> String {
+        self.names().collect::<Vec<_>>().join(", ")
+    }
+
     /// The key of a client that is named by text: one for each part, without those of constants.
     pub(crate) fn of_text(&self, reader: Reader<'_>, node: &Node, rule: &str) -> Option<Key> {
         let named: Vec<&Part> = self.parts.iter().filter(|part| part.is_named()).collect();

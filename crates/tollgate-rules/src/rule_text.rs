@@ -15,6 +15,7 @@ use crate::{
     document_changes::text_changes,
     document_error::DocumentError,
     format::Format,
+    operator_entries::OperatorEntries,
     rule_document::{ReadText, RuleDocument},
 };
 
@@ -34,6 +35,8 @@ pub struct RuleText {
     author: Option<Author>,
     /// For overrides that name the hash of a key, where the bindings have none.
     hash_key: Option<Arc<HashKey>>,
+    /// What operators set beside it.
+    beside: OperatorEntries,
 }
 
 impl RuleText {
@@ -54,6 +57,7 @@ impl RuleText {
             revision: None,
             author: None,
             hash_key: None,
+            beside: OperatorEntries::default(),
         }
     }
 
@@ -85,6 +89,13 @@ impl RuleText {
     pub(crate) fn author(&self) -> Author {
         let origin = || self.texts.first().map_or("", |text| &*text.origin);
         self.author.clone().unwrap_or_else(|| Author::new(origin()))
+    }
+
+    /// With what operators set. What does not go with the document is not in force, and no mistake of it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn beside(mut self, set: OperatorEntries) -> Self {
+        self.beside = set;
+        self
     }
 
     #[cfg(feature = "redis")]
@@ -136,6 +147,7 @@ impl RuleText {
             bindings.to_mut().hash_key.clone_from(&self.hash_key);
         }
         let (entries, trees) = assemble(&self.texts, &bindings)?;
+        let entries = entries.beside(&self.beside);
         Ok((RuleDocument { entries }, trees))
     }
 
@@ -152,6 +164,7 @@ impl RuleText {
     pub(crate) fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.texts.hash(&mut hasher);
+        self.beside.hash(&mut hasher);
         hasher.finish()
     }
 }

@@ -21,10 +21,11 @@ use crate::{
     denial_audit::DenialAudit,
     document_changes::document_changes,
     document_error::DocumentError,
-    document_tree::DocumentTree,
     fleet::Fleet,
     followers::{Followers, SetShed},
+    limit_override::NewEntry,
     metrics,
+    operator_entries::{OperatorEntries, OperatorEntry},
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
     rules_status::{RulesStatus, number_of},
@@ -49,7 +50,9 @@ struct State {
     /// As the source gave it.
     text: RuleText,
     /// Overrides and switches that were set in this process.
-    local: DocumentTree,
+    local: OperatorEntries,
+    /// The number of the last of them.
+    last_local: u64,
     /// Both together.
     document: RuleDocument,
     /// The hash of the contents in force, and that of those that were rejected last.
@@ -105,7 +108,8 @@ impl RulesInForce {
             sinks,
             fleet: OnceLock::new(),
             state: Mutex::new(State {
-                local: DocumentTree::default(),
+                local: OperatorEntries::default(),
+                last_local: 0,
                 document,
                 hash: text.hash(),
                 rejected_hash: None,
@@ -236,16 +240,40 @@ impl RulesInForce {
         self.change(|state| state.apply(&self.bindings, text, author, giver))
     }
 
-    /// Sets overrides and switches of this process, in addition to the source's document.
+    /// Sets an override or a switch of this process, in addition to the source's document.
     pub(crate) fn set_local(
         &self,
         author: Author,
-        edit: impl FnOnce(&mut DocumentTree),
+        entry: NewEntry,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         self.change(|state| {
-            let mut local = state.local.clone();
-            edit(&mut local);
-            state.set_local(&self.bindings, local, author)
+            let id = state.last_local + 1;
+            let mut entry = OperatorEntry::new(id, &author, now(), entry);
+            entry.is_local = true;
+            state.edit_local(&self.bindings, author, |state, local| {
+                let entry = Arc::new(entry);
+                state.document.entries.read_new(&entry, entry.at)?;
+                state.last_local = id;
+                local.set(entry)
+            })
+        })
+    }
+
+    /// Ends an override or a switch of this process, or all.
+    pub(crate) fn end_local(
+        &self,
+        author: Author,
+        id: Option<u64>,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        self.change(|state| {
+            let edit = |_: &mut State, local: &mut OperatorEntries| match id {
+                Some(id) => local.end(id),
+                None => {
+                    local.all.clear();
+                    Ok(())
+                }
+            };
+            state.edit_local(&self.bindings, author, edit)
         })
     }
 
@@ -361,8 +389,14 @@ impl State {
         let applied = text.and_then(|text| {
             self.refuse_older(of_source)?;
             // The trees live until the rules are in force. What is freed before, the allocator sorts in the midst of the swap.
-            let ((document, _trees), local) = self.with_local(bindings, &text)?;
-            let (changes, lines) = self.put_in_force(document, local, now)?;
+            let (mut document, _trees) = together(bindings, &text, &self.local)?;
+            // What was set here for a rule that is gone has ended.
+            let mut local = self.local.clone();
+            for (gone, _) in document.entries.unfit.extract_if(.., |(it, _)| it.is_local) {
+                local.all.retain(|entry| entry.id != gone.id);
+            }
+            let (changes, lines) = self.put_in_force(document, now)?;
+            self.local = local;
             Ok((text, changes, lines))
         });
         match applied {
@@ -396,11 +430,23 @@ impl State {
         }
     }
 
-    fn set_local(&mut self, bindings: &Bindings, local: DocumentTree, author: Author) -> Changed {
-        let applied = together(bindings, &self.text, &local)
-            .and_then(|(document, _trees)| self.put_in_force(document, local, now()));
+    fn edit_local(
+        &mut self,
+        bindings: &Bindings,
+        author: Author,
+        edit: impl FnOnce(&mut Self, &mut OperatorEntries) -> Result<(), String>,
+    ) -> Changed {
+        let mut local = self.local.clone();
+        local.drop_expired(now());
+        let applied = edit(self, &mut local)
+            .map_err(|wrong| DocumentError::of_whole("what was set in this process", wrong))
+            .and_then(|()| together(bindings, &self.text, &local))
+            .and_then(|(document, _trees)| self.put_in_force(document, now()));
         let (result, kind, lines) = match applied {
-            Ok((changes, lines)) => (Ok(changes), AuditKind::Accepted, lines),
+            Ok((changes, lines)) => {
+                self.local = local;
+                (Ok(changes), AuditKind::Accepted, lines)
+            }
             Err(wrong) => {
                 let lines = vec![wrong.to_string()];
                 (Err(wrong), AuditKind::Rejected, lines)
@@ -414,42 +460,12 @@ impl State {
     fn put_in_force(
         &mut self,
         document: RuleDocument,
-        local: DocumentTree,
         now: Tick,
     ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
         let changes = self.replace(&document, now)?;
         let lines = document_changes(&self.document.entries, &document.entries);
-        (self.document, self.local) = (document, local);
+        self.document = document;
         Ok((changes, lines))
-    }
-
-    /// A text with the overrides and switches of this process, but for those of rules that it does not have.
-    fn with_local(
-        &self,
-        bindings: &Bindings,
-        text: &RuleText,
-    ) -> Result<(ReadText, DocumentTree), DocumentError> {
-        let local = &self.local;
-        let has_local = !local.overrides.is_empty() || !local.switches.is_empty();
-        // Mostly it has their rules.
-        if has_local && let Ok(read) = together(bindings, text, local) {
-            return Ok((read, local.clone()));
-        }
-        let alone = text.read(bindings)?;
-        if !has_local {
-            return Ok((alone, local.clone()));
-        }
-        let mut kept = local.clone();
-        kept.retain_rules(&alone.0.names().collect());
-        let together = together(bindings, text, &kept);
-        Ok(together.map_or_else(
-            |wrong| {
-                tracing::error!(target: "tollgate", "overrides and switches of this process do not go with the new rules and \
-                    have ended: {wrong}");
-                (alone, DocumentTree::default())
-            },
-            |read| (read, kept),
-        ))
     }
 
     fn record(
@@ -523,14 +539,15 @@ impl State {
     }
 }
 
-/// A text with the overrides and switches of this process.
+/// A text with the overrides and switches of this process, as far as they go with it.
 fn together(
     bindings: &Bindings,
     text: &RuleText,
-    local: &DocumentTree,
+    local: &OperatorEntries,
 ) -> Result<ReadText, DocumentError> {
-    let local = local.rule_text("what was set in this process");
-    text.clone().and(local).read(bindings)
+    let (document, trees) = text.read(bindings)?;
+    let entries = document.entries.beside(local);
+    Ok((RuleDocument { entries }, trees))
 }
 
 impl fmt::Debug for RulesInForce {

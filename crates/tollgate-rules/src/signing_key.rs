@@ -22,9 +22,15 @@ impl SigningKey {
         }
     }
 
-    /// The signature of a document of this namespace with this revision.
-    pub(crate) fn sign(&self, namespace: &str, revision: u64, text: &str, by: &Author) -> String {
-        self.signature(namespace, revision, text, by)
+    /// The signature of a document of this namespace with this revision, and of what lies beside it.
+    pub(crate) fn sign(
+        &self,
+        namespace: &str,
+        revision: u64,
+        texts: [&str; 2],
+        by: &Author,
+    ) -> String {
+        self.signature(namespace, revision, texts, by)
             .to_hex()
             .to_string()
     }
@@ -34,18 +40,28 @@ impl SigningKey {
         &self,
         signature: &str,
         (namespace, revision): (&str, u64),
-        text: &str,
+        texts: [&str; 2],
         by: &Author,
     ) -> bool {
         let given = blake3::Hash::from_hex(signature);
         // Hashes are compared in constant time.
-        given.is_ok_and(|given| given == self.signature(namespace, revision, text, by))
+        given.is_ok_and(|given| given == self.signature(namespace, revision, texts, by))
     }
 
-    fn signature(&self, namespace: &str, revision: u64, text: &str, by: &Author) -> blake3::Hash {
+    fn signature(
+        &self,
+        namespace: &str,
+        revision: u64,
+        [text, beside]: [&str; 2],
+        by: &Author,
+    ) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.documents);
         hasher.update(&revision.to_le_bytes());
-        for part in [namespace, by.actor(), by.reason(), text] {
+        let beside = (!beside.is_empty()).then_some(beside);
+        for part in [namespace, by.actor(), by.reason(), text]
+            .into_iter()
+            .chain(beside)
+        {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
@@ -84,15 +100,16 @@ mod tests {
     #[test]
     fn a_signature_is_of_one_document_one_revision_one_namespace_and_one_author() {
         let by = Author::new("alice").because("launch");
-        let signature = key(7).sign("shop", 3, "text", &by);
-        assert!(key(7).has_signed(&signature, ("shop", 3), "text", &by));
+        let signature = key(7).sign("shop", 3, ["text", "set"], &by);
+        assert!(key(7).has_signed(&signature, ("shop", 3), ["text", "set"], &by));
         let other = Author::new("alic").because("elaunch");
-        assert!(!key(8).has_signed(&signature, ("shop", 3), "text", &by));
-        assert!(!key(7).has_signed(&signature, ("shop", 4), "text", &by));
-        assert!(!key(7).has_signed(&signature, ("web", 3), "text", &by));
-        assert!(!key(7).has_signed(&signature, ("shop", 3), "text ", &by));
-        assert!(!key(7).has_signed(&signature, ("shop", 3), "text", &other));
-        assert!(!key(7).has_signed("", ("shop", 3), "text", &by));
+        assert!(!key(8).has_signed(&signature, ("shop", 3), ["text", "set"], &by));
+        assert!(!key(7).has_signed(&signature, ("shop", 4), ["text", "set"], &by));
+        assert!(!key(7).has_signed(&signature, ("web", 3), ["text", "set"], &by));
+        assert!(!key(7).has_signed(&signature, ("shop", 3), ["text ", "set"], &by));
+        assert!(!key(7).has_signed(&signature, ("shop", 3), ["text", "set"], &other));
+        assert!(!key(7).has_signed(&signature, ("shop", 3), ["text", ""], &by));
+        assert!(!key(7).has_signed("", ("shop", 3), ["text", "set"], &by));
     }
 
     #[test]

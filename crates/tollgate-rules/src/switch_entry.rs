@@ -1,13 +1,14 @@
 //! What is switched for some or all rules: off, shadow, or a part of their limits.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use tollgate_core::Quota;
 
 use crate::{
     node::{Node, Value},
+    operator_entries::OperatorEntry,
     reader::{Reader, Term},
-    rule_entry::Mode,
+    rule_entry::{Mode, RuleEntry},
 };
 
 /// What is switched for some or all rules.
@@ -17,6 +18,8 @@ pub(crate) struct Switch {
     pub(crate) rules: Vec<bool>,
     pub(crate) effect: Effect,
     pub(crate) term: Term,
+    /// `None`: it is part of the document.
+    pub(crate) set: Option<Arc<OperatorEntry>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,8 +54,20 @@ impl Switch {
             rules,
             effect: effect?,
             term: term?,
+            set: None,
         })
     }
+}
+
+/// The names of the rules that a switch is for.
+pub(crate) fn names(switch: &Switch, rules: &[RuleEntry]) -> String {
+    if switch.rules.iter().all(|is_switched| *is_switched) {
+        return "all rules".to_owned();
+    }
+    let rules = rules.iter().zip(&switch.rules);
+    let names = rules.filter(|(_, is_switched)| **is_switched);
+    let names: Vec<_> = names.map(|(rule, _)| &*rule.name.value).collect();
+    names.join(", ")
 }
 
 impl fmt::Display for Effect {

@@ -17,7 +17,6 @@ mod paths;
 mod priorities;
 mod proxies;
 mod rejected_rules;
-mod request_parts;
 mod rules;
 mod settled;
 mod shed;

@@ -5,7 +5,6 @@ mod diff;
 mod explain;
 mod explained;
 mod history;
-mod import;
 mod push;
 mod rules_command;
 

@@ -19,8 +19,8 @@ Examples:
   tollgate rules push limits.toml --redis redis://cache.internal --namespace shop --by alice --because 'ticket 4711'
   tollgate rules push limits/ --redis redis://cache.internal --namespace shop --dry-run
 
-The document is signed with the service's secret. It replaces the stored document as a whole, with the
-overrides and switches that operators have added to it. --bind-… must name what the service's code binds.";
+The document is signed with the service's secret. It replaces the pushed document as a whole; the overrides and
+switches that operators set stay in force. --bind-… must name what the service's code binds.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

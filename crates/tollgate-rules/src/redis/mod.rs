@@ -30,6 +30,8 @@
 //! - **The document and its revision are in the service's namespace.** One script compares the revision that was seen, stores
 //!   the new one, writes the audit and publishes. Two who push at once do not overwrite each other: the second one gets an
 //!   [error](PushError) and looks again.
+//! - **What operators set lies beside the document**: overrides and switches, with who set each. A push leaves them in force. What does
+//!   not go with the new document waits for one that it goes with; [`RedisRules::stored`] says which.
 //! - **Processes listen and look.** A publication arrives at once; where it is lost, as in a failover, the next look finds the
 //!   document. A process looks every 5 s, and tells at the same time which revision it has in force.
 //! - **A document is signed** with a key that is derived from the service's secret. One without a right signature is rejected:
@@ -57,13 +59,14 @@
 //! moves or a replica takes over. Name several servers in the address, because one may be down.
 //!
 //! *A server that has lost the rules* learns from the processes which number they have in force, some seconds after they have reached
-//! it. A document that is pushed before that gets a lower number, and they reject it as older: push it again.
+//! it. A document that is pushed before that gets a lower number, and they reject it as older: push it again. What operators had set is lost
+//! with it, and ends with that push.
 //!
 //! # What is kept
 //!
 //! | key | is |
 //! | --- | --- |
-//! | `{shop}:rules` | the document, its revision, its signature, and who pushed it |
+//! | `{shop}:rules` | the document, what operators set, the revision, the signature, and who made the latest change |
 //! | `{shop}:rules:pushed` | when each of the last 100 revisions was pushed |
 //! | `{shop}:rules:in_force`, `:rules:last_seen`, `:rules:said`, `:rules:documents` | what processes say; gone 15 s after the last one was heard |
 //! | `{shop}:rules:audit` | a stream of about 10 000 [records](RedisRules::audit) |
@@ -82,6 +85,7 @@ mod redis_audit;
 mod redis_rules;
 mod redis_source;
 mod servers;
+mod stored_rules;
 
 #[cfg(feature = "tls")]
 pub use self::certificates::Certificates;
@@ -90,4 +94,5 @@ pub use self::{
     redis_audit::RedisAudit,
     redis_rules::RedisRules,
     redis_source::RedisSource,
+    stored_rules::StoredRules,
 };

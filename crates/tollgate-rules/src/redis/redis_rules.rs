@@ -8,6 +8,7 @@ use std::{
 
 use ::redis::{Cmd, Script};
 use tokio::sync::Mutex;
+use tollgate_core::Tick;
 use tollgate_redis::{Address, Secret, SetupError};
 
 #[cfg(feature = "tls")]
@@ -19,18 +20,21 @@ use crate::{
     clock::now,
     document_changes::document_changes,
     document_error::DocumentError,
-    document_tree::DocumentTree,
-    entries::Entries,
+    entries::{Entries, FittingEntry},
     fleet::{FleetStatus, LaggingProcess},
     format::Format,
-    limit_override::{LimitOverride, RuleSwitch},
+    limit_override::{EntryKind, LimitOverride, NewEntry, RuleSwitch},
+    operator_entries::{OperatorEntries, OperatorEntry, Pushed},
+    override_entry::Client,
     pushed_document::PushedDocument,
     redis::{
         link::Link,
         names::Names,
         push_error::{PushError, PushErrorKind},
         servers::Servers,
+        stored_rules::StoredRules,
     },
+    rule_document::RuleDocument,
     rule_text::RuleText,
     signing_key::SigningKey,
 };
@@ -45,7 +49,7 @@ const AUDIT: &str = "10000";
 const GONE_AFTER: Duration = Duration::from_secs(15);
 /// How many lagging processes are named.
 const NAMED: usize = 20;
-/// How often an override is tried again while others push.
+/// How often a change is tried again while others change something.
 const ATTEMPTS: usize = 10;
 
 /// The rules of a service in Redis: pushes documents, and makes the [source](Self::source) that each process
@@ -84,14 +88,41 @@ pub(crate) struct Stored {
     pub(crate) fleet: FleetStatus,
     /// Documents that are in force somewhere.
     pub(crate) in_force: Vec<String>,
+    /// The time by the server's clock.
+    now: Tick,
+    /// When the latest change was made, by that clock.
+    at: Tick,
 }
 
 /// A document as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredDocument {
     pub(crate) text: String,
+    /// What operators set.
+    pub(crate) beside: String,
     pub(crate) signature: String,
     pub(crate) author: Author,
+}
+
+/// What a change is made to.
+struct Seen {
+    revision: u64,
+    /// The number that the change comes after.
+    highest: u64,
+    now: Tick,
+    /// `None`: there is none, or the bindings cannot read it.
+    before: Option<Before>,
+    /// Why they cannot.
+    unreadable: Option<DocumentError>,
+    pushed: Option<Pushed>,
+    set: OperatorEntries,
+    fleet: FleetStatus,
+}
+
+/// The document before a change, as it was pushed.
+struct Before {
+    text: String,
+    document: RuleDocument,
 }
 
 impl RedisRules {
@@ -158,7 +189,8 @@ impl RedisRules {
     /// Puts a document in force in all processes, and returns its revision. If it is stored already, nothing changes: several
     /// processes may push one file.
     ///
-    /// It replaces the stored document as a whole, with the overrides and switches that were added to it.
+    /// It replaces the pushed document as a whole. What operators set stays in force: overrides and switches of rules that the
+    /// document does not have, or counts by something else, wait until one has them; [`stored`](Self::stored) says which.
     ///
     /// # Errors
     ///
@@ -170,29 +202,40 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let pushed = self.checked(text, bindings, author).await?;
-        let (revision, before) = self.read(bindings).await?;
-        self.store(pushed, (revision, before), bindings, author)
-            .await
+        self.push_document(text, bindings, author, false).await
     }
 
-    /// Gives one client a limit of its own, in all processes. Returns the revision.
+    /// The same, and ends all that operators set.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push); or there is no document yet. If others push at the same time, it retries.
+    /// As [`push`](Self::push).
+    pub async fn replace_all(
+        &self,
+        text: RuleText,
+        bindings: &Bindings,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        self.push_document(text, bindings, author, true).await
+    }
+
+    /// Gives one client a limit of its own, in all processes, also when another document is pushed. Returns the revision, by which it is
+    /// [ended](Self::end).
+    ///
+    /// # Errors
+    ///
+    /// It does not go with the document, or has ended already by the clock of Redis; there is no document yet. If others change
+    /// something at the same time, it retries.
     pub async fn override_limit(
         &self,
         entry: LimitOverride,
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let node = entry.node();
-        self.edit(bindings, author, |lists| lists.set_override(node.clone()))
-            .await
+        self.set(entry.into(), bindings, author).await
     }
 
-    /// Switches rules in all processes. Returns the revision.
+    /// Switches rules in all processes, also when another document is pushed. Returns the revision, by which it is [ended](Self::end).
     ///
     /// # Errors
     ///
@@ -203,12 +246,25 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let node = entry.node();
-        self.edit(bindings, author, |lists| lists.set_switch(node.clone()))
-            .await
+        self.set(entry.into(), bindings, author).await
     }
 
-    /// Ends all switches in all processes. Returns the revision.
+    /// Ends an override or a switch that an operator set, by its [number](crate::EntryStatus::id). Returns the revision.
+    ///
+    /// # Errors
+    ///
+    /// There is none with this number. Otherwise as [`override_limit`](Self::override_limit).
+    pub async fn end(
+        &self,
+        id: u64,
+        bindings: &Bindings,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        let end = |_: &Seen, set: &mut OperatorEntries| set.end(id);
+        self.edit(bindings, author, end).await
+    }
+
+    /// Ends all switches that operators set, in all processes. Returns the revision.
     ///
     /// # Errors
     ///
@@ -218,8 +274,34 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        self.edit(bindings, author, |lists| lists.switches.clear())
-            .await
+        let clear = |_: &Seen, set: &mut OperatorEntries| {
+            set.all.retain(|entry| entry.kind != EntryKind::Switch);
+            Ok(())
+        };
+        self.edit(bindings, author, clear).await
+    }
+
+    /// What is stored: the pushed document, what operators set beside it, and who did. `None`: there are no rules.
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable; the document is not signed with the secret, or the bindings cannot read it.
+    pub async fn stored(&self, bindings: &Bindings) -> Result<Option<StoredRules>, PushError> {
+        let seen = self.read(bindings).await?;
+        if let Some(wrong) = seen.unreadable {
+            return Err(wrong.into());
+        }
+        let (Some(before), Some(pushed)) = (seen.before, seen.pushed) else {
+            return Ok(None);
+        };
+        let entries = before.document.entries.beside(&seen.set);
+        Ok(Some(StoredRules {
+            revision: seen.revision,
+            pushed,
+            document: RuleDocument { entries },
+            fleet: seen.fleet,
+            now: seen.now,
+        }))
     }
 
     /// The document that is stored, as JSON with hashes in place of keys, and its revision. `None`: there is none.
@@ -314,97 +396,193 @@ impl RedisRules {
         }
     }
 
+    async fn push_document(
+        &self,
+        text: RuleText,
+        bindings: &Bindings,
+        author: &Author,
+        is_alone: bool,
+    ) -> Result<u64, PushError> {
+        let mut pushed = self.checked(text, bindings, author).await?;
+        let key = &self.shared.key;
+        pushed.hash_keys(|rule, client| key.hash_key(rule, client));
+        let text = pushed.lists.text();
+        // As processes will read it: with hashes, by which clients are compared with those before.
+        let read = RuleText::named(self.origin(), &*text, Format::Json);
+        let document = self.hashed(read).parse(bindings)?;
+        let mut first = None;
+        for _ in 0..ATTEMPTS {
+            let mut seen = self.read(bindings).await?;
+            let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
+            if *first.get_or_insert(revision) != revision {
+                let message = format!(
+                    "somebody else has pushed revision {revision} in the meantime; look at it, and push again"
+                );
+                return Err(PushError::new(PushErrorKind::Conflict, message));
+            }
+            // That they ended is no part of this change.
+            seen.set.drop_expired(seen.now);
+            let mut set = seen.set.clone();
+            if is_alone {
+                set.all.clear();
+            }
+            let is_same = seen.before.as_ref().is_some_and(|it| it.text == text);
+            if is_same && seen.revision == seen.highest && set.all.len() == seen.set.all.len() {
+                return Ok(seen.revision);
+            }
+            set.pushed = (!set.all.is_empty()).then(|| Pushed {
+                revision: seen.highest + 1,
+                by: author.clone(),
+                at: seen.now,
+            });
+            let after = (&*text, document.entries.clone(), set);
+            if let Some(revision) = self.store(&seen, after, author).await? {
+                return Ok(revision);
+            }
+        }
+        Err(crowded())
+    }
+
+    async fn set(
+        &self,
+        entry: NewEntry,
+        bindings: &Bindings,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        let set = |seen: &Seen, set: &mut OperatorEntries| {
+            let (id, now) = (seen.highest + 1, seen.now);
+            let mut entry = OperatorEntry::new(id, author, now, entry.clone());
+            let Some(before) = &seen.before else {
+                return Ok(());
+            };
+            let entries = &before.document.entries;
+            if let FittingEntry::Override(of_client) =
+                entries.read_new(&Arc::new(entry.clone()), now)?
+            {
+                let rule = &entries.rules[of_client.rule];
+                let hash = match &of_client.client {
+                    Client::Key(key) => self.shared.key.hash_key(&rule.name.value, key.as_ref()),
+                    Client::Hash(hash) => *hash,
+                };
+                entry.hash_key(hash, rule.key.form());
+            }
+            set.set(Arc::new(entry))
+        };
+        self.edit(bindings, author, set).await
+    }
+
+    /// Changes what operators set.
     async fn edit(
         &self,
         bindings: &Bindings,
         author: &Author,
-        edit: impl Fn(&mut DocumentTree),
+        edit: impl Fn(&Seen, &mut OperatorEntries) -> Result<(), String>,
     ) -> Result<u64, PushError> {
         for _ in 0..ATTEMPTS {
-            let (revision, before) = self.read(bindings).await?;
-            let Some(seen) = before else {
+            let mut seen = self.read(bindings).await?;
+            if let Some(wrong) = seen.unreadable {
+                return Err(wrong.into());
+            }
+            let Some(before) = &seen.before else {
                 let message = "there are no rules in Redis yet; push a document first";
                 return Err(PushError::new(PushErrorKind::Document, message));
             };
-            let mut lists = seen.lists.clone();
-            edit(&mut lists);
-            let text = lists.rule_text("the rules in Redis, with the change");
-            let pushed = self.checked(text, bindings, author).await?;
-            let stored = self.store(pushed, (revision, Some(seen)), bindings, author);
-            match stored.await {
-                Err(conflict) if conflict.kind() == PushErrorKind::Conflict => {}
-                stored => return stored,
+            // That they ended is no part of this change.
+            seen.set.drop_expired(seen.now);
+            let mut set = seen.set.clone();
+            if let Err(wrong) = edit(&seen, &mut set) {
+                let wrong = DocumentError::of_whole("the rules in Redis", wrong);
+                self.audit_rejected(&wrong, author).await;
+                return Err(wrong.into());
+            }
+            let is_same = set.all.len() == seen.set.all.len()
+                && set.all.iter().all(|entry| entry.id <= seen.highest);
+            if is_same && seen.revision == seen.highest {
+                return Ok(seen.revision);
+            }
+            set.pushed.clone_from(&seen.pushed);
+            let after = (&*before.text, before.document.entries.clone(), set);
+            if let Some(revision) = self.store(&seen, after, author).await? {
+                return Ok(revision);
             }
         }
-        let message = "others push all the time; try again";
-        Err(PushError::new(PushErrorKind::Conflict, message))
+        Err(crowded())
     }
 
-    /// The number that the next document comes after, and what is stored.
-    async fn read(
-        &self,
-        bindings: &Bindings,
-    ) -> Result<((u64, u64), Option<PushedDocument>), PushError> {
+    /// What is stored, and the number that the next change comes after.
+    async fn read(&self, bindings: &Bindings) -> Result<Seen, PushError> {
         let stored = self.exchange(&Report::default()).await?;
         // If Redis has lost the document, processes still have it in force: the next one is above theirs.
         let in_force = stored.in_force.iter().filter_map(|document| {
             let (revision, _) = document.split_once(':')?;
             revision.parse::<u64>().ok()
         });
-        let highest = in_force.max().unwrap_or(0).max(stored.revision);
-        let Some(document) = &stored.document else {
-            return Ok(((stored.revision, highest), None));
+        let mut seen = Seen {
+            revision: stored.revision,
+            highest: in_force.max().unwrap_or(0).max(stored.revision),
+            now: stored.now,
+            before: None,
+            unreadable: None,
+            pushed: None,
+            set: OperatorEntries::default(),
+            fleet: stored.fleet,
         };
-        self.verify(stored.revision, document)?;
-        let read = PushedDocument::read(&self.rule_text(document), bindings);
-        // One that these bindings cannot read may be replaced.
-        Ok(((stored.revision, highest), read.ok()))
+        let Some(document) = stored.document else {
+            return Ok(seen);
+        };
+        self.verify(stored.revision, &document)?;
+        seen.set = self.operator_entries(&document)?;
+        seen.pushed = Some(seen.set.pushed.take().unwrap_or(Pushed {
+            revision: stored.revision,
+            by: document.author,
+            at: stored.at,
+        }));
+        let text = RuleText::named(self.origin(), &*document.text, Format::Json);
+        match self.hashed(text).parse(bindings) {
+            Ok(read) => {
+                seen.before = Some(Before {
+                    text: document.text,
+                    document: read,
+                });
+            }
+            // It may be replaced.
+            Err(wrong) => seen.unreadable = Some(wrong),
+        }
+        Ok(seen)
     }
 
-    /// Stores a document after the one that was seen, unless there is another one by now.
+    /// Stores a document with what operators set beside it. `None`: something else is stored by now than what was seen.
     async fn store(
         &self,
-        mut pushed: PushedDocument,
-        ((seen, highest), before): ((u64, u64), Option<PushedDocument>),
-        bindings: &Bindings,
+        seen: &Seen,
+        (text, entries, set): (&str, Entries, OperatorEntries),
         author: &Author,
-    ) -> Result<u64, PushError> {
+    ) -> Result<Option<u64>, PushError> {
         let Shared { key, names, .. } = &*self.shared;
-        pushed.hash_keys(|rule, client| key.hash_key(rule, client));
-        // As processes will read it: with hashes, by which clients are compared with those before.
-        let text = pushed.lists.rule_text(&self.origin());
-        let after = self.hashed(text).parse(bindings)?;
-        let text = pushed.lists.text();
-        let before_text = before.as_ref().map(|before| before.lists.text());
-        if before_text.as_ref() == Some(&text) && seen == highest {
-            return Ok(seen);
-        }
-        let revision = highest + 1;
-        let signature = key.sign(&names.namespace, revision, &text, author);
-        let nothing = Entries::default();
-        let before = before.as_ref();
-        let before = before.map_or(&nothing, |before| &before.document.entries);
-        let changes = document_changes(before, &after.entries).join("\n");
+        let beside = set.text();
+        let revision = seen.highest + 1;
+        let signature = key.sign(&names.namespace, revision, [text, &beside], author);
+        let before = match &seen.before {
+            Some(before) => before.document.entries.clone().beside(&seen.set),
+            None => Entries::default(),
+        };
+        let changes = document_changes(&before, &entries.beside(&set)).join("\n");
         let mut push = PUSH.key(&names.document);
         push.key(&names.pushed).key(&names.audit);
-        push.arg(seen).arg(revision).arg(text).arg(&signature);
+        push.arg(seen.revision).arg(revision).arg(text);
+        push.arg(&signature);
         push.arg(author.actor())
             .arg(author.reason())
             .arg(names.channel());
-        push.arg(AUDIT).arg(changes);
+        push.arg(AUDIT).arg(changes).arg(beside);
         let (is_stored, stored): (bool, u64) = self.shared.link.lock().await.run(&push).await?;
         if is_stored {
-            return Ok(revision);
+            return Ok(Some(revision));
         }
         // The client of a cluster sends a call again whose answer was lost: then it is this document that is there already.
         let found = self.exchange(&Report::default()).await?.document;
-        if stored == revision && found.is_some_and(|found| found.signature == signature) {
-            return Ok(revision);
-        }
-        let message = format!(
-            "somebody else has pushed revision {stored} in the meantime; look at it, and push again"
-        );
-        Err(PushError::new(PushErrorKind::Conflict, message))
+        let is_ours = found.is_some_and(|found| found.signature == signature);
+        Ok((stored == revision && is_ours).then_some(revision))
     }
 
     /// Tells what a process has in force, and asks what is stored.
@@ -425,7 +603,7 @@ impl RedisRules {
             .arg(GONE_AFTER.as_millis() as u64);
         report_call.arg(&report.signature).arg(NAMED);
         let reply: Reply = self.shared.link.lock().await.run(&report_call).await?;
-        let (now, revision, _, fields, in_force, processes, lagging, ahead, named) = reply;
+        let (now, revision, at, fields, in_force, processes, lagging, ahead, named) = reply;
         let named = named.chunks_exact(4).map(|of_one| {
             let since = of_one[2].parse().unwrap_or(now);
             let rejection = Some(of_one[3].clone()).filter(|says| !says.is_empty());
@@ -441,6 +619,7 @@ impl RedisRules {
             text: text(0),
             signature: text(1),
             author: Author::new(text(2)).because(text(3)),
+            beside: text(4),
         });
         Ok(Stored {
             revision,
@@ -454,6 +633,8 @@ impl RedisRules {
                 documents: in_force.len(),
             },
             in_force,
+            now: now.saturating_mul(1_000),
+            at: at.saturating_mul(1_000),
         })
     }
 
@@ -466,8 +647,9 @@ impl RedisRules {
         document: &StoredDocument,
     ) -> Result<(), DocumentError> {
         let Shared { key, names, .. } = &*self.shared;
-        let (signature, text, author) = (&document.signature, &document.text, &document.author);
-        if key.has_signed(signature, (&names.namespace, revision), text, author) {
+        let (signature, author) = (&document.signature, &document.author);
+        let texts = [&*document.text, &*document.beside];
+        if key.has_signed(signature, (&names.namespace, revision), texts, author) {
             return Ok(());
         }
         let message = format!(
@@ -477,10 +659,19 @@ impl RedisRules {
         Err(DocumentError::of_whole(&self.origin(), message))
     }
 
-    /// The text of a document that was verified.
-    pub(crate) fn rule_text(&self, document: &StoredDocument) -> RuleText {
+    /// The text of a document that was verified, with what operators set.
+    pub(crate) fn rule_text(&self, document: &StoredDocument) -> Result<RuleText, DocumentError> {
+        let set = self.operator_entries(document)?;
         let text = RuleText::named(self.origin(), &*document.text, Format::Json);
-        self.hashed(text.by(document.author.clone()))
+        Ok(self.hashed(text.by(document.author.clone()).beside(set)))
+    }
+
+    fn operator_entries(
+        &self,
+        document: &StoredDocument,
+    ) -> Result<OperatorEntries, DocumentError> {
+        let read = OperatorEntries::read(&document.beside);
+        read.map_err(|wrong| DocumentError::of_whole(&self.origin(), wrong))
     }
 
     /// The text, with the secret for keys that are named by their hash.
@@ -493,6 +684,12 @@ impl RedisRules {
     fn origin(&self) -> String {
         format!("Redis, namespace {}", self.shared.names.namespace)
     }
+}
+
+/// Each time somebody else was faster.
+fn crowded() -> PushError {
+    let message = "others change the rules all the time; try again";
+    PushError::new(PushErrorKind::Conflict, message)
 }
 
 /// It does not repeat what may be a password.

@@ -125,7 +125,7 @@ impl RedisSource {
         };
         self.report.signature.clone_from(&document.signature);
         self.rules.verify(stored.revision, &document)?;
-        let text = self.rules.rule_text(&document);
+        let text = self.rules.rule_text(&document)?;
         Ok(Some(text.with_revision(stored.revision)))
     }
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod fleet;
+mod operators;
 mod policies;
 mod pushes;
 mod redis_server;
@@ -14,7 +15,9 @@ use http::{Request, Response};
 use tokio::time::{Instant, sleep};
 use tollgate::RateLimitLayer;
 use tollgate_redis::Secret;
-use tollgate_rules::{Author, Bindings, Format, LiveRules, RuleText, redis::RedisRules};
+use tollgate_rules::{
+    Author, Bindings, EntryStatus, Format, LiveRules, RuleText, redis::RedisRules,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use redis_server::RedisServer;
@@ -50,6 +53,12 @@ fn with_override(limit: &str) -> RuleText {
 async fn push(redis: &RedisRules, text: RuleText) -> u64 {
     let pushed = redis.push(text, &Bindings::new(), &alice()).await;
     pushed.expect("it is pushed")
+}
+
+/// The overrides and switches that are stored.
+async fn entries(redis: &RedisRules) -> Vec<EntryStatus> {
+    let stored = redis.stored(&Bindings::new()).await.expect("signed");
+    stored.expect("there are rules").document().entries()
 }
 
 async fn follow(redis: &RedisRules) -> LiveRules {

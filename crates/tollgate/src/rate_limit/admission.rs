@@ -269,9 +269,7 @@ impl Admission {
         let response = match &shared.head {
             Some(head) => {
                 let found = [(number, key.clone())];
-                config
-                    .rules
-                    .denied(head, decision.verdicts(), &decision, &found);
+                config.rules.denied(head, &decision, &found);
                 let denial = denial(config, head, &decision, check.key().bits() as u64);
                 response_without_quota(config, &denial.in_units(cost.is_some()))
             }

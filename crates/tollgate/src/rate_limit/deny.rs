@@ -54,8 +54,7 @@ pub(crate) fn deny(
     seed: u64,
     found: &[(u16, Key)],
 ) -> Response<Bytes> {
-    let verdicts = decision.verdicts();
-    config.rules.denied(head, verdicts, decision, found);
+    config.rules.denied(head, decision, found);
     response(config, &denial(config, head, decision, seed))
 }
 
