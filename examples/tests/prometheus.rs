@@ -134,7 +134,6 @@ fn named_in_guide() -> Vec<(String, String, Labels)> {
         for line in text.lines() {
             section = line.strip_prefix("## ").unwrap_or(section);
             let is_row = line.starts_with("| `tollgate_");
-            let cells: Vec<&str> = line.split(" | ").collect();
             for (place, code) in line.split('`').skip(1).step_by(2).enumerate() {
                 let (metric, labels) = code.split_once('{').unwrap_or((code, ""));
                 let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -145,15 +144,9 @@ fn named_in_guide() -> Vec<(String, String, Labels)> {
                 }
                 let labels = labels.trim_end_matches('}').split(',');
                 let labels = labels.filter_map(|label| label.split('=').next());
-                let mut labels: Vec<&str> = labels.filter(|label| !label.is_empty()).collect();
-                // A table with a column for labels, or with the labels in the name.
-                let has_column = cells.len() == 4;
-                if is_row && has_column {
-                    let words = cells[2].split(':').next().unwrap_or_default();
-                    labels = words.split('`').skip(1).step_by(2).collect();
-                }
+                let labels: Vec<&str> = labels.filter(|label| !label.is_empty()).collect();
                 let labels = labels.into_iter().map(str::to_owned).collect();
-                let has_all = has_column || section == "Metrics of this crate";
+                let has_all = ["Metrics", "Redis"].contains(&section);
                 let labels = match is_row && place == 0 && has_all {
                     true => Labels::All(labels),
                     false => Labels::Some(labels),
@@ -162,21 +155,7 @@ fn named_in_guide() -> Vec<(String, String, Labels)> {
             }
         }
     }
-    let pages: BTreeSet<&str> = named.iter().map(|(page, ..)| &**page).collect();
-    for page in [
-        "access",
-        "failures",
-        "guarantees",
-        "limits-in-a-file",
-        "operating",
-        "waiting",
-        "watching",
-    ] {
-        assert!(
-            pages.contains(&*format!("{page}.md")),
-            "{page} names no metric"
-        );
-    }
+    assert!(named.len() > 60, "the pages name few metrics");
     named
 }
 
@@ -526,42 +505,22 @@ fn table<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
 }
 
 #[test]
-fn each_failure_of_the_guide_has_its_row_or_says_why_there_is_none() {
+fn each_failure_of_the_guide_names_a_panel_of_the_dashboards() {
     let page = read("docs/guide/failures.md");
-    let failures: Vec<&str> = table(&page, "One by one")
-        .iter()
-        .map(|row| row[0])
-        .collect();
-    let shown = table(&page, "On the dashboards");
-    let with_row: Vec<&str> = shown.iter().map(|row| row[0]).collect();
-    assert!(failures.len() > 20, "{failures:?}");
-    // Clocks have a table of their own.
-    let (last, others) = with_row.split_last().expect("rows");
-    assert_eq!((others, *last), (&failures[..], "a clock steps"));
-
+    let failures = table(&page, "One by one");
+    assert!(failures.len() > 15, "{failures:?}");
     let dashboards = dashboards();
     let panels = dashboards
         .iter()
         .flat_map(|it| it["panels"].as_array().expect("panels"));
-    let (rows, panels): (Vec<&Value>, Vec<&Value>) =
-        panels.partition(|panel| panel["type"] == "row");
-    let titles = |of: &[&Value]| -> Vec<String> {
-        let titles = of.iter().filter_map(|panel| panel["title"].as_str());
-        titles.map(str::to_owned).collect()
-    };
-    let (rows, panels) = (titles(&rows), titles(&panels));
-    for row in shown {
-        let [failure, title, look] = row[..] else {
-            panic!("{row:?}")
+    let titles = panels.filter_map(|panel| panel["title"].as_str());
+    let titles: Vec<&str> = titles.collect();
+    for failure in failures {
+        let [failure, .., look] = failure[..] else {
+            panic!("{failure:?}")
         };
-        if title != "none" {
-            assert!(
-                rows.iter().any(|row| row == title),
-                "{failure}: {title} is no row"
-            );
-        }
-        let names_panel = panels.iter().any(|panel| look.contains(&**panel));
-        assert!(names_panel || look == "the same", "{failure}: {look}");
+        let names_panel = titles.iter().any(|title| look.contains(title));
+        assert!(names_panel, "{failure}: {look}");
     }
 }
 

@@ -172,6 +172,16 @@ impl Check {
         indices.any(differs).then(|| Self::deny_mistake(checks))
     }
 
+    /// The answer to checks that a store did not decide.
+    #[cfg(feature = "tokio")]
+    #[cold]
+    pub(crate) fn fail(checks: &[Self]) -> Decision {
+        let failed = checks
+            .iter()
+            .map(|check| Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed));
+        Decision::new(0, failed, |_| true)
+    }
+
     /// The answer to checks that are a mistake.
     #[cold]
     pub(crate) fn deny_mistake(checks: &[Self]) -> Decision {

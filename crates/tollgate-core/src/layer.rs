@@ -108,6 +108,13 @@ impl LayerLimiter {
         self.0.acquire_with_patience(checks, patience)
     }
 
+    /// The same for a request that does not wait and is answered by `deadline`, where a store fails later than that: what comes after
+    /// it is a store failure, of an unknown outcome. Call it in a tokio runtime with a timer.
+    #[cfg(feature = "tokio")]
+    pub fn acquire_by(&self, checks: &[Check], deadline: tokio::time::Instant) -> Step<Decision> {
+        self.0.acquire_by(checks, deadline)
+    }
+
     /// The same as [`acquire_unreported`](Self::acquire_unreported), but `None` if others queue for slots of these checks, in
     /// [`acquire_within`](Limiter::acquire_within): a slot that becomes free is theirs. Always `Some` where no rule with slots
     /// [waits](crate::Rule::wait).

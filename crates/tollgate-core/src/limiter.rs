@@ -565,6 +565,29 @@ impl Limiter {
         self.finish(answer, &checks)
     }
 
+    /// The same, without a wait and no later than `deadline`: after it, by the rules' answers to a store failure. What the store
+    /// decides later is unknown.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn acquire_by(
+        &self,
+        checks: &[Check],
+        deadline: tokio::time::Instant,
+    ) -> Step<Decision> {
+        if !checks.iter().all(|check| self.shared.knows(check)) {
+            return Step::Ready(Check::deny_mistake(checks));
+        }
+        let checks = with_thresholds(self.rules(), checks);
+        let mut answer = self.shared.store.acquire_within(&checks, Duration::ZERO);
+        if let Step::Wait(_) = answer {
+            let asked = checks.clone();
+            replace_answer(&mut answer, |before| async move {
+                let in_time = tokio::time::timeout_at(deadline, before).await;
+                in_time.unwrap_or_else(|_| Check::fail(&asked))
+            });
+        }
+        self.finish(answer, &checks)
+    }
+
     /// Whether a request with these checks waits for slots.
     pub(crate) fn waits_for_slots(&self, checks: &[Check]) -> bool {
         let rules = self.rules().rules();

@@ -30,8 +30,8 @@
 //! | --- | --- |
 //! | call Redis less often than once for each request | [`guide::consistency`]: leases, and local counts |
 //! | choose what happens while Redis does not answer | [`Rule::on_store_error`](tollgate_core::Rule::on_store_error), [`guide::failures`] |
-//! | set up a server, Sentinel, a cluster, Valkey, TLS | [`Address`], [`guide::servers`], [`guide::access`] |
-//! | know how much memory it takes, and what to watch | [`guide::sizing`], [`guide::watching`] |
+//! | set up a server, Sentinel, a cluster, Valkey, TLS | [`Address`], [the page on Redis](guide::redis) |
+//! | know how much memory it takes, and what to watch | [memory](guide::redis#memory), [operating](https://docs.rs/tollgate/latest/tollgate/guide/operating/index.html#redis) |
 //! | limit without HTTP | [`Limiter`](tollgate_core::Limiter) takes the same store |
 //! | look up a word | the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary) |
 //! | push rules through the same Redis | [tollgate-rules](https://docs.rs/tollgate-rules), feature `redis` |
@@ -56,7 +56,7 @@
 //! | --- | --- |
 //! | `redis-1` | addresses and credentials as `redis` (redis-rs) 1.8 has them: the module `redis_1` |
 //! | `tls` | encrypted connections, by rustls |
-//! | `metrics` | what [`guide::watching`] lists, through the `metrics` facade |
+//! | `metrics` | what [Operating](https://docs.rs/tollgate/latest/tollgate/guide/operating/index.html#redis) lists, through the `metrics` facade |
 //! | `tracing` | an event when Redis is lost and one when it is back |
 //!
 //! # What is promised

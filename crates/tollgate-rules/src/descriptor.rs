@@ -100,9 +100,26 @@ pub(crate) struct DescriptorPattern(Vec<(String, ValuePattern)>);
 
 enum ValuePattern {
     Any,
-    Is(String),
-    /// Written with a star at the end.
-    BeginsWith(String),
+    /// What stands around its stars, each of which is any text; without a star, the value.
+    Is(Vec<String>),
+}
+
+impl ValuePattern {
+    fn matches(&self, value: &str) -> bool {
+        let Self::Is(parts) = self else {
+            return true;
+        };
+        let [first, middle @ .., last] = &parts[..] else {
+            return parts.first().is_some_and(|only| only == value);
+        };
+        let rest = value.strip_prefix(&**first);
+        let rest = rest.and_then(|rest| rest.strip_suffix(&**last));
+        let mut parts = middle.iter();
+        rest.is_some_and(|rest| {
+            let found = parts.try_fold(rest, |rest, part| Some(rest.split_once(&**part)?.1));
+            found.is_some()
+        })
+    }
 }
 
 impl DescriptorPattern {
@@ -119,11 +136,8 @@ impl DescriptorPattern {
             Value::Table(fields) if fields.len() == 1 => {
                 let (key, value) = &fields[0];
                 let value = reader.text(value, "the value of the entry as text")?.value;
-                let pattern = match value.strip_suffix('*') {
-                    Some(start) => ValuePattern::BeginsWith(start.to_owned()),
-                    None => ValuePattern::Is(value.to_owned()),
-                };
-                Some((key.text.clone(), pattern))
+                let parts = value.split('*').map(str::to_owned);
+                Some((key.text.clone(), ValuePattern::Is(parts.collect())))
             }
             _ => {
                 let entry = reader.example("{ kind = \"alert\" }");
@@ -145,12 +159,7 @@ impl DescriptorPattern {
         };
         let matches =
             |((key, pattern), (of_key, value)): (&(String, ValuePattern), (&str, &str))| {
-                key == of_key
-                    && match pattern {
-                        ValuePattern::Any => true,
-                        ValuePattern::Is(own) => own == value,
-                        ValuePattern::BeginsWith(start) => value.starts_with(&**start),
-                    }
+                key == of_key && pattern.matches(value)
             };
         self.0.len() == descriptor.entries.len()
             && self.0.iter().zip(descriptor.entries()).all(matches)

@@ -40,6 +40,7 @@
 //! - [`LiveRulesHandle`] raises one client's limit until tomorrow, or switches a rule off; an [`AuditSink`] gets who did it.
 //! - The limits may be in memory, or on Redis with [tollgate-redis](https://docs.rs/tollgate-redis). With the feature `redis`, the
 //!   documents too: one push is in force in all processes.
+//! - [`import_envoy`] makes a document of the configuration of envoyproxy/ratelimit.
 //! - [tollgate-cli](https://docs.rs/crate/tollgate-cli) checks, explains and compares the same files.
 //!
 //! # The guide
@@ -94,6 +95,7 @@ mod document_changes;
 mod document_error;
 mod document_tree;
 mod entries;
+mod envoy_import;
 mod entry_status;
 mod explanation;
 mod file_reader;
@@ -145,6 +147,7 @@ pub use self::{
     bindings::Bindings,
     descriptor::Descriptor,
     document_error::{DocumentError, Mistake},
+    envoy_import::import_envoy,
     entry_status::{EntryOrigin, EntryStatus},
     explanation::{Explained, Explanation, QuotaOrigin},
     file_source::FileSource,

@@ -10,6 +10,10 @@
 pub mod budgets {}
 
 #[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/checklist.md")]
+pub mod checklist {}
+
+#[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/pictures.md")]
 #[cfg_attr(feature = "axum", doc = include_str!("../guide/choosing.md"))]
 pub mod choosing {}
@@ -17,10 +21,6 @@ pub mod choosing {}
 #[doc = include_str!("../guide/links.md")]
 #[cfg_attr(all(feature = "axum", feature = "tonic"), doc = include_str!("../guide/grpc.md"))]
 pub mod grpc {}
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/guarantees.md")]
-pub mod guarantees {}
 
 #[doc = include_str!("../guide/links.md")]
 #[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/migrating.md"))]
@@ -46,7 +46,3 @@ pub mod start {}
 #[doc = include_str!("../guide/links.md")]
 #[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/waiting.md"))]
 pub mod waiting {}
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/wrong-tool.md")]
-pub mod wrong_tool {}

@@ -35,7 +35,7 @@
 //! | rules to check, explain and size; keys to look up | [tollgate-cli](https://docs.rs/crate/tollgate-cli): the program `tollgate` |
 //!
 //! The [guide] has a page for each thing you may want to do, such as [choosing a limit](guide::choosing) and
-//! [recipes](guide::recipes), and one on [when not to use this](guide::wrong_tool). The
+//! [recipes](guide::recipes), and one on [when not to use this](guide::choosing#when-not-to-use-this). The
 //! [glossary](guide#glossary) says what the words mean.
 //!
 //! # The parts

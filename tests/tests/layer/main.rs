@@ -17,6 +17,7 @@ mod paths;
 mod priorities;
 mod proxies;
 mod rejected_rules;
+mod request_parts;
 mod rules;
 mod settled;
 mod shed;

@@ -5,6 +5,7 @@ mod diff;
 mod explain;
 mod explained;
 mod history;
+mod import;
 mod push;
 mod rules_command;
 

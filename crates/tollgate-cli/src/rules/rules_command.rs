@@ -5,7 +5,7 @@ use clap::Subcommand;
 use crate::{
     failure::Failure,
     report::Report,
-    rules::{check, diff, explain, history, push},
+    rules::{check, diff, explain, history, import, push},
 };
 
 #[derive(Debug, Subcommand)]
@@ -16,6 +16,8 @@ pub(crate) enum RulesCommand {
     Diff(diff::DiffArgs),
     /// Says which rules a request meets, by which quota and why, and what it costs. Takes nothing.
     Explain(explain::ExplainArgs),
+    /// Makes rules of the configuration of another limiter.
+    Import(import::ImportArgs),
     /// Puts rules in force in all processes that follow Redis.
     Push(push::PushArgs),
     /// Who changed the rules in Redis, when and why, and which processes have them in force.
@@ -27,6 +29,7 @@ pub(crate) async fn run(command: RulesCommand) -> Result<Report, Failure> {
         RulesCommand::Check(args) => check::run(&args).await,
         RulesCommand::Diff(args) => diff::run(&args).await,
         RulesCommand::Explain(args) => explain::run(&args).await,
+        RulesCommand::Import(args) => import::run(&args),
         RulesCommand::Push(args) => push::run(&args).await,
         RulesCommand::History(args) => history::run(&args).await,
     }

@@ -571,3 +571,24 @@ fn a_document_for_the_edge_is_checked_and_explained_as_the_server_reads_it() {
     explain(&["--descriptor", "to=+44"]).assert(0, &["no rule counts this request"]);
     explain(&["--descriptor", "to"]).assert(2, &["write it as tenant=acme"]);
 }
+
+#[test]
+fn what_is_imported_is_a_document_without_mistakes() {
+    let yaml = "domain: sms\ndescriptors:\n  - key: to\n    rate_limit: { unit: day, requests_per_unit: 5 }\n";
+    let program = Program::new().file("sms.yaml", yaml);
+    let import = ["rules", "import", "--from", "envoy", "sms.yaml"];
+    let imported = program.run(&import);
+    imported.assert(0, &["limit = \"fixed_window 5/d\""]);
+    let program = program.file("limits.toml", &imported.out);
+    program
+        .run(&["rules", "check", "limits.toml"])
+        .assert(0, &["no mistakes"]);
+    let program = program.file("sms.yaml", &yaml.replace("day", "dya"));
+    program.run(&import).assert(
+        3,
+        &[
+            "sms.yaml:4:25: unknown unit \"dya\"",
+            "did you mean \"day\"?",
+        ],
+    );
+}

@@ -12,7 +12,7 @@
 //!
 //! Each algorithm has its own states, as in memory: a rule that changes its algorithm starts fresh, and two versions of a
 //! service do not overwrite each other's states during a deployment. The same holds for [formats](VERSION): [what happens when
-//! two meet](crate::guide::upgrading).
+//! two meet](crate::guide::redis#upgrading).
 
 use tollgate_core::{RuleError, RuleErrorKind, store::Fingerprint};
 
@@ -29,7 +29,7 @@ const LONGEST: usize = 64;
 ///
 /// A single server decides all rules of a request in one step, whatever the partition; the default there is
 /// [`One`](Self::One). For a cluster you have to [choose](crate::RedisStoreBuilder::partition):
-/// [what each costs](crate::guide::servers#what-a-partition-costs). A cluster decides in one step only states of the same
+/// [what each costs](crate::guide::redis#cluster). A cluster decides in one step only states of the same
 /// slot. If the rules of a request are in several slots, they are decided one after the other, and units taken are given
 /// back if a later rule denies. Changing the partition resets all budgets.
 ///

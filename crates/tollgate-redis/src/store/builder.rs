@@ -240,9 +240,9 @@ impl RedisStoreBuilder {
 
     /// Counts the keys of the namespace in Redis, and estimates their memory, for the metrics
     /// [`tollgate_redis_namespace_keys`, `tollgate_redis_namespace_bytes` and
-    /// `tollgate_redis_memory_used_ratio`](crate::guide::watching#the-size-of-the-namespace). Without this nothing is
+    /// `tollgate_redis_memory_used_ratio`](https://docs.rs/tollgate/latest/tollgate/guide/operating/index.html#the-size-of-the-namespace). Without this nothing is
     /// measured: it looks at all keys of the servers, also those of others, and needs
-    /// [rights of its own](crate::guide::access).
+    /// [rights of its own](crate::guide::redis#a-user-of-its-own).
     ///
     /// `keys_per_second` is the most that all processes together look at, 100 at a time; at least 100. 5 000 is usual: a million
     /// keys are measured in less than four minutes, for about a percent of the server's time. One process measures and the others
@@ -302,7 +302,7 @@ impl RedisStoreBuilder {
 
     /// Sends no heartbeats: neither that this instance is there, nor which quotas its rules have. While Redis fails, the quota is then
     /// shared among as many instances as you set on the limiter or the layer, however many run. And it goes unnoticed if another
-    /// process has [another quota for the same rule](crate::guide::watching#two-quotas-of-one-rule).
+    /// process has [another quota for the same rule](https://docs.rs/tollgate/latest/tollgate/guide/operating/index.html#two-quotas-of-one-rule).
     pub fn without_heartbeats(mut self) -> Self {
         self.heartbeats = false;
         self

@@ -9,19 +9,22 @@ use tollgate_test_servers::{
 };
 use tollgate_test_services::{rules::INSTANCES, service::Service};
 
-/// The line of the guide.
-fn line() -> &'static str {
-    let page = include_str!("../../guide/servers.md");
-    page.lines()
-        .find_map(|line| line.strip_prefix("127.0.0.1:7000> "))
-        .expect("the page has the line")
+/// The line of the guide, with what a cluster adds to it.
+fn line() -> String {
+    let page = include_str!("../../guide/redis.md");
+    let behind = |begin: &str| page.lines().find_map(|line| line.strip_prefix(begin));
+    let line = behind("127.0.0.1:6379> ").expect("the page has the line");
+    let added = behind("| Cluster, on every server | `").expect("a row");
+    let (added, _) = added.split_once('`').expect("its end");
+    format!("{line} {}", added.replace('\\', ""))
 }
 
 /// The address of the cluster for the user of the guide but for one command.
 async fn address_without(cluster: &RedisCluster, command: &str) -> String {
     assert!(command.is_empty() || line().contains(command));
     let name = format!("without{command}").replace(['+', '|'], "-");
-    let words = line().split(' ').filter(|word| *word != command);
+    let line = line();
+    let words = line.split(' ').filter(|word| *word != command);
     let words: Vec<_> = words
         .map(|word| if word == "tollgate" { &name } else { word })
         .collect();

@@ -7,13 +7,17 @@ use tollgate_redis::RedisStore;
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer, sentinels::Group};
 use tollgate_test_services::{rules::INSTANCES, service::Service};
 
-/// The line of the guide for a server on this port.
-fn line(port: u16) -> &'static str {
-    let page = include_str!("../../guide/servers.md");
-    let prompt = format!("127.0.0.1:{port}> ");
-    page.lines()
-        .find_map(|line| line.strip_prefix(&*prompt))
-        .expect("the page has the line")
+/// The line of the guide for a server on this port, with what Sentinel adds to that of the servers.
+fn line(port: u16) -> String {
+    let page = include_str!("../../guide/redis.md");
+    let behind = |begin: &str| page.lines().find_map(|line| line.strip_prefix(begin));
+    let line = behind(&format!("127.0.0.1:{port}> ")).expect("the page has the line");
+    let added = behind("| Sentinel, on the master and on each replica | `").expect("a row");
+    let (added, _) = added.split_once('`').expect("its end");
+    match port {
+        6379 => format!("{line} {added}"),
+        _ => line.to_owned(),
+    }
 }
 
 /// Makes the user of a line on these servers, but for one command, under another name.
@@ -32,9 +36,9 @@ async fn user_without(servers: &[&RedisServer], line: &str, command: &str, name:
 async fn address_without(group: &Group, on_servers: &str, on_sentinels: &str) -> String {
     let name = format!("without{on_servers}{on_sentinels}").replace(['+', '|'], "-");
     let servers = [&group.master, &group.replica];
-    user_without(&servers, line(6379), on_servers, &name).await;
+    user_without(&servers, &line(6379), on_servers, &name).await;
     let sentinels: Vec<_> = group.sentinels.iter().collect();
-    user_without(&sentinels, line(26_379), on_sentinels, &name).await;
+    user_without(&sentinels, &line(26_379), on_sentinels, &name).await;
     let address = group.url().replace("://", &format!("://{name}:sesame@"));
     format!("{address}?sentinel_username={name}&sentinel_password=sesame")
 }

@@ -89,9 +89,22 @@ fn conditions_on_descriptors_are_exact_and_ordered() {
     ] {
         assert!(!matches(when, domain, entries), "{domain} {entries:?}");
     }
-    let begins = "{ descriptor = [{ path = '/api/*' }] }";
-    assert!(matches(begins, "", &[("path", "/api/")]));
-    assert!(!matches(begins, "", &[("path", "/ap")]));
+    for (pattern, value, holds) in [
+        ("/api/*", "/api/", true),
+        ("/api/*", "/ap", false),
+        ("a*b", "ab", true),
+        ("ab*ba", "aba", false),
+        ("a*x*y*b", "a-x-y-b", true),
+        ("a*x*y*b", "a-y-x-b", false),
+        ("*", "", true),
+    ] {
+        let when = format!("{{ descriptor = [{{ path = '{pattern}' }}] }}");
+        assert_eq!(
+            matches(&when, "", &[("path", value)]),
+            holds,
+            "{pattern} {value}"
+        );
+    }
     assert!(matches("{ not = { domain = 'sms' } }", "mail", &[]));
 }
 

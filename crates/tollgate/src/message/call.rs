@@ -69,7 +69,7 @@ impl Call {
 
     /// Ends the call: the client gets the denial, and the handler this error.
     pub(super) fn deny(&self, decision: Decision) -> MessageLimitError {
-        self.config.rules.denied(&self.head, &decision, &self.found);
+        (self.config.rules).denied(&self.head, decision.verdicts(), &decision, &self.found);
         let kind = match decision.reason() {
             Some(Reason::StoreFailed) | None => MessageLimitErrorKind::StoreFailed,
             Some(_) => MessageLimitErrorKind::Exceeded,

@@ -269,7 +269,9 @@ impl Admission {
         let response = match &shared.head {
             Some(head) => {
                 let found = [(number, key.clone())];
-                config.rules.denied(head, &decision, &found);
+                config
+                    .rules
+                    .denied(head, decision.verdicts(), &decision, &found);
                 let denial = denial(config, head, &decision, check.key().bits() as u64);
                 response_without_quota(config, &denial.in_units(cost.is_some()))
             }

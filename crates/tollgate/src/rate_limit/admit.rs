@@ -388,7 +388,9 @@ fn attach(
 }
 
 /// In the order of the rules, with the verdict that leaves least for each: a list must not name a policy twice.
-fn one_per_rule<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> SmallVec<[Verdict; 8]> {
+pub(crate) fn one_per_rule<'a>(
+    verdicts: impl Iterator<Item = &'a Verdict>,
+) -> SmallVec<[Verdict; 8]> {
     let mut all: SmallVec<[Verdict; 8]> = verdicts.copied().collect();
     all.sort_by_key(|verdict| (verdict.rule(), strictness(verdict)));
     all.dedup_by_key(|verdict| verdict.rule());

@@ -54,7 +54,8 @@ pub(crate) fn deny(
     seed: u64,
     found: &[(u16, Key)],
 ) -> Response<Bytes> {
-    config.rules.denied(head, decision, found);
+    let verdicts = decision.verdicts();
+    config.rules.denied(head, verdicts, decision, found);
     response(config, &denial(config, head, decision, seed))
 }
 

@@ -15,6 +15,7 @@ mod limits_endpoint;
 pub(crate) mod live_config;
 mod look_ups;
 mod refund;
+mod request_parts;
 pub(crate) mod request_rules;
 mod route_index;
 pub(crate) mod rules_handle;
@@ -35,6 +36,7 @@ pub use self::{
     layer_defaults::LayerDefaults,
     limits_endpoint::LimitsEndpoint,
     refund::Refund,
+    request_parts::{PartsDecision, RequestPart},
     rules_handle::RulesHandle,
     service::RateLimit,
     top_keys_endpoint::TopKeysEndpoint,

@@ -6,7 +6,7 @@ use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome,
-    PartKind, Rule, RuleError, RuleSet, Store, UnknownName,
+    PartKind, Rule, RuleError, RuleSet, Store, UnknownName, Verdict,
     layer::LayerLimiter,
     store::{Checks, Fingerprint},
 };
@@ -226,6 +226,27 @@ impl RequestRules {
             let request_rule = self.of_rule(number);
             self.collect_of(number, request_rule, head, key, checks)
         })
+    }
+
+    /// The same of a head that says only a part of its request: a rule whose key it lacks does not apply to it.
+    pub(crate) fn collect_of_fragment(
+        &self,
+        head: &Parts,
+        checks: &mut RequestChecks,
+    ) -> Result<(), Box<Refusal>> {
+        let mut key = KeyBuf::new();
+        for (place, request_rule) in self.all().enumerate() {
+            key.clear();
+            let key_of = |extractor: &Arc<dyn KeyExtractor>| extractor.extract(head, &mut key);
+            if !matches!(
+                request_rule.key.as_ref().map(key_of),
+                None | Some(Extracted::Nothing(_))
+            ) {
+                // A rule set has fewer than 65 536 rules.
+                self.collect_of(place as u16, request_rule, head, &mut key, checks)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds the check of a rule, if the rule applies.
@@ -456,8 +477,14 @@ impl RequestRules {
 
     /// Calls what rules have set for their denials.
     #[cold]
-    pub(crate) fn denied(&self, head: &Parts, decision: &Decision, found: &[(u16, Key)]) {
-        for verdict in decision.verdicts() {
+    pub(crate) fn denied<'a>(
+        &self,
+        head: &Parts,
+        verdicts: impl IntoIterator<Item = &'a Verdict>,
+        decision: &Decision,
+        found: &[(u16, Key)],
+    ) {
+        for verdict in verdicts {
             let rule = self.list.get(verdict.rule()).map(RequestRule::settings);
             let rule = rule.filter(|rule| rule.rule.is_enforced());
             if verdict.outcome() == Outcome::Deny

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The words of the guide that make the user.
 fn line() -> &'static str {
-    let page = include_str!("../../../guide/access.md");
+    let page = include_str!("../../../guide/redis.md");
     page.lines()
         .find_map(|line| line.strip_prefix("127.0.0.1:6379> "))
         .filter(|line| line.starts_with("ACL SETUSER tollgate "))

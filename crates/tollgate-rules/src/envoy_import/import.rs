@@ -1,0 +1,89 @@
+//! From texts to a text.
+
+use crate::{
+    bindings::{Bindings, Side},
+    document_error::DocumentError,
+    envoy_import::{
+        rules::Rules,
+        tree::{Descriptor, read_root},
+    },
+    format::Format,
+    hidden_keys::HiddenKeys,
+    problems::Problems,
+    reader::Reader,
+    rule_document::RuleDocument,
+    yaml_tree,
+};
+
+/// What a configuration of envoyproxy/ratelimit says, as a document of rules in TOML for `tollgate-server`. `files` are names, for
+/// errors, and texts; files of one domain are put together.
+///
+/// A limit is a rule with the key and the window that it had, and limits of single values are overrides. What differs is a comment
+/// in the document. Keys and values are compared one by one, not joined by `_`.
+///
+/// ```
+/// use tollgate_rules::{Bindings, Format, RuleDocument, import_envoy};
+///
+/// let yaml = "
+/// domain: sms
+/// descriptors:
+///   - key: kind
+///     value: alert
+///     descriptors:
+///       - key: to
+///         rate_limit: { unit: day, requests_per_unit: 5 }
+/// ";
+/// let text = import_envoy([("sms.yaml", yaml)])?;
+/// assert!(text.contains("limit = \"fixed_window 5/d\"\nby = [\"descriptor:to\"]"), "{text}");
+/// let rules = RuleDocument::parse(&text, Format::Toml, &Bindings::new().at_edge())?;
+/// assert_eq!(rules.names().collect::<Vec<_>>(), ["sms:kind:alert/to"]);
+/// # Ok::<(), tollgate_rules::DocumentError>(())
+/// ```
+///
+/// # Errors
+///
+/// What cannot be read, and what rules cannot say, with its line.
+pub fn import_envoy<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<String, DocumentError> {
+    let mut domains: Vec<(String, Vec<Descriptor>)> = Vec::new();
+    let mut wrong: Option<DocumentError> = None;
+    for (origin, text) in files {
+        let problems = Problems::default();
+        let root = yaml_tree::parse(text, &problems);
+        let reader = Reader {
+            text,
+            format: Format::Yaml,
+            problems: &problems,
+            side: Side::Edge,
+        };
+        if problems.is_empty() {
+            read_root(reader, &root, &mut domains);
+        }
+        if problems.is_empty() {
+            continue;
+        }
+        // Whoever imports a file may read it.
+        let keys = HiddenKeys::default();
+        let error = DocumentError::new(origin, text, &problems.into_sorted(), &keys);
+        match &mut wrong {
+            None => wrong = Some(error),
+            Some(wrong) => wrong.extend(error),
+        }
+    }
+    if let Some(wrong) = wrong {
+        return Err(wrong);
+    }
+    let mut rules = Rules::new();
+    for (domain, descriptors) in &domains {
+        rules.add(domain, &mut Vec::new(), descriptors);
+    }
+    // It says what no reader could: a name that is there twice, say.
+    RuleDocument::named(
+        "the rules made of it",
+        &rules.text,
+        Format::Toml,
+        &Bindings::new(),
+    )?;
+    Ok(rules.text)
+}

@@ -1,0 +1,223 @@
+//! The rules of a tree, in TOML.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::{
+    envoy_import::tree::{Descriptor, Limit},
+    json_text::one_line,
+    node::Value,
+};
+
+/// A document that is being written.
+pub(super) struct Rules {
+    pub(super) text: String,
+    names: HashSet<String>,
+}
+
+/// A step on the way to a limit: a node of a level.
+#[derive(Clone, Copy)]
+pub(super) struct Step<'a> {
+    level: &'a [Descriptor],
+    index: usize,
+}
+
+impl<'a> Step<'a> {
+    fn node(self) -> &'a Descriptor {
+        &self.level[self.index]
+    }
+
+    /// The nodes of its level that an entry takes in its place, if they match: the value itself, then stars in their order, then any.
+    fn before(self) -> impl Iterator<Item = &'a Descriptor> {
+        let own = self.node();
+        let rank = |node: &Descriptor, index| match &node.value {
+            Some(_) if node.is_fixed() => (0, 0),
+            Some(_) => (1, index),
+            None => (2, 0),
+        };
+        let own_rank = rank(own, self.index);
+        let level = self.level.iter().enumerate();
+        let before =
+            level.filter(move |(index, node)| node.key == own.key && rank(node, *index) < own_rank);
+        before
+            .map(|(_, node)| node)
+            .filter(move |_| !own.is_fixed())
+    }
+}
+
+impl Rules {
+    pub(super) fn new() -> Self {
+        Self {
+            text: "version = 1\n".to_owned(),
+            names: HashSet::new(),
+        }
+    }
+
+    /// Adds the rules of a level and below, at the end of a way.
+    pub(super) fn add<'a>(
+        &mut self,
+        domain: &str,
+        way: &mut Vec<Step<'a>>,
+        level: &'a [Descriptor],
+    ) {
+        for (index, node) in level.iter().enumerate() {
+            let of_all = level
+                .iter()
+                .position(|all| all.key == node.key && all.value.is_none());
+            let is_override = of_all.is_some_and(|index| {
+                way.push(Step { level, index });
+                let takes = takes_override(way, node);
+                way.pop();
+                takes
+            });
+            way.push(Step { level, index });
+            if let Some(limit) = node.limit.as_ref().filter(|_| !is_override) {
+                self.add_rule(domain, way, limit);
+            }
+            self.add(domain, way, &node.descriptors);
+            way.pop();
+        }
+    }
+
+    fn add_rule(&mut self, domain: &str, way: &[Step<'_>], limit: &Limit) {
+        let nodes: Vec<&Descriptor> = way.iter().map(|step| step.node()).collect();
+        let patterns: Vec<String> = nodes.iter().map(|node| node.pattern()).collect();
+        let (mut overrides, mut others) = (Vec::new(), Vec::new());
+        for (depth, step) in way.iter().enumerate() {
+            for other in step.before() {
+                if depth + 1 == way.len() && takes_override(way, other) {
+                    overrides.push(other);
+                    continue;
+                }
+                let mut patterns = patterns.clone();
+                patterns[depth] = other.pattern();
+                others.push(format!("{{ descriptor = [{}] }}", patterns.join(", ")));
+            }
+        }
+        let counted = nodes
+            .iter()
+            .filter(|node| !node.is_fixed() && !node.is_shared);
+        let by: BTreeSet<String> = counted
+            .map(|node| quoted(&format!("descriptor:{}", node.key)))
+            .collect();
+        let mut when = format!(
+            "domain = {}, descriptor = [{}]",
+            quoted(domain),
+            patterns.join(", ")
+        );
+        if !others.is_empty() {
+            when.push_str(&format!(", not = [{}]", others.join(", ")));
+        }
+        self.text.push_str("\n[[rules]]\n");
+        if limit
+            .rate
+            .is_some_and(|(_, per)| ["30d", "365d"].contains(&per))
+        {
+            self.text
+                .push_str("# Days from 1970 on, as there, and not by the calendar.\n");
+        }
+        let name = quoted(&self.name(domain, &nodes, limit));
+        self.text.push_str(&format!(
+            "name = {name}\nat = \"edge\"\nlimit = {}\nby = {}\nwhen = {{ {when} }}\n",
+            quoted(&limit.text()),
+            match by.is_empty() {
+                true => quoted("constant"),
+                false => format!("[{}]", by.iter().cloned().collect::<Vec<_>>().join(", ")),
+            }
+        ));
+        if nodes.last().is_some_and(|node| node.is_shadow) {
+            self.text.push_str("mode = \"shadow\"\n");
+        }
+        if !by.is_empty() && nodes.iter().any(|node| node.has_metrics) {
+            let remark = "# Each value had a metric. These are the values that come most often.";
+            self.text.push_str(&format!("{remark}\ntop_keys = true\n"));
+        }
+        for node in overrides {
+            if let (Some(value), Some(limit)) = (&node.value, &node.limit) {
+                let (value, limit) = (quoted(value), quoted(&limit.text()));
+                self.text.push_str(&format!(
+                    "\n[[overrides]]\nrule = {name}\nkey = {value}\nlimit = {limit}\n"
+                ));
+            }
+        }
+    }
+
+    /// A name that no other rule has: its own, or its way.
+    fn name(&mut self, domain: &str, nodes: &[&Descriptor], limit: &Limit) -> String {
+        let steps = nodes.iter().map(|node| match &node.value {
+            Some(value) => format!("{}:{value}", node.key),
+            None => node.key.clone(),
+        });
+        let way = format!("{domain}:{}", steps.collect::<Vec<_>>().join("/"));
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || "_.:/*-".contains(c);
+        let of_text = |text: &str, most: usize| {
+            let start = if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                ""
+            } else {
+                "rule-"
+            };
+            let letters = text.chars().map(|c| if is_letter(c) { c } else { '-' });
+            start.chars().chain(letters).take(most).collect::<String>()
+        };
+        let numbered = (2..).map(|number| format!("{}-{number}", of_text(&way, 56)));
+        let own = limit.name.as_ref().map(|own| of_text(own, 64));
+        let mut names = own.into_iter().chain([of_text(&way, 64)]).chain(numbered);
+        // There are more numbers than rules.
+        names
+            .find(|name| self.names.insert(name.clone()))
+            .unwrap_or_default()
+    }
+}
+
+impl Descriptor {
+    fn is_fixed(&self) -> bool {
+        self.value
+            .as_ref()
+            .is_some_and(|value| !value.contains('*'))
+    }
+
+    /// As it is in a condition.
+    fn pattern(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{{ {} = {} }}", quoted(&self.key), quoted(value)),
+            None => quoted(&self.key),
+        }
+    }
+}
+
+/// Whether the limit of a node is an override in the rule at the end of a way, which counts all values of its key: the override names
+/// a client by this value alone, and differs in its units.
+fn takes_override(way: &[Step<'_>], node: &Descriptor) -> bool {
+    let Some((last, above)) = way.split_last() else {
+        return false;
+    };
+    let all = last.node();
+    let (Some(own), Some(of_all)) = (&node.limit, &all.limit) else {
+        return false;
+    };
+    let Some((_, unit)) = of_all
+        .rate
+        .filter(|_| all.value.is_none() && node.is_fixed())
+    else {
+        return false;
+    };
+    let is_alone = |step: &Step<'_>| step.node().is_fixed() && step.node().key != all.key;
+    // What has stars takes values from the rule, and so from its overrides.
+    let mut others = last
+        .level
+        .iter()
+        .filter(|other| other.key == all.key && other.value.is_some());
+    own.rate.is_none_or(|(_, own)| own == unit)
+        && node.is_shadow == all.is_shadow
+        && above.iter().all(is_alone)
+        && others.all(Descriptor::is_fixed)
+}
+
+/// As a text of TOML, whose escapes are those of JSON.
+fn quoted(text: &str) -> String {
+    let json = one_line(&Value::Text(text.to_owned()));
+    let letters = json.chars().map(|c| match c {
+        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    });
+    letters.collect()
+}

@@ -1,0 +1,223 @@
+//! Configurations of envoyproxy/ratelimit as rules: what another reading of it answers, and what is refused.
+
+use std::{convert::Infallible, env, process::Command};
+
+use http::{Request, Response};
+use serde_json::Value;
+use tollgate::{Clock, ManualClock, MemoryStore, RateLimitLayer};
+use tollgate_rules::{Bindings, Descriptor, Explained, Format, RuleDocument, import_envoy};
+use tower::{Layer, ServiceExt, service_fn};
+
+fn read(text: &str) -> RuleDocument {
+    let bindings = Bindings::new().at_edge();
+    RuleDocument::parse(text, Format::Toml, &bindings)
+        .unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
+}
+
+/// The texts of `tests/python/ratelimit_matcher.py`, one for each configuration.
+fn configurations(count: usize) -> Vec<Value> {
+    let python = env::var_os("TOLLGATE_PYTHON").unwrap_or_else(|| "python3".into());
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/python/ratelimit_matcher.py"
+    );
+    let run = Command::new(&python)
+        .args([script, &count.to_string()])
+        .output();
+    let run =
+        run.unwrap_or_else(|error| panic!("{} could not be started: {error}", python.display()));
+    assert!(
+        run.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    let lines = String::from_utf8(run.stdout).expect("text");
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    let all = value.as_array().expect("a list").iter();
+    all.map(|text| text.as_str().expect("a text")).collect()
+}
+
+#[tokio::test]
+async fn an_imported_configuration_decides_as_another_reading_of_it() {
+    let (mut limits, mut denials, mut overrides) = (0, 0, 0);
+    for configuration in configurations(200) {
+        let files = texts(&configuration["files"]);
+        let imported = import_envoy(files.iter().map(|file| ("ratelimit.yaml", *file)));
+        let text = match imported {
+            Ok(text) => text,
+            // One without a limit makes no rule.
+            Err(wrong) if wrong.to_string().contains("there is no rule") => continue,
+            Err(wrong) => panic!("{wrong}\n{}", files.join("---\n")),
+        };
+        overrides += text.matches("[[overrides]]").count();
+        let document = read(&text);
+        let clock = Clock::from(ManualClock::new(1_767_268_800_000_000));
+        let store = MemoryStore::builder().clock(clock).build();
+        let layer = RateLimitLayer::new(store, document.rules()).expect("valid");
+        let service = layer.layer(service_fn(async |_: Request<String>| {
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }));
+        for request in configuration["requests"].as_array().expect("a list") {
+            let entries = request["entries"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|entry| {
+                    let entry = texts(entry);
+                    (entry[0].to_owned(), entry[1].to_owned())
+                });
+            let domain = request["domain"].as_str().expect("a text");
+            let mut head = Request::new(String::new());
+            head.extensions_mut()
+                .insert(Descriptor::new(domain, entries));
+            let (parts, body) = head.into_parts();
+            let explained = document.explain(&parts).into_iter();
+            let counting = explained.filter(|rule| rule.counts()).map(|rule| {
+                let shadow = *rule.outcome() == Explained::Shadows;
+                (
+                    rule.quota().limit(),
+                    rule.quota().period().as_secs(),
+                    shadow,
+                )
+            });
+            let answer = &request["answer"];
+            let expected = answer.is_object().then(|| {
+                let number = |name: &str| answer[name].as_u64().expect("a number");
+                (number("units"), number("seconds"), answer["shadow"] == true)
+            });
+            let shown = || format!("{request}\n{}\n{text}", files.join("---\n"));
+            assert!(counting.eq(expected), "{}", shown());
+            let Ok(response) = service
+                .clone()
+                .oneshot(Request::from_parts(parts, body))
+                .await;
+            let passes = answer.is_null() || answer["passes"] == true;
+            assert_eq!(response.status().is_success(), passes, "{}", shown());
+            limits += usize::from(expected.is_some());
+            denials += usize::from(!passes);
+        }
+    }
+    assert!(
+        limits > 5_000 && denials > 1_000 && overrides > 20,
+        "{limits} {denials} {overrides}"
+    );
+}
+
+#[test]
+fn what_rules_cannot_say_is_refused_by_name_with_its_line() {
+    let refused = |yaml: &str, parts: &[&str]| {
+        let wrong = import_envoy([("a.yaml", yaml)])
+            .expect_err(yaml)
+            .to_string();
+        for part in parts {
+            assert!(wrong.contains(part), "{part}: {wrong}");
+        }
+    };
+    refused(
+        "domain: a
+descriptors:
+  - key: k
+    quota_mode: true
+    metadata: { a: 1 }
+    rate_limit: { unit: minute, requests_per_unit: 1, replaces: [{ name: b }] }
+  - key: k*
+    descriptors:
+      - key: banned
+        rate_limit: { unit: fortnight, requests_per_unit: 0 }
+      - { key: v, value: x, share_threshold: true }
+  - { key: s, value: 'a*', share_threshold: true, descriptors: [{ key: s }] }
+  - { key: s, value: 'a*' }
+  - { key: t, vlaue: x }
+",
+        &[
+            "a.yaml:4:5: quota_mode has no counterpart: a limit that only reports is mode = \"shadow\"",
+            "a.yaml:5:5: metadata has no counterpart",
+            "a.yaml:6:55: replaces has no counterpart",
+            "a.yaml:7:10: stars of keys have no counterpart",
+            "a.yaml:10:29: unknown unit \"fortnight\"",
+            "a.yaml:10:59: a limit of nothing has no counterpart",
+            "a.yaml:11:46: only a value with a star is shared",
+            "a.yaml:12:72: the values of this key count together in one of two places",
+            "a.yaml:13:5: there is a descriptor with this key and value already",
+            "a.yaml:14:15: unknown field \"vlaue\"; expected one of key",
+        ],
+    );
+    refused("descriptors: []", &["there is no domain"]);
+    refused("domain: a", &["there is no rule"]);
+    refused("domain: [", &["this is not YAML"]);
+}
+
+#[test]
+fn an_import_reads_as_if_it_were_written_by_hand() {
+    let yaml = "
+domain: sms
+descriptors:
+  - key: kind
+    value: alert
+    detailed_metric: true
+    descriptors:
+      - key: to
+        rate_limit: { unit: month, requests_per_unit: 5 }
+      - key: to
+        value: '+44'
+        rate_limit: { unlimited: true }
+      - key: to
+        value: '+4*'
+        shadow_mode: true
+        share_threshold: true
+        rate_limit: { name: fours, unit: hour, requests_per_unit: 7 }
+  - key: kind
+    rate_limit: { unit: second, requests_per_unit: 100 }
+  - key: kind
+    value: code
+    rate_limit: { unit: SECOND, requests_per_unit: 200 }
+";
+    assert_eq!(
+        import_envoy([("sms.yaml", yaml)]).expect("right"),
+        r#"version = 1
+
+[[rules]]
+# Days from 1970 on, as there, and not by the calendar.
+name = "sms:kind:alert/to"
+at = "edge"
+limit = "fixed_window 5/30d"
+by = ["descriptor:to"]
+when = { domain = "sms", descriptor = [{ "kind" = "alert" }, "to"], not = [{ descriptor = [{ "kind" = "alert" }, { "to" = "+44" }] }, { descriptor = [{ "kind" = "alert" }, { "to" = "+4*" }] }] }
+# Each value had a metric. These are the values that come most often.
+top_keys = true
+
+[[rules]]
+name = "sms:kind:alert/to:-44"
+at = "edge"
+limit = "unlimited"
+by = "constant"
+when = { domain = "sms", descriptor = [{ "kind" = "alert" }, { "to" = "+44" }] }
+
+[[rules]]
+name = "fours"
+at = "edge"
+limit = "fixed_window 7/h"
+by = "constant"
+when = { domain = "sms", descriptor = [{ "kind" = "alert" }, { "to" = "+4*" }], not = [{ descriptor = [{ "kind" = "alert" }, { "to" = "+44" }] }] }
+mode = "shadow"
+
+[[rules]]
+name = "sms:kind"
+at = "edge"
+limit = "fixed_window 100/s"
+by = ["descriptor:kind"]
+when = { domain = "sms", descriptor = ["kind"], not = [{ descriptor = [{ "kind" = "alert" }] }] }
+
+[[overrides]]
+rule = "sms:kind"
+key = "code"
+limit = "fixed_window 200/s"
+"#
+    );
+}
