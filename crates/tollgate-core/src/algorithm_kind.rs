@@ -24,6 +24,8 @@ pub enum AlgorithmKind {
     Concurrent,
     /// No limit: no call to the store, no header fields.
     Unlimited,
+    /// A limit that no request passes: no call to the store, no header fields.
+    None,
 }
 
 impl AlgorithmKind {
@@ -40,6 +42,7 @@ impl AlgorithmKind {
             Self::LeakyBucket => "leaky_bucket",
             Self::Concurrent => "concurrent",
             Self::Unlimited => "unlimited",
+            Self::None => "none",
         }
     }
 }

@@ -156,7 +156,7 @@ impl Check {
         let is_limited = |check: &Self| {
             let rule = rules.rules().get(usize::from(check.rule));
             rule.is_some_and(|rule| {
-                *rule.mode() != Mode::Off && rule.limit_under(usize::from(check.plan)).is_some()
+                *rule.mode() != Mode::Off && rule.quota_under(usize::from(check.plan)).has_state()
             })
         };
         let differs = |(index, check): (usize, &Self)| {

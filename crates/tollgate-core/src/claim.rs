@@ -51,6 +51,13 @@ impl OwnClaim {
         }
     }
 
+    /// Changes the places in queues.
+    pub(crate) fn move_places(&mut self, change: impl FnMut(&mut QueuePlace)) {
+        if let Some(claim) = &mut self.0 {
+            claim.places.iter_mut().for_each(change);
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&Claim> {
         self.0.as_deref()

@@ -42,12 +42,15 @@ pub enum Reason {
     Slots,
     /// Waiting would help, but the queue is full.
     QueueFull,
+    /// A limit of [none](crate::Quota::none), or a block: no request passes, or none for now.
+    Blocked,
     /// What the request waited for was gone when it could have started, and its time to wait was over.
     WaitExpired,
 }
 
 impl Reason {
-    /// The word for it in logs: `quota`, `never`, `store_failed`, `no_key`, `slots`, `queue_full` or `wait_expired`.
+    /// The word for it in logs: `quota`, `never`, `store_failed`, `no_key`, `slots`, `queue_full`, `blocked` or
+    /// `wait_expired`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,6 +60,7 @@ impl Reason {
             Self::NoKey => "no_key",
             Self::Slots => "slots",
             Self::QueueFull => "queue_full",
+            Self::Blocked => "blocked",
             Self::WaitExpired => "wait_expired",
         }
     }
@@ -87,6 +91,7 @@ impl Flags {
     const DEGRADED: Self = Self(1);
     const REMAINING_UNKNOWN: Self = Self(2);
     const SLOTS: Self = Self(4);
+    const BLOCKED: Self = Self(8);
 
     #[inline(always)]
     const fn has(self, flag: Self) -> bool {
@@ -105,6 +110,7 @@ impl fmt::Debug for Flags {
             (Self::DEGRADED, "degraded"),
             (Self::REMAINING_UNKNOWN, "remaining_unknown"),
             (Self::SLOTS, "slots"),
+            (Self::BLOCKED, "blocked"),
         ];
         let set = names.into_iter().filter(|(flag, _)| self.has(*flag));
         f.debug_set().entries(set.map(|(_, name)| name)).finish()
@@ -144,6 +150,17 @@ impl Verdict {
             outcome,
             source: Source::Store,
             flags: Flags::NONE,
+        }
+    }
+
+    /// The denial of a check that is [blocked](Self::is_blocked). `retry` is [`Never`](Retry::Never) without an end.
+    #[must_use]
+    pub fn blocked(rule: u16, plan: u16, retry: Retry, source: Source) -> Self {
+        Self {
+            retry: CompactRetry::of(retry),
+            source,
+            flags: Flags::BLOCKED,
+            ..Self::unanswered(rule, plan, Outcome::Deny)
         }
     }
 
@@ -226,6 +243,13 @@ impl Verdict {
         self.flags.has(Flags::SLOTS)
     }
 
+    /// Whether it is a denial by a limit of [none](crate::Quota::none) or by a block. It has no numbers.
+    #[inline]
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.flags.has(Flags::BLOCKED)
+    }
+
     /// The number of slots that were taken: above that of all slots which the rule and key were given before. `None` if none
     /// were taken.
     #[inline]
@@ -288,6 +312,7 @@ impl Verdict {
         !self.is_degraded()
             && match self.outcome {
                 Outcome::Allow => true,
+                Outcome::Deny if self.is_blocked() => false,
                 Outcome::Deny => self.retry != CompactRetry::UNKNOWN || self.is_of_slots(),
                 Outcome::Failed | Outcome::NotDecided => false,
             }
@@ -447,12 +472,13 @@ impl Decision {
             }
         }
         if self.outcome == Outcome::Deny {
-            // A rule that denied by counting wins over one that denied because the store failed.
+            // A block wins over a rule that denied by counting, and that over one that denied because the store failed.
             let denied = || {
                 let verdicts = self.verdicts.iter();
                 verdicts.filter(|verdict| verdict.outcome == Outcome::Deny && enforced(verdict))
             };
             self.reason = Some(match retry {
+                _ if denied().any(Verdict::is_blocked) => Reason::Blocked,
                 _ if !denied().any(Verdict::has_numbers) => Reason::StoreFailed,
                 Retry::Never => Reason::Never,
                 _ if denied().all(Verdict::is_of_slots) => Reason::Slots,
@@ -558,6 +584,19 @@ impl Decision {
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
+    }
+
+    /// Inserts verdicts of checks that were not decided with the others, at the indices of these checks.
+    pub(crate) fn insert(&mut self, verdicts: &[(usize, Verdict)]) {
+        for (index, verdict) in verdicts {
+            self.verdicts.insert(*index, *verdict);
+        }
+        // The places name checks by their indices.
+        self.claim.move_places(|place| {
+            for (index, _) in verdicts {
+                place.check += u16::from(usize::from(place.check) >= *index);
+            }
+        });
     }
 
     /// Says when this process decided, where no store did.

@@ -121,6 +121,9 @@ impl LayerLimiter {
     #[inline]
     #[must_use]
     pub fn acquire_unless_queued(&self, checks: &[Check]) -> Option<Step<Decision>> {
+        if let Some(denied) = self.blocked(checks) {
+            return Some(Step::Ready(denied));
+        }
         if self.waits_for_slots(checks) {
             if !self.0.wait_queues().is_free(checks) {
                 return None;
@@ -149,6 +152,13 @@ impl LayerLimiter {
                 }))
             }
         }
+    }
+
+    /// The denial of a request by an enforced limit of [none](crate::Quota::none), which needs no store and no other key.
+    #[inline]
+    #[must_use]
+    pub fn blocked(&self, checks: &[Check]) -> Option<Decision> {
+        self.0.blocked(checks)
     }
 
     /// Waits as [`acquire_within`](Limiter::acquire_within) does, and does not report the decision; the wait, if `reports_wait`:

@@ -116,6 +116,7 @@
 
 pub mod algorithm;
 mod algorithm_kind;
+mod blocked;
 mod check;
 mod check_policy;
 mod checks;

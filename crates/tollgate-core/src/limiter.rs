@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 #[cfg(feature = "metrics")]
 use crate::observe::RuleCounts;
 use crate::{
+    blocked,
     check::Check,
     checks::Checks,
     decision::{Decision, Outcome, Reason, Verdict},
@@ -28,7 +29,7 @@ use crate::{
     },
     striped::PerStripe,
     ticket::{Ticket, receipts},
-    time::Clock,
+    time::{Clock, Tick},
     variable_quota::CheckQuota,
     wait_queue::WaitQueues,
 };
@@ -66,11 +67,14 @@ struct Shared {
     fallback: Option<Arc<Fallback>>,
     /// Where slots go back to, once for each stripe, because requests count on it; `None` if no rule has slots.
     slot_owners: Option<PerStripe<Arc<dyn SlotOwner>>>,
-    /// Whether what the store decides is all there is to a decision: no threshold is read, and no slot is held.
+    /// Whether what the store decides is all there is to a decision: no threshold is read, no slot is held, and
+    /// no limit is none.
     is_plain: bool,
     /// Whether a rule is a threshold, and whether requests wait by one. Here, because a look at the rules asks the store for them.
     has_thresholds: bool,
     has_waits: bool,
+    /// Whether a check may be of a limit of none.
+    has_none: bool,
     /// What the checks of this rule set are known by.
     rules_version: u32,
     /// The number of rules.
@@ -280,9 +284,12 @@ impl Limiter {
         Self {
             shared: Arc::new(Shared {
                 slot_owners: store.rules().has_slots().then(slot_owners),
-                is_plain: !store.rules().has_thresholds() && !store.rules().has_slots(),
+                is_plain: !store.rules().has_thresholds()
+                    && !store.rules().has_slots()
+                    && !store.rules().has_none(),
                 has_thresholds: store.rules().has_thresholds(),
                 has_waits: store.rules().has_waits(),
+                has_none: store.rules().has_none(),
                 rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
                 rules: store.rules().rules().len() as u16,
@@ -443,6 +450,61 @@ impl Limiter {
         if self.shared.is_plain {
             return self.acquire_resolved(checks);
         }
+        if let Some(answer) =
+            self.answer_none(checks, |limiter, checks| limiter.acquire_of_store(checks))
+        {
+            return answer;
+        }
+        self.acquire_of_store(checks)
+    }
+
+    /// The denial of a request by an enforced limit of [none](Quota::none): it needs no store.
+    #[inline]
+    pub(crate) fn blocked(&self, checks: &[Check]) -> Option<Decision> {
+        match self.shared.has_none {
+            true => blocked::deny(self.rules(), checks, self.now()),
+            false => None,
+        }
+    }
+
+    /// The answer to a request with checks of a limit of none: `ask` asks the store about the others. `None`: it has no such check.
+    fn answer_none(
+        &self,
+        checks: &[Check],
+        ask: impl FnOnce(&Self, &[Check]) -> Step<Decision>,
+    ) -> Option<Step<Decision>> {
+        if !self.shared.has_none {
+            return None;
+        }
+        let (rules, now) = (self.rules(), self.now());
+        if let Some(denied) = blocked::deny(rules, checks, now) {
+            return Some(Step::Ready(denied));
+        }
+        let counted = blocked::counted(rules, checks, now)?;
+        let mut answer = match counted.checks.is_empty() {
+            true => Step::Ready(Decision::unlimited(now)),
+            false => ask(self, &counted.checks),
+        };
+        match &mut answer {
+            Step::Ready(decision) => decision.insert(&counted.verdicts),
+            Step::Wait(_) => replace_answer(&mut answer, |before| async move {
+                let mut decision = before.await;
+                decision.insert(&counted.verdicts);
+                decision
+            }),
+        }
+        Some(answer)
+    }
+
+    /// The time by the clock of this process.
+    fn now(&self) -> Tick {
+        match &self.shared.fallback {
+            Some(fallback) => fallback.clock().now(),
+            None => self.shared.store.clock().now(),
+        }
+    }
+
+    fn acquire_of_store(&self, checks: &[Check]) -> Step<Decision> {
         if !self.shared.has_thresholds {
             return self.acquire_holding(checks);
         }
@@ -560,9 +622,15 @@ impl Limiter {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        let checks = with_thresholds(self.rules(), checks);
-        let answer = self.shared.store.acquire_within(&checks, patience);
-        self.finish(answer, &checks)
+        let ask = |limiter: &Self, checks: &[Check]| {
+            let checks = with_thresholds(limiter.rules(), checks);
+            let answer = limiter.shared.store.acquire_within(&checks, patience);
+            limiter.finish(answer, &checks)
+        };
+        match self.answer_none(checks, ask) {
+            Some(answer) => answer,
+            None => ask(self, checks),
+        }
     }
 
     /// The same, without a wait and no later than `deadline`: after it, by the rules' answers to a store failure. What the store
@@ -755,11 +823,17 @@ impl Limiter {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        let rules = self.rules();
-        if rules.has_thresholds() {
-            return self.shared.store.peek(&with_thresholds(rules, checks));
+        let ask = |limiter: &Self, checks: &[Check]| {
+            let rules = limiter.rules();
+            match rules.has_thresholds() {
+                true => limiter.shared.store.peek(&with_thresholds(rules, checks)),
+                false => limiter.shared.store.peek(checks),
+            }
+        };
+        match self.answer_none(checks, ask) {
+            Some(answer) => answer,
+            None => ask(self, checks),
         }
-        self.shared.store.peek(checks)
     }
 
     /// One check of the rule with this name, where the store answers at once. A rule that [waits](Rule::wait) denies what would

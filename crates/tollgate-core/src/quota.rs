@@ -1,12 +1,15 @@
 //! Quotas: an algorithm with its numbers.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
     interval::Interval,
     quota_error::QuotaError,
-    time::{HOUR, MINUTE, SECOND, micros},
+    time::{HOUR, MINUTE, SECOND, Tick, micros},
 };
 
 /// The largest number of units in a quota or a cost: what a structured header field can carry, and below 2^53, so that
@@ -51,6 +54,8 @@ pub struct Quota {
     buckets: u32,
     /// How long a slot is typically held; zero where it is not known.
     typical: Duration,
+    /// When a limit of none ends.
+    until: Option<Tick>,
     /// A burst that was set on a bucket that has a capacity instead: refused by `validate`.
     needless_burst: Option<u64>,
 }
@@ -108,6 +113,7 @@ impl Quota {
             burst: limit,
             buckets: 0,
             typical: Duration::ZERO,
+            until: None,
             needless_burst: None,
         }
     }
@@ -216,6 +222,45 @@ impl Quota {
         Self::new(AlgorithmKind::Unlimited, MAX_UNITS, MAX_PERIOD)
     }
 
+    /// A limit that no request passes, whatever it costs: it blocks. No call to the store, no header fields, and the reason is
+    /// [`Blocked`](crate::Reason::Blocked). As a rule's quota it blocks all that the rule applies to, and as a plan some clients.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Reason, Rule};
+    ///
+    /// let rule = Rule::new("api", Quota::gcra(60, MINUTE)).plan("revoked", Quota::none());
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+    /// let check = limiter.check_with_plan("api", "revoked", &Key::of("account-7"))?;
+    /// let decision = limiter.acquire(&[check]).ready().expect("it needs no store");
+    /// assert_eq!(decision.reason(), Some(Reason::Blocked));
+    /// assert_eq!(decision.retry_after(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn none() -> Self {
+        Self::new(AlgorithmKind::None, 0, Duration::ZERO)
+    }
+
+    /// For [`none`](Self::none): when it ends, by the clock of each process. The denial says how long that is, as any other
+    /// does. From then on requests count under the rule's own quota, if this is a plan, and otherwise nothing is limited.
+    #[must_use]
+    pub fn until(mut self, end: SystemTime) -> Self {
+        let end = end.duration_since(UNIX_EPOCH).map_or(0, micros);
+        self.until = Some(end);
+        self
+    }
+
+    /// When it [ends](Self::until), if it does.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<SystemTime> {
+        Some(UNIX_EPOCH + Duration::from_micros(self.until?))
+    }
+
+    /// The same in microseconds since the Unix epoch.
+    pub(crate) const fn ends_at_tick(&self) -> Option<Tick> {
+        self.until
+    }
+
     /// For [`gcra`](Self::gcra): how many units may come at once. A token bucket and a leaky bucket have a capacity instead,
     /// and windows their limit: [`validate`](Self::validate) refuses another burst.
     #[must_use]
@@ -316,6 +361,18 @@ impl Quota {
         matches!(self.algorithm, AlgorithmKind::Unlimited)
     }
 
+    /// Whether this is [`none`](Self::none).
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self.algorithm, AlgorithmKind::None)
+    }
+
+    /// Whether something is counted for it: it is neither [`unlimited`](Self::unlimited) nor [`none`](Self::none).
+    #[must_use]
+    pub const fn has_state(&self) -> bool {
+        !self.is_unlimited() && !self.is_none()
+    }
+
     /// The number of sub-buckets; 0 where there are none.
     #[must_use]
     pub const fn bucket_count(&self) -> u32 {
@@ -329,7 +386,7 @@ impl Quota {
         let (a, b) = (self.algorithm, other.algorithm);
         a == b
             && match a {
-                AlgorithmKind::Unlimited => false,
+                AlgorithmKind::Unlimited | AlgorithmKind::None => false,
                 AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
                     // Equal rates, whatever the numbers they are written with.
                     u128::from(self.limit) * other.period.as_micros()
@@ -350,7 +407,7 @@ impl Quota {
         let mut share = *self;
         share.burst = (self.burst / u64::from(instances)).max(1);
         match self.algorithm {
-            AlgorithmKind::Unlimited => return *self,
+            AlgorithmKind::Unlimited | AlgorithmKind::None => return *self,
             AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
                 share.period = self.period.saturating_mul(instances);
                 if share.validate().is_ok() {
@@ -373,7 +430,13 @@ impl Quota {
     /// numbers that could not be counted exactly.
     pub fn validate(&self) -> Result<(), QuotaError> {
         use AlgorithmKind as A;
-        if self.algorithm == A::Unlimited {
+        if self.until.is_some() && !self.is_none() {
+            return Err(QuotaError(format!(
+                "an end does not apply to {}: a limit that ends blocks until then, and is Quota::none()",
+                self.algorithm
+            )));
+        }
+        if !self.has_state() {
             return Ok(());
         }
         if self.algorithm == A::Concurrent {
@@ -392,7 +455,7 @@ impl Quota {
         };
         if self.limit == 0 {
             return Err(QuotaError(format!(
-                "a {unit} of 0 units would never let anything pass; take at least 1"
+                "a {unit} of 0 units would never let anything pass; take at least 1, or block by Quota::none(), in text \"none\""
             )));
         }
         if self.limit > MAX_UNITS {
@@ -439,7 +502,8 @@ impl Quota {
     fn validate_slots(&self) -> Result<(), QuotaError> {
         if self.limit == 0 {
             return Err(QuotaError(
-                "a limit of 0 slots would never let anything run; take at least 1, or Rule::off to count nothing".into(),
+                "a limit of 0 slots would never let anything run; take at least 1, or block by Quota::none(), in \
+                 text \"none\"".into(),
             ));
         }
         if self.limit > MAX_UNITS {
@@ -503,7 +567,7 @@ impl Quota {
         };
         if self.burst == 0 {
             return Err(QuotaError(format!(
-                "a {what} of 0 units would never let anything pass; take at least 1"
+                "a {what} of 0 units would never let anything pass; take at least 1, or block by Quota::none(), in text \"none\""
             )));
         }
         if self.burst > MAX_UNITS {
@@ -583,7 +647,10 @@ impl Quota {
 impl fmt::Debug for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.algorithm)?;
-        if self.is_unlimited() {
+        if let Some(end) = self.ends_at() {
+            write!(f, " until {end:?}")?;
+        }
+        if !self.has_state() {
             return Ok(());
         }
         if self.algorithm == AlgorithmKind::Concurrent {

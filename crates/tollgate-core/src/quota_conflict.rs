@@ -7,7 +7,7 @@ use crate::{algorithm_kind::AlgorithmKind, quota::Quota};
 /// Why a plan cannot share a state with another quota of its rule.
 pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     use AlgorithmKind as A;
-    if plan.is_unlimited() {
+    if !plan.has_state() {
         return None;
     }
     if plan.algorithm() != other.algorithm() {
@@ -43,7 +43,7 @@ pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
 pub(crate) fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> {
     use AlgorithmKind as A;
     match quota.algorithm() {
-        A::Unlimited | A::Concurrent => return None,
+        A::Unlimited | A::None | A::Concurrent => return None,
         A::TokenBucket | A::Gcra | A::LeakyBucket => {}
         algorithm => {
             return Some(format!(

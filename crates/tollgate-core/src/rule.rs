@@ -438,12 +438,12 @@ impl Rule {
             return wrong(format!("the quota of a check: {error}"));
         }
         let quotas = (0..self.quotas()).map(|plan| self.quota_of(plan));
-        let limited = quotas.into_iter().find(|quota| !quota.is_unlimited());
-        if limited.is_none() && !quota.is_unlimited() {
-            return wrong(
-                "the rule's own quota is unlimited, so it has no algorithm that the quota of a check could be of; give it one"
-                    .into(),
-            );
+        let limited = quotas.into_iter().find(|quota| quota.has_state());
+        if limited.is_none() && quota.has_state() {
+            return wrong(format!(
+                "the rule's own quota is {}, so it has no algorithm that the quota of a check could be of; give it one",
+                self.quota().algorithm()
+            ));
         }
         if let Some(difference) = limited.and_then(|limited| plan_conflict(&quota, limited)) {
             return wrong(format!("the quota of a check {difference}"));
@@ -505,6 +505,11 @@ impl Rule {
     #[must_use]
     pub fn has_slots(&self) -> bool {
         (0..self.quotas()).any(|plan| self.quota_of(plan).algorithm() == AlgorithmKind::Concurrent)
+    }
+
+    /// Whether a check of it may be of a limit of [none](Quota::none).
+    pub(crate) fn may_be_none(&self) -> bool {
+        self.has_variable_quota() || (0..self.quotas()).any(|plan| self.quota_of(plan).is_none())
     }
 
     /// The names of the plans.

@@ -23,6 +23,7 @@ pub struct RuleSet {
     all_enforced: bool,
     has_slots: bool,
     has_waits: bool,
+    has_none: bool,
     has_top_keys: bool,
     names: Names,
 }
@@ -79,6 +80,7 @@ impl RuleSet {
             all_enforced: rules.iter().all(Rule::is_enforced),
             has_slots: rules.iter().any(Rule::has_slots),
             has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
+            has_none: rules.iter().any(Rule::may_be_none),
             has_top_keys: rules.iter().any(Rule::keeps_top_keys),
             rules: rules.into(),
             given,
@@ -157,6 +159,11 @@ impl RuleSet {
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.has_waits
+    }
+
+    /// Whether a check may be of a limit of none.
+    pub(crate) fn has_none(&self) -> bool {
+        self.has_none
     }
 
     /// Whether any rule keeps its top keys.

@@ -21,7 +21,7 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
             .map_err(|error| rule.error(RuleErrorKind::Quota, format!("{of}{error}")))
     };
     quota(rule.quota(), &"")?;
-    let is_limited = |quota: &&Quota| !quota.is_unlimited();
+    let is_limited = |quota: &&Quota| quota.has_state();
     let mut limited = Some(rule.quota()).filter(is_limited);
     let mut names = HashSet::new();
     for (index, name) in rule.plan_names().enumerate() {
@@ -45,6 +45,12 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
     }
     if let OnStoreError::Cap(cap) = rule.store_error_answer() {
         quota(&cap, &"cap for store failures: ")?;
+        if cap.is_none() {
+            return Err(rule.error(
+                RuleErrorKind::Quota,
+                "a cap of none for store failures denies all; take OnStoreError::Deny",
+            ));
+        }
     }
     validate_cost(rule)?;
     validate_wait(rule)?;
@@ -114,11 +120,11 @@ fn validate_consistency(rule: &Rule) -> Result<(), RuleError> {
     }
 }
 
-/// The largest limit of its quotas; `None` if all are unlimited.
+/// The largest limit of its quotas; `None` if none has a state.
 fn largest_limit(rule: &Rule) -> Option<u64> {
     (0..rule.quotas())
         .map(|plan| rule.quota_of(plan))
-        .filter(|quota| !quota.is_unlimited())
+        .filter(|quota| quota.has_state())
         .map(Quota::limit)
         .max()
 }
@@ -139,7 +145,7 @@ fn validate_cost(rule: &Rule) -> Result<(), RuleError> {
     }
     let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
     for quota in quotas {
-        if !quota.is_unlimited() && rule.fixed_cost() > quota.limit() {
+        if quota.has_state() && rule.fixed_cost() > quota.limit() {
             return Err(rule.error(
                 RuleErrorKind::Cost,
                 format!(

@@ -272,6 +272,9 @@ async fn acquire_in_queue(
     patience: Duration,
     timer: &impl Timer,
 ) -> Result<Decision, WaitError> {
+    if let Some(denied) = limiter.blocked(checks) {
+        return Ok(denied);
+    }
     if let Some(at_most) = limiter.at_most_wait(checks) {
         return acquire_by_rules(limiter, checks, patience.min(at_most), timer).await;
     }
@@ -336,7 +339,9 @@ fn lacks(limiter: &Limiter, decision: &Decision) -> (Retry, bool) {
         if verdict.outcome() != Outcome::Deny || !rules.enforces(verdict.rule()) {
             continue;
         }
-        if verdict.is_of_slots() && verdict.retry() != Retry::Never {
+        if verdict.is_blocked() {
+            lacks.0 = Retry::Never;
+        } else if verdict.is_of_slots() && verdict.retry() != Retry::Never {
             lacks.1 = true;
         } else {
             lacks.0 = lacks.0.or_later(verdict.retry());

@@ -23,7 +23,7 @@ impl Effective {
     pub fn of(rule: &Rule, plan: usize, exact: Option<&'static str>) -> Self {
         let quota = rule.quota_of(plan);
         match exact {
-            _ if !rule.is_enforced() || quota.is_unlimited() => Self::Exact(None),
+            _ if !rule.is_enforced() || !quota.has_state() => Self::Exact(None),
             Some(why) if rule.consistency_of() != Consistency::Exact => Self::Exact(Some(why)),
             _ => Self::new(quota, rule.consistency_of()),
         }
@@ -38,7 +38,7 @@ impl Effective {
         exact: Option<&'static str>,
     ) -> Option<Self> {
         let rule = rules.rules().get(index)?;
-        let is_limited = rules.enforces(index) && !rule.quota_of(plan).is_unlimited();
+        let is_limited = rules.enforces(index) && rule.quota_of(plan).has_state();
         is_limited.then(|| Self::of(rule, plan, exact))
     }
 

@@ -289,7 +289,7 @@ impl Entries {
         let rules = self.rules.iter().enumerate();
         rules
             .map(|(index, rule)| {
-                let (mode, permille) = self.switched(index, rule.mode, now);
+                let (mode, permille, _) = self.switched(index, rule.mode, now);
                 mode.of(rule.numbers(&|quota| scaled(quota, permille, rule.least_limit())))
             })
             .collect()
@@ -304,13 +304,13 @@ impl Entries {
     /// The rules of an entry.
     fn make(&self, index: usize, now: Tick) -> Vec<RequestRule> {
         let rule = &self.rules[index];
-        let (mode, permille) = self.switched(index, rule.mode, now);
+        let (mode, permille, blocks) = self.switched(index, rule.mode, now);
         let mut numbers = rule.numbers(&|quota| scaled(quota, permille, rule.least_limit()));
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
         let of_rule = self.overrides_of(index);
         let (mut keys, mut hashes) = (Vec::with_capacity(of_rule.len()), HashMap::new());
         for entry in in_force(of_rule, now) {
-            let quota = scaled(entry.quota, permille, rule.least_limit());
+            let quota = entry.limit(scaled(entry.quota, permille, rule.least_limit()));
             let next = plans.len() + 1;
             let plan = plans
                 .entry(quota)
@@ -343,7 +343,10 @@ impl Entries {
         let applies = self.group_condition(index, now);
         let least = rule.least_limit();
         let scaled = move |quota| scaled(quota, permille, least);
-        let made = rule.request_rules(&numbers, scaled, mode, applies.as_ref());
+        let mut made = rule.request_rules(&numbers, scaled, mode, applies.as_ref());
+        if blocks && mode != Mode::Enforce {
+            made.extend(rule.blocking_rule(&numbers, applies.as_ref()));
+        }
         let made = made.into_iter().map(|rule| {
             let keys = keys.iter().cloned();
             let rule = keys.fold(rule, |rule, (key, plan)| rule.plan_for_key(key, plan));
@@ -366,25 +369,31 @@ impl Entries {
         all.filter(|until| *until > now && *until < Tick::MAX).min()
     }
 
-    /// The mode and the part of its limits that a rule has at a time.
-    pub(crate) fn switched(&self, rule: usize, mode: Mode, now: Tick) -> (Mode, u64) {
+    /// The mode and the part of its limits that a rule has at a time, and whether its limits of none stay enforced: no switch that
+    /// names the rule has changed its mode.
+    pub(crate) fn switched(&self, rule: usize, own: Mode, now: Tick) -> (Mode, u64, bool) {
         if !self.rules[rule].is_here {
-            return (Mode::Off, 1_000);
+            return (Mode::Off, 1_000, false);
         }
-        let (mut mode, mut permille) = (mode, 1_000);
+        let (mut mode, mut permille, mut blocks) = (own, 1_000, own == Mode::Enforce);
         let in_force = self
             .switches
             .iter()
             .filter(|switch| switch.term.until > now);
-        for switch in in_force.filter(|switch| switch.rules[rule]) {
+        let limit = &self.rules[rule].limit.value;
+        for switch in in_force.filter(|switch| switch.is_for(rule, limit)) {
             match switch.effect {
-                // What is off stays off.
-                Effect::Mode(_) if mode == Mode::Off => {}
-                Effect::Mode(switched) => mode = switched,
+                Effect::Mode(switched) => {
+                    blocks &= !switch.rules[rule];
+                    // What is off stays off.
+                    if mode != Mode::Off {
+                        mode = switched;
+                    }
+                }
                 Effect::Permille(part) => permille = permille.min(part),
             }
         }
-        (mode, permille)
+        (mode, permille, blocks)
     }
 
     /// The condition of a rule of a group: its own, and none of a more specific rule.

@@ -300,10 +300,12 @@ struct Explaining<'a> {
 impl<'a> Explaining<'a> {
     fn new(entries: &'a Entries, index: usize, now: Tick) -> Self {
         let rule = &entries.rules[index];
-        let (mode, permille) = entries.switched(index, rule.mode, now);
+        let (mode, permille, _) = entries.switched(index, rule.mode, now);
         let numbers = rule.numbers(&|quota| scaled(quota, permille, rule.least_limit()));
         let switches = entries.switches.iter();
-        let switches = switches.filter(|switch| switch.term.until > now && switch.rules[index]);
+        let limit = &rule.limit.value;
+        let switches =
+            switches.filter(|switch| switch.term.until > now && switch.is_for(index, limit));
         Self {
             entries,
             index,
@@ -353,7 +355,7 @@ impl<'a> Explaining<'a> {
         }
         let displacing = self.entries.behind[self.index].iter().find(|other| {
             let other_rule = &self.entries.rules[**other];
-            let (mode, _) = self.entries.switched(**other, other_rule.mode, self.now);
+            let (mode, ..) = self.entries.switched(**other, other_rule.mode, self.now);
             mode != Mode::Off && holds(other_rule)
         });
         if let Some(other) = displacing {
@@ -422,7 +424,7 @@ impl<'a> Explaining<'a> {
             }
             // The others have a state of their own.
             let name = shadow_name(&rule.name.value);
-            self.explanation.numbers = renamed(&self.explanation.numbers, &name);
+            self.explanation.numbers = renamed(&self.explanation.numbers, &name, |quota| quota);
             mode = Mode::Shadow;
         }
         self.find_override(key);
@@ -451,7 +453,7 @@ impl<'a> Explaining<'a> {
         let Some(entry) = by_key.or(by_hash) else {
             return;
         };
-        self.count_by("override", self.scaled(entry.quota));
+        self.count_by("override", entry.limit(self.scaled(entry.quota)));
         let until = entry.term.until;
         self.explanation.origin = QuotaOrigin::Override {
             until: (until < Tick::MAX)

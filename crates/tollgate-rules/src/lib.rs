@@ -95,8 +95,8 @@ mod document_changes;
 mod document_error;
 mod document_tree;
 mod entries;
-mod envoy_import;
 mod entry_status;
+mod envoy_import;
 mod explanation;
 mod file_reader;
 mod file_source;
@@ -147,8 +147,8 @@ pub use self::{
     bindings::Bindings,
     descriptor::Descriptor,
     document_error::{DocumentError, Mistake},
-    envoy_import::import_envoy,
     entry_status::{EntryOrigin, EntryStatus},
+    envoy_import::import_envoy,
     explanation::{Explained, Explanation, QuotaOrigin},
     file_source::FileSource,
     fleet::{Fleet, FleetStatus, LaggingProcess},

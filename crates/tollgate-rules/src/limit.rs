@@ -52,7 +52,7 @@ pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Opti
         reader.wrong(&node.span, wrong.message());
         return None;
     }
-    let units = units.and_then(|node| reader.number(node, "a number of units", 1, MAX_UNITS));
+    let units = units.and_then(|node| reader.number(node, "a number of units", 0, MAX_UNITS));
     let per = fields.required(reader, "a limit", "per", "\"1min\"");
     let per = per.and_then(|node| reader.duration(node));
     let (burst, buckets) = (number("burst")?, number("buckets")?);

@@ -1,9 +1,12 @@
 //! A client's own limit, by its key.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use tollgate::Key;
-use tollgate_core::{Quota, RuleSet};
+use tollgate_core::{Quota, RuleSet, Tick};
 
 use crate::{
     limit::limit,
@@ -39,6 +42,14 @@ pub(crate) enum Client {
 }
 
 impl Override {
+    /// A limit of none ends with the entry.
+    pub(crate) fn limit(&self, quota: Quota) -> Quota {
+        match quota.is_none() && self.term.until < Tick::MAX {
+            true => quota.until(UNIX_EPOCH + Duration::from_micros(self.term.until)),
+            false => quota,
+        }
+    }
+
     /// Reads an override of a rule that `named` finds, with its index. `has_secret`: keys may be named by their hash.
     pub(crate) fn read<'r>(
         reader: Reader<'_>,

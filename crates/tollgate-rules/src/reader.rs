@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
             .trim_start()
             .starts_with(|c: char| c.is_alphabetic() || c == '_');
         let prefix = match algorithm {
-            Some(quota) if !names_one && !quota.is_unlimited() => {
+            Some(quota) if !names_one && quota.has_state() => {
                 format!("{} ", quota.algorithm())
             }
             _ => String::new(),

@@ -328,7 +328,7 @@ impl RuleEntry {
         let own = [self.limit.value].into_iter();
         let quotas = own.chain(self.plans.iter().map(|(_, quota)| quota.value));
         let largest = |limits: &dyn Fn(Quota) -> Quota| {
-            let limited = quotas.clone().filter(|quota| !quota.is_unlimited());
+            let limited = quotas.clone().filter(|quota| quota.has_state());
             let limits = limited.map(|quota| limits(quota).limit());
             limits.max().unwrap_or(u64::MAX)
         };
@@ -388,56 +388,7 @@ impl RuleEntry {
             return vec![Rule::from(mode.of(numbers.clone())).by_handler()];
         }
         let made = |numbers: tollgate_core::Rule, mode: Mode| {
-            let mut rule = Rule::from(mode.of(numbers))
-                .by(self.key.extractor())
-                .when_missing(self.missing);
-            let condition = applies.unwrap_or(&self.condition);
-            // Of these two the index over paths and methods knows.
-            if let Some(path) = &condition.path {
-                rule = rule.when(path_matches(path.value.clone()));
-            }
-            if !condition.methods.is_empty() {
-                rule = rule.when(method_in(condition.methods.clone()));
-            }
-            if let Some(holds) = condition.others() {
-                rule = rule.when(move |head: &Parts| holds(head));
-            }
-            if let Some(unless) = &self.unless {
-                let holds = unless.predicate();
-                rule = rule.exempt(move |head: &Parts| holds(head));
-            }
-            for (holds, answer) in &self.on_store_error.by_condition {
-                let holds = Arc::clone(holds);
-                rule = rule.on_store_error_when(move |head: &Parts| holds(head), *answer);
-            }
-            if let Some(exact) = &self.exact_when {
-                let holds = exact.predicate();
-                rule = rule.exact_when(move |head: &Parts| holds(head));
-            }
-            if let Cost::Computed(cost) = &self.cost {
-                let cost = Arc::clone(cost);
-                rule = rule.cost_by(move |head: &Parts| cost(head));
-            }
-            if let Some(plan) = &self.plan {
-                let plan = Arc::clone(plan);
-                rule = rule.plan_by(move |head: &Parts| plan(head));
-            }
-            if let Some(quota) = &self.quota {
-                let quota = Arc::clone(quota);
-                rule = rule.quota_by(move |head: &Parts| quota(head).map(scaled));
-            }
-            if let Some(counts) = &self.counts {
-                let holds = Arc::clone(&counts.holds);
-                rule = rule.count_if(move |response| holds(response));
-            }
-            if let Some(cost) = &self.response_cost {
-                let cost = Arc::clone(cost);
-                rule = rule.cost_by_response(move |response| cost(response));
-            }
-            if self.keep_on_error {
-                rule = rule.keep_on_error();
-            }
-            rule
+            self.request_rule(numbers, scaled, mode, applies)
         };
         let Some((rollout, others)) = self.rollout.filter(|_| mode != Mode::Off) else {
             return vec![made(numbers.clone(), mode)];
@@ -447,8 +398,105 @@ impl RuleEntry {
             return vec![inside];
         }
         let name = shadow_name(&self.name.value);
-        let shadow = made(renamed(numbers, &name), Mode::Shadow);
+        let shadow = made(renamed(numbers, &name, |quota| quota), Mode::Shadow);
         vec![inside, shadow.when_key(move |key| !rollout.has(key))]
+    }
+
+    /// The rule that blocks whom this one blocks, while a switch for all rules takes this one out of force.
+    pub(crate) fn blocking_rule(
+        &self,
+        numbers: &tollgate_core::Rule,
+        applies: Option<&Condition>,
+    ) -> Option<RequestRule> {
+        let blocks = (1..numbers.quotas()).any(|plan| numbers.quota_of(plan).is_none());
+        if !blocks || self.key.is_of_handler() {
+            return None;
+        }
+        let stays = |quota: Quota| match quota.is_none() {
+            true => quota,
+            false => Quota::unlimited(),
+        };
+        let blocking = renamed(numbers, &blocking_name(&self.name.value), stays);
+        let rule = self.request_rule(blocking, stays, Mode::Enforce, applies);
+        Some(match self.rollout {
+            Some((rollout, _)) => rule.when_key(move |key| rollout.has(key)),
+            None => rule,
+        })
+    }
+
+    /// A rule of these numbers for requests.
+    fn request_rule(
+        &self,
+        numbers: tollgate_core::Rule,
+        scaled: impl Fn(Quota) -> Quota + Copy + Send + Sync + 'static,
+        mode: Mode,
+        applies: Option<&Condition>,
+    ) -> RequestRule {
+        let mut rule = Rule::from(mode.of(numbers))
+            .by(self.key.extractor())
+            .when_missing(self.missing);
+        let condition = applies.unwrap_or(&self.condition);
+        // Of these two the index over paths and methods knows.
+        if let Some(path) = &condition.path {
+            rule = rule.when(path_matches(path.value.clone()));
+        }
+        if !condition.methods.is_empty() {
+            rule = rule.when(method_in(condition.methods.clone()));
+        }
+        if let Some(holds) = condition.others() {
+            rule = rule.when(move |head: &Parts| holds(head));
+        }
+        if let Some(unless) = &self.unless {
+            let holds = unless.predicate();
+            rule = rule.exempt(move |head: &Parts| holds(head));
+        }
+        for (holds, answer) in &self.on_store_error.by_condition {
+            let holds = Arc::clone(holds);
+            rule = rule.on_store_error_when(move |head: &Parts| holds(head), *answer);
+        }
+        if let Some(exact) = &self.exact_when {
+            let holds = exact.predicate();
+            rule = rule.exact_when(move |head: &Parts| holds(head));
+        }
+        if let Cost::Computed(cost) = &self.cost {
+            let cost = Arc::clone(cost);
+            rule = rule.cost_by(move |head: &Parts| cost(head));
+        }
+        if let Some(plan) = &self.plan {
+            let plan = Arc::clone(plan);
+            rule = rule.plan_by(move |head: &Parts| plan(head));
+        }
+        if let Some(quota) = &self.quota {
+            let quota = Arc::clone(quota);
+            rule = rule.quota_by(move |head: &Parts| quota(head).map(scaled));
+        }
+        if let Some(counts) = &self.counts {
+            let holds = Arc::clone(&counts.holds);
+            rule = rule.count_if(move |response| holds(response));
+        }
+        if let Some(cost) = &self.response_cost {
+            let cost = Arc::clone(cost);
+            rule = rule.cost_by_response(move |response| cost(response));
+        }
+        if self.keep_on_error {
+            rule = rule.keep_on_error();
+        }
+        rule
+    }
+}
+
+/// The name of the rule that blocks while its rule is switched off.
+fn blocking_name(name: &str) -> String {
+    match name.len() {
+        // A name has at most 64 characters.
+        57.. => {
+            // FNV-1a: the same in each process.
+            let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+            });
+            format!("{}:{hash:08x}:blocked", &name[..47])
+        }
+        _ => format!("{name}:blocked"),
     }
 }
 
@@ -458,8 +506,12 @@ pub(crate) fn shadow_name(name: &str) -> String {
 }
 
 /// The same numbers under another name, on a state of its own.
-pub(crate) fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::Rule {
-    let mut named = tollgate_core::Rule::new(name, *rule.quota())
+pub(crate) fn renamed(
+    rule: &tollgate_core::Rule,
+    name: &str,
+    quota: impl Fn(Quota) -> Quota,
+) -> tollgate_core::Rule {
+    let mut named = tollgate_core::Rule::new(name, quota(*rule.quota()))
         .cost(rule.fixed_cost())
         .consistency(rule.consistency_of())
         .on_store_error(rule.store_error_answer());
@@ -471,7 +523,7 @@ pub(crate) fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::
     }
     for plan in 1..rule.quotas() {
         let plan_name = rule.plan_name(plan).unwrap_or_default();
-        named = named.plan(plan_name, *rule.quota_of(plan));
+        named = named.plan(plan_name, quota(*rule.quota_of(plan)));
     }
     named
 }

@@ -14,8 +14,10 @@ use crate::{
 /// What is switched for some or all rules.
 #[derive(Clone)]
 pub(crate) struct Switch {
-    /// By rule.
+    /// By rule, whether it is named.
     pub(crate) rules: Vec<bool>,
+    /// Whether it is for all rules: for limits of none only where their rule is named.
+    pub(crate) is_for_all: bool,
     pub(crate) effect: Effect,
     pub(crate) term: Term,
     /// `None`: it is part of the document.
@@ -30,6 +32,11 @@ pub(crate) enum Effect {
 }
 
 impl Switch {
+    /// Whether it is for the rule at this index, which has this limit.
+    pub(crate) fn is_for(&self, rule: usize, limit: &Quota) -> bool {
+        self.rules[rule] || self.is_for_all && !limit.is_none()
+    }
+
     /// Reads a switch. `named` finds the indices of its rules.
     pub(crate) fn read(
         reader: Reader<'_>,
@@ -42,16 +49,17 @@ impl Switch {
         let limit = fields.required(reader, "a switch", "limit", "\"50%\"");
         let effect = limit.and_then(|node| effect(reader, node));
         let term = reader.term(&fields);
-        let mut rules = vec![false; all];
+        let (mut rules, mut is_for_all) = (vec![false; all], false);
         for node in reader.list_or_one(nodes?) {
             if matches!(&node.value, Value::Text(all) if all == "*") {
-                rules.fill(true);
+                is_for_all = true;
             } else if let Some(rule) = named(node) {
                 rules[rule] = true;
             }
         }
         Some(Self {
             rules,
+            is_for_all,
             effect: effect?,
             term: term?,
             set: None,
@@ -61,7 +69,7 @@ impl Switch {
 
 /// The names of the rules that a switch is for.
 pub(crate) fn names(switch: &Switch, rules: &[RuleEntry]) -> String {
-    if switch.rules.iter().all(|is_switched| *is_switched) {
+    if switch.is_for_all || switch.rules.iter().all(|is_switched| *is_switched) {
         return "all rules".to_owned();
     }
     let rules = rules.iter().zip(&switch.rules);
@@ -95,7 +103,8 @@ fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
         _ => {
             let permille = reader.permille(node, 100)?;
             if permille == 0 {
-                reader.wrong(&node.span, "0 % of a limit is none; to deny all, take a limit of 1 a day; to count nothing, \"off\"");
+                reader.wrong(&node.span, "0 % of a limit would deny all; to block, make \"none\" the limit of the rule, or of a client by an override; to count \
+                     nothing, \"off\"");
                 return None;
             }
             Some(Effect::Permille(permille))
@@ -105,7 +114,7 @@ fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
 
 /// `permille` thousandths of a quota, rounded up to whole units, and to `least` that pass at once where that many did.
 pub(crate) fn scaled(quota: Quota, permille: u64, least: u64) -> Quota {
-    if permille == 1_000 || quota.is_unlimited() {
+    if permille == 1_000 || !quota.has_state() {
         return quota;
     }
     let part = |units: u64| {

@@ -263,6 +263,8 @@ pub(crate) struct RequestSettings {
     pub(crate) missing: Missing,
     /// Whether units are kept if the service fails.
     pub(crate) keeps: bool,
+    /// The status of a denial that blocks.
+    pub(crate) blocked_status: StatusCode,
     /// Which responses count.
     pub(crate) counts: Option<Arc<CountsFn>>,
     /// What a request has cost, by its response.
@@ -308,6 +310,7 @@ impl RequestRule {
             on_denied: None,
             missing: Missing::default(),
             keeps: false,
+            blocked_status: StatusCode::FORBIDDEN,
             counts: None,
             response_cost: None,
         };
@@ -352,6 +355,15 @@ impl RequestRule {
     pub fn keep_on_error(mut self) -> Self {
         let settings = self.set();
         settings.keeps = true;
+        self
+    }
+
+    /// The status of requests that this rule [blocks](crate::Reason::Blocked), 400 to 499. Default: 403, and PERMISSION_DENIED in
+    /// gRPC. A 401 is UNAUTHENTICATED there, and a 429 RESOURCE_EXHAUSTED.
+    ///
+    /// A 401 requires a `WWW-Authenticate` field (RFC 9110 §15.5.2): see [`Missing::Reject`].
+    pub fn blocked_status(mut self, status: StatusCode) -> Self {
+        self.set().blocked_status = status;
         self
     }
 

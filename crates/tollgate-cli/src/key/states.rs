@@ -102,6 +102,10 @@ pub(crate) fn has_state(verdict: &Verdict) -> bool {
 /// Whether a request would pass the rule now.
 pub(crate) fn outcome(verdict: &Verdict) -> String {
     match (verdict.outcome(), verdict.retry()) {
+        (_, Retry::After(left)) if verdict.is_blocked() => {
+            format!("blocked for {}", time_text::duration(left))
+        }
+        _ if verdict.is_blocked() => "blocked".to_owned(),
         (Outcome::Allow, _) => "allowed".to_owned(),
         (Outcome::Deny, Retry::After(after)) => {
             format!("denied, retry after {}", time_text::duration(after))
@@ -121,6 +125,7 @@ pub(crate) fn verdict_json(said: &Said<'_, '_>) -> Value {
         Retry::After(after) => Some(after.as_secs_f64()),
         _ => None,
     };
+    json["blocked"] = json!(verdict.is_blocked());
     json["allowed"] = json!(verdict.outcome() == Outcome::Allow);
     json["remaining"] = json!(verdict.remaining());
     json["reset_after_seconds"] = json!(verdict.reset_after().as_secs_f64());

@@ -1,7 +1,7 @@
 //! `tollgate key status`: what a client has left.
 
 use serde_json::json;
-use tollgate::{Check, Outcome};
+use tollgate::{Check, Decision, Outcome};
 use tollgate_redis::Partition;
 use tollgate_rules::{Explained, Explanation};
 
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         json.push(explained_json(rule));
     }
     let mut seen = of_rules.iter().flat_map(|(_, seen)| seen).peekable();
-    if seen.peek().is_some() && !seen.any(|seen| seen.is_used) {
+    if seen.peek().is_some() && !seen.any(|seen| seen.is_used || seen.is_denied) {
         notes.push_str(
             "\nthere is no state: is this the client's key, and are the path, the namespace and the secret the service's? \
              tollgate doctor compares secrets",
@@ -116,14 +116,21 @@ async fn look<'a>(
     of_rules: &mut Vec<(&'a Explanation, Vec<Seen>)>,
 ) -> Result<(), Failure> {
     let states = States::find(args, explained, partition).await?;
-    let look: Vec<Check> = states
-        .checks
-        .iter()
-        .map(|check| check.with_cost(0))
-        .collect();
-    let left = states.limiter.peek(&look).await;
-    let now = states.limiter.peek(&states.checks).await;
-    for (left, said) in states.verdicts(&left).zip(states.verdicts(&now)) {
+    // Apart: a limit of none would end the decision about all.
+    let is_none = |check: &&Check| {
+        let rule = states.rules.get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.quota().is_none())
+    };
+    let (none, counted): (Vec<Check>, Vec<Check>) = states.checks.iter().partition(is_none);
+    let look: Vec<Check> = counted.iter().map(|check| check.with_cost(0)).collect();
+    let ask = async |checks: &[Check]| match checks.is_empty() {
+        true => Decision::unlimited(0),
+        false => states.limiter.peek(checks).await,
+    };
+    let (left, now, blocked) = (ask(&look).await, ask(&counted).await, ask(&none).await);
+    let of_blocked = states.verdicts(&blocked).zip(states.verdicts(&blocked));
+    let of_counted = states.verdicts(&left).zip(states.verdicts(&now));
+    for (left, said) in of_counted.chain(of_blocked) {
         let left = left.verdict;
         let Said {
             rule,

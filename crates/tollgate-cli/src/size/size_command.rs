@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &SizeArgs) -> Result<Report, Failure> {
             args.subjects
         };
         let quota = rule.quota();
-        if quota.is_unlimited() {
+        if !quota.has_state() {
             continue;
         }
         let process = memory_size::bytes(rule, clients)?;

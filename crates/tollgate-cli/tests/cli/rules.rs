@@ -49,7 +49,7 @@ fn check_shows_every_mistake_of_every_file_with_its_line_and_a_marker() {
         .file("wrong.toml", WRONG)
         .file(
             "other.yaml",
-            "version: 1\nrules:\n  - name: a\n    limit: 0/min\n    by: client_ip\n",
+            "version: 1\nrules:\n  - name: a\n    limit: 0/min burst 5\n    by: client_ip\n",
         );
     let ran = program.run(&["rules", "check", "right.toml", "wrong.toml", "other.yaml"]);
     ran.assert(

@@ -57,7 +57,7 @@ impl CarryOver {
             let quota = A::new(before).map(|quota| waiting(quota, self.waited));
             quota.as_ref() == Some(&writer.quota)
         };
-        let is_limited = |(_, after): &&(Quota, Quota)| !after.is_unlimited();
+        let is_limited = |(_, after): &&(Quota, Quota)| after.has_state();
         let mut known = self.quotas.iter().filter(wrote).filter(is_limited);
         let (_, quota) = known
             .next()

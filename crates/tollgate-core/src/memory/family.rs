@@ -19,7 +19,7 @@ pub(super) enum Family {
 pub(super) type TableName = (Arc<str>, Family);
 
 impl Family {
-    /// The family of a rule's quotas; `None` where all are without a limit.
+    /// The family of a rule's quotas; `None` where none has a state.
     pub(super) fn of(rule: &Rule) -> Option<Self> {
         let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
         let mut families = quotas.map(Quota::algorithm).filter_map(Self::of_algorithm);
@@ -28,7 +28,7 @@ impl Family {
 
     fn of_algorithm(algorithm: AlgorithmKind) -> Option<Self> {
         match algorithm {
-            AlgorithmKind::Unlimited => None,
+            AlgorithmKind::Unlimited | AlgorithmKind::None => None,
             AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
                 Some(Self::Gcra)
             }

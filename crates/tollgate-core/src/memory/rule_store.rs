@@ -568,6 +568,10 @@ impl RuleStore for MemoryRuleStore {
         false
     }
 
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
     #[inline]
     fn fingerprint(&self, _rule: u16, key: &KeyBuf) -> Fingerprint {
         self.hasher.fingerprint(key)

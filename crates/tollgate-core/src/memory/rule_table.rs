@@ -71,7 +71,7 @@ pub(super) enum AnyRuleTable {
     SlidingBuckets(RuleTable<SlidingBuckets>),
     SlidingLog(RuleTable<SlidingLog>),
     Concurrent(RuleTable<Concurrent>),
-    /// A rule whose every quota is unlimited.
+    /// A rule whose every quota is without a state.
     Unlimited,
 }
 

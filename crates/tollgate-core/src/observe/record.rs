@@ -42,7 +42,7 @@ pub struct DecisionRecord {
     /// `allowed` or `denied` of an enforced rule, `shadow_allowed` or `shadow_denied` of another; `degraded` if it passed because
     /// the store failed, and `undecided` if another rule had denied the request before.
     pub decision: &'static str,
-    /// Why the request was denied: `quota`, `never`, `store_failed`, `no_key`.
+    /// Why the request was denied: `quota`, `never`, `blocked`, … as [`Reason::as_str`] says it.
     pub reason: Option<&'static str>,
     /// Who answered: `store`, `deny_cache`, `lease`, `local` or `fallback`.
     pub source: &'static str,

@@ -24,10 +24,12 @@ pub(super) enum Kind {
     DeniedSlots,
     DeniedQueueFull,
     DeniedWaitExpired,
+    DeniedBlocked,
+    ShadowDeniedBlocked,
 }
 
 /// By kind: the decision, the reason, and how the units of a request are counted, if they are.
-const LABELS: [(&str, &str, Option<&str>); 14] = [
+const LABELS: [(&str, &str, Option<&str>); 16] = [
     ("allowed", "none", Some("allowed")),
     ("withheld", "none", None),
     ("degraded", "store_failed", None),
@@ -42,6 +44,8 @@ const LABELS: [(&str, &str, Option<&str>); 14] = [
     ("denied", "slots", Some("denied")),
     ("denied", "queue_full", Some("denied")),
     ("denied", "wait_expired", Some("denied")),
+    ("denied", "blocked", Some("denied")),
+    ("shadow_denied", "blocked", None),
 ];
 const SOURCES: [&str; 6] = ["store", "deny_cache", "lease", "local", "fallback", "none"];
 
@@ -63,6 +67,7 @@ impl Kind {
             Outcome::Deny => Some(match decision.reason() {
                 Some(Reason::QueueFull) => Self::DeniedQueueFull,
                 Some(Reason::WaitExpired) => Self::DeniedWaitExpired,
+                _ if verdict.is_blocked() => Self::DeniedBlocked,
                 _ if !verdict.has_numbers() => Self::DeniedStoreFailed,
                 _ if verdict.retry() == Retry::Never => Self::DeniedNever,
                 _ if verdict.is_of_slots() => Self::DeniedSlots,
@@ -76,6 +81,7 @@ impl Kind {
     pub(super) fn reported(verdict: &Verdict) -> Option<Self> {
         match verdict.outcome() {
             Outcome::Allow => Some(Self::ShadowAllowed),
+            Outcome::Deny if verdict.is_blocked() => Some(Self::ShadowDeniedBlocked),
             Outcome::Deny if verdict.retry() == Retry::Never => Some(Self::ShadowDeniedNever),
             Outcome::Deny => Some(Self::ShadowDeniedQuota),
             Outcome::Failed | Outcome::NotDecided => None,

@@ -7,6 +7,7 @@ use crate::{
     quota::{MAX_PERIOD, Quota},
     quota_text::{
         error::{ParseQuotaError, Wrong},
+        instant::instant,
         period::{PeriodText, period},
         settings::{make, read_settings},
         units::units,
@@ -28,13 +29,14 @@ pub(super) const ALGORITHMS: [AlgorithmKind; 7] = [
 /// What is right, for errors about the whole.
 const EXAMPLE: &str = "write it as \"100/min\", \"gcra 100/min burst 20\" or \"unlimited\"";
 
-/// `[algorithm] n/period [burst n]`, `concurrent n [typically period]`, or `unlimited`. Default: `gcra`, with a burst of `n`.
+/// `[algorithm] n/period [burst n]`, `concurrent n [typically period]`, `unlimited`, or `none [until time]`. Default: `gcra`, with a burst of `n`.
 ///
 /// - The algorithm is named as by [`AlgorithmKind::name`].
 /// - The period is a unit of time (`us`, `ms`, `s`, `min`, `h`, `d`, `w`, or its name) or several of them: `30s`, `1h30min`.
 /// - `burst` is that of `gcra`, and the capacity of `token_bucket` and `leaky_bucket`.
 /// - `sliding_buckets` takes `buckets n` as well. Default: 60.
 /// - `typically` is how long a slot of `concurrent` is usually held.
+/// - `none` is also `0/min`. It ends at a time in UTC: `none until 2026-12-24T00:00Z`.
 /// - Digits of a number may be grouped: `1_000_000/day`.
 ///
 /// The quota is [validated](Quota::validate).
@@ -84,6 +86,9 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
             )),
         };
     }
+    if algorithm == AlgorithmKind::None {
+        return none(rest, text);
+    }
     if algorithm == AlgorithmKind::Concurrent {
         return concurrent(rest, text);
     }
@@ -93,6 +98,9 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
         return Err(Wrong::new(text.len()..text.len(), message));
     };
     let (limit, period) = units_per_period(rate, settings)?;
+    if limit == 0 && settings.is_empty() {
+        return Ok(Quota::none());
+    }
     let settings = read_settings(settings, algorithm, text.len())?;
     let quota = make(algorithm, limit, period, &settings);
     quota.validate().map_err(|error| {
@@ -105,6 +113,23 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
         Wrong::new(span, error.to_string())
     })?;
     Ok(quota)
+}
+
+/// Nothing, or `until 2026-12-24T00:00Z`: the words after `none`.
+fn none(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
+    let example = "write \"none\", or \"none until 2026-12-24T00:00Z\"";
+    match words {
+        [] => Ok(Quota::none()),
+        [until, time] if until.text == "until" => Ok(Quota::none().until(instant(time)?)),
+        [until] if until.text == "until" => {
+            let message = format!("the time after \"until\" is missing; {example}");
+            Err(Wrong::new(text.len()..text.len(), message))
+        }
+        [more, ..] => Err(Wrong::new(
+            more.start..text.trim_end().len(),
+            format!("is too much: none has no numbers; {example}"),
+        )),
+    }
 }
 
 /// `3`, or `3 typically 30s`: the words after `concurrent`.
@@ -146,7 +171,11 @@ fn concurrent(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
 }
 
 fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, Wrong> {
-    let without_rate = [AlgorithmKind::Concurrent, AlgorithmKind::Unlimited];
+    let without_rate = [
+        AlgorithmKind::Concurrent,
+        AlgorithmKind::Unlimited,
+        AlgorithmKind::None,
+    ];
     let all = || ALGORITHMS.into_iter().chain(without_rate);
     if let Some(algorithm) = all().find(|algorithm| algorithm.name() == word.text) {
         return Ok(algorithm);

@@ -6,6 +6,7 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     quota::Quota,
     quota_text::{
+        instant::InstantText,
         period::PeriodText,
         settings::{DEFAULT_BUCKETS, is_bucket},
     },
@@ -23,12 +24,19 @@ use crate::{
 /// assert_eq!(Quota::concurrent(3).to_string(), "concurrent 3");
 /// assert_eq!(Quota::concurrent(3).typically(30 * SECOND).to_string(), "concurrent 3 typically 30s");
 /// assert_eq!(Quota::unlimited().to_string(), "unlimited");
+/// assert_eq!(Quota::none().to_string(), "none");
 /// ```
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.algorithm().name())?;
         match self.algorithm() {
             AlgorithmKind::Unlimited => return Ok(()),
+            AlgorithmKind::None => {
+                return match self.ends_at_tick() {
+                    Some(end) => write!(f, " until {}", InstantText(end)),
+                    None => Ok(()),
+                };
+            }
             AlgorithmKind::Concurrent => {
                 write!(f, " {}", self.limit())?;
                 return match self.typical_hold_time() {

@@ -100,6 +100,7 @@ pub(super) fn make(
         AlgorithmKind::SlidingLog => Quota::sliding_log(limit, period),
         AlgorithmKind::Concurrent => Quota::concurrent(limit),
         AlgorithmKind::Unlimited => Quota::unlimited(),
+        AlgorithmKind::None => Quota::none(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Quotas as text, there and back.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use proptest::prelude::*;
 
@@ -14,6 +14,20 @@ use crate::{
     },
     time::{DAY, HOUR, MINUTE, SECOND},
 };
+
+fn none_until(seconds: u64, micros: u64) -> Quota {
+    let since = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    Quota::none().until(UNIX_EPOCH + since)
+}
+
+#[test]
+fn a_time_is_read_as_it_is_written() {
+    // Each day of 400 years, and some time of it.
+    for day in 0..146_097 {
+        let quota = none_until(day * 86_400 + day % 86_400, day % 3 * 1_001);
+        assert_eq!(quota.to_string().parse(), Ok(quota));
+    }
+}
 
 #[test]
 fn a_quota_is_read_in_its_usual_spellings() {
@@ -43,6 +57,14 @@ fn a_quota_is_read_in_its_usual_spellings() {
             Quota::token_bucket(10).refill(10, SECOND),
         ),
         ("unlimited", Quota::unlimited()),
+        ("none", Quota::none()),
+        ("0/min", Quota::none()),
+        ("sliding_log 0/day", Quota::none()),
+        ("none until 2026-12-24T00:00Z", none_until(1_798_070_400, 0)),
+        (
+            "none until 2028-02-29T23:59:58.5Z",
+            none_until(1_835_481_598, 500_000),
+        ),
         ("1/3660d", Quota::gcra(1, MAX_PERIOD)),
         (
             " concurrent  1_000 typically 30s ",
@@ -58,6 +80,24 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
     // The text, the part that is marked, and words of the message.
     for (text, wrong, words) in [
         ("", "", &["empty", "100/min"] as &[&str]),
+        ("none 5/min", "5/min", &["no numbers", "none until"]),
+        ("none until", "", &["is missing"]),
+        (
+            "none until 2027-02-29T00:00Z",
+            "2027-02-29T00:00Z",
+            &["2026-12-24T00:00Z"],
+        ),
+        (
+            "none until 2027-00-00T00:00Z",
+            "2027-00-00T00:00Z",
+            &["2026-12-24T00:00Z"],
+        ),
+        ("none until tomorrow", "tomorrow", &["2026-12-24T00:00Z"]),
+        (
+            "0/min burst 5",
+            "0/min",
+            &["limit of 0", "or block by", "\"none\""],
+        ),
         ("gcra", "", &["missing", "gcra 100/min"]),
         (
             "gcar 100/min",
@@ -94,7 +134,6 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
         ),
         ("100/month", "month", &["its length differs", "30d"]),
         ("100/4000d", "4000d", &["above ten years"]),
-        ("0/s", "0/s", &["limit of 0", "at least 1"]),
         ("5/0s", "5/0s", &["time of 0", "at least 1 µs"]),
         ("5/s burst 0", "0", &["burst of 0", "at least 1"]),
         (

@@ -190,7 +190,7 @@ impl LastSeen {
 fn begins_with_last(rule: &Rule) -> bool {
     let mut limits = (0..rule.quotas())
         .map(|plan| rule.quota_of(plan))
-        .filter(|quota| !quota.is_unlimited())
+        .filter(|quota| quota.has_state())
         .map(Quota::limit);
     rule.is_enforced()
         && rule.store_error_answer() == OnStoreError::LocalShare

@@ -15,6 +15,7 @@ use crate::{
         registry::RuleRegistry,
         slot_waiters::SlotWaiters,
     },
+    time::Clock,
 };
 
 /// What a store keeps of one rule.
@@ -70,6 +71,11 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// Whether a check can fail. A store that cannot needs no fallback.
     fn can_fail(&self) -> bool {
         true
+    }
+
+    /// The clock of this process, by which limits of [none](crate::Quota::none) end. Default: the system's.
+    fn clock(&self) -> Clock {
+        Clock::system()
     }
 
     /// Whether this thread may be blocked until an answer comes. Not where the answer needs the thread: in a task of the runtime that

@@ -1,5 +1,6 @@
 //! Stores under threads, floods, failures and versions of a rule, and the line in front of them.
 
+mod blocked;
 mod blocking;
 mod brought;
 mod carried;

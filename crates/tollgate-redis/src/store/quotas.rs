@@ -113,7 +113,7 @@ fn in_words(rule: &Rule) -> String {
 fn quota_in_words(quota: &Quota) -> String {
     let (limit, rate, period) = (quota.limit(), quota.rate(), quota.period());
     match quota.algorithm() {
-        _ if quota.is_unlimited() => "unlimited".to_owned(),
+        _ if !quota.has_state() => quota.algorithm().name().to_owned(),
         // Three names of one state.
         AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
             format!("bucket({rate} per {period:?}, {limit} at once)")

@@ -73,6 +73,48 @@ async fn switches_take_precedence_until_they_expire() {
     assert_eq!(passing(expired, "ann").await, 5);
 }
 
+#[tokio::test]
+async fn a_switch_for_all_rules_leaves_whom_they_block_blocked() {
+    let text = |switch: &str| {
+        format!(
+            r#"
+            version = 1
+            rules = [
+                {{ name = "closed", limit = "none", by = "constant", when = {{ path = "/closed" }} }},
+                {{ name = "api", limit = "2/min", by = "header:x-api-key", when = {{ path = "/" }} }},
+            ]
+            [[overrides]]
+            rule = "api"
+            key = "mallory"
+            limit = "0/min"
+            until = 2999-01-01T00:00:00Z
+            [[switches]]
+            {switch}
+            "#
+        )
+    };
+    // How many of ten pass: at the closed door, of the blocked client, and of another.
+    for (switch, passed) in [
+        ("rules = [\"*\"]\nlimit = \"50%\"", [0, 0, 1]),
+        ("rules = [\"*\"]\nlimit = \"shadow\"", [0, 0, 10]),
+        ("rules = [\"*\"]\nlimit = \"off\"", [0, 0, 10]),
+        ("rules = [\"api\"]\nlimit = \"shadow\"", [0, 10, 10]),
+        ("rules = [\"*\", \"closed\"]\nlimit = \"off\"", [10, 0, 10]),
+    ] {
+        let document = toml(&text(switch)).unwrap_or_else(|error| panic!("{error}"));
+        let rules = || document.rules_at(START);
+        let all = [
+            passing(rules(), || get("/closed")).await,
+            passing(rules(), || client("/", "mallory")).await,
+            passing(rules(), || client("/", "ann")).await,
+        ];
+        assert_eq!(all, passed, "{switch}");
+    }
+    let document = toml(&text("rules = \"*\"\nlimit = \"50%\"")).expect("valid");
+    let explained = document.explain_key("api", &["mallory"]).expect("a key");
+    assert!(explained.quota().is_none());
+}
+
 #[test]
 fn what_is_off_stays_off() {
     let text = one("\"constant\"", "mode = \"off\"");

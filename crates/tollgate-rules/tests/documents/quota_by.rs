@@ -26,8 +26,9 @@ async fn a_request_has_the_limit_that_code_computes_or_else_the_rules_own() {
         ("fixed_window 6/min", 6),
         ("fixed_window 1/min", 1),
         ("unlimited", 10),
+        ("none", 0),
         // None, and one of another algorithm.
-        ("none", 2),
+        ("its own", 2),
         ("gcra 6/min", 2),
     ] {
         let passed = passing(document.rules(), asks("acme", limit)).await;

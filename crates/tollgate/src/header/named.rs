@@ -51,7 +51,7 @@ impl Named {
             HeaderValue::from_str(&policy(rule, quota)?).ok()
         });
         let mut usual: Box<[usize]> = (0..rules.rules().len())
-            .filter(|rule| rules.enforces(*rule) && !rules.rules()[*rule].quota().is_unlimited())
+            .filter(|rule| rules.enforces(*rule) && rules.rules()[*rule].quota().has_state())
             .collect();
         if usual.len() > FEW_RULES {
             usual = Box::default();

@@ -72,6 +72,7 @@ impl Call {
         (self.config.rules).denied(&self.head, decision.verdicts(), &decision, &self.found);
         let kind = match decision.reason() {
             Some(Reason::StoreFailed) | None => MessageLimitErrorKind::StoreFailed,
+            Some(Reason::Blocked) => MessageLimitErrorKind::Blocked,
             Some(_) => MessageLimitErrorKind::Exceeded,
         };
         let error = MessageLimitError::new(kind, decision.retry_after());

@@ -19,6 +19,8 @@ pub struct MessageLimitError {
 pub enum MessageLimitErrorKind {
     /// The messages exceed a limit, and did not get through the queue in time.
     Exceeded,
+    /// A rule [blocks](crate::Reason::Blocked) the client.
+    Blocked,
     /// The store failed, and a rule has [`OnStoreError::Deny`](crate::OnStoreError::Deny).
     StoreFailed,
 }
@@ -57,6 +59,7 @@ impl fmt::Display for MessageLimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             MessageLimitErrorKind::Exceeded => "the stream has more messages than the limit allows",
+            MessageLimitErrorKind::Blocked => "the client is blocked",
             MessageLimitErrorKind::StoreFailed => "the store of the limit on messages failed",
         })
     }

@@ -158,6 +158,9 @@ fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
     if messages <= 1 || decision.outcome() != Outcome::Deny {
         return None;
     }
+    if decision.reason() == Some(Reason::Blocked) {
+        return None;
+    }
     if decision.reason() == Some(Reason::StoreFailed) {
         // It does not say how many a share or a cap holds.
         return is_above_shares(call, decision).then_some(messages / 2);

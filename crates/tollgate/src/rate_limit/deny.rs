@@ -100,6 +100,7 @@ pub(crate) fn denial<'a>(
     let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
     let status = match decision.reason() {
         Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(Reason::Blocked) => config.rules.blocked_status(decision),
         _ => config.settings.denied_status,
     };
     Denial::new(head, decision, config.rules.set(), status)

@@ -58,6 +58,7 @@ const RULE: &str = "limits-endpoint";
 /// | `used`, `remaining` | units; `null` while the store fails |
 /// | `reset` | when all units are back, in seconds since the Unix epoch by the clock of the service, rounded up; `null` while the store fails |
 /// | `plan` | the plan, where the caller has one |
+/// | `blocked` | `true` where the rule [blocks](crate::Reason::Blocked) the caller, until `reset` if that is not `null` |
 ///
 /// Left out are shadows and thresholds, rules of handlers, rules that the caller is exempt from or has no limit under, rules whose
 /// key the request does not have, and all rules of a layer that [hides its quota](RateLimitLayer::hide_quota). A rule's
@@ -78,6 +79,7 @@ struct Resource<'a> {
     remaining: Option<u64>,
     reset: Option<u64>,
     plan: Option<&'a str>,
+    is_blocked: bool,
 }
 
 impl LimitsEndpoint {
@@ -164,6 +166,9 @@ impl Resource<'_> {
         if let Some(plan) = self.plan {
             json.text("plan", plan);
         }
+        if self.is_blocked {
+            json.member("blocked", |json| json.push_str("true"));
+        }
         json.close()
     }
 }
@@ -180,13 +185,20 @@ fn resource<'a>(
     }
     let limit = rule.limit_under(verdict.plan())?;
     let is_known = verdict.has_numbers() && verdict.knows_remaining();
-    let remaining = is_known.then(|| verdict.remaining().min(limit));
+    let remaining = match verdict.is_blocked() {
+        true => Some(0),
+        false => is_known.then(|| verdict.remaining().min(limit)),
+    };
     let resource = Resource {
         limit,
         used: remaining.map(|remaining| limit - remaining),
         remaining,
-        reset: is_known.then(|| epoch_seconds(now, verdict.reset_after())),
+        reset: match verdict.is_blocked() {
+            true => verdict.retry().delay().map(|left| epoch_seconds(now, left)),
+            false => is_known.then(|| epoch_seconds(now, verdict.reset_after())),
+        },
         plan: rule.plan_name(verdict.plan()),
+        is_blocked: verdict.is_blocked(),
     };
     Some((rule.name(), resource))
 }

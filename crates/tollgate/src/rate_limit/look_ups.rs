@@ -36,6 +36,11 @@ impl LookUps {
         self.0.push((index, LookUp::Running(look_up)));
     }
 
+    /// Whether the key of the check at this index is looked up.
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.0.iter().any(|(of, _)| *of == index)
+    }
+
     /// Whether there is none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

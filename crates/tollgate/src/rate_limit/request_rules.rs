@@ -96,6 +96,13 @@ impl RequestChecks {
     pub(crate) fn has_look_ups(&self) -> bool {
         !self.look_ups.is_empty()
     }
+
+    /// The checks whose keys are not looked up.
+    fn known(&self) -> Checks {
+        let checks = self.checks.iter().enumerate();
+        let known = checks.filter(|(place, _)| !self.look_ups.has(*place));
+        known.map(|(_, check)| *check).collect()
+    }
 }
 
 impl RequestRules {
@@ -282,7 +289,7 @@ impl RequestRules {
             None => rule.fixed_cost(),
             Some(f) => {
                 let cost = f(head);
-                if let Some(limit) = limit.filter(|limit| cost > *limit) {
+                if let Some(limit) = limit.filter(|limit| *limit > 0 && cost > *limit) {
                     self.observer.cost_above_limit(number, cost, limit);
                 }
                 cost
@@ -345,6 +352,10 @@ impl RequestRules {
             };
             let limit = rule.limit_under(usize::from(quota.plan()));
             if limit.is_none() && !self.has_plans_by_key(number) {
+                continue;
+            }
+            // A caller is only blocked where the rule applies; where it counts, what is left is the same everywhere.
+            if limit == Some(0) && request_rule.applies.as_ref().is_some_and(|f| !f(head)) {
                 continue;
             }
             key.clear();
@@ -510,6 +521,16 @@ impl RequestRules {
         }
     }
 
+    /// The status of a denial that blocks: that of the first rule that does.
+    #[cold]
+    pub(crate) fn blocked_status(&self, decision: &Decision) -> StatusCode {
+        let blocks =
+            |verdict: &&Verdict| verdict.is_blocked() && self.set().enforces(verdict.rule());
+        let rule = decision.verdicts().iter().find(blocks);
+        rule.and_then(|verdict| self.list.get(verdict.rule()))
+            .map_or(StatusCode::FORBIDDEN, |rule| rule.settings().blocked_status)
+    }
+
     /// Reports a request that was rejected because it has no key.
     pub(crate) fn observe_refusal(&self, refusal: &Refusal) {
         if refusal.why == NoKey::LookUpFailed {
@@ -569,6 +590,11 @@ impl RequestRules {
         mut request_checks: RequestChecks,
     ) -> Result<KnownChecks, Box<Refusal>> {
         let mut found_keys = FoundKeys::new();
+        let found = request_checks.known();
+        if self.limiter.blocked(&found).is_some() {
+            // No look-up changes that, and some cost a call.
+            return Ok(found.into());
+        }
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
         // In the order of the rules, so that the first rule that rejects the request is the one reported.
         for (place, found) in request_checks.look_ups.within(self.look_up_deadline).await {

@@ -89,6 +89,14 @@ pub(crate) fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> 
         refuse_success(status)
             .map_err(|wrong| RuleError::new(RuleErrorKind::Key, rule.name(), wrong.to_string()))?;
     }
+    let status = request_rule.blocked_status;
+    if !status.is_client_error() {
+        return Err(RuleError::new(
+            RuleErrorKind::RuleSet,
+            rule.name(),
+            format!("{status} does not tell a client that it is blocked; take 401, 403 or 429"),
+        ));
+    }
     Ok(())
 }
 

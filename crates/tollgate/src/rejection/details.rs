@@ -78,7 +78,8 @@ impl<'a> DenialDetails<'a> {
             no_key: None,
             hides_quota: denial.hides_quota(),
         };
-        if denial.hides_quota() {
+        // What else is used up does not matter to who is blocked.
+        if denial.hides_quota() || denial.reason() == Reason::Blocked {
             return details;
         }
         let rules = denial.rules().rules();
@@ -137,7 +138,7 @@ impl<'a> DenialDetails<'a> {
     pub(super) fn reason_word(&self) -> Option<&'static str> {
         let is_shown = !matches!(
             self.reason,
-            Reason::Slots | Reason::QueueFull | Reason::WaitExpired
+            Reason::Slots | Reason::QueueFull | Reason::WaitExpired | Reason::Blocked
         );
         (!is_shown && !self.hides_quota).then(|| self.reason.as_str())
     }

@@ -88,7 +88,7 @@ impl GrpcRejection {
     fn write_status(&self, fields: &mut HeaderMap, denial: &Denial<'_>) {
         let status = status_of(denial);
         insert_status(fields, status);
-        if status.0 == EXCEEDED.0 {
+        if status.0 == EXCEEDED.0 || denial.reason() == Reason::Blocked {
             fields.insert(GRPC_STATUS_DETAILS, self.details(status, denial));
         }
     }
@@ -172,21 +172,29 @@ fn status_of(denial: &Denial<'_>) -> Status {
         Reason::QueueFull => Status(8, "too many requests wait"),
         Reason::WaitExpired => Status(8, "the time to wait is over"),
         Reason::NoKey => without_key(denial),
+        Reason::Blocked if denial.hides_quota() => Status(code_of(denial.status()), "refused"),
+        Reason::Blocked => Status(code_of(denial.status()), "blocked"),
         _ => UNAVAILABLE,
     }
 }
 
 /// The code that corresponds to the HTTP status of the rule.
-fn without_key(denial: &Denial<'_>) -> Status {
-    let code = match denial.status().as_u16() {
+fn code_of(status: StatusCode) -> u8 {
+    match status.as_u16() {
         400 | 422 => 3,
         403 => 7,
         404 => 5,
-        429 => return EXCEEDED,
-        500.. => return UNAVAILABLE,
+        429 => EXCEEDED.0,
+        500.. => UNAVAILABLE.0,
         _ => UNAUTHENTICATED,
-    };
+    }
+}
+
+fn without_key(denial: &Denial<'_>) -> Status {
+    let code = code_of(denial.status());
     match denial.no_key() {
+        _ if code == EXCEEDED.0 => EXCEEDED,
+        _ if code == UNAVAILABLE.0 => UNAVAILABLE,
         _ if denial.hides_quota() => Status(code, "refused"),
         Some(NoKey::Ambiguous) => Status(code, "the request carries its key more than once"),
         // Clients learn nothing about the set-up.
@@ -223,6 +231,7 @@ fn error_info(denial: &Denial<'_>) -> Message {
         Reason::Slots => "CONCURRENCY_LIMIT_EXCEEDED",
         Reason::QueueFull => "WAIT_QUEUE_FULL",
         Reason::WaitExpired => "WAIT_EXPIRED",
+        Reason::Blocked => "BLOCKED",
         _ => "RATE_LIMIT_EXCEEDED",
     };
     let service = service_and_method(denial.head().uri.path());

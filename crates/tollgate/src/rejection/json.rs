@@ -16,6 +16,7 @@ pub(super) fn json(details: &DenialDetails<'_>) -> OpenBody {
         Reason::QueueFull => "too_many_waiting",
         Reason::WaitExpired => "waited_too_long",
         Reason::NoKey => "no_key",
+        Reason::Blocked => "blocked",
         _ => "unavailable",
     };
     body.text("error", error);

@@ -87,6 +87,12 @@
 //!  "detail":"Policy \"exports\" allows 3 requests at once.","violated-policies":["exports"],"reason":"slots"}
 //! ```
 //!
+//! Who is blocked gets a 403, or [what the rule says](crate::RequestRule::blocked_status), and reads nothing of the rules.
+//!
+//! ```text
+//! {"type":"about:blank","title":"Forbidden","status":403,"reason":"blocked"}
+//! ```
+//!
 //! # Examples
 //!
 //! The default:
@@ -110,6 +116,7 @@
 //!         Reason::Never => "That is too much at once",
 //!         Reason::Slots | Reason::QueueFull | Reason::WaitExpired => "Many are at it",
 //!         Reason::NoKey => "Who is asking?",
+//!         Reason::Blocked => "Not you",
 //!         // Ours, not the client's: the store failed.
 //!         _ => "We have a problem, and are working on it",
 //!     };
