@@ -44,7 +44,7 @@ def node(rng, depth, above, siblings):
             made["rate_limit"] = {"unlimited": True}
         else:
             unit = rng.choice(["minute", "minute", rng.choice(list(UNITS))])
-            made["rate_limit"] = {"unit": rng.choice([unit, unit.upper()]), "requests_per_unit": rng.randint(1, 4)}
+            made["rate_limit"] = {"unit": rng.choice([unit, unit.upper()]), "requests_per_unit": rng.choice([1, 2, 3, 4, 4, 3, 2, 0])}
         if rng.random() < 0.1:
             made["rate_limit"]["name"] = rng.choice(["named", "9 named"])
     if depth < 3 and rng.random() < 0.5:
@@ -153,7 +153,8 @@ def configuration(seed):
             units, seconds = limit["requests_per_unit"], UNITS[limit["unit"].lower()]
             used[counter] = used.get(counter, 0) + 1
             passes = shadow or used[counter] <= units
-            answer = {"units": units, "seconds": seconds, "shadow": shadow, "passes": passes}
+            # A limit of nothing has no window.
+            answer = {"units": units, "seconds": seconds if units else 0, "shadow": shadow, "passes": passes}
         requests.append({"domain": domain, "entries": entries, "answer": answer})
     return {"files": files, "requests": requests}
 

@@ -194,10 +194,8 @@ fn takes_override(way: &[Step<'_>], node: &Descriptor) -> bool {
     let (Some(own), Some(of_all)) = (&node.limit, &all.limit) else {
         return false;
     };
-    let Some((_, unit)) = of_all
-        .rate
-        .filter(|_| all.value.is_none() && node.is_fixed())
-    else {
+    let base = of_all.rate.filter(|(units, _)| *units > 0);
+    let Some((_, unit)) = base.filter(|_| all.value.is_none() && node.is_fixed()) else {
         return false;
     };
     let is_alone = |step: &Step<'_>| step.node().is_fixed() && step.node().key != all.key;

@@ -199,18 +199,14 @@ impl Limit {
             reader.wrong(&node.span, "a rate_limit has no requests_per_unit; add it");
             return None;
         };
-        if units.value == Value::Integer(0) {
-            let message = "a limit of nothing has no counterpart; deny these requests in the proxy";
-            reader.wrong(&units.span, message);
-            return None;
-        }
-        let units = reader.number(units, "a number of requests", 1, u32::MAX.into())?;
+        let units = reader.number(units, "a number of requests", 0, u32::MAX.into())?;
         let rate = Some((units, per?.1));
         Some(Self { name, rate })
     }
 
     pub(super) fn text(&self) -> String {
         match self.rate {
+            Some((0, _)) => "none".to_owned(),
             Some((units, per)) => format!("fixed_window {units}/{per}"),
             None => "unlimited".to_owned(),
         }
