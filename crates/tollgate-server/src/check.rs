@@ -1,0 +1,204 @@
+//! The door for proxies that ask by an HTTP request.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_LENGTH, FORWARDED, HOST},
+    request::Parts,
+};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::time::Instant;
+use tollgate::{
+    RateLimitLayer, Source,
+    decision::Verdict,
+    key::{ClientIp, PeerAddr, client_ip},
+    service::RequestPart,
+};
+
+use crate::{
+    listener::Door,
+    metrics::{Checks, Code},
+    path::normal_path,
+    repeats::Repeats,
+    settings::{DoorSettings, Style},
+};
+
+/// Where a check is asked for.
+const PATH: &str = "/check";
+const METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
+const TARGET: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const CLIENT: HeaderName = HeaderName::from_static("x-forwarded-for");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The body of a denial, for a proxy that drops it.
+const PROBLEM: HeaderName = HeaderName::from_static("x-problem");
+
+/// Answers proxies that ask by HTTP.
+pub(crate) struct CheckDoor {
+    layer: RateLimitLayer,
+    style: Style,
+    client: ClientIp,
+    /// What was answered to requests that nginx may ask about again.
+    repeats: Option<Repeats>,
+    checks: Checks,
+}
+
+impl CheckDoor {
+    pub(crate) fn new(layer: RateLimitLayer, settings: &DoorSettings) -> Self {
+        let proxies = ["127.0.0.0/8", "::1/128", "unix:"].map(str::to_owned);
+        let proxies = proxies
+            .into_iter()
+            .chain(settings.allow.iter().map(ToString::to_string));
+        Self {
+            // To a proxy, the answer for gRPC would be a success.
+            layer: layer.protocol(tollgate::Protocol::Http),
+            style: settings.style(),
+            client: client_ip().trusted_proxies(proxies).x_forwarded_for(),
+            repeats: (settings.style() == Style::Nginx).then(Repeats::default),
+            checks: Checks::new(<Self as Door>::NAME),
+        }
+    }
+
+    async fn check(&self, head: Parts) -> (Code, Response<Full<Bytes>>) {
+        let id = self
+            .repeats
+            .as_ref()
+            .and_then(|_| head.headers.get(REQUEST_ID).cloned());
+        let known = self.repeats.as_ref().zip(id.as_ref());
+        if let Some(known) = known.and_then(|(repeats, id)| repeats.find(id.as_bytes())) {
+            return (Code::Ok, known.map(Full::new));
+        }
+        let is_403 = has_deny_403(head.uri.query().unwrap_or_default());
+        let part = match self.described(head) {
+            Ok(head) => RequestPart::new(head),
+            Err(wrong) => return (Code::Invalid, plain(StatusCode::BAD_REQUEST, wrong)),
+        };
+        let decided = self.layer.decide(&[part], None).await;
+        let by_fallback = |verdict: &Verdict| verdict.source() == Source::Fallback;
+        if decided.decision().verdicts().iter().any(by_fallback) {
+            self.checks.without_store.increment(1);
+        }
+        let is_allowed = decided.decision().is_allowed();
+        let mut response = decided.into_response();
+        // That of the denial of a HEAD, which has no body.
+        response.headers_mut().remove(CONTENT_LENGTH);
+        if !is_allowed && is_403 {
+            *response.status_mut() = StatusCode::FORBIDDEN;
+            if let Ok(problem) = HeaderValue::from_maybe_shared(response.body().clone()) {
+                response.headers_mut().insert(PROBLEM, problem);
+            }
+        }
+        if let Some((repeats, id)) = known {
+            repeats.keep(id.as_bytes(), &response);
+        }
+        let code = if is_allowed {
+            Code::Ok
+        } else {
+            Code::OverLimit
+        };
+        (code, response.map(Full::new))
+    }
+
+    /// The head of the request that the proxy asks about.
+    fn described(&self, mut head: Parts) -> Result<Parts, &'static str> {
+        let address = match head.headers.contains_key(CLIENT) {
+            true => self.client.address(&head).ok(),
+            false => None,
+        };
+        // A rule by `client_ip` takes it from there, and believes no field.
+        head.extensions.clear();
+        if let Some(address) = address {
+            head.extensions
+                .insert(PeerAddr(SocketAddr::new(address, 0)));
+        }
+        let fields = &mut head.headers;
+        match self.style {
+            Style::Envoy => {
+                let target = head.uri.path_and_query().map_or("", |it| it.as_str());
+                head.uri =
+                    normal_path(target.strip_prefix(PATH).unwrap_or(target).as_bytes()).into();
+            }
+            Style::Nginx | Style::Forwarded => {
+                let method = only(fields, &METHOD)
+                    .ok_or("X-Forwarded-Method has to say the client's method, once")?;
+                let method = Method::from_bytes(method.as_bytes());
+                head.method = method.map_err(|_| "X-Forwarded-Method is no method")?;
+                let target = only(fields, &TARGET)
+                    .ok_or("X-Forwarded-Uri has to say the client's path, once")?;
+                head.uri = normal_path(origin_form(target.as_bytes())).into();
+                if let Some(host) = only(fields, &FORWARDED_HOST) {
+                    fields.insert(HOST, host);
+                }
+            }
+        }
+        for name in [METHOD, TARGET, FORWARDED_HOST, CLIENT, FORWARDED] {
+            fields.remove(name);
+        }
+        Ok(head)
+    }
+}
+
+impl Door for CheckDoor {
+    type Body = Full<Bytes>;
+    const NAME: &'static str = "http";
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Option<IpAddr>,
+    ) -> Response<Full<Bytes>> {
+        let began = Instant::now();
+        let (mut head, _) = request.into_parts();
+        let path = head.uri.path();
+        let is_check = match self.style {
+            Style::Envoy => path
+                .strip_prefix(PATH)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+            Style::Nginx | Style::Forwarded => path == PATH,
+        };
+        if !is_check {
+            return plain(StatusCode::NOT_FOUND, "ask at /check");
+        }
+        let peer = peer.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        head.extensions.insert(PeerAddr(SocketAddr::new(peer, 0)));
+        let (code, response) = self.check(head).await;
+        self.checks.count("", code, began);
+        response
+    }
+
+    fn refuse(&self) -> Response<Full<Bytes>> {
+        plain(
+            StatusCode::FORBIDDEN,
+            "this peer may not ask; see `allow` and `tls` of tollgate-server",
+        )
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response
+}
+
+/// The value of a field that is there once.
+fn only(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut values = fields.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none()).cloned()
+}
+
+/// The path of a target that names a host too, as clients write it to a proxy.
+fn origin_form(target: &[u8]) -> &[u8] {
+    let is_absolute = |it: &&[u8]| it.starts_with(b"http://") || it.starts_with(b"https://");
+    let Some(target) = Some(target).filter(|it| !is_absolute(it)) else {
+        let after_scheme = target.iter().skip(8).position(|byte| *byte == b'/');
+        return after_scheme.map_or(b"/", |at| &target[8 + at..]);
+    };
+    target
+}
+
+fn has_deny_403(query: &str) -> bool {
+    query.split('&').any(|parameter| parameter == "deny=403")
+}

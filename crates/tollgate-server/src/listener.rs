@@ -1,0 +1,249 @@
+//! Accepting connections, for all doors: over TCP or a Unix socket, encrypted or not, until the server ends.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    fs,
+    future::pending,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    io,
+    net::IpAddr,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::{
+    body::{Body, Incoming},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener, UnixStream},
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    metrics::refused,
+    mistakes::Mistakes,
+    settings::{DoorSettings, Listen},
+    tls::Tls,
+};
+
+/// Connections of a door at once. Envoy has one for each of its workers.
+const MAX_CONNECTIONS: usize = 4_096;
+/// How long a client may take to greet.
+const GREETING: Duration = Duration::from_secs(5);
+/// How long a silent client is waited for, whose host may be gone.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What answers the requests of a door.
+pub(crate) trait Door: Send + Sync + 'static {
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+
+    /// As it is called in metrics.
+    const NAME: &'static str;
+
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Option<IpAddr>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// The answer to who may not ask.
+    fn refuse(&self) -> Response<Self::Body>;
+}
+
+/// A socket that is bound.
+pub(crate) struct Listener {
+    socket: Socket,
+    tls: Option<Tls>,
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
+impl Listener {
+    pub(crate) async fn bind(listen: &Listen, tls: Option<Tls>) -> Result<Self, Mistakes> {
+        let socket = Socket::bind(listen).await;
+        let socket = socket.map_err(|wrong| Mistakes::one(format!("{listen}: {wrong}")))?;
+        Ok(Self { socket, tls })
+    }
+
+    /// Where it listens: the port, if the system has chosen it.
+    pub(crate) fn address(&self) -> String {
+        match &self.socket {
+            Socket::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|_| String::new(), |it| it.to_string()),
+            Socket::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Serves until `ending` says that the server ends, and then until the requests under way are answered.
+    pub(crate) async fn serve<D: Door>(
+        self,
+        settings: Option<Arc<DoorSettings>>,
+        door: Arc<D>,
+        mut ending: watch::Receiver<bool>,
+    ) {
+        let mut connections = JoinSet::new();
+        let ends = ending.clone();
+        loop {
+            let accepted = tokio::select! {
+                _ = ending.wait_for(|ending| *ending) => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = self.socket.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
+            };
+            match accepted {
+                Ok((io, peer)) => {
+                    let connection = Connection {
+                        is_allowed: settings.as_ref().is_none_or(|it| it.allows(peer)),
+                        age: settings.as_ref().and_then(|it| it.max_connection_age()),
+                        peer,
+                        door: Arc::clone(&door),
+                    };
+                    connections.spawn(connection.greet(io, self.tls.clone(), ends.clone()));
+                }
+                // No file descriptor is left, say.
+                Err(wrong) => {
+                    tracing::error!(target: "tollgate", "no connection can be accepted: {wrong}");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(self);
+        while connections.join_next().await.is_some() {}
+    }
+}
+
+impl Socket {
+    async fn bind(listen: &Listen) -> io::Result<Self> {
+        match listen {
+            Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            Listen::Unix(path) => {
+                // What a server has left that was killed. Of one that lives, the name is kept.
+                if UnixStream::connect(path)
+                    .await
+                    .is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused)
+                {
+                    fs::remove_file(path)?;
+                }
+                let listener = UnixListener::bind(path)?;
+                fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Box<dyn Io>, Option<IpAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok((Box::new(stream), Some(peer.ip())))
+            }
+            Self::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), None)),
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // Another server may have taken it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// One client.
+struct Connection<D> {
+    peer: Option<IpAddr>,
+    is_allowed: bool,
+    age: Option<Duration>,
+    door: Arc<D>,
+}
+
+impl<D: Door> Connection<D> {
+    async fn greet(self, io: Box<dyn Io>, tls: Option<Tls>, ending: watch::Receiver<bool>) {
+        let Some(tls) = tls else {
+            return self.serve(io, ending).await;
+        };
+        match timeout(GREETING, tls.accept(io)).await {
+            Ok(Ok(stream)) => self.serve(stream, ending).await,
+            Ok(Err(wrong)) => refused(D::NAME, self.peer, &wrong),
+            Err(_) => {}
+        }
+    }
+
+    async fn serve<I: Io + 'static>(self, io: I, mut ending: watch::Receiver<bool>) {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_headers(256);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(SILENCE)
+            .max_concurrent_streams(1_024)
+            .max_header_list_size(128 << 10);
+        let (age, shared) = (self.age, Arc::new(self));
+        let service = service_fn(|request| {
+            let connection = Arc::clone(&shared);
+            async move {
+                Ok::<_, Infallible>(match connection.is_allowed {
+                    true => connection.door.answer(request, connection.peer).await,
+                    false => {
+                        refused(D::NAME, connection.peer, &"its network is not in `allow`");
+                        connection.door.refuse()
+                    }
+                })
+            }
+        });
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+        let mut ends = pin!(async {
+            let aged = async {
+                match age {
+                    Some(age) => sleep(age.mul_f64(spread())).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                _ = ending.wait_for(|ending| *ending) => {}
+                () = aged => {}
+            }
+        });
+        tokio::select! {
+            // A client that is gone is no mistake.
+            _ = connection.as_mut() => return,
+            () = ends.as_mut() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+/// So that connections do not all end at once.
+fn spread() -> f64 {
+    let random = RandomState::new().build_hasher().finish() % 1_000;
+    0.9 + random as f64 / 5_000.0
+}

@@ -1,0 +1,87 @@
+//! Paths as a proxy has them, for conditions of rules.
+
+use http::uri::PathAndQuery;
+
+/// The most bytes that a path may have for `http`, with its query.
+const MAX: usize = 65_000;
+
+/// A path with its query, as services have them: without `.`, `..` and `//`, also where a dot is written as `%2e`, so that no client
+/// gets around a condition that its backend does not tell apart. What no path can have is encoded, and what is too long is cut.
+pub(crate) fn normal_path(raw: &[u8]) -> PathAndQuery {
+    let raw = raw.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let raw = &raw[..raw.len().min(MAX / 3)];
+    let (path, query) = match raw.iter().position(|byte| *byte == b'?') {
+        Some(at) => raw.split_at(at),
+        None => (raw, &[][..]),
+    };
+    let mut segments: Vec<String> = Vec::new();
+    let mut is_folder = true;
+    for segment in path.split(|byte| *byte == b'/') {
+        let mut text = String::with_capacity(segment.len());
+        encode(segment, &mut text);
+        let dots = text.replace("%2e", ".").replace("%2E", ".");
+        is_folder = matches!(&*dots, "" | "." | "..");
+        match &*dots {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            _ => segments.push(text),
+        }
+    }
+    let mut all = String::with_capacity(raw.len() + 2);
+    for segment in &segments {
+        all.push('/');
+        all.push_str(segment);
+    }
+    if is_folder {
+        all.push('/');
+    }
+    encode(query, &mut all);
+    // All that is left is allowed.
+    all.parse()
+        .unwrap_or_else(|_| PathAndQuery::from_static("/"))
+}
+
+fn encode(bytes: &[u8], text: &mut String) {
+    for &byte in bytes {
+        match byte {
+            b'<' | b'>' | b'`' | b'"' | b'\\' | b'^' | b'{' | b'|' | b'}' => hex(byte, text),
+            0x21..=0x7e => text.push(char::from(byte)),
+            _ => hex(byte, text),
+        }
+    }
+}
+
+fn hex(byte: u8, text: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    text.push('%');
+    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    text.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_what_its_backend_takes_it_for() {
+        for (raw, normal) in [
+            ("/a/b?c=d", "/a/b?c=d"),
+            ("/head//a/../b/%2e%2e/c%2Fd", "/head/c%2Fd"),
+            ("//", "/"),
+            ("/a/.", "/a/"),
+            ("/../../a/", "/a/"),
+            ("/a/b/%2E.", "/a/"),
+            ("", "/"),
+            ("a", "/a"),
+            ("?x=/../", "/?x=/../"),
+            ("/a#/../b", "/a"),
+            ("/a b\"<\u{fc}?>", "/a%20b%22%3C%C3%BC?%3E"),
+        ] {
+            assert_eq!(normal_path(raw.as_bytes()), normal, "{raw:?}");
+        }
+        assert_eq!(
+            normal_path(&[b'\xff'; 100_000]).as_str().len(),
+            1 + MAX / 3 * 3
+        );
+    }
+}

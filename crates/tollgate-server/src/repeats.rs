@@ -1,0 +1,104 @@
+//! What was answered of late, for a proxy that asks twice about one request: nginx, where it redirects by itself.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use tokio::time::Instant;
+
+/// How long an answer is kept, at least and at most twice.
+const TERM: Duration = Duration::from_secs(5);
+/// How many are kept for a term.
+const MOST: usize = 50_000;
+/// The longest name that a request has here. nginx makes 32 letters.
+const LONGEST: usize = 64;
+
+/// The answers of the last seconds, by the name that the proxy has given a request.
+#[derive(Default)]
+pub(crate) struct Repeats(Mutex<Terms>);
+
+#[derive(Default)]
+struct Terms {
+    current: HashMap<Box<[u8]>, Answer>,
+    before: HashMap<Box<[u8]>, Answer>,
+    began: Option<Instant>,
+}
+
+#[derive(Clone)]
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+    /// Terms are longer where nobody asks.
+    at: Instant,
+}
+
+impl Repeats {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Response<Bytes>> {
+        let terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = terms.current.get(name).or_else(|| terms.before.get(name));
+        let answer = found.filter(|it| it.at.elapsed() < 2 * TERM)?.clone();
+        drop(terms);
+        let mut response = Response::new(answer.body);
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        Some(response)
+    }
+
+    pub(crate) fn keep(&self, name: &[u8], response: &Response<Bytes>) {
+        if name.is_empty() || name.len() > LONGEST {
+            return;
+        }
+        let at = Instant::now();
+        let answer = Answer {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body: response.body().clone(),
+            at,
+        };
+        let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = terms.began.is_none_or(|began| at - began >= TERM);
+        if is_over || terms.current.len() >= MOST {
+            terms.before = mem::take(&mut terms.current);
+            terms.began = Some(at);
+        }
+        terms.current.insert(name.into(), answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_given_again_for_ten_seconds_at_most() {
+        let repeats = Repeats::default();
+        let mut denial = Response::new(Bytes::from_static(b"no"));
+        *denial.status_mut() = StatusCode::FORBIDDEN;
+        repeats.keep(b"a", &denial);
+        tokio::time::advance(Duration::from_secs(4)).await;
+        repeats.keep(&[b'x'; 65], &denial);
+        repeats.keep(b"b", &Response::default());
+        assert_eq!(
+            repeats.find(b"a").map(|it| it.status()),
+            Some(StatusCode::FORBIDDEN)
+        );
+        assert!(repeats.find(&[b'x'; 65]).is_none());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        repeats.keep(b"c", &Response::default());
+        assert!(repeats.find(b"a").is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(repeats.find(b"a").is_none() && repeats.find(b"b").is_some());
+        // A flood of names forgets the oldest.
+        for name in 0..2 * MOST as u64 {
+            repeats.keep(&name.to_be_bytes(), &Response::default());
+        }
+        let terms = repeats.0.lock().unwrap();
+        assert!(terms.current.len() + terms.before.len() <= 2 * MOST);
+    }
+}

@@ -1,0 +1,321 @@
+//! The server: rules on a store behind doors, from its start to its end.
+
+use std::{
+    fmt,
+    path::Path,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
+use tollgate_redis::{Address, RedisStore};
+use tollgate_rules::{
+    Bindings, LiveRules, RuleText,
+    redis::{Certificates, RedisRules},
+};
+use tonic_health::{ServingStatus, server::health_reporter};
+
+use crate::{
+    check::CheckDoor,
+    listener::Listener,
+    metrics::Status,
+    mistakes::Mistakes,
+    rls::{MAX_WAIT, RlsDoor},
+    settings::{DoorSettings, RedisSettings, Settings},
+    tls::Tls,
+};
+
+/// How Envoy calls the service.
+const RLS: &str = "envoy.service.ratelimit.v3.RateLimitService";
+/// How long requests under way have at the end.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
+
+/// A server that has started: see [`start`](Self::start).
+pub struct Server {
+    doors: JoinSet<()>,
+    ending: watch::Sender<bool>,
+    draining: Arc<AtomicBool>,
+    health: tonic_health::server::HealthReporter,
+    drain: Duration,
+    addresses: Vec<String>,
+    store: Option<RedisStore>,
+    _rules: LiveRules,
+}
+
+impl Server {
+    /// Reads the rules, connects to the store and opens the doors. A Redis that is down is no reason not to start: the rules answer
+    /// as they do for a store failure. `recorder` is what [`install_metrics`](crate::install_metrics) has given.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with the rules, the certificates and the addresses, a line each.
+    pub async fn start(
+        settings: Settings,
+        recorder: Option<PrometheusHandle>,
+    ) -> Result<Self, Mistakes> {
+        let (rules, store) = rules_and_store(&settings).await?;
+        let layer = match &store {
+            Some(store) => rules.layer(store.clone()),
+            None => rules.layer(MemoryStore::new()),
+        };
+        let layer = layer.map_err(Mistakes::one)?;
+        let drain = settings.drain();
+        let (ending, ends) = watch::channel(false);
+        let (health, health_server) = health_reporter();
+        let draining = Arc::new(AtomicBool::new(false));
+        let (mut doors, mut addresses) = (JoinSet::new(), Vec::new());
+        let Settings {
+            grpc,
+            http,
+            metrics,
+            ..
+        } = settings;
+        if let Some(settings) = grpc {
+            let (listener, layer) = open(&settings, &layer, &mut doors).await?;
+            addresses.push(listener.address());
+            let door = Arc::new(RlsDoor::new(layer, health_server));
+            doors.spawn(listener.serve(Some(Arc::new(settings)), door, ends.clone()));
+        }
+        for settings in http {
+            let (listener, layer) = open(&settings, &layer, &mut doors).await?;
+            addresses.push(listener.address());
+            let door = Arc::new(CheckDoor::new(layer, &settings));
+            doors.spawn(listener.serve(Some(Arc::new(settings)), door, ends.clone()));
+        }
+        if let Some(listen) = metrics {
+            let listener = Listener::bind(&listen, None).await?;
+            addresses.push(listener.address());
+            let draining = Arc::clone(&draining);
+            let status = Arc::new(Status { recorder, draining });
+            doors.spawn(listener.serve(None, status, ends));
+        }
+        for service in ["", RLS] {
+            health
+                .set_service_status(service, ServingStatus::Serving)
+                .await;
+        }
+        Ok(Self {
+            doors,
+            ending,
+            draining,
+            health,
+            drain,
+            addresses,
+            store,
+            _rules: rules,
+        })
+    }
+
+    /// Looks at the settings and all that they name, without starting: rules that are pushed to Redis are not read.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong, a line each.
+    pub fn check(settings: &Settings) -> Result<(), Mistakes> {
+        let mut mistakes = Mistakes::default();
+        if let Some(file) = &settings.rules
+            && let Err(wrong) = rule_text(file).and_then(|text| {
+                text.parse(&bindings(settings.redis.as_ref())?)
+                    .map_err(Mistakes::one)
+            })
+        {
+            mistakes.add(wrong);
+        }
+        if let Some(redis) = &settings.redis {
+            let connects = redis.address().and_then(|address| {
+                redis.keys()?;
+                let address: Address = address.parse().map_err(Mistakes::one)?;
+                client_config(redis, &address)
+            });
+            if let Err(wrong) = connects {
+                mistakes.add(wrong);
+            }
+        }
+        for tls in settings.doors().filter_map(|door| door.tls.as_ref()) {
+            if let Err(wrong) = Tls::read(tls) {
+                mistakes.add(wrong);
+            }
+        }
+        mistakes.or(())
+    }
+
+    /// Where it listens: the door for gRPC, those for HTTP, and that for metrics.
+    #[must_use]
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Serves until `end`. Then it says that it is going to end, and goes on for so long as the settings say; it finishes what is under
+    /// way, and gives back what it holds in advance.
+    pub async fn run(mut self, end: impl Future<Output = ()>) {
+        end.await;
+        self.draining.store(true, Ordering::Relaxed);
+        for service in ["", RLS] {
+            self.health
+                .set_service_status(service, ServingStatus::NotServing)
+                .await;
+        }
+        tracing::info!(target: "tollgate", "going to end in {:?}", self.drain);
+        sleep(self.drain).await;
+        // All doors have a receiver.
+        let _ = self.ending.send(true);
+        let mut doors = std::mem::take(&mut self.doors);
+        let all = pin!(async { while doors.join_next().await.is_some() {} });
+        if timeout(LAST_REQUESTS, all).await.is_err() {
+            tracing::warn!(target: "tollgate", "some requests have not ended within {LAST_REQUESTS:?}");
+        }
+        if let Some(store) = &self.store {
+            store.flush(Duration::from_secs(2)).await;
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The listener of a door, with its certificates followed, and the layer as it answers there.
+async fn open(
+    settings: &DoorSettings,
+    layer: &RateLimitLayer,
+    doors: &mut JoinSet<()>,
+) -> Result<(Listener, RateLimitLayer), Mistakes> {
+    let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
+    let listener = Listener::bind(settings.listen.as_ref(), tls.clone()).await?;
+    if let Some(tls) = tls {
+        doors.spawn(tls.follow());
+    }
+    let layer = layer
+        .clone()
+        .headers(settings.headers)
+        .map_err(Mistakes::one)?;
+    Ok((listener, layer))
+}
+
+fn rule_text(file: &Path) -> Result<RuleText, Mistakes> {
+    RuleText::read_path(file).map_err(Mistakes::one)
+}
+
+/// A door finds the client's address itself, whatever the document says for services.
+fn bindings(redis: Option<&RedisSettings>) -> Result<Bindings, Mistakes> {
+    let bindings = Bindings::new().at_edge().client_ip(client_ip());
+    Ok(match redis {
+        Some(redis) if redis.rules => bindings.secret(&redis.secret()?),
+        _ => bindings,
+    })
+}
+
+async fn rules_and_store(settings: &Settings) -> Result<(LiveRules, Option<RedisStore>), Mistakes> {
+    let bindings = bindings(settings.redis.as_ref())?;
+    let Some(redis) = &settings.redis else {
+        return Ok((of_file(settings, bindings)?, None));
+    };
+    let address = redis.address()?;
+    let parsed: Address = address.parse().map_err(Mistakes::one)?;
+    let tls = client_config(redis, &parsed)?;
+    let mut builder =
+        RedisStore::builder(&*address, &redis.namespace, redis.keys()?).deadline(MAX_WAIT);
+    if let Some(partition) = &redis.partition {
+        builder = builder.partition(partition.clone());
+    }
+    if let Some(config) = tls.clone() {
+        builder = builder.tls(config);
+    }
+    let store = builder.connect().map_err(Mistakes::one)?;
+    if !redis.rules {
+        return Ok((of_file(settings, bindings)?, Some(store)));
+    }
+    let secret = redis.secret()?;
+    let pushed = match tls {
+        None => RedisRules::new(&*address, &redis.namespace, &secret),
+        Some(_) => {
+            // It may have been done before.
+            let _ = default_provider().install_default();
+            let trusted = match &redis.ca {
+                Some(file) => {
+                    Certificates::of_authorities(std::fs::read(file).map_err(Mistakes::one)?)
+                }
+                None => Certificates::of_system(),
+            };
+            RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted)
+        }
+    };
+    let source = pushed
+        .map_err(Mistakes::one)?
+        .source()
+        .named("tollgate-server");
+    let mut rules = LiveRules::builder(bindings);
+    if let Some(file) = &settings.rules {
+        // Until Redis has rules.
+        rules = rules.fallback(rule_text(file)?);
+    }
+    let rules = rules.follow(source).await.map_err(Mistakes::one)?;
+    Ok((rules, Some(store)))
+}
+
+fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistakes> {
+    // The settings have been looked at.
+    let file = settings.rules.as_deref().unwrap_or(Path::new(""));
+    LiveRules::watch(file, bindings).map_err(Mistakes::one)
+}
+
+/// Whom an encrypted connection to Redis trusts.
+fn client_config(
+    redis: &RedisSettings,
+    address: &Address,
+) -> Result<Option<Arc<ClientConfig>>, Mistakes> {
+    if !address.parts().is_encrypted {
+        return match &redis.ca {
+            Some(_) => Err(Mistakes::one(
+                "ca of [redis] is for encrypted connections; write the address as rediss://host",
+            )),
+            None => Ok(None),
+        };
+    }
+    let mut roots = RootCertStore::empty();
+    match &redis.ca {
+        None => {
+            // A system may have certificates that cannot be read; the others are used.
+            let known = rustls_native_certs::load_native_certs().certs;
+            let _ = roots.add_parsable_certificates(known);
+        }
+        Some(file) => {
+            let wrong =
+                |why: &dyn fmt::Display| Mistakes::one(format!("{}: {why}", file.display()));
+            for certificate in CertificateDer::pem_file_iter(file).map_err(|why| wrong(&why))? {
+                let certificate = certificate.map_err(|why| wrong(&why))?;
+                roots.add(certificate).map_err(|why| wrong(&why))?;
+            }
+        }
+    }
+    if roots.is_empty() {
+        return Err(Mistakes::one(
+            "no authority is known for the certificate of Redis; name a file of them: ca = \"redis-ca.pem\"",
+        ));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(Mistakes::one)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Some(Arc::new(config)))
+}

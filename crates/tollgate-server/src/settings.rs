@@ -1,0 +1,352 @@
+//! The settings file.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use tollgate::HeaderStyle;
+use tollgate_redis::{Keys, Partition, Secret};
+use toml::Spanned;
+
+use crate::mistakes::Mistakes;
+
+/// The settings of a server, as its file has them. See [`read`](Self::read).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub(crate) rules: Option<PathBuf>,
+    pub(crate) redis: Option<RedisSettings>,
+    pub(crate) grpc: Option<DoorSettings>,
+    #[serde(default)]
+    pub(crate) http: Vec<DoorSettings>,
+    pub(crate) metrics: Option<Listen>,
+    #[serde(default = "drain")]
+    drain_seconds: u64,
+}
+
+/// The Redis that holds the budgets, and perhaps the rules.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RedisSettings {
+    address: Option<String>,
+    pub(crate) namespace: String,
+    secret_file: Option<PathBuf>,
+    #[serde(default)]
+    plain_keys: bool,
+    #[serde(default, deserialize_with = "partition")]
+    pub(crate) partition: Option<Partition>,
+    pub(crate) ca: Option<PathBuf>,
+    /// Whether the rules are those that were pushed there.
+    #[serde(default)]
+    pub(crate) rules: bool,
+}
+
+/// Where proxies ask, and how.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DoorSettings {
+    pub(crate) listen: Spanned<Listen>,
+    style: Option<Style>,
+    #[serde(default, deserialize_with = "networks")]
+    pub(crate) allow: Vec<IpNet>,
+    pub(crate) tls: Option<TlsSettings>,
+    #[serde(default = "draft_11", deserialize_with = "header_style")]
+    pub(crate) headers: HeaderStyle,
+    max_connection_age_seconds: Option<u64>,
+}
+
+/// The certificate of a door, and who else has one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsSettings {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_ca: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) san: Vec<String>,
+}
+
+/// How a proxy describes the request that it asks about.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Style {
+    /// By `X-Forwarded-*`; and a request that it asks about twice has one `X-Request-Id`.
+    Nginx,
+    /// By `X-Forwarded-*`.
+    Forwarded,
+    /// By the check's own method and path.
+    Envoy,
+}
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.strip_prefix("unix:") {
+            Some(path) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            _ => text.parse().map(Self::Tcp).map_err(|_| {
+                D::Error::custom(format!(
+                    "{text:?} is no address to listen on; write \"127.0.0.1:8081\", \"[::1]:8081\" or \"unix:/run/tollgate.sock\""
+                ))
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file. Paths in it begin at its folder.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, a line each.
+    pub fn read(file: impl AsRef<Path>) -> Result<Self, Mistakes> {
+        let file = file.as_ref();
+        let text = std::fs::read_to_string(file)
+            .map_err(|wrong| Mistakes::one(format!("{}: {wrong}", file.display())))?;
+        let mut mistakes = Mistakes::default();
+        let mut settings: Self = match toml::from_str(&text) {
+            Ok(settings) => settings,
+            Err(wrong) => {
+                let message = wrong.message().replace('\n', "; ");
+                mistakes.add_at(file, &text, wrong.span().unwrap_or(0..0), message);
+                return Err(mistakes);
+            }
+        };
+        settings.resolve(file.parent().unwrap_or(Path::new("")));
+        for (span, message) in settings.mistakes() {
+            mistakes.add_at(file, &text, span, message);
+        }
+        mistakes.or(settings)
+    }
+
+    /// How long the server answers that it is going to end, before it ends.
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds)
+    }
+
+    pub(crate) fn doors(&self) -> impl Iterator<Item = &DoorSettings> {
+        self.grpc.iter().chain(&self.http)
+    }
+
+    /// Lets paths begin at the folder of the file.
+    fn resolve(&mut self, folder: &Path) {
+        let Self {
+            rules,
+            redis,
+            grpc,
+            http,
+            ..
+        } = self;
+        let doors = grpc.iter_mut().chain(http);
+        let of_doors = doors.filter_map(|door| door.tls.as_mut()).flat_map(|tls| {
+            [&mut tls.cert, &mut tls.key]
+                .into_iter()
+                .chain(tls.client_ca.as_mut())
+        });
+        let of_redis = redis
+            .iter_mut()
+            .flat_map(|it| [&mut it.ca, &mut it.secret_file]);
+        for path in of_redis.flatten().chain(rules).chain(of_doors) {
+            *path = folder.join(&*path);
+        }
+    }
+
+    fn mistakes(&self) -> Vec<(std::ops::Range<usize>, String)> {
+        let mut all: Vec<(_, String)> = Vec::new();
+        if self.doors().next().is_none() {
+            let message = "nothing listens; add [grpc] for Envoy, or [[http]] for other proxies, with listen = \"127.0.0.1:8081\"";
+            all.push((0..0, message.to_owned()));
+        }
+        if self.rules.is_none() && !self.redis.as_ref().is_some_and(|redis| redis.rules) {
+            let message = "there are no rules; add rules = \"limits.toml\", or rules = true to [redis] for those that are pushed there";
+            all.push((0..0, message.to_owned()));
+        }
+        if self.drain_seconds > 600 {
+            all.push((0..0, "drain_seconds is at most 600".to_owned()));
+        }
+        let styles = self.grpc.iter().map(|door| {
+            (
+                door,
+                door.style.is_none(),
+                "take style out: it is for [[http]]",
+            )
+        });
+        let of_http = self.http.iter().map(|door| {
+            (door, door.style.is_some(), "say how the proxy describes a request: style = \"nginx\", \"forwarded\" or \"envoy\"")
+        });
+        for (door, is_right, message) in styles.chain(of_http) {
+            let messages = door.mistakes().into_iter();
+            let messages = messages.chain((!is_right).then(|| message.to_owned()));
+            all.extend(messages.map(|message| (door.listen.span(), message)));
+        }
+        all
+    }
+}
+
+impl DoorSettings {
+    /// How requests are described. Envoy's protocol has one way.
+    pub(crate) fn style(&self) -> Style {
+        self.style.unwrap_or(Style::Envoy)
+    }
+
+    /// When connections end, so that new servers get their part of those that last. Of HTTP/1.1 none does by itself: it has no way to
+    /// say so before the next request comes.
+    pub(crate) fn max_connection_age(&self) -> Option<Duration> {
+        let usual = self.style.is_none().then_some(300);
+        self.max_connection_age_seconds
+            .or(usual)
+            .map(Duration::from_secs)
+    }
+
+    /// Whether a peer may ask. One on a Unix socket has no address.
+    pub(crate) fn allows(&self, peer: Option<IpAddr>) -> bool {
+        let is_listed = |peer: IpAddr| self.allow.iter().any(|network| network.contains(&peer));
+        let is_local = |peer: IpAddr| peer.is_loopback() || is_listed(peer);
+        // With certificates of clients these alone decide, unless networks are named too.
+        let by_certificate = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        peer.is_none_or(|peer| {
+            is_local(peer.to_canonical()) || by_certificate && self.allow.is_empty()
+        })
+    }
+
+    fn mistakes(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let listen = self.listen.as_ref();
+        let by_certificate = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        match listen {
+            Listen::Tcp(address)
+                if !address.ip().is_loopback() && self.allow.is_empty() && !by_certificate =>
+            {
+                all.push(format!(
+                    "whoever reaches {listen} could use up the limits of clients; add allow = [\"10.0.0.0/8\"] with the networks of your \
+                     proxies, or tls = {{ cert, key, client_ca }}"
+                ));
+            }
+            Listen::Unix(_) if !self.allow.is_empty() || self.tls.is_some() => {
+                all.push("peers on a Unix socket have no address; take allow and tls out, and mind who may open it".to_owned());
+            }
+            _ => {}
+        }
+        if let Some(all_addresses) = self.allow.iter().find(|network| network.prefix_len() == 0) {
+            all.push(format!(
+                "allow = [\"{all_addresses}\"] is everybody; name the networks of your proxies"
+            ));
+        }
+        if self
+            .tls
+            .as_ref()
+            .is_some_and(|tls| !tls.san.is_empty() && tls.client_ca.is_none())
+        {
+            all.push("san says which certificates of clients are good; add client_ca, with the authority that they come from".to_owned());
+        }
+        if !(1..=86_400).contains(&self.max_connection_age_seconds.unwrap_or(300)) {
+            all.push("max_connection_age_seconds is 1 to 86400; 300 is usual".to_owned());
+        }
+        all
+    }
+}
+
+impl RedisSettings {
+    /// The address, which may have a password.
+    pub(crate) fn address(&self) -> Result<String, Mistakes> {
+        self.address.clone().or_else(|| std::env::var("REDIS_URL").ok()).ok_or_else(|| {
+            Mistakes::one("[redis] has no address; add address = \"redis://127.0.0.1:6379\", or set REDIS_URL")
+        })
+    }
+
+    /// The secret of the services that share this Redis.
+    pub(crate) fn secret(&self) -> Result<Secret, Mistakes> {
+        let Some(file) = &self.secret_file else {
+            return Secret::from_env("TOLLGATE_SECRET").map_err(Mistakes::one);
+        };
+        let text = std::fs::read_to_string(file)
+            .map_err(|wrong| Mistakes::one(format!("secret_file {}: {wrong}", file.display())))?;
+        Secret::from_text(&text)
+            .map_err(|wrong| Mistakes::one(format!("secret_file {}: {wrong}", file.display())))
+    }
+
+    /// How the services write their clients there.
+    pub(crate) fn keys(&self) -> Result<Keys, Mistakes> {
+        match self.plain_keys {
+            true => Ok(Keys::plain()),
+            false => Ok(Keys::hashed(self.secret()?)),
+        }
+    }
+}
+
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let network = |text: &String| {
+        let address = text.parse::<IpAddr>().map(IpNet::from);
+        let network: IpNet = text.parse().or(address).map_err(|_| {
+            D::Error::custom(format!(
+                "{text:?} is no network; write \"10.0.0.0/8\" or \"192.0.2.7\""
+            ))
+        })?;
+        match network.trunc() == network {
+            true => Ok(network),
+            false => Err(D::Error::custom(format!(
+                "{text:?} names a host of a network; write {:?}",
+                network.trunc().to_string()
+            ))),
+        }
+    };
+    texts.iter().map(network).collect()
+}
+
+fn drain() -> u64 {
+    5
+}
+
+fn draft_11() -> HeaderStyle {
+    HeaderStyle::DRAFT_11
+}
+
+fn header_style<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderStyle, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok(match &*text {
+        "none" => HeaderStyle::NONE,
+        "draft-11" => HeaderStyle::DRAFT_11,
+        "draft-7" => HeaderStyle::DRAFT_7,
+        "draft-6" => HeaderStyle::DRAFT_6,
+        "x-ratelimit-epoch" => HeaderStyle::X_RATELIMIT_EPOCH,
+        "x-ratelimit-delta" => HeaderStyle::X_RATELIMIT_DELTA,
+        _ => {
+            return Err(D::Error::custom(format!(
+                "there are no header fields {text:?}; take \"draft-11\", \"draft-7\", \"draft-6\", \"x-ratelimit-epoch\", \
+                 \"x-ratelimit-delta\" or \"none\""
+            )));
+        }
+    })
+}
+
+fn partition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Partition>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.split_once(':') {
+        None if text == "one" => Ok(Some(Partition::One)),
+        None if text == "key" => Ok(Some(Partition::Key)),
+        Some(("by-rule", rule)) if !rule.is_empty() => Ok(Some(Partition::ByRule(rule.into()))),
+        _ => Err(D::Error::custom(
+            "a partition is \"one\", \"key\" or \"by-rule:NAME\", where NAME is a rule",
+        )),
+    }
+}

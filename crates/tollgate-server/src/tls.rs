@@ -1,0 +1,159 @@
+//! Encrypted connections, with certificates that change while the server runs.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::interval,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        RootCertStore, ServerConfig,
+        crypto::ring::default_provider,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+        server::{ServerConnection, WebPkiClientVerifier},
+    },
+    server::TlsStream,
+};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use crate::{mistakes::Mistakes, settings::TlsSettings};
+
+/// How often files are looked at.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The certificates of a door.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    settings: TlsSettings,
+    current: Arc<RwLock<TlsAcceptor>>,
+}
+
+impl Tls {
+    pub(crate) fn read(settings: &TlsSettings) -> Result<Self, Mistakes> {
+        Ok(Self {
+            current: Arc::new(RwLock::new(acceptor(settings)?)),
+            settings: settings.clone(),
+        })
+    }
+
+    /// Greets a client. One that is not among those of `san` is refused.
+    pub(crate) async fn accept<I: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        io: I,
+    ) -> io::Result<TlsStream<I>> {
+        let acceptor = self
+            .current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let stream = acceptor.accept(io).await?;
+        match self.settings.san.is_empty() || is_named(stream.get_ref().1, &self.settings.san) {
+            true => Ok(stream),
+            false => Err(io::Error::other(
+                "its certificate has none of the names in `san`",
+            )),
+        }
+    }
+
+    /// Takes the files anew whenever they change. What is wrong then leaves the certificates as they are.
+    pub(crate) async fn follow(self) {
+        let mut known = self.changed();
+        let mut ticks = interval(INTERVAL);
+        loop {
+            ticks.tick().await;
+            let now = self.changed();
+            if now == known {
+                continue;
+            }
+            known = now;
+            match acceptor(&self.settings) {
+                Ok(acceptor) => {
+                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+                    tracing::info!(target: "tollgate", "the certificate in {} is in force", self.settings.cert.display());
+                }
+                Err(wrong) => {
+                    tracing::error!(target: "tollgate", "the last certificate stays in force: {wrong}")
+                }
+            }
+        }
+    }
+
+    fn changed(&self) -> [Option<SystemTime>; 3] {
+        let TlsSettings {
+            cert,
+            key,
+            client_ca,
+            ..
+        } = &self.settings;
+        [Some(cert), Some(key), client_ca.as_ref()]
+            .map(|file| file?.metadata().ok()?.modified().ok())
+    }
+}
+
+fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
+    let wrong = |file: &Path, why: &dyn std::fmt::Display| {
+        Mistakes::one(format!("{}: {why}", file.display()))
+    };
+    let certificates = |file: &Path| -> Result<Vec<CertificateDer<'static>>, Mistakes> {
+        let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+        let all: Vec<_> = all.map_err(|why| wrong(file, &why))?;
+        match all.is_empty() {
+            true => Err(wrong(
+                file,
+                &"there is no certificate in it; it is PEM, from -----BEGIN CERTIFICATE----- on",
+            )),
+            false => Ok(all),
+        }
+    };
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(Mistakes::one)?;
+    let builder = match &settings.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(file)? {
+                roots.add(certificate).map_err(|why| wrong(file, &why))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|why| wrong(file, &why))?)
+        }
+    };
+    let key =
+        PrivateKeyDer::from_pem_file(&settings.key).map_err(|why| wrong(&settings.key, &why))?;
+    let config = builder.with_single_cert(certificates(&settings.cert)?, key);
+    let mut config = config.map_err(|why| wrong(&settings.cert, &why))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Whether the client's certificate has one of these names: of a host, or a URI as SPIFFE's.
+fn is_named(connection: &ServerConnection, names: &[String]) -> bool {
+    let Some(certificate) = connection.peer_certificates().and_then(<[_]>::first) else {
+        return false;
+    };
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let Ok(Some(alternatives)) = certificate.subject_alternative_name() else {
+        return false;
+    };
+    alternatives
+        .value
+        .general_names
+        .iter()
+        .any(|name| match name {
+            GeneralName::DNSName(name) | GeneralName::URI(name) => {
+                names.iter().any(|it| it == name)
+            }
+            _ => false,
+        })
+}
