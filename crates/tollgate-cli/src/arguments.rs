@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, doctor, exit, key, rules, size, top};
+use crate::{completions, doctor, exit, key, load, replay, rules, size, top};
 
 /// Checks, explains and sizes rate limits, and looks after those in Redis.
 #[derive(Debug, Parser)]
@@ -32,6 +32,10 @@ pub(crate) enum Command {
     Key(key::KeyCommand),
     /// How much memory rules need, and how many calls to Redis they make.
     Size(size::SizeArgs),
+    /// What rules would have done with the requests of yesterday's log.
+    Replay(replay::ReplayArgs),
+    /// Which limit a server has: a load of requests, and what it denies.
+    Load(load::LoadArgs),
     /// What is wrong with a Redis for this use, and what to do about it.
     Doctor(doctor::DoctorArgs),
     /// Which keys come most often: one look at a service.

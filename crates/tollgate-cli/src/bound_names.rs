@@ -50,7 +50,22 @@ pub(crate) struct BoundNames {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlansOfRequest(HashMap<String, String>);
 
+/// The keys that a line of a log has by the name that code has bound.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldsOfLine(pub(crate) Vec<(String, String)>);
+
+impl PlansOfRequest {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl BoundNames {
+    /// The keys, and whether each has a value.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&str, bool)> {
+        pairs(&self.bind_key).map(|(name, value)| (name, value.is_some()))
+    }
+
     /// The bindings, with the secret for overrides that name a client by its hash.
     pub(crate) fn bindings(&self, secret: Option<&Secret>) -> Result<Bindings, Failure> {
         let mut bindings = Bindings::new();
@@ -61,8 +76,15 @@ impl BoundNames {
             bindings = bindings.at_edge();
         }
         for (name, value) in pairs(&self.bind_key) {
-            let value = value.map(str::to_owned);
-            let key = computed(move |_| value.as_deref().map(Key::of));
+            let (value, bound) = (value.map(str::to_owned), name.to_owned());
+            let key = computed(move |head| {
+                let of_line = head.extensions.get::<FieldsOfLine>();
+                let mut fields = of_line.iter().flat_map(|fields| &fields.0);
+                let field = fields
+                    .find(|(name, _)| *name == bound)
+                    .map(|(_, field)| field);
+                field.or(value.as_ref()).map(Key::of)
+            });
             bindings = bindings.key_with_text(name, key, |text| Some(Key::of(text)));
         }
         for (name, value) in pairs(&self.bind_cost) {

@@ -101,7 +101,7 @@ fn parse_entry(entry: &str) -> Result<(String, String), String> {
     parts.ok_or_else(|| "write it as tenant=acme".to_owned())
 }
 
-fn parse_header(header: &str) -> Result<(HeaderName, HeaderValue), Failure> {
+pub(crate) fn parse_header(header: &str) -> Result<(HeaderName, HeaderValue), Failure> {
     let wrong = |what: &str| {
         let name = header.split(':').next().unwrap_or_default();
         Failure::usage(format!(

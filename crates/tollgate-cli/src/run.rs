@@ -12,7 +12,7 @@ use crate::{
     completions, doctor,
     exit::Exit,
     failure::Failure,
-    key, printable,
+    key, load, printable, replay,
     report::{Report, json_text},
     rules, size, top,
 };
@@ -61,6 +61,8 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
         Command::Rules(command) => rules::run(command).await,
         Command::Key(command) => key::run(command).await,
         Command::Size(args) => size::run(&args).await,
+        Command::Replay(args) => replay::run(&args).await,
+        Command::Load(args) => load::run(&args).await,
         Command::Doctor(args) => doctor::run(&args).await,
         Command::Top(args) => top::run(&args).await,
         Command::Completions(args) => Ok(completions::completions(&args, Arguments::command())),

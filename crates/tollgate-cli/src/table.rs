@@ -1,5 +1,7 @@
 //! Tables for people.
 
+use serde_json::Value;
+
 use crate::printable;
 
 /// The most columns of one cell.
@@ -31,6 +33,19 @@ impl Table {
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows
             .push(cells.map(|cell| printable::line(&cell, WIDEST)).into());
+    }
+
+    /// A list of objects, whose names are the titles.
+    pub(crate) fn json(&self) -> Value {
+        let object = |row: &Vec<String>| {
+            let cells = row.iter().zip(&self.titles).map(|(cell, title)| {
+                let number = cell.parse::<u64>().map(Value::from);
+                let cell = number.unwrap_or_else(|_| cell.as_str().into());
+                (title.replace(' ', "_"), cell)
+            });
+            Value::Object(cells.collect())
+        };
+        self.rows.iter().map(object).collect()
     }
 
     /// A line for the titles, and one for each row.

@@ -329,7 +329,9 @@ impl<'a> Assembly<'a> {
             }
             let client_ip = client_address::read(reader, node);
             self.client_ip = Some(one_line(&node.value));
-            self.bindings.to_mut().set_client_ip(client_ip);
+            if !self.bindings.peers_are_clients {
+                self.bindings.to_mut().set_client_ip(client_ip);
+            }
         }
     }
 

@@ -83,6 +83,7 @@ pub struct Bindings {
     pub(crate) response_costs: BTreeMap<String, Arc<ResponseCostFn>>,
     client_ip: Option<ClientIp>,
     pub(crate) side: Side,
+    pub(crate) peers_are_clients: bool,
     /// For overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
     /// For rules that ask for it.
@@ -259,6 +260,13 @@ impl Bindings {
     /// Default: as a service does.
     pub fn at_edge(mut self) -> Self {
         self.side = Side::Edge;
+        self
+    }
+
+    /// The peer of each request is its client, whatever a document's table `client_ip` says: where requests are those of a log, whose
+    /// server has found the address.
+    pub fn peers_are_clients(mut self) -> Self {
+        self.peers_are_clients = true;
         self
     }
 

@@ -54,6 +54,15 @@ impl KeyLabel {
         })
     }
 
+    /// All parts of a key.
+    pub(crate) fn whole(key: &RuleKey) -> Self {
+        Self {
+            widths: key.widths().collect(),
+            part: None,
+            first: usize::MAX,
+        }
+    }
+
     /// What this key is called.
     pub(crate) fn of(&self, key: &KeyBuf) -> String {
         let parts: Vec<_> = key.parts().collect();

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use http::request::Parts;
-use tollgate::RequestRule;
+use tollgate::{KeyBuf, RequestRule};
 use tollgate_core::{Tick, UnknownName};
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     entries::Entries,
     explanation::Explanation,
     format::Format,
+    key_label::KeyLabel,
     node::{Node, Value},
     problems::Problems,
     reader::Reader,
@@ -197,6 +198,13 @@ impl RuleDocument {
                 .warnings()
                 .map(move |warning| format!("{name}: {warning}"))
         })
+    }
+
+    /// A key under the rule with this name, as people write it: in the clear. `None` if there is no such rule.
+    #[must_use]
+    pub fn key_text(&self, rule: &str, key: &KeyBuf) -> Option<String> {
+        let entry = self.entries.rules.iter().find(|it| it.name.value == rule)?;
+        Some(KeyLabel::whole(&entry.key).of(key))
     }
 
     /// The names of the rules.

@@ -5,6 +5,7 @@ use std::{env, fs};
 use crate::support::{Program, RedisServer, server_program};
 
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/command-line.md");
+const TRY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/try-a-limit.md");
 
 /// A block of commands of the page: where it is, and its commands with what they print.
 struct Block {
@@ -15,16 +16,37 @@ struct Block {
 
 #[test]
 fn the_transcript_is_what_the_program_prints() {
-    let page = fs::read_to_string(GUIDE).expect("the page");
-    let rules = block(&page, "```toml\n").expect("rules");
+    let page = page(GUIDE);
     let settings = ["--maxmemory", "1gb", "--maxmemory-policy", "noeviction"];
     let server = RedisServer::start_program(&server_program("valkey-9.1"), &settings);
-    let program = Program::on(&server, rules);
+    let program = Program::on(&server, block(&page, "```toml\n").expect("rules"));
+    assert!(
+        blocks(&page).len() >= 5,
+        "the page shows how the program is used"
+    );
+    assert_transcript(GUIDE, &program);
+}
+
+#[test]
+fn the_page_on_trying_a_limit_shows_what_a_replay_prints() {
+    let page = page(TRY);
+    let [rules, log] =
+        ["```toml\n", "```text\n"].map(|begin| block(&page, begin).expect("a block"));
+    let program = Program::new()
+        .file("limits.toml", rules)
+        .file("access.log", log);
+    assert_transcript(TRY, &program);
+}
+
+fn page(path: &str) -> String {
+    fs::read_to_string(path).expect("the page")
+}
+
+fn assert_transcript(path: &str, program: &Program) {
+    let page = page(path);
     let mut blessed = String::new();
     let mut rest = 0;
-    let blocks = blocks(&page);
-    assert!(blocks.len() >= 5, "the page shows how the program is used");
-    for block in &blocks {
+    for block in &blocks(&page) {
         blessed.push_str(&page[rest..block.start]);
         for (command, shown) in &block.commands {
             let ran = program.shell(command);
@@ -38,13 +60,13 @@ fn the_transcript_is_what_the_program_prints() {
     }
     blessed.push_str(&page[rest..]);
     if env::var_os("TOLLGATE_BLESS").is_some() {
-        fs::write(GUIDE, blessed).expect("the page is written");
+        fs::write(path, blessed).expect("the page is written");
     }
 }
 
 #[test]
 fn each_command_of_the_page_is_one_of_the_program_and_the_other_way_round() {
-    let page = fs::read_to_string(GUIDE).expect("the page");
+    let page = page(GUIDE);
     let program = Program::new();
     for command in [
         "rules check",
@@ -59,6 +81,8 @@ fn each_command_of_the_page_is_one_of_the_program_and_the_other_way_round() {
         "size",
         "doctor",
         "top",
+        "replay",
+        "load",
         "completions",
     ] {
         assert!(

@@ -5,6 +5,8 @@ mod encrypted;
 mod guide;
 mod hostile;
 mod key;
+mod load;
+mod replay;
 mod rules;
 mod size;
 mod support;

@@ -1,11 +1,13 @@
 //! What the tests share: the program, servers, and files of rules.
 
+mod nginx;
 mod program;
 mod redis_cluster;
 mod redis_server;
 
 pub(crate) use self::{
-    program::{Program, SECRET, assert_harmless},
+    nginx::Nginx,
+    program::{Program, Ran, SECRET, assert_harmless},
     redis_cluster::RedisCluster,
     redis_server::{RedisServer, server_program},
 };

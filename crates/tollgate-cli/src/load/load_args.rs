@@ -1,0 +1,141 @@
+//! Which requests are sent, and where to.
+
+use std::time::Duration;
+
+use clap::Args;
+use http::{HeaderName, HeaderValue, Method};
+
+use crate::{failure::Failure, load::schedule::Schedule, request_args::parse_header};
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate load http://127.0.0.1:3000/search --rate 60 --burst 100
+  tollgate load http://127.0.0.1:3000/search --rate 200 --keys 50 --skew 1.1 --key-header x-api-key
+  tollgate load http://127.0.0.1:3000/search --rate 10 --to 100 --seconds 30
+  tollgate load http://127.0.0.1:8080/ --rate 60 --denied 503     # nginx, unless limit_req_status says otherwise
+
+Requests are sent when they are due, whether or not others were answered. A time counts from when the request was due, so that a
+server that stalls shows all of it. Exit code 1 if a client that obeyed Retry-After was denied, or a request failed.";
+
+/// How many requests are sent at most.
+const MOST: u64 = 10_000_000;
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LoadArgs {
+    /// Where, as http://127.0.0.1:3000/search.
+    pub(crate) url: String,
+
+    /// Requests a second.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10.0)]
+    rate: f64,
+
+    /// Requests a second at the end: the rate goes there evenly. Default: as at the start.
+    #[arg(long, value_name = "NUMBER")]
+    to: Option<f64>,
+
+    /// Requests at once, before the others.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    burst: u64,
+
+    /// How long.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+
+    /// How many clients there are, each with a key of its own in a header.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) keys: Option<u32>,
+
+    /// How unequal they are: the n-th comes in proportion to 1 / n^SKEW; 0: all as often.
+    #[arg(long, value_name = "SKEW", default_value_t = 1.0)]
+    pub(crate) skew: f64,
+
+    /// The header with the key.
+    #[arg(long, value_name = "NAME", default_value = "x-api-key")]
+    key_header: HeaderName,
+
+    /// What keys begin with; a number follows.
+    #[arg(long, value_name = "TEXT", default_value = "load-")]
+    key_prefix: String,
+
+    /// Which clients are next is the same in each run with the same seed.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// The method.
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub(crate) method: Method,
+
+    /// A header; may be given several times.
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+
+    /// The status of a denial; may be given several times.
+    #[arg(long, value_name = "STATUS", default_value = "429")]
+    pub(crate) denied: Vec<u16>,
+
+    /// How many connections there are at most.
+    #[arg(long, value_name = "NUMBER", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub(crate) connections: u32,
+
+    /// How long an answer may take, in seconds.
+    #[arg(long, value_name = "NUMBER", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) patience: u64,
+
+    /// How often a client that obeys Retry-After tries, after the load.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3)]
+    pub(crate) obey: u32,
+
+    /// The server may be loaded, although it is not on this machine.
+    #[arg(long)]
+    pub(crate) target_is_mine: bool,
+}
+
+impl LoadArgs {
+    pub(crate) fn schedule(&self) -> Result<Schedule, Failure> {
+        let (from, to) = (self.rate, self.to.unwrap_or(self.rate));
+        if ![from, to].iter().all(|rate| (0.0..=1e6).contains(rate))
+            || !(0.0..=10.0).contains(&self.skew)
+        {
+            return Err(Failure::usage(
+                "--rate and --to are requests a second, from 0 to 1000000, and --skew is a number from 0 to 10",
+            ));
+        }
+        let lasts = Duration::from_secs(self.seconds);
+        let schedule = Schedule {
+            burst: self.burst.min(MOST + 1),
+            from,
+            to,
+            lasts,
+        };
+        match schedule.requests() {
+            1..=MOST => Ok(schedule),
+            number => Err(Failure::usage(format!(
+                "these are {number} requests, and it takes 1 to {MOST}; change --rate, --seconds or --burst"
+            ))),
+        }
+    }
+
+    /// The headers of all requests.
+    pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+        self.headers
+            .iter()
+            .map(|header| parse_header(header))
+            .collect()
+    }
+
+    /// What a client is called.
+    pub(crate) fn key(&self, client: u32) -> String {
+        format!("{}{}", self.key_prefix, client + 1)
+    }
+
+    /// The header with the key of a client.
+    pub(crate) fn key_of(&self, client: u32) -> Result<Option<(HeaderName, HeaderValue)>, Failure> {
+        if self.keys.is_none() {
+            return Ok(None);
+        }
+        let value = HeaderValue::try_from(self.key(client));
+        let value = value.map_err(|_| Failure::usage("--key-prefix cannot be part of a header"))?;
+        Ok(Some((self.key_header.clone(), value)))
+    }
+}

@@ -1,0 +1,229 @@
+//! The command: requests out, a verdict in.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use serde_json::json;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    load::{
+        answer::{Answer, Kind},
+        load_args::LoadArgs,
+        observed::{ObservedLimit, Sent},
+        schedule::Clients,
+        target::Target,
+    },
+    report::Report,
+    table::Table,
+    time_text,
+};
+
+/// The longest Retry-After that is obeyed here.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How many requests use up what a client has, before it obeys again.
+const MOST_AT_ONCE: u32 = 10_000;
+
+/// What became of one request.
+struct Done {
+    client: u32,
+    /// Since the start.
+    sent: Duration,
+    since_due: Duration,
+    since_sent: Duration,
+    answer: Answer,
+}
+
+pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
+    let schedule = args.schedule()?;
+    let target = Arc::new(Target::find(args).await?);
+    let mut clients = Clients::new(args.keys.unwrap_or(1), args.skew, args.seed);
+    let (start, mut running) = (Instant::now(), JoinSet::new());
+    for number in 0..schedule.requests() {
+        let due = start + schedule.due(number);
+        if due > Instant::now() {
+            sleep_until(due).await;
+        }
+        let (client, target) = (clients.next(), Arc::clone(&target));
+        let own = args.key_of(client)?;
+        running.spawn(async move {
+            let mut sent = due;
+            let answer = target.ask(own, || sent = Instant::now()).await;
+            Done {
+                client,
+                sent: sent - start,
+                since_due: due.elapsed(),
+                since_sent: sent.elapsed(),
+                answer,
+            }
+        });
+    }
+    let mut done = running.join_all().await;
+    let lasted = start.elapsed();
+    done.sort_by_key(|done| done.sent);
+    let mut obedient = Obedient::default();
+    if let Some(last) = done
+        .iter()
+        .rev()
+        .find(|done| done.answer.kind == Kind::Denied)
+    {
+        obedient.obey(args, &target, last.client).await?;
+    }
+    report(args, &done, lasted, &obedient)
+}
+
+/// A client that obeys `Retry-After`.
+#[derive(Default)]
+struct Obedient {
+    waits: u32,
+    denied_again: u32,
+    /// Why it could not be tried, or not to the end.
+    instead: Option<String>,
+}
+
+impl Obedient {
+    /// Uses up what a client has, comes back when the denial has said, and again.
+    async fn obey(&mut self, args: &LoadArgs, target: &Target, client: u32) -> Result<(), Failure> {
+        let mut asked = 0;
+        while self.waits < args.obey && self.instead.is_none() {
+            asked += 1;
+            let answer = target.ask(args.key_of(client)?, || {}).await;
+            self.instead = match (answer.kind, answer.retry_after) {
+                (Kind::Allowed, _) if asked < MOST_AT_ONCE => None,
+                (Kind::Allowed, _) => Some("the limit was not met again".to_owned()),
+                (Kind::Failed, _) => Some(answer.status),
+                (Kind::Denied, None) => {
+                    Some("a denial had no Retry-After that can be read".to_owned())
+                }
+                (Kind::Denied, Some(wait)) if wait > LONGEST_WAIT => {
+                    Some(format!("Retry-After is {}", time_text::duration(wait)))
+                }
+                (Kind::Denied, Some(wait)) => {
+                    sleep(wait).await;
+                    let again = target.ask(args.key_of(client)?, || {}).await;
+                    self.denied_again += u32::from(again.kind == Kind::Denied);
+                    self.waits += 1;
+                    asked = 0;
+                    None
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        match (self.waits, self.denied_again, &self.instead) {
+            (0, _, None) => String::new(),
+            (0, _, Some(why)) => format!(
+                "whether a client that obeys Retry-After is denied again was not tried: {why}"
+            ),
+            (waits, 0, _) => {
+                format!("a client that obeys Retry-After was never denied again ({waits} waits)")
+            }
+            (waits, again, _) => format!(
+                "a client that obeys Retry-After was denied again after {again} of {waits} waits"
+            ),
+        }
+    }
+}
+
+fn report(
+    args: &LoadArgs,
+    done: &[Done],
+    lasted: Duration,
+    obedient: &Obedient,
+) -> Result<Report, Failure> {
+    let (mut answers, mut by_client) = (BTreeMap::new(), HashMap::<u32, Vec<Sent>>::new());
+    // Microseconds, to three digits.
+    let new = || Histogram::<u64>::new(3).map_err(Failure::failed);
+    let (mut since_due, mut since_sent) = (new()?, new()?);
+    let mut kinds = [0_u64; 3];
+    for done in done {
+        kinds[done.answer.kind as usize] += 1;
+        *answers.entry(&*done.answer.status).or_insert(0_u64) += 1;
+        let record =
+            |times: &mut Histogram<u64>, time: Duration| times.record(time.as_micros() as u64);
+        record(&mut since_due, done.since_due).map_err(Failure::failed)?;
+        record(&mut since_sent, done.since_sent).map_err(Failure::failed)?;
+        if done.answer.kind != Kind::Failed {
+            let is_allowed = done.answer.kind == Kind::Allowed;
+            by_client
+                .entry(done.client)
+                .or_default()
+                .push((done.sent, is_allowed));
+        }
+    }
+    let [allowed, denied, failed] = kinds;
+    let busiest = by_client
+        .iter()
+        .max_by_key(|(client, sent)| (sent.len(), u32::MAX - *client));
+    let limit = busiest.and_then(|(_, sent)| ObservedLimit::of(sent));
+    let lasted_text = time_text::duration(lasted);
+    let mut text = format!(
+        "{} requests in {lasted_text}: {allowed} allowed, {denied} denied, {failed} failed\n",
+        done.len()
+    );
+    for (answer, number) in &answers {
+        text += &format!("  {answer}: {number}\n");
+    }
+    let mut table = Table::new([
+        "time to the answer",
+        "#50 %",
+        "#90 %",
+        "#99 %",
+        "#99.9 %",
+        "#longest",
+    ]);
+    let quantiles =
+        |times: &Histogram<u64>| [0.5, 0.9, 0.99, 0.999, 1.0].map(|at| times.value_at_quantile(at));
+    for (name, times) in [
+        ("since the request was due", &since_due),
+        ("since it was sent", &since_sent),
+    ] {
+        let [half, most, nearly, all_but, longest] =
+            quantiles(times).map(|micros| time_text::duration(Duration::from_micros(micros)));
+        table.row([name.to_owned(), half, most, nearly, all_but, longest]);
+    }
+    text += &format!("\n{}\n", table.text());
+    if let Some(last) = done
+        .iter()
+        .rev()
+        .find(|done| !done.answer.limits.is_empty())
+    {
+        text += &format!("the server says\n  {}\n", last.answer.limits.join("\n  "));
+    }
+    let whose = busiest.filter(|_| args.keys.is_some());
+    let whose = whose.map_or_else(String::new, |(client, _)| {
+        format!(" of {}", args.key(*client))
+    });
+    text += &match limit {
+        Some(limit) => format!(
+            "limit observed{whose}: {:.1}/s, burst {}\n",
+            limit.rate, limit.burst
+        ),
+        None => "no limit observed: nothing was denied\n".to_owned(),
+    };
+    text += &obedient.text();
+    let json = json!({
+        "requests": done.len(),
+        "seconds": lasted.as_secs_f64(),
+        "allowed": allowed,
+        "denied": denied,
+        "failed": failed,
+        "answers": answers,
+        "micros_at_50_90_99_99.9_100_percent": { "since_due": quantiles(&since_due), "since_sent": quantiles(&since_sent) },
+        "limit": limit.map(|limit| json!({ "rate": limit.rate, "burst": limit.burst })),
+        "obedient": { "waits": obedient.waits, "denied_again": obedient.denied_again, "instead": obedient.instead },
+    });
+    let is_well = failed == 0 && obedient.denied_again == 0;
+    Ok(Report::new(text, json, Exit::of(is_well)))
+}

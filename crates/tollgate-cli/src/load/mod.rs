@@ -1,0 +1,10 @@
+//! `tollgate load`: a burst of requests that shows which limit is in force.
+
+mod answer;
+mod load_args;
+mod load_command;
+mod observed;
+mod schedule;
+mod target;
+
+pub(crate) use self::{load_args::LoadArgs, load_command::run};

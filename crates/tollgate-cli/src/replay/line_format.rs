@@ -1,0 +1,376 @@
+//! How a line of a log is read: by a `log_format` as nginx has it, or as JSON.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, request::Parts};
+use serde_json::{Map, Value};
+use tollgate::key::PeerAddr;
+use tollgate_core::Tick;
+
+use crate::{
+    bound_names::FieldsOfLine,
+    replay::log_time::{LogTime, micros},
+};
+
+/// The known patterns, in the order in which they are tried.
+pub(crate) const PATTERNS: &[(&str, &str)] = &[
+    (
+        "alb",
+        "$- $time_iso8601 $- $client_port $- $duration_s $duration_s $duration_s $status $- $- $- \"$request\" \"$http_user_agent\"",
+    ),
+    (
+        "envoy",
+        "[$start_time] \"$request\" $status $- $- $- $duration_ms $- \"$forwarded_for\" \"$http_user_agent\" \"$http_x_request_id\" \
+         \"$http_host\"",
+    ),
+    (
+        "combined",
+        "$remote_addr $- $- [$time_local] \"$request\" $status $- \"$http_referer\" \"$http_user_agent\"",
+    ),
+    (
+        "common",
+        "$remote_addr $- $- [$time_local] \"$request\" $status $-",
+    ),
+];
+
+/// What a piece of a line says.
+#[derive(Clone, Debug, PartialEq)]
+enum Field {
+    Start,
+    End,
+    /// In units of so many microseconds; several add up.
+    Duration(f64),
+    Client,
+    ClientWithPort,
+    /// `X-Forwarded-For`, whose last address is the client's.
+    ForwardedFor,
+    Method,
+    Target,
+    RequestLine,
+    Status,
+    Header(HeaderName),
+    /// A key that the service's code binds.
+    Bound(String),
+    Skipped,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    field: Field,
+    /// What stands before it in a line; or the way to it in a document.
+    before: String,
+    /// What stands after it.
+    after: String,
+}
+
+/// How lines are read.
+#[derive(Clone, Debug)]
+pub(crate) struct LineFormat {
+    pieces: Vec<Piece>,
+    is_json: bool,
+}
+
+/// When a request came, and how it was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) time: LogTime,
+    /// Whether that is the time of its start, and not of its end.
+    pub(crate) is_start: bool,
+    pub(crate) took: Tick,
+    pub(crate) status: StatusCode,
+}
+
+impl LineFormat {
+    /// By a pattern with nginx' names of variables. `bound` are the keys that code binds.
+    pub(crate) fn of_pattern(pattern: &str, bound: &[&str]) -> Self {
+        let (mut before, rest) = pattern.split_once('$').unwrap_or((pattern, ""));
+        let mut pieces = Vec::new();
+        for part in rest.split('$') {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let end = part.find(|c| !is_name(c)).unwrap_or(part.len());
+            let end = end.max(usize::from(part.starts_with('-')));
+            pieces.push(Piece {
+                field: Field::named(&part[..end], bound),
+                before: before.to_owned(),
+                after: part[end..].to_owned(),
+            });
+            before = &part[end..];
+        }
+        let is_json = false;
+        Self { pieces, is_json }
+    }
+
+    /// By the names in documents of a log, and by those that are said: `request_uri` is at `request.uri`.
+    pub(crate) fn of_json(sample: &[Vec<u8>], said: &[(String, String)], bound: &[&str]) -> Self {
+        let documents = sample
+            .iter()
+            .filter_map(|line| serde_json::from_slice(line).ok());
+        let names = documents.flat_map(|document: Map<String, Value>| document.into_iter());
+        let mut names: Vec<_> = names.map(|(name, _)| (name.clone(), name)).collect();
+        names.sort();
+        names.dedup();
+        names.retain(|(name, _)| said.iter().all(|(known, _)| known != name));
+        let pieces = names.iter().chain(said).map(|(name, path)| Piece {
+            field: Field::named(name, bound),
+            before: path.clone(),
+            after: String::new(),
+        });
+        Self {
+            pieces: pieces
+                .filter(|piece| piece.field != Field::Skipped)
+                .collect(),
+            is_json: true,
+        }
+    }
+
+    /// That of which most lines of a sample are; `None` if none is of any.
+    pub(crate) fn detect(
+        sample: &[Vec<u8>],
+        said: &[(String, String)],
+        bound: &[&str],
+    ) -> Option<Self> {
+        let patterns = PATTERNS
+            .iter()
+            .map(|(_, pattern)| Self::of_pattern(pattern, bound));
+        let known = patterns.chain([Self::of_json(sample, said, bound)]).rev();
+        let fits = known.map(|format| {
+            let lines = sample.iter().filter(|line| format.answered(line).is_ok());
+            (lines.count(), format)
+        });
+        let best = fits.max_by_key(|(lines, _)| *lines);
+        best.filter(|(lines, _)| *lines > 0)
+            .map(|(_, format)| format)
+    }
+
+    /// Whether a line has what a rule counts by.
+    pub(crate) fn has(&self, by: &str) -> bool {
+        let (kind, name) = by.split_once(':').unwrap_or((by, by));
+        let header = match kind {
+            "header" => name,
+            "cookie" => "cookie",
+            _ => kind,
+        };
+        let is_it = |field: &Field| match field {
+            Field::Client | Field::ClientWithPort | Field::ForwardedFor => kind == "client_ip",
+            Field::Method => kind == "method",
+            Field::Target => ["path", "query", "grpc_service", "grpc_method"].contains(&kind),
+            Field::RequestLine => {
+                ["method", "path", "query", "grpc_service", "grpc_method"].contains(&kind)
+            }
+            Field::Header(name) => name.as_str().eq_ignore_ascii_case(header),
+            Field::Bound(name) => name == by,
+            _ => false,
+        };
+        by == "constant" || self.pieces.iter().any(|piece| is_it(&piece.field))
+    }
+
+    /// Whether lines say how long requests took.
+    pub(crate) fn has_durations(&self) -> bool {
+        let is_duration = |piece: &Piece| matches!(piece.field, Field::Duration(_));
+        self.pieces.iter().any(is_duration)
+    }
+
+    /// When a request came, and how it was answered.
+    pub(crate) fn answered(&self, line: &[u8]) -> Result<Answered, &'static str> {
+        let mut found: Option<(LogTime, bool)> = None;
+        let (mut took, mut status) = (0, StatusCode::OK);
+        self.read(line, |field, text| {
+            match field {
+                // Of two spellings of one time, the one that says more.
+                Field::Start | Field::End if found.is_none_or(|(it, _)| it.is_whole_second) => {
+                    let time =
+                        LogTime::parse(text).ok_or("its time is none, or has no time zone")?;
+                    found = Some((time, *field == Field::Start));
+                }
+                // A load balancer writes -1 where a connection broke.
+                Field::Duration(unit) if text[0] != b'-' => {
+                    took += micros(text, *unit).ok_or("its duration is no number")?;
+                }
+                Field::Status => {
+                    status = StatusCode::from_bytes(text).map_err(|_| "its status is none")?
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let (time, is_start) = found.ok_or("it has no time")?;
+        Ok(Answered {
+            time,
+            is_start,
+            took,
+            status,
+        })
+    }
+
+    /// The head of the request.
+    pub(crate) fn head(&self, line: &[u8]) -> Result<Parts, &'static str> {
+        let (mut head, ()) = Request::new(()).into_parts();
+        let mut bound = Vec::new();
+        self.read(line, |field, text| {
+            match field {
+                Field::Client | Field::ClientWithPort | Field::ForwardedFor => {
+                    if *field == Field::ForwardedFor {
+                        head.headers.append("x-forwarded-for", value(text)?);
+                    }
+                    let address = address(field, text).ok_or("its client has no address")?;
+                    head.extensions.insert(PeerAddr((address, 0).into()));
+                }
+                Field::Method => head.method = method(text)?,
+                Field::Target => head.uri = target(text)?,
+                Field::RequestLine => {
+                    let mut words = text.splitn(2, |byte| *byte == b' ');
+                    head.method = method(words.next().unwrap_or_default())?;
+                    let rest = words.next().ok_or("its request line is none")?;
+                    let protocol = rest.iter().rposition(|byte| *byte == b' ');
+                    head.uri = target(&rest[..protocol.unwrap_or(rest.len())])?;
+                }
+                Field::Header(name) => drop(head.headers.append(name, value(text)?)),
+                Field::Bound(name) => {
+                    bound.push((name.clone(), String::from_utf8_lossy(text).into_owned()))
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if !bound.is_empty() {
+            head.extensions.insert(FieldsOfLine(bound));
+        }
+        Ok(head)
+    }
+
+    /// Calls `take` with each piece that a line has.
+    fn read(
+        &self,
+        line: &[u8],
+        mut take: impl FnMut(&Field, &[u8]) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
+        let mut take = |field: &Field, text: &[u8]| match text {
+            // What servers write for nothing.
+            b"" | b"-" => Ok(()),
+            text => take(field, text),
+        };
+        if self.is_json {
+            let document: Value = serde_json::from_slice(line).map_err(|_| "it is no JSON")?;
+            for piece in &self.pieces {
+                let node = piece
+                    .before
+                    .split('.')
+                    .try_fold(&document, |node, name| node.get(name));
+                match node.map(|node| node.get(0).unwrap_or(node)) {
+                    Some(Value::String(text)) => take(&piece.field, text.as_bytes())?,
+                    Some(Value::Number(number)) => {
+                        take(&piece.field, number.to_string().as_bytes())?
+                    }
+                    _ => {}
+                }
+            }
+            return Ok(());
+        }
+        let (not_of_it, mut rest) = ("it is not of the log's format", line);
+        for piece in &self.pieces {
+            rest = rest
+                .strip_prefix(piece.before.as_bytes())
+                .ok_or(not_of_it)?;
+            let end = match piece.after.as_bytes().first() {
+                None => Some(rest.len()),
+                Some(b'"') => closing_quote(rest),
+                Some(byte) => memchr::memchr(*byte, rest),
+            };
+            let end = end.ok_or(not_of_it)?;
+            take(&piece.field, &unescaped(&rest[..end]))?;
+            rest = &rest[end..];
+        }
+        Ok(())
+    }
+}
+
+impl Field {
+    fn named(name: &str, bound: &[&str]) -> Self {
+        match name {
+            "time_local" | "time_iso8601" | "msec" | "time" | "timestamp" | "@timestamp" | "ts" => {
+                Self::End
+            }
+            "start_time" => Self::Start,
+            "request_time" | "duration_s" => Self::Duration(1e6),
+            "duration_ms" => Self::Duration(1e3),
+            "duration_us" => Self::Duration(1.0),
+            "remote_addr" | "client_ip" => Self::Client,
+            "client_port" => Self::ClientWithPort,
+            "forwarded_for" => Self::ForwardedFor,
+            "request_method" | "method" => Self::Method,
+            "request_uri" | "uri" | "path" => Self::Target,
+            "request" => Self::RequestLine,
+            "status" => Self::Status,
+            _ if bound.contains(&name) => Self::Bound(name.to_owned()),
+            _ => {
+                let header = name
+                    .strip_prefix("http_")
+                    .map(|name| name.replace('_', "-"));
+                let header = header.and_then(|name| HeaderName::try_from(name).ok());
+                header.map_or(Self::Skipped, Self::Header)
+            }
+        }
+    }
+}
+
+fn value(text: &[u8]) -> Result<HeaderValue, &'static str> {
+    HeaderValue::from_bytes(text).map_err(|_| "a header of it has control characters")
+}
+
+fn method(text: &[u8]) -> Result<Method, &'static str> {
+    Method::from_bytes(text).map_err(|_| "its method is none")
+}
+
+/// What the service sees of a target: its path and query.
+fn target(text: &[u8]) -> Result<Uri, &'static str> {
+    let uri = Uri::try_from(text).map_err(|_| "its target is no path")?;
+    match (uri.scheme(), uri.path_and_query()) {
+        (Some(_), Some(path)) => Ok(path.clone().into()),
+        _ => Ok(uri),
+    }
+}
+
+fn address(field: &Field, text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let text = match field {
+        Field::ClientWithPort => text.rsplit_once(':')?.0,
+        _ => text.rsplit(',').next()?.trim(),
+    };
+    text.trim_matches(['[', ']']).parse().ok()
+}
+
+/// Where a quoted text ends: at a quote that is not escaped.
+fn closing_quote(text: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let end = from + memchr::memchr2(b'"', b'\\', text.get(from..)?)?;
+        if text[end] == b'"' {
+            return Some(end);
+        }
+        from = end + 2;
+    }
+}
+
+/// Without the escapes of nginx and Apache: `\x22`, `\"`, `\\`, `\n`, `\t`.
+fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr::memchr(b'\\', text) else {
+        return Cow::Borrowed(text);
+    };
+    let (mut out, mut rest) = (text[..first].to_vec(), &text[first..]);
+    while let Some((byte, after)) = rest.split_first() {
+        let hex = |digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+        let (plain, len) = match (byte, after) {
+            (b'\\', [b'x', digits @ ..]) => match digits.get(..2).and_then(hex) {
+                Some(byte) => (byte, 3),
+                None => (b'\\', 0),
+            },
+            (b'\\', [b'n', ..]) => (b'\n', 1),
+            (b'\\', [b't', ..]) => (b'\t', 1),
+            (b'\\', [escaped, ..]) => (*escaped, 1),
+            _ => (*byte, 0),
+        };
+        out.push(plain);
+        rest = &after[len..];
+    }
+    Cow::Owned(out)
+}

@@ -1,0 +1,142 @@
+//! What is replayed, and how it is read.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use clap::Args;
+use tollgate::quota::AlgorithmKind;
+use tollgate_rules::RuleDocument;
+
+use crate::{
+    bound_names::SecretArgs,
+    failure::Failure,
+    printable,
+    replay::line_format::{LineFormat, PATTERNS},
+    rule_args::RuleArgs,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate replay /var/log/nginx/access.log.1 --rules limits.toml
+  tollgate replay access.log.2.gz access.log.1 --rules limits.toml --against new.toml
+  tollgate replay access.log --rules limits.toml --lower --svg lower.svg
+  tollgate replay app.log --rules limits.toml --format json --field request_uri=req.url --field duration_ms=took
+  tollgate replay access.log --rules limits.toml \\
+    --format '$remote_addr [$time_local] \"$request\" $status $request_time \"$http_x_api_key\"'
+
+Nothing is sent and nothing is stored. No key is printed, unless --show-keys asks for it: a denied client is named by the first
+line in which it is denied. With the secret of the service, by its hash too, as in the audit.";
+
+/// What is replayed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReplayArgs {
+    /// Logs of requests, plain or gzip; `-` is the standard input. Several are taken together, in the order of their times.
+    #[arg(value_name = "LOG", required = true)]
+    pub(crate) logs: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+
+    /// Other rules, which are tried on the same requests.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) against: Option<PathBuf>,
+
+    /// Says how far each limit could go down before it denies anybody: by tens of percent, each rule as if it were alone.
+    #[arg(long)]
+    pub(crate) lower: bool,
+
+    /// Draws what lower limits would deny into this file.
+    #[arg(long, value_name = "FILE", requires = "lower")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// The format of the lines: combined (nginx, Apache), common, alb, envoy, json, or a log_format of nginx. Default: found out.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+
+    /// In JSON, where a variable of nginx is: request_uri=req.url. May be given several times.
+    #[arg(long = "field", value_name = "VARIABLE=NAME", value_parser = parse_field)]
+    fields: Vec<(String, String)>,
+
+    /// Shows the keys of denied clients in the clear.
+    #[arg(long)]
+    pub(crate) show_keys: bool,
+
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+fn parse_field(field: &str) -> Result<(String, String), String> {
+    let pair = field
+        .split_once('=')
+        .ok_or("write it as request_uri=req.url")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+impl ReplayArgs {
+    /// How the lines of a sample are read.
+    pub(crate) fn format(&self, sample: &[Vec<u8>]) -> Result<LineFormat, Failure> {
+        let bound: Vec<&str> = self.rules.bound.keys().map(|(name, _)| name).collect();
+        let named = match self.format.as_deref() {
+            Some("nginx" | "apache") => Some("combined"),
+            other => other,
+        };
+        let Some(named) = named else {
+            return LineFormat::detect(sample, &self.fields, &bound).ok_or_else(|| {
+                Failure::failed(
+                    "the first lines are of no format that is known: combined, common, alb, envoy, or JSON with a time; say which with \
+                     --format, or where things are with --field",
+                )
+            });
+        };
+        let known = PATTERNS.iter().find(|(name, _)| *name == named);
+        match known.map_or(named, |(_, pattern)| pattern) {
+            "json" => Ok(LineFormat::of_json(sample, &self.fields, &bound)),
+            pattern if pattern.contains('$') => Ok(LineFormat::of_pattern(pattern, &bound)),
+            other => Err(Failure::usage(format!(
+                "--format {}: it is combined, common, alb, envoy, json, or a log_format of nginx, whose variables begin with $",
+                printable::line(other, 60)
+            ))),
+        }
+    }
+
+    /// The rules that cannot be tried, each with why.
+    pub(crate) fn left_out(
+        &self,
+        document: &RuleDocument,
+        format: &LineFormat,
+    ) -> BTreeMap<String, String> {
+        let is_bound = |by: &str| {
+            self.rules
+                .bound
+                .keys()
+                .any(|(name, has_value)| has_value && name == by)
+        };
+        let has = |by: &str| format.has(by) || is_bound(by);
+        let (head, ()) = http::Request::new(()).into_parts();
+        let explained = document.explain(&head);
+        let left_out =
+            document
+                .keyed_rules()
+                .zip(&explained)
+                .filter_map(|((rule, by), explained)| {
+                    let counts_if = explained.counts_if().unwrap_or("{failure");
+                    let is_of_status = !["header", "grpc_status", "is\""]
+                        .iter()
+                        .any(|word| counts_if.contains(word))
+                        && (counts_if.starts_with('{') || counts_if.contains("failure"));
+                    let is_slots = rule.quota().algorithm() == AlgorithmKind::Concurrent;
+                    let why = match by.iter().find(|by| !has(by)) {
+                        Some(by) => format!("no line has what it counts by, {by}"),
+                        None if is_slots && !format.has_durations() => {
+                            "it has slots, and no line says how long its request took".to_owned()
+                        }
+                        None if is_of_status => return None,
+                        None => {
+                            "its count_if asks for more of a response than the status".to_owned()
+                        }
+                    };
+                    Some((rule.name().to_owned(), why))
+                });
+        left_out.collect()
+    }
+}

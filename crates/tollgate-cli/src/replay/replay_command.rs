@@ -1,0 +1,133 @@
+//! The command: logs in, a report out.
+
+use std::{
+    fs,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use indicatif::ProgressBar;
+use serde_json::json;
+use tollgate_rules::{Bindings, Format, RuleDocument, RuleText};
+
+use crate::{
+    failure::Failure,
+    replay::{
+        line_format::LineFormat,
+        log_file::LogFile,
+        reading::{Read, read},
+        replay_args::ReplayArgs,
+        replay_report::Reporting,
+        svg::STEPS,
+        trial::{Trial, TrialResult},
+    },
+    report::Report,
+    rule_args,
+};
+
+/// How many lines of each file tell the format.
+const SAMPLE: usize = 200;
+
+pub(crate) async fn run(args: &ReplayArgs) -> Result<Report, Failure> {
+    let bindings = args.rules.bound.bindings(args.secret.find()?.as_ref())?;
+    let bindings = bindings.peers_are_clients();
+    let text = rule_args::read(&args.rules.rules).await?;
+    let mut documents = vec![text.parse(&bindings)?];
+    if let Some(other) = &args.against {
+        documents.push(rule_args::document(other, &bindings).await?);
+    }
+    let tried = documents.len();
+    if args.lower {
+        for percent in STEPS {
+            documents.push(lowered(&text, percent, &bindings)?);
+        }
+    }
+    // It is seen on a terminal only.
+    let sizes = args
+        .logs
+        .iter()
+        .map(|path| fs::metadata(path).map_or(0, |it| it.len()));
+    let bar = ProgressBar::new(sizes.sum());
+    let mut files = Vec::new();
+    for path in &args.logs {
+        let failed = |wrong| Failure::failed(format!("{} cannot be read: {wrong}", path.display()));
+        files.push(LogFile::open(path, &bar).map_err(failed)?);
+    }
+    let sample = files
+        .iter()
+        .flat_map(|file| file.sample(SAMPLE))
+        .map(<[u8]>::to_vec);
+    let format = args.format(&sample.collect::<Vec<_>>())?;
+    let trials = documents.into_iter().map(|document| Trial {
+        left_out: args.left_out(&document, &format),
+        document: Arc::new(document),
+        plans: args.rules.bound.plans(),
+        format: &format,
+    });
+    let trials: Vec<Trial<'_>> = trials.collect();
+    let is_empty = |trial: &&Trial<'_>| trial.left_out.len() == trial.document.names().count();
+    if let Some(trial) = trials.iter().find(is_empty) {
+        let reasons = trial
+            .left_out
+            .iter()
+            .map(|(rule, why)| format!("\n{rule}: {why}"));
+        let reasons: String = reasons.collect();
+        return Err(Failure::usage(format!(
+            "no rule can be tried on this log{reasons}"
+        )));
+    }
+    let (read, mut results) = replay(&mut files, &format, &trials)?;
+    bar.finish_and_clear();
+    let lower = results.split_off(tried);
+    let reporting = Reporting {
+        args,
+        files: &files,
+        trials: &trials,
+        read: &read,
+    };
+    reporting.report(&results, &lower)
+}
+
+/// Each rule alone, in thought, with that part of its limits.
+fn lowered(text: &RuleText, percent: u32, bindings: &Bindings) -> Result<RuleDocument, Failure> {
+    let part = if percent == 100 {
+        "shadow".to_owned()
+    } else {
+        format!("{percent}%")
+    };
+    let switches = [part.as_str(), "shadow"].map(|limit| json!({ "rules": "*", "limit": limit }));
+    let switches = json!({ "version": 1, "switches": switches }).to_string();
+    let text = text
+        .clone()
+        .and(RuleText::named("--lower", switches, Format::Json));
+    Ok(text.parse(bindings)?)
+}
+
+/// Reads all files, and tries each set of rules in a thread of its own.
+fn replay(
+    files: &mut [LogFile],
+    format: &LineFormat,
+    trials: &[Trial<'_>],
+) -> Result<(Read, Vec<TrialResult>), Failure> {
+    thread::scope(|scope| {
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
+        for trial in trials {
+            let (sender, lines) = mpsc::sync_channel(4);
+            senders.push(sender);
+            threads.push(scope.spawn(move || trial.run(&lines)));
+        }
+        let read = read(files, format, |lines| {
+            let lines = Arc::new(lines);
+            // A thread that has failed says so when it is joined.
+            senders
+                .iter()
+                .all(|sender| sender.send(Arc::clone(&lines)).is_ok())
+        });
+        drop(senders);
+        let results = threads.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result.map_err(Failure::failed),
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        Ok((read, results.collect::<Result<_, _>>()?))
+    })
+}

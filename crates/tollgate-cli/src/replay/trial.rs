@@ -1,0 +1,234 @@
+//! One set of rules, tried on the requests of a log: the layer itself, on a clock that shows the log's time.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, HashMap},
+    convert::Infallible,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Receiver},
+    task::{Context, Poll, Waker},
+};
+
+use http::{Request, Response, StatusCode};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use tollgate::{Key, RateLimitLayer, RequestRule, RuleError};
+use tollgate_core::{ManualClock, MemoryStore, Tick};
+use tollgate_rules::RuleDocument;
+use tower::{Layer as _, Service as _, service_fn};
+
+use crate::{
+    bound_names::PlansOfRequest,
+    replay::{line_format::LineFormat, reading::Broken, timeline::Logged},
+};
+
+/// The memory of one rule's states: as good as none is forgotten.
+const BYTES_PER_RULE: usize = 4 << 30;
+
+/// Where a request is in the logs, and when it came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) at: Tick,
+    pub(crate) file: usize,
+    pub(crate) number: u64,
+}
+
+/// A client that a rule has denied.
+#[derive(Clone, Debug)]
+pub(crate) struct DeniedClient {
+    pub(crate) times: u64,
+    pub(crate) first: Place,
+    /// Of its key, with the secret of the service.
+    pub(crate) hash: Option<u128>,
+}
+
+/// What became of the requests under a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleResult {
+    pub(crate) rule: String,
+    pub(crate) limit: String,
+    /// `enforced` or `shadow`.
+    pub(crate) mode: &'static str,
+    pub(crate) requests: u64,
+    /// By a shadow, those that it would have denied.
+    pub(crate) denied: u64,
+}
+
+/// What became of all requests.
+#[derive(Debug, Default)]
+pub(crate) struct TrialResult {
+    pub(crate) rules: Vec<RuleResult>,
+    /// By rule and key.
+    pub(crate) clients: HashMap<(String, Key), DeniedClient>,
+    pub(crate) requests: u64,
+    /// All that did not reach the service.
+    pub(crate) denied: u64,
+    pub(crate) broken: Broken,
+}
+
+/// A request that the service answers later.
+type OnItsWay<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// What rules say of denials, and of which request.
+#[derive(Default)]
+struct Heard {
+    place: Place,
+    clients: HashMap<(usize, Key), DeniedClient>,
+}
+
+/// A set of rules to try.
+pub(crate) struct Trial<'a> {
+    pub(crate) document: Arc<RuleDocument>,
+    /// The rules that do not count, and why.
+    pub(crate) left_out: BTreeMap<String, String>,
+    pub(crate) plans: PlansOfRequest,
+    pub(crate) format: &'a LineFormat,
+}
+
+impl Trial<'_> {
+    /// Tries them on lines, which come in the order of their times.
+    pub(crate) fn run(&self, lines: &Receiver<Arc<Vec<Logged>>>) -> Result<TrialResult, RuleError> {
+        let heard: Arc<Mutex<Heard>> = Arc::default();
+        let clock = ManualClock::new(0);
+        let store = MemoryStore::builder()
+            .clock(&clock)
+            .bytes_per_rule(BYTES_PER_RULE);
+        // Where a request would wait, there is no place: it is denied.
+        let layer =
+            RateLimitLayer::switchable(store.build(), self.rules(0, &heard)?)?.max_waiting(0, 0);
+        let (reached, answer) = (Cell::new(false), Cell::new((StatusCode::OK, 0)));
+        let inner = service_fn(|_: Request<Empty<Bytes>>| {
+            reached.set(true);
+            let ((status, end), clock) = (answer.get(), clock.clone());
+            std::future::poll_fn(move |_| match clock.now() < end {
+                true => Poll::Pending,
+                false => {
+                    let mut response = Response::new(Empty::<Bytes>::new());
+                    *response.status_mut() = status;
+                    Poll::Ready(Ok::<_, Infallible>(response))
+                }
+            })
+        });
+        let mut service = layer.layer(inner);
+        let mut context = Context::from_waker(Waker::noop());
+        // By their end: a response settles its request and gives slots back.
+        let mut on_their_way: BTreeMap<(Tick, u64), OnItsWay<'_>> = BTreeMap::new();
+        let (mut result, mut expires) = (TrialResult::default(), 0);
+        while let Ok(batch) = lines.recv() {
+            for logged in &*batch {
+                while let Some(ended) = on_their_way
+                    .first_entry()
+                    .filter(|it| it.key().0 <= logged.at)
+                {
+                    let ((at, _), mut response) = ended.remove_entry();
+                    clock.set(at);
+                    // Its end has come, so that it is ready.
+                    let _ = response.as_mut().poll(&mut context);
+                }
+                clock.set(logged.at);
+                if expires <= logged.at {
+                    layer.handle().replace(self.rules(logged.at, &heard)?)?;
+                    expires = self.document.expires_after(logged.at).unwrap_or(Tick::MAX);
+                }
+                let Logged {
+                    at, file, number, ..
+                } = *logged;
+                let place = Place { at, file, number };
+                let mut head = match self.format.head(&logged.line) {
+                    Ok(head) => head,
+                    Err(why) => {
+                        result.broken.note(file, number, why);
+                        continue;
+                    }
+                };
+                if !self.plans.is_empty() {
+                    head.extensions.insert(self.plans.clone());
+                }
+                lock(&heard).place = place;
+                reached.set(false);
+                answer.set((logged.status, at.saturating_add(logged.took)));
+                // The service behind it is always ready.
+                let _ = service.poll_ready(&mut context);
+                let response = service.call(Request::from_parts(head, Empty::new()));
+                if logged.took == 0 {
+                    let _ = pin!(response).poll(&mut context);
+                } else {
+                    let mut response: OnItsWay<'_> = Box::pin(async { drop(response.await) });
+                    if response.as_mut().poll(&mut context).is_pending() {
+                        on_their_way.insert((answer.get().1, result.requests), response);
+                    }
+                }
+                result.requests += 1;
+                result.denied += u64::from(!reached.get());
+            }
+        }
+        let limiter = layer.limiter();
+        let counts = limiter.counts();
+        for rule in limiter.rules().given() {
+            let counts = counts.iter().filter(|counts| counts.rule == rule.name());
+            let requests = counts.clone().flat_map(|counts| &counts.requests);
+            let requests = requests.filter(|count| count.decision != "skipped");
+            let denied = ["denied", "shadow_denied"]
+                .map(|decision| counts.clone().map(|it| it.decided(decision)).sum::<u64>());
+            result.rules.push(RuleResult {
+                rule: rule.name().to_owned(),
+                limit: rule.quota().to_string(),
+                mode: if rule.is_enforced() {
+                    "enforced"
+                } else {
+                    "shadow"
+                },
+                requests: requests.map(|count| count.requests).sum(),
+                denied: denied.iter().sum(),
+            });
+        }
+        for ((rule, key), client) in std::mem::take(&mut lock(&heard).clients) {
+            let rule = result.rules[rule].rule.clone();
+            result.clients.insert((rule, key), client);
+        }
+        Ok(result)
+    }
+
+    /// The rules at a time, with what hears of their denials.
+    fn rules(&self, at: Tick, heard: &Arc<Mutex<Heard>>) -> Result<Vec<RequestRule>, RuleError> {
+        let all = self.document.rules_at(at);
+        let named = RateLimitLayer::switchable(MemoryStore::new(), all.clone())?.limiter();
+        let names = named.rules().given().iter().map(|rule| rule.name());
+        let kept = all.into_iter().zip(names).filter(|(_, name)| {
+            // A rollout has a second rule, for the others.
+            !self.left_out.contains_key(name.trim_end_matches(":shadow"))
+        });
+        let rules = kept.enumerate().map(|(index, (rule, name))| {
+            let (heard, document, name) = (
+                Arc::clone(heard),
+                Arc::clone(&self.document),
+                name.to_owned(),
+            );
+            rule.on_denied(move |head, key, _| {
+                let mut heard = lock(&heard);
+                let first = heard.place;
+                let client = heard
+                    .clients
+                    .entry((index, key.clone()))
+                    .or_insert_with(|| {
+                        let explained = document
+                            .explain(head)
+                            .into_iter()
+                            .find(|it| it.rule() == name);
+                        let hash = explained.and_then(|explained| explained.key_hash());
+                        DeniedClient {
+                            times: 0,
+                            first,
+                            hash,
+                        }
+                    });
+                client.times += 1;
+            })
+        });
+        Ok(rules.collect())
+    }
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
