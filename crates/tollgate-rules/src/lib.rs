@@ -45,8 +45,7 @@
 //!
 //! # The guide
 //!
-//! - [`guide::limits_in_a_file`]: a first file, what may be in it, how it changes while the service runs
-//! - [`guide::from_code_to_a_file`]: moving limits that are constants in code
+//! - [`guide::files`]: a first file, what may be in it, how it changes while the service runs, moving constants out of code
 //! - [`guide::reference`]: every table and field; [`SCHEMA`] is the same for editors
 //! - with the feature `redis`, the module `redis`: rules that many processes share
 //! - the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary): what the words mean

@@ -178,10 +178,8 @@ fn wrong_documents_are_not_valid() {
 #[test]
 fn the_reference_is_the_schema_in_words() {
     let schema = schema();
-    let mut page = "# The model of a document\n\nYou write a document of rules, and want to know which fields there are and what they mean. These \
-        are all tables of a document, from its \
-        [JSON Schema](https://docs.rs/tollgate-rules/latest/tollgate_rules/constant.SCHEMA.html). \
-        TOML, YAML and JSON have the same model.\n"
+    let mut page = "# All fields of a rule file\n\nLook up a field. These are all tables of a document, from its [JSON Schema][SCHEMA]. \
+        TOML, YAML and JSON have the same model; [Limits in a file][files.md] has examples. A star marks a field that is required.\n"
         .to_owned();
     write_table(&mut page, "The document", &schema);
     let definitions = schema["$defs"].as_object().expect("a table");
@@ -196,8 +194,9 @@ fn the_reference_is_the_schema_in_words() {
         fs::write(&path, &page).expect("the page is written");
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
+    // Behind it, the test `names` writes where the links lead.
     assert!(
-        written == page,
+        written.starts_with(&page),
         "guide/reference.md is not current; TOLLGATE_BLESS=1 writes it"
     );
 }
@@ -208,11 +207,10 @@ fn write_table(page: &mut String, title: &str, table: &Value) {
     if let Some(description) = table["description"].as_str() {
         let _ = write!(page, "{description}\n\n");
     }
-    page.push_str("| field | required | meaning | default |\n| --- | --- | --- | --- |\n");
     let required = table["required"].as_array().cloned().unwrap_or_default();
     for (name, property) in table["properties"].as_object().expect("fields") {
-        let needed = if required.iter().any(|field| field == name) {
-            "yes"
+        let star = if required.iter().any(|field| field == name) {
+            "\\*"
         } else {
             ""
         };
@@ -232,12 +230,10 @@ fn write_table(page: &mut String, title: &str, table: &Value) {
         };
         let default = match &property["default"] {
             Value::Null => String::new(),
-            default => format!("`{default}`"),
+            _ if words.contains("Default") => String::new(),
+            default => format!(" Default: `{default}`."),
         };
-        let _ = writeln!(
-            page,
-            "| `{name}` | {needed} | {words}{values}{examples} | {default} |"
-        );
+        let _ = writeln!(page, "- `{name}`{star}: {words}{values}{examples}{default}");
     }
 }
 
