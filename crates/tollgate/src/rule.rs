@@ -324,6 +324,24 @@ impl RequestRule {
         &self.settings
     }
 
+    /// A shadow of the rule under another name, with another limit. Plans keep theirs.
+    pub(crate) fn as_shadow(&self, name: &str, quota: Quota) -> Self {
+        let rule = &self.settings.rule;
+        let mut shadow = tollgate_core::Rule::new(name, quota)
+            .cost(rule.fixed_cost())
+            .consistency(rule.consistency_of())
+            .on_store_error(OnStoreError::Allow)
+            .shadow();
+        for plan in 1..rule.quotas() {
+            let plan_name = rule.plan_name(plan).unwrap_or_default();
+            shadow = shadow.plan(plan_name, *rule.quota_of(plan));
+        }
+        let mut copy = self.clone();
+        let settings = copy.set();
+        (settings.rule, settings.quota, settings.on_denied) = (shadow, None, None);
+        copy
+    }
+
     fn set(&mut self) -> &mut RequestSettings {
         Arc::make_mut(&mut self.settings)
     }

@@ -2,4 +2,8 @@
 
 pub use tollgate_core::{Mode, RuleChange, WeakLiveLimiter};
 
-pub use crate::{inner_response::InnerResponse, rule::KeyedRule};
+pub use crate::{
+    inner_response::InnerResponse,
+    rate_limit::{Inspection, RuleEffect},
+    rule::KeyedRule,
+};

@@ -156,6 +156,15 @@ impl LiveConfig {
 /// Whether a layer takes these rules.
 pub(crate) type Accepts = fn(&[RequestRule]) -> Result<(), RuleError>;
 
+/// The rules that take the place of a layer's.
+pub(crate) enum NewRules {
+    List(Vec<RequestRule>),
+    /// Made of those in force, while they are locked.
+    Edit(Box<EditFn>),
+}
+
+pub(crate) type EditFn = dyn FnOnce(&[RequestRule]) -> Result<Vec<RequestRule>, RuleError>;
+
 /// The rules of a layer on their store, and the configurations that follow them: one for each way in which clones of the
 /// layer were configured.
 pub(crate) struct LayerRules {
@@ -205,7 +214,7 @@ impl LayerRules {
 
     /// Replaces the rules of layers on one store, all or none, and says what changed by layer.
     pub(crate) fn replace_all(
-        parts: Vec<(Arc<Self>, Vec<RequestRule>)>,
+        parts: Vec<(Arc<Self>, NewRules)>,
     ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
         // Two replacements that meet take their locks in one order.
         let mut order: Vec<usize> = (0..parts.len()).collect();
@@ -217,7 +226,7 @@ impl LayerRules {
                 "the rules of one layer are replaced twice in one step; give all of its rules once",
             ));
         }
-        let (layers, lists): (Vec<Arc<Self>>, Vec<Vec<RequestRule>>) = parts.into_iter().unzip();
+        let (layers, news): (Vec<Arc<Self>>, Vec<NewRules>) = parts.into_iter().unzip();
         let mut states: Vec<(usize, MutexGuard<'_, State>)> = order
             .into_iter()
             .map(|part| (part, layers[part].lock()))
@@ -227,13 +236,17 @@ impl LayerRules {
             return Ok(Vec::new());
         };
 
-        let mut sets = Vec::new();
-        let mut changes = Vec::new();
-        for ((layer, list), (_, state)) in layers.iter().zip(&lists).zip(&states) {
-            (layer.accepts)(list)?;
-            let set = RequestRules::rule_set(list)?;
+        let (mut lists, mut sets, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        for ((layer, new), (_, state)) in layers.iter().zip(news).zip(&states) {
+            let list = match new {
+                NewRules::List(list) => list,
+                NewRules::Edit(edit) => edit(state.rules.list())?,
+            };
+            (layer.accepts)(&list)?;
+            let set = RequestRules::rule_set(&list)?;
             changes.push(set.changes_from(state.rules.set()));
             sets.push(set);
+            lists.push(list);
         }
         let replaced: Vec<&Limiter> = states.iter().map(|(_, s)| &*s.rules.limiter).collect();
         let replacement = Replacement::prepare(&replaced, &*first.store, sets, NonZeroU32::MIN)?;

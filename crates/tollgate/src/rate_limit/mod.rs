@@ -9,6 +9,7 @@ pub(crate) mod decide;
 pub(crate) mod deny;
 mod duplicate_detector;
 mod future;
+mod inspection;
 mod layer;
 pub(crate) mod layer_defaults;
 mod limits_endpoint;
@@ -32,6 +33,7 @@ pub use self::{
     admission::{Admission, Denied, RuleVerdict},
     body::ResponseBody,
     future::ResponseFuture,
+    inspection::{Inspection, RuleEffect},
     layer::RateLimitLayer,
     layer_defaults::LayerDefaults,
     limits_endpoint::LimitsEndpoint,

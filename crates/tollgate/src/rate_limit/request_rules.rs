@@ -168,13 +168,18 @@ impl RequestRules {
         self.limiter.rules()
     }
 
+    /// The rules, in the order of the rule set.
+    pub(super) fn list(&self) -> &[RequestRule] {
+        &self.list
+    }
+
     fn all(&self) -> impl Iterator<Item = &RequestSettings> {
         self.list.iter().map(RequestRule::settings)
     }
 
     /// The rule at this index, which is one of the set.
     #[inline]
-    fn of_rule(&self, rule: u16) -> &RequestSettings {
+    pub(super) fn of_rule(&self, rule: u16) -> &RequestSettings {
         self.list[usize::from(rule)].settings()
     }
 
@@ -380,7 +385,12 @@ impl RequestRules {
 
     /// The plan of a request.
     #[inline(always)]
-    fn planned(&self, rule: u16, request_rule: &RequestSettings, head: &Parts) -> CheckQuota {
+    pub(super) fn planned(
+        &self,
+        rule: u16,
+        request_rule: &RequestSettings,
+        head: &Parts,
+    ) -> CheckQuota {
         CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
             let unknown = &mut |name: &str| self.unknown_plan(rule, name);
             f(head, &request_rule.rule, unknown)
@@ -389,7 +399,12 @@ impl RequestRules {
 
     /// The quota that was computed for a request, or else its plan.
     #[inline(never)]
-    fn quota_by(&self, rule: u16, request_rule: &RequestSettings, head: &Parts) -> CheckQuota {
+    pub(super) fn quota_by(
+        &self,
+        rule: u16,
+        request_rule: &RequestSettings,
+        head: &Parts,
+    ) -> CheckQuota {
         let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) else {
             return self.planned(rule, request_rule, head);
         };
@@ -400,7 +415,13 @@ impl RequestRules {
     }
 
     /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.
-    fn check(&self, rule: u16, key: &KeyBuf, cost: u64, quota: CheckQuota) -> Option<Check> {
+    pub(super) fn check(
+        &self,
+        rule: u16,
+        key: &KeyBuf,
+        cost: u64,
+        quota: CheckQuota,
+    ) -> Option<Check> {
         let request_rule = self.of_rule(rule);
         let applies = request_rule.applies_to_key.as_ref();
         if applies.is_some_and(|applies| !applies(key)) {
@@ -423,7 +444,7 @@ impl RequestRules {
     }
 
     /// Whether single keys of a rule have plans of their own.
-    fn has_plans_by_key(&self, rule: u16) -> bool {
+    pub(super) fn has_plans_by_key(&self, rule: u16) -> bool {
         let settings = self.of_rule(rule);
         !settings.plans_by_key.is_empty() || settings.plan_of_key.is_some()
     }
@@ -461,7 +482,7 @@ impl RequestRules {
     }
 
     /// What a rule does with a request that has no key for this reason.
-    fn without_key(&self, rule: u16, why: &NoKey, policy: CheckPolicy) -> WithoutKey {
+    pub(super) fn without_key(&self, rule: u16, why: &NoKey, policy: CheckPolicy) -> WithoutKey {
         let RequestSettings { rule, missing, .. } = self.of_rule(rule);
         if *why == NoKey::LookUpFailed {
             let answer = policy.store_error_answer();
@@ -666,7 +687,7 @@ fn key_in(rule: &RequestSettings, head: &Parts) -> Key {
 
 /// What a rule does with a request without a key.
 #[derive(Clone, Copy, Debug)]
-enum WithoutKey {
+pub(super) enum WithoutKey {
     /// Counts it with all others that have none.
     Share,
     /// Does not apply to it.

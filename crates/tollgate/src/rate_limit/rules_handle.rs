@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use tollgate_core::{Limiter, RuleChange, RuleError, RuleErrorKind};
+use tollgate_core::{Limiter, Quota, RuleChange, RuleError, RuleErrorKind, UnknownName};
 
 use crate::{
-    rate_limit::live_config::LayerRules,
+    rate_limit::live_config::{LayerRules, NewRules},
     rule::{KeyedRule, RequestRule},
 };
 
@@ -61,7 +61,7 @@ impl RulesHandle {
         &self,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Vec<RuleChange>, RuleError> {
-        let rules = rules.into_iter().map(Into::into).collect();
+        let rules = NewRules::List(rules.into_iter().map(Into::into).collect());
         let changes = LayerRules::replace_all(vec![(self.upgrade()?, rules)])?;
         Ok(changes.into_iter().flatten().collect())
     }
@@ -90,9 +90,73 @@ impl RulesHandle {
     ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
         let parts = layers.into_iter().map(|(handle, rules)| {
             let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
-            Ok((handle.upgrade()?, rules))
+            Ok((handle.upgrade()?, NewRules::List(rules)))
         });
         LayerRules::replace_all(parts.collect::<Result<Vec<_>, RuleError>>()?)
+    }
+
+    /// Adds a shadow of the rule with this name that counts by another limit from now on: what it would deny, before it is in
+    /// force. Clients under a plan keep the limit of their plan. Returns the name of the shadow, by which it is counted.
+    ///
+    /// It takes the place of an earlier preview of the rule, and stays until [`end_preview`](Self::end_preview), or until the rules
+    /// are replaced.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    ///
+    /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    /// let shadow = layer.handle().preview("per-key", Quota::gcra(30, MINUTE))?;
+    /// assert_eq!(shadow, "per-key-preview");
+    /// assert!(!layer.limiter().rules().rules()[1].is_enforced());
+    /// layer.handle().end_preview("per-key")?;
+    /// assert_eq!(layer.limiter().rules().rules().len(), 1);
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name; a limit that does not go with its plans, or that the store cannot serve. Nothing changes.
+    pub fn preview(&self, rule: &str, quota: Quota) -> Result<String, RuleError> {
+        let name = preview_name(rule);
+        let (of, shadow) = (rule.to_owned(), name.clone());
+        self.edit(move |rules| {
+            let found = rules.iter().find(|it| it.settings().rule.name() == of);
+            let found = found.ok_or_else(|| {
+                let names = rules.iter().map(|it| it.settings().rule.name());
+                let unknown = UnknownName::new("rule", &of, names);
+                RuleError::general(RuleErrorKind::RuleSet, unknown.to_string())
+            })?;
+            let others = rules
+                .iter()
+                .filter(|it| it.settings().rule.name() != shadow);
+            let preview = found.as_shadow(&shadow, quota);
+            Ok(others.cloned().chain([preview]).collect())
+        })?;
+        Ok(name)
+    }
+
+    /// Ends the [preview](Self::preview) of the rule with this name, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace`](Self::replace).
+    pub fn end_preview(&self, rule: &str) -> Result<(), RuleError> {
+        let shadow = preview_name(rule);
+        self.edit(move |rules| {
+            let others = rules
+                .iter()
+                .filter(|it| it.settings().rule.name() != shadow);
+            Ok(others.cloned().collect())
+        })
+    }
+
+    fn edit(
+        &self,
+        edit: impl FnOnce(&[RequestRule]) -> Result<Vec<RequestRule>, RuleError> + 'static,
+    ) -> Result<(), RuleError> {
+        let edit = NewRules::Edit(Box::new(edit));
+        LayerRules::replace_all(vec![(self.upgrade()?, edit)]).map(drop)
     }
 
     /// The limiter in force: the layer's budgets, for code outside of requests. `None` if the layer is gone.
@@ -109,6 +173,10 @@ impl RulesHandle {
             )
         })
     }
+}
+
+fn preview_name(rule: &str) -> String {
+    format!("{rule}-preview")
 }
 
 impl fmt::Debug for RulesHandle {

@@ -1,0 +1,72 @@
+import { get, h, post } from './dom.js';
+import * as overview from './overview.js';
+import * as rules from './rules.js';
+import { explain, keys } from './clients.js';
+
+const name = location.pathname.split('/').pop();
+const page = { overview, rules, keys, explain }[name];
+const main = document.getElementById('main');
+const link = document.getElementById('link');
+
+let state, source, heardAt, asking = false;
+
+// The state is asked for again when the rules have changed, and after each action.
+async function refresh() {
+  if (asking) return;
+  asking = true;
+  try {
+    state = await get('state');
+    page.show(main, state, refresh);
+  } catch (error) {
+    if (error.status === 401) location.reload();
+  } finally {
+    asking = false;
+  }
+}
+
+function connect() {
+  if (source && source.readyState !== EventSource.CLOSED) return;
+  source = new EventSource('events');
+  source.onmessage = (event) => {
+    const sample = JSON.parse(event.data);
+    heardAt = Date.now();
+    if (!state || sample.version !== state.version) refresh();
+    else page.tick?.(sample, state);
+    tell();
+  };
+}
+
+// A stream ends every few seconds and begins again: only silence is a fault.
+function tell() {
+  const silent = Math.floor((Date.now() - heardAt) / 1000);
+  const lost = silent >= 5;
+  const text = lost ? `No answer from the service for ${silent - silent % 5} s; trying again` : 'Live';
+  if (link.textContent !== text) link.textContent = text;
+  link.classList.toggle('lost', lost);
+  document.body.classList.toggle('stale', lost);
+}
+
+setInterval(() => {
+  if (document.hidden) return;
+  tell();
+  if (Date.now() - heardAt >= 5000) {
+    // Asked for too, so that a log-in that has ended shows.
+    refresh();
+    connect();
+  }
+}, 1000);
+
+// A tab that nobody sees costs nothing.
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) source?.close();
+  else { heardAt = Date.now(); refresh(); connect(); }
+});
+
+for (const anchor of document.querySelectorAll('nav a')) {
+  if (anchor.getAttribute('href') === name) anchor.setAttribute('aria-current', 'page');
+}
+document.title = `${name[0].toUpperCase()}${name.slice(1)} · tollgate`;
+document.querySelector('header').append(h('button', { class: 'quiet', onclick: async () => { await post('logout', {}); location.reload(); } }, 'Log out'));
+heardAt = Date.now();
+await refresh();
+connect();

@@ -1,0 +1,138 @@
+import { ALLOWED, BLOCKED, DEGRADED, DENIED, clock, count, foreign, h, millis, rate, span, table } from './dom.js';
+
+const SERIES = [['Allowed', ALLOWED, '--allowed'], ['Denied', DENIED, '--denied'], ['Blocked', BLOCKED, '--blocked'], ['Degraded', DEGRADED, '--degraded']];
+const LEVELS = { bad: 'Problem', warn: 'Watch', note: 'Note' };
+
+let parts, charts = [], seconds = [], minutes = [];
+
+export function show(main, state) {
+  seconds = state.seconds.slice(1).map(([at, sum], index) => [at / 1000, per(sum, (at - state.seconds[index][0]) / 1000)]);
+  minutes = wholeMinutes(state.minutes);
+  if (!parts) build(main);
+  parts.status.replaceChildren(...status(state.status));
+  parts.journal.replaceChildren(...journal(state.journal));
+  draw();
+}
+
+function build(main) {
+  const tile = ([label, , color]) => {
+    const [now, hour] = [h('span', { class: 'now' }, '–'), h('span', { class: 'hour' }, '')];
+    return { element: h('div', { class: 'tile' }, h('dt', {}, h('i', { class: `mark ${color.slice(2)}` }), label), h('dd', {}, now, h('small', {}, ' a second'), hour)), now, hour };
+  };
+  const tiles = SERIES.map(tile);
+  parts = {
+    tiles, count: h('p', { class: 'hidden', role: 'status' }), title: h('h2', {}, 'Looking…'), problems: h('ul', { class: 'problems' }),
+    meters: h('dl', { class: 'facts' }), status: h('div'), journal: h('div'),
+    charts: [['Last two minutes', 'seconds'], ['Last hour', 'minutes']].map(([title, id]) => ({ title, id, element: h('div', { class: 'chart', role: 'img' }) })),
+  };
+  main.replaceChildren(
+    h('h1', { class: 'hidden' }, 'Overview'),
+    h('section', { class: 'first' }, parts.title, parts.count, parts.problems),
+    h('section', {}, h('h2', {}, 'Checks'), h('p', { class: 'muted' }, 'A request is one check for each rule that counts it. Shadows are not among them.'),
+      h('dl', { class: 'tiles' }, tiles.map((it) => it.element)),
+      h('div', { class: 'charts' }, parts.charts.map((it) => h('figure', {}, h('figcaption', {}, it.title, h('small', {}, ', checks a second')), it.element)))),
+    h('section', {}, h('h2', {}, 'Service'), parts.meters, parts.status),
+    h('section', {}, h('h2', {}, 'Done on this page'), parts.journal));
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+  new ResizeObserver(draw).observe(parts.charts[0].element);
+}
+
+export function tick(sample) {
+  const now = per(sample.sum, Math.max(sample.since, 1) / 1000);
+  if (sample.since) seconds.push([sample.at / 1000, now]);
+  seconds = seconds.slice(-120);
+  const minute = Math.floor(sample.at / 60000) * 60;
+  if (minutes.at(-1)[0] !== minute) minutes = [...minutes.slice(1), [minute, sample.sum.map(() => 0)]];
+  minutes.at(-1)[1] = minutes.at(-1)[1].map((sum, index) => sum + sample.sum[index]);
+  SERIES.forEach(([, index], place) => {
+    const tile = parts.tiles[place];
+    tile.now.textContent = rate(now[index]);
+    tile.hour.textContent = `${count(minutes.reduce((sum, [, of]) => sum + of[index], 0))} in the last hour`;
+  });
+  problems(sample.problems);
+  parts.meters.replaceChildren(...meters(sample.meters));
+  update();
+}
+
+const per = (sum, secs) => sum.map((it) => it / Math.max(secs, 0.001));
+
+// Sixty minutes, of which the service names those with traffic.
+function wholeMinutes(known) {
+  const of = new Map(known);
+  const last = Math.floor(Date.now() / 60000) * 60;
+  return Array.from({ length: 60 }, (_, index) => last - (59 - index) * 60).map((at) => [at, of.get(at) ?? [0, 0, 0, 0, 0, 0, 0, 0]]);
+}
+
+function problems(found) {
+  const real = found.filter((it) => it.level !== 'note').length;
+  const title = real === 0 ? 'Nothing is wrong' : real === 1 ? 'One thing to look at' : `${real} things to look at`;
+  if (parts.title.textContent !== title) parts.title.textContent = parts.count.textContent = title;
+  parts.title.className = real ? (found.some((it) => it.level === 'bad') ? 'bad' : 'warn') : 'good';
+  const items = found.map(({ level, text }) => h('li', { class: level }, h('b', {}, LEVELS[level]), h('bdi', { class: 'text' }, text.slice(0, 4000))));
+  parts.problems.replaceChildren(...items);
+}
+
+const fact = (name, value, note) => h('div', {}, h('dt', {}, name), h('dd', {}, value, note && h('small', {}, note)));
+
+function meters(it) {
+  if (!it) return [fact('Added latency', '–', 'give the console the metrics of the service to see it')];
+  const facts = [fact('Added latency', `${millis(it.p50)}`, 'half of the checks are faster'), fact('99 of 100 below', millis(it.p99))];
+  const redis = it.redis;
+  if (redis) {
+    facts.push(
+      fact('Calls to Redis a request', redis.calls_per_request === null ? '–' : redis.calls_per_request.toFixed(2), `${rate(redis.calls ?? 0)} a second in all`),
+      fact('Deadline misses', count(redis.deadline_misses), 'in ten seconds'),
+      fact('Wait for a connection', millis(redis.queue_p99), '99 of 100 below'),
+      fact('Breaker', redis.breaker === null || redis.breaker >= 1 ? 'closed' : redis.breaker <= 0 ? 'open' : `${count(redis.breaker * 100)} % pass`));
+    if (redis.instances) facts.push(fact('Instances', count(redis.instances), 'as Redis counts them'));
+    if (redis.unreported) facts.push(fact('Not reported yet', `${count(redis.unreported)} units`));
+  }
+  return facts;
+}
+
+function status(it) {
+  if (!it) return [h('p', { class: 'muted' }, 'The rules of this service are in its code.')];
+  const facts = [fact('Rules', `revision ${it.revision}`, `${count(it.rules)} rules, in force for ${span(it.seconds)}`), fact('Rejected documents', count(it.rejected), 'since the start')];
+  if (!it.fleet) return [h('dl', { class: 'facts' }, facts)];
+  const { processes, lagging, revision } = it.fleet;
+  facts.push(fact('Processes', count(processes), lagging.length ? `${count(lagging.length)} behind` : `all at revision ${revision}`));
+  return [h('dl', { class: 'facts' }, facts),
+    lagging.length && table('Processes that lag', ['Process', '#Revision', '#Behind for'], lagging.map((one) => [foreign(one.name), count(one.revision), span(one.seconds)]))];
+}
+
+function journal(entries) {
+  if (!entries.length) return [h('p', { class: 'muted' }, 'Nothing yet. What other pages and programs change is in the audit of the service.')];
+  return [table('Actions', ['Time', 'Who', 'What', 'Why'], entries.slice(0, 20).map((it) => [clock(it.at), foreign(it.who), foreign(it.what), foreign(it.because)]))];
+}
+
+const data = (id) => {
+  const points = id === 'seconds' ? seconds : minutes.map(([at, sum]) => [at, per(sum, 60)]);
+  return [points.map(([at]) => at), ...SERIES.map(([, index]) => points.map(([, sum]) => sum[index]))];
+};
+
+function draw() {
+  charts.forEach((chart) => chart.destroy());
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  charts = parts.charts.map(({ element, id }) => {
+    const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' };
+    const stroke = ([, , name], index) => ({ stroke: color(name), width: 1.5, dash: [[], [], [6, 3], [2, 3]][index], points: { show: false } });
+    return new uPlot({
+      width: Math.max(element.clientWidth, 200), height: 180, legend: { show: false }, cursor: { show: false }, padding: [8, 8, 0, 0],
+      scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
+      axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map((at) => clock(at * 1000).slice(0, id === 'seconds' ? 8 : 5)) }, { ...axis, size: 48, values: (_, ticks) => ticks.map(rate) }],
+      series: [{}, ...SERIES.map(stroke)],
+    }, data(id), element);
+  });
+  update();
+}
+
+function update() {
+  charts.forEach((chart, index) => {
+    const { element, title, id } = parts.charts[index];
+    const rows = data(id);
+    chart.setData(rows);
+    const sums = SERIES.map(([name], place) => `${name.toLowerCase()} at most ${rate(Math.max(0, ...rows[place + 1]))}`);
+    element.setAttribute('aria-label', `${title}, checks a second: ${sums.join(', ')}`);
+  });
+}

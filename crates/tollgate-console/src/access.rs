@@ -1,0 +1,201 @@
+//! Who may see the console, and from where a request may come.
+
+use std::{fmt, net::SocketAddr};
+
+use axum::extract::ConnectInfo;
+use http::{HeaderMap, Method, header, request::Parts};
+
+/// Who may see a console and act on it. There is no default: a console without a decision about it does not exist.
+///
+/// ```
+/// use tollgate_console::Access;
+///
+/// let access = Access::token("b83f0c1e97d24a6f8f5e2b7a9c3d1e60")?;
+/// let error = Access::token("secret").unwrap_err();
+/// assert_eq!(error.to_string(), "a token of 6 characters can be guessed; take at least 24, as `openssl rand -hex 32` prints them");
+/// # Ok::<(), tollgate_console::AccessError>(())
+/// ```
+#[derive(Clone)]
+pub struct Access(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Token {
+        hash: blake3::Hash,
+        cookie: blake3::Hash,
+    },
+    Loopback,
+    Application,
+}
+
+/// A token that could be guessed.
+#[derive(Clone, Debug)]
+pub struct AccessError(String);
+
+/// Why a request is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has no token.
+    LogIn,
+    /// It comes from somewhere else.
+    Forbidden(&'static str),
+}
+
+const COOKIE: &str = "tollgate-console";
+const SHORTEST: usize = 24;
+
+impl Access {
+    /// Whoever has this token. The page asks for it once and keeps a cookie, which scripts cannot read and other sites cannot send;
+    /// programs send it as `Authorization: Bearer`.
+    ///
+    /// # Errors
+    ///
+    /// A token of fewer than 24 characters.
+    pub fn token(token: &str) -> Result<Self, AccessError> {
+        let length = token.chars().count();
+        if length < SHORTEST {
+            return Err(AccessError(format!(
+                "a token of {length} characters can be guessed; take at least {SHORTEST}, as `openssl rand -hex 32` prints them"
+            )));
+        }
+        let cookie = blake3::derive_key("tollgate-console 2026 the cookie of a token", token.as_bytes());
+        Ok(Self(Kind::Token {
+            hash: blake3::hash(token.as_bytes()),
+            cookie: blake3::Hash::from_bytes(cookie),
+        }))
+    }
+
+    /// Whoever is on this machine: peers with a loopback address that ask for `localhost` or such an address, and through no proxy.
+    /// Serve the router with [`ConnectInfo`]; without it nobody is let in.
+    #[must_use]
+    pub fn loopback() -> Self {
+        Self(Kind::Loopback)
+    }
+
+    /// Whoever gets here: the application has a layer around the router that decides. Without one, everybody may change limits.
+    ///
+    /// The layer can say who it is by [`Operator`](crate::Operator), for the audit.
+    #[must_use]
+    pub fn by_application() -> Self {
+        Self(Kind::Application)
+    }
+
+    /// Whether a request may be answered.
+    pub(crate) fn check(&self, head: &Parts) -> Result<(), Refusal> {
+        match &self.0 {
+            Kind::Application => Ok(()),
+            Kind::Loopback => loopback(head).map_err(Refusal::Forbidden),
+            Kind::Token { hash, cookie } => {
+                // Both are compared as hashes, in constant time.
+                let bearer = field(&head.headers, header::AUTHORIZATION.as_str());
+                let bearer = bearer.and_then(|it| it.strip_prefix("Bearer "));
+                let has_token = bearer.is_some_and(|token| blake3::hash(token.as_bytes()) == *hash);
+                let mut cookies = cookies(&head.headers);
+                match has_token || cookies.any(|it| blake3::Hash::from_hex(it).is_ok_and(|it| it == *cookie)) {
+                    true => Ok(()),
+                    false => Err(Refusal::LogIn),
+                }
+            }
+        }
+    }
+
+    /// Whether anybody, with a token or without, may see what has no secrets: the page before its log-in.
+    pub(crate) fn shows_log_in(&self) -> bool {
+        matches!(self.0, Kind::Token { .. })
+    }
+
+    /// The cookie for who has this token. It is sent back on encrypted connections alone, if it was asked for on one.
+    pub(crate) fn log_in(&self, token: &str, head: &Parts) -> Option<String> {
+        let Kind::Token { hash, cookie } = &self.0 else {
+            return None;
+        };
+        if blake3::hash(token.as_bytes()) != *hash {
+            return None;
+        }
+        let origin = field(&head.headers, header::ORIGIN.as_str()).unwrap_or_default();
+        let secure = if origin.starts_with("https:") { "; Secure" } else { "" };
+        Some(format!("{COOKIE}={}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}", cookie.to_hex()))
+    }
+
+    pub(crate) fn log_out() -> String {
+        format!("{COOKIE}=; HttpOnly; SameSite=Strict; Max-Age=0")
+    }
+}
+
+/// Whether a page of another origin may have caused a request. Browsers say so; a program that says nothing is no browser.
+pub(crate) fn refuse_other_sites(head: &Parts) -> Result<(), Refusal> {
+    let refusal = Err(Refusal::Forbidden("it comes from another site"));
+    if let Some(site) = field(&head.headers, "sec-fetch-site") {
+        let mode = field(&head.headers, "sec-fetch-mode");
+        let opens_page = head.method == Method::GET && mode == Some("navigate");
+        return match site == "same-origin" || opens_page || (site == "none" && head.method == Method::GET) {
+            true => Ok(()),
+            false => refusal,
+        };
+    }
+    match head.headers.get(header::ORIGIN) {
+        None => Ok(()),
+        Some(origin) => {
+            let origin = origin.to_str().ok().and_then(|it| it.split_once("://"));
+            match origin.is_some_and(|(_, authority)| Some(authority) == host(head)) {
+                true => Ok(()),
+                false => refusal,
+            }
+        }
+    }
+}
+
+fn loopback(head: &Parts) -> Result<(), &'static str> {
+    let peer = head.extensions.get::<ConnectInfo<SocketAddr>>();
+    let Some(ConnectInfo(peer)) = peer else {
+        return Err("the service does not hand addresses to requests: serve it with into_make_service_with_connect_info::<SocketAddr>()");
+    };
+    if !peer.ip().to_canonical().is_loopback() {
+        return Err("it comes from another machine");
+    }
+    if ["forwarded", "x-forwarded-for", "x-real-ip", "via"].iter().any(|name| head.headers.contains_key(*name)) {
+        return Err("it comes through a proxy, behind which everybody is on this machine");
+    }
+    // The name of another site may point at this machine.
+    let name = host(head).unwrap_or_default();
+    let end = name.rfind(':').filter(|end| !name[*end..].contains(']'));
+    let name = &name[..end.unwrap_or(name.len())];
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    match name == "localhost" || address.is_ok_and(|it| it.is_loopback()) {
+        true => Ok(()),
+        false => Err("it asks for another host than this machine"),
+    }
+}
+
+fn host(head: &Parts) -> Option<&str> {
+    let authority = head.uri.authority().map(|it| it.as_str());
+    authority.or_else(|| field(&head.headers, header::HOST.as_str()))
+}
+
+fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let fields = headers.get_all(header::COOKIE).iter().filter_map(|it| it.to_str().ok());
+    let pairs = fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Token { .. } => "Access::token(..)",
+            Kind::Loopback => "Access::loopback()",
+            Kind::Application => "Access::by_application()",
+        })
+    }
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for AccessError {}

@@ -1,0 +1,176 @@
+//! What an operator changes, with a reason.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+use serde_json::json;
+use tollgate::Quota;
+use tollgate_rules::{Author, LimitOverride, LiveRules, RuleSwitch};
+
+use crate::{
+    client::{self, Client},
+    console::{Preview, Shared, lock},
+    overview::scope,
+    response::{Answer, Wrong},
+    source::Source,
+};
+
+/// The longest name, limit or reason that is taken.
+const LONGEST: usize = 500;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Ordered {
+    /// Who does it, as they say.
+    #[serde(default)]
+    who: String,
+    because: String,
+    #[serde(flatten)]
+    action: Action,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+enum Action {
+    /// `rule` may be `*`; the limit is `off`, `shadow` or a part, as `50%`.
+    Switch { rule: String, limit: String, until: Option<u64> },
+    Override { rule: String, client: String, limit: String, until: Option<u64> },
+    Clear,
+    Reset { rule: String, client: String },
+    Preview { source: usize, rule: String, limit: String },
+    EndPreview { source: usize, rule: String },
+}
+
+/// Does what is ordered, and says what it did. `operator` is whom the application knows.
+pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&str>) -> Answer {
+    let who = operator.unwrap_or(&ordered.who).trim();
+    let because = ordered.because.trim();
+    for (text, what) in [(who, "who you are"), (because, "why")] {
+        if text.is_empty() {
+            return Err(Wrong::input(format!("say {what}: it goes into the audit")));
+        }
+        if text.len() > LONGEST {
+            return Err(Wrong::input(format!("{what}, in at most {LONGEST} bytes")));
+        }
+    }
+    let author = Author::new(who).because(because);
+    let what = match &ordered.action {
+        Action::Switch { rule, limit, until } => {
+            short(&[rule, limit])?;
+            let entry = RuleSwitch::rule(rule, limit).because(because);
+            let entry = until_of(*until)?.into_iter().fold(entry, RuleSwitch::until);
+            switch(shared, entry, &author).await?;
+            format!("switched {rule} to {limit}")
+        }
+        Action::Override { rule, client, limit, until } => {
+            short(&[rule, limit])?;
+            let client = Client::parse(client)?;
+            let [first, others @ ..] = client.texts()? else {
+                return Err(Wrong::input("which client?"));
+            };
+            let entry = LimitOverride::new(rule, first, limit).because(because);
+            let entry = others.iter().fold(entry, LimitOverride::and_key);
+            let entry = until_of(*until)?.into_iter().fold(entry, LimitOverride::until);
+            override_limit(shared, entry, &author).await?;
+            // Without the key.
+            format!("gave a client of {rule} the limit {limit}")
+        }
+        Action::Clear => {
+            clear(shared, &author).await?;
+            "ended what was set here".to_owned()
+        }
+        Action::Reset { rule, client } => {
+            let had_state = client::reset(shared, rule, client).await?;
+            let what = match had_state {
+                true => format!("reset a client of {rule}"),
+                false => format!("reset a client of {rule}, which had used nothing"),
+            };
+            audit(who, because, &what);
+            what
+        }
+        Action::Preview { source, rule, limit } => {
+            short(&[rule, limit])?;
+            let quota: Quota = limit.parse().map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
+            let layer = layer(shared, *source)?;
+            layer.handle().preview(rule, quota).map_err(|wrong| Wrong::input(wrong.to_string()))?;
+            let mut previews = lock(&shared.previews);
+            previews.retain(|it| (it.source, &it.rule) != (*source, rule));
+            let preview = Preview { source: *source, rule: rule.clone(), limit: quota.to_string(), since: shared.clock.now() };
+            previews.push_back(preview);
+            let what = format!("began a preview of {rule} at {quota}");
+            audit(who, because, &what);
+            what
+        }
+        Action::EndPreview { source, rule } => {
+            layer(shared, *source)?.handle().end_preview(rule).map_err(|wrong| Wrong::input(wrong.to_string()))?;
+            lock(&shared.previews).retain(|it| (it.source, &it.rule) != (*source, rule));
+            let what = format!("ended the preview of {rule}");
+            audit(who, because, &what);
+            what
+        }
+    };
+    lock(&shared.journal).note(shared.clock.now(), who, &what, because);
+    Ok(json!({ "done": what, "scope": scope(shared) }))
+}
+
+/// Changes of rules are in the audit already; these are not.
+fn audit(actor: &str, reason: &str, changes: &str) {
+    tracing::info!(target: "tollgate::audit", what = "accepted", actor, reason, "{changes}");
+}
+
+async fn switch(shared: &Shared, entry: RuleSwitch, author: &Author) -> Result<(), Wrong> {
+    #[cfg(feature = "redis")]
+    if let Some((fleet, bindings)) = &shared.parts.fleet {
+        let switched = fleet.switch(entry, bindings, author).await;
+        return switched.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()));
+    }
+    let switched = rules(shared)?.handle(author.clone()).switch(entry);
+    switched.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()))
+}
+
+async fn override_limit(shared: &Shared, entry: LimitOverride, author: &Author) -> Result<(), Wrong> {
+    #[cfg(feature = "redis")]
+    if let Some((fleet, bindings)) = &shared.parts.fleet {
+        let set = fleet.override_limit(entry, bindings, author).await;
+        return set.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()));
+    }
+    let set = rules(shared)?.handle(author.clone()).override_limit(entry);
+    set.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()))
+}
+
+async fn clear(shared: &Shared, author: &Author) -> Result<(), Wrong> {
+    #[cfg(feature = "redis")]
+    if let Some((fleet, bindings)) = &shared.parts.fleet {
+        let cleared = fleet.clear_switches(bindings, author).await;
+        return cleared.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()));
+    }
+    let cleared = rules(shared)?.handle(author.clone()).clear();
+    cleared.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()))
+}
+
+fn rules(shared: &Shared) -> Result<&LiveRules, Wrong> {
+    let rules = shared.parts.rules.as_ref();
+    rules.ok_or_else(|| Wrong::input("the rules of this service are in its code, and are changed there"))
+}
+
+fn layer(shared: &Shared, source: usize) -> Result<&tollgate::RateLimitLayer, Wrong> {
+    match shared.parts.sources.get(source) {
+        Some((_, Source::Layer(layer))) => Ok(layer),
+        _ => Err(Wrong::input("only rules of a layer have previews")),
+    }
+}
+
+fn short(texts: &[&str]) -> Result<(), Wrong> {
+    match texts.iter().find(|text| text.len() > LONGEST) {
+        Some(text) => Err(Wrong::input(format!("a text of {} bytes is above {LONGEST}", text.len()))),
+        None => Ok(()),
+    }
+}
+
+/// When it ends, from milliseconds since the Unix epoch.
+fn until_of(until: Option<u64>) -> Result<Option<SystemTime>, Wrong> {
+    let Some(until) = until else {
+        return Ok(None);
+    };
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(until));
+    time.map(Some).ok_or_else(|| Wrong::input("the end is too far away"))
+}

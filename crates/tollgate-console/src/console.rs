@@ -1,0 +1,168 @@
+//! The console: what it looks at, and what its handlers share.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tollgate::{Clock, LiveLimiter, RateLimitLayer};
+#[cfg(feature = "redis")]
+use tollgate_redis::RedisStore;
+use tollgate_rules::LiveRules;
+#[cfg(feature = "redis")]
+use tollgate_rules::{Bindings, redis::RedisRules};
+
+use crate::{
+    access::Access,
+    exposition::Scrapes,
+    journal::Journal,
+    sampler::Sampler,
+    samples::Samples,
+    source::Source,
+};
+
+/// A page for operators of rate limits, as a router: made by [`Console::new`], mounted by [`router`](Self::router).
+///
+/// See the [module documentation](crate).
+#[must_use = "a console is seen when its router is mounted"]
+#[derive(Clone)]
+pub struct Console {
+    pub(crate) parts: Parts,
+}
+
+/// Gives the metrics of the process as Prometheus reads them.
+pub(crate) type Render = dyn Fn() -> String + Send + Sync;
+
+/// What an application gives a console.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) access: Access,
+    pub(crate) sources: Vec<(String, Source)>,
+    pub(crate) rules: Option<LiveRules>,
+    #[cfg(feature = "redis")]
+    pub(crate) fleet: Option<(RedisRules, Bindings)>,
+    #[cfg(feature = "redis")]
+    pub(crate) store: Option<RedisStore>,
+    pub(crate) metrics: Option<Arc<Render>>,
+}
+
+/// What the handlers and the sampler share, for as long as the router lives.
+pub(crate) struct Shared {
+    pub(crate) parts: Parts,
+    pub(crate) clock: Clock,
+    pub(crate) sampler: Sampler,
+    pub(crate) samples: Mutex<Samples>,
+    pub(crate) scrapes: Mutex<Scrapes>,
+    pub(crate) journal: Mutex<Journal>,
+    /// The previews that run: the source, the rule, the limit, and since when.
+    pub(crate) previews: Mutex<VecDeque<Preview>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Preview {
+    pub(crate) source: usize,
+    pub(crate) rule: String,
+    pub(crate) limit: String,
+    pub(crate) since: u64,
+}
+
+impl Console {
+    /// A console that is shown to whom `access` says.
+    pub fn new(access: Access) -> Self {
+        Self {
+            parts: Parts {
+                access,
+                sources: Vec::new(),
+                rules: None,
+                #[cfg(feature = "redis")]
+                fleet: None,
+                #[cfg(feature = "redis")]
+                store: None,
+                metrics: None,
+            },
+        }
+    }
+
+    /// Shows the rules of this layer, under a name where there are several. Call it after the layer's settings.
+    pub fn layer(mut self, name: impl Into<String>, layer: &RateLimitLayer) -> Self {
+        self.parts.sources.push((name.into(), Source::Layer(layer.clone())));
+        self
+    }
+
+    /// Shows the rules of this limiter of workers, under a name.
+    pub fn limiter(mut self, name: impl Into<String>, limiter: &LiveLimiter) -> Self {
+        self.parts.sources.push((name.into(), Source::Limiter(limiter.clone())));
+        self
+    }
+
+    /// The document that the layers follow: the page says what is in force and what was rejected, and switches and overrides rules.
+    /// What it changes is in force in this process alone, and ends with it, unless [`fleet`](Self::fleet) is given too.
+    pub fn rules(mut self, rules: &LiveRules) -> Self {
+        self.parts.rules = Some(rules.clone());
+        self
+    }
+
+    /// The rules in Redis that all processes follow: what the page changes is in force in all of them. The bindings have to be those
+    /// of the service.
+    #[cfg(feature = "redis")]
+    pub fn fleet(mut self, rules: &RedisRules, bindings: Bindings) -> Self {
+        self.parts.fleet = Some((rules.clone(), bindings));
+        self
+    }
+
+    /// The store on Redis: the page says whether it decides, and why not.
+    #[cfg(feature = "redis")]
+    pub fn store(mut self, store: &RedisStore) -> Self {
+        self.parts.store = Some(store.clone());
+        self
+    }
+
+    /// The metrics of this process as Prometheus reads them: the page shows latency, calls to Redis, deadline misses and how many
+    /// requests are near their limit. It is called once a second while somebody looks.
+    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.parts.metrics = Some(Arc::new(render));
+        self
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let shared = Arc::new(Self {
+            parts,
+            clock: Clock::system(),
+            sampler: Sampler::new(),
+            samples: Mutex::default(),
+            scrapes: Mutex::default(),
+            journal: Mutex::default(),
+            previews: Mutex::default(),
+        });
+        // What was counted before is not of this minute.
+        shared.take_sample();
+        shared
+    }
+
+    /// Counts until now. Returns the time since the sample before, in microseconds.
+    pub(crate) fn take_sample(&self) -> u64 {
+        let sources = self.parts.sources.iter();
+        let counts: Vec<_> = sources.map(|(_, source)| source.limiter().counts()).collect();
+        lock(&self.samples).take(self.clock.now(), &counts)
+    }
+}
+
+/// What is locked is whole at each step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Console {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { access, sources, rules, .. } = &self.parts;
+        let names: Vec<&str> = sources.iter().map(|(name, _)| &**name).collect();
+        f.debug_struct("Console")
+            .field("access", access)
+            .field("sources", &names)
+            .field("rules", rules)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,140 @@
+//! What the metrics of a process say of latency and of Redis, from the text that Prometheus reads.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde_json::{Value, json};
+
+/// What is compared: the text of now with that of ten samples ago.
+const KEPT: usize = 11;
+
+/// The latest texts, as numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Scrapes(VecDeque<Scrape>);
+
+/// Sums by name, and by the label that matters.
+#[derive(Debug, Default)]
+struct Scrape {
+    at: u64,
+    sums: HashMap<(&'static str, String), f64>,
+}
+
+const CHECK: &str = "tollgate_check_duration_seconds_bucket";
+const QUEUE: &str = "tollgate_redis_queue_duration_seconds_bucket";
+const CALLS: &str = "tollgate_redis_calls_total";
+const ERRORS: &str = "tollgate_redis_errors_total";
+const BREAKER: &str = "tollgate_redis_breaker_share";
+const INSTANCES: &str = "tollgate_redis_instances";
+const UNREPORTED: &str = "tollgate_redis_units_unreported";
+const NEAR: &str = "tollgate_near_limit_total";
+/// Each with the label that tells its series apart.
+const WANTED: [(&str, &str); 8] = [
+    (CHECK, "le"),
+    (QUEUE, "le"),
+    (CALLS, "for"),
+    (ERRORS, "error"),
+    (BREAKER, "node"),
+    (INSTANCES, ""),
+    (UNREPORTED, ""),
+    (NEAR, "rule"),
+];
+
+impl Scrape {
+    fn parse(at: u64, text: &str) -> Self {
+        let mut scrape = Self { at, sums: HashMap::new() };
+        for line in text.lines().filter(|line| line.starts_with("tollgate_")) {
+            let end = line.find(['{', ' ']).unwrap_or(line.len());
+            let Some((name, label)) = WANTED.iter().find(|(name, _)| *name == &line[..end]) else {
+                continue;
+            };
+            let Some(value) = line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()) else {
+                continue;
+            };
+            let of_label = match label.is_empty() {
+                true => None,
+                false => line.split_once(&format!("{label}=\"")),
+            };
+            let of_label = of_label.and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
+            *scrape.sums.entry((name, of_label.to_owned())).or_default() += value;
+        }
+        scrape
+    }
+
+    fn of<'a>(&'a self, name: &'static str) -> impl Iterator<Item = (&'a str, f64)> {
+        let sums = self.sums.iter().filter(move |((other, _), _)| *other == name);
+        sums.map(|((_, label), value)| (&**label, *value))
+    }
+}
+
+impl Scrapes {
+    pub(crate) fn add(&mut self, at: u64, text: &str) {
+        self.0.push_back(Scrape::parse(at, text));
+        while self.0.len() > KEPT {
+            self.0.pop_front();
+        }
+    }
+
+    /// By label, how much a counter has grown in ten seconds.
+    fn growth(&self, name: &'static str) -> HashMap<&str, f64> {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
+            return HashMap::new();
+        };
+        let before: HashMap<&str, f64> = first.of(name).collect();
+        let grown = |label: &str, value: f64| value - before.get(label).copied().unwrap_or_default();
+        last.of(name).map(|(label, value)| (label, grown(label, value).max(0.0))).collect()
+    }
+
+    /// Below which time this share of what was measured lies, in milliseconds. `None`: there was nothing.
+    fn quantile(&self, name: &'static str, share: f64) -> Option<f64> {
+        let growth = self.growth(name);
+        let mut buckets: Vec<(f64, f64)> = growth
+            .iter()
+            .filter_map(|(le, count)| Some((le.replace("+Inf", "inf").parse().ok()?, *count)))
+            .collect();
+        buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (_, all) = *buckets.last()?;
+        let wanted = all * share;
+        let (mut from, mut below) = (0.0, 0.0);
+        for (le, count) in buckets {
+            if count >= wanted && all > 0.0 {
+                let part = (wanted - below) / (count - below).max(1.0);
+                let within = if le.is_finite() { from + (le - from) * part } else { from };
+                return Some(within * 1e3);
+            }
+            (from, below) = (le, count);
+        }
+        None
+    }
+
+    /// By rule, how many requests in ten seconds had little left.
+    pub(crate) fn near_limit(&self) -> HashMap<&str, f64> {
+        self.growth(NEAR)
+    }
+
+    /// How many calls to Redis had no reply within the deadline, in ten seconds.
+    pub(crate) fn deadline_misses(&self) -> f64 {
+        self.growth(ERRORS).get("expired").copied().unwrap_or_default()
+    }
+
+    /// What the page shows. `null`: the application gives no metrics.
+    pub(crate) fn shown(&self) -> Value {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
+            return Value::Null;
+        };
+        let seconds = (last.at.saturating_sub(first.at)) as f64 / 1e6;
+        let decided = self.growth(CHECK).get("+Inf").copied().unwrap_or_default();
+        let calls = self.growth(CALLS);
+        let gauge = |name| last.of(name).map(|(_, value)| value).next();
+        let redis = gauge(BREAKER).or_else(|| gauge(INSTANCES)).map(|_| {
+            json!({
+                "calls_per_request": (decided > 0.0).then(|| calls.get("requests").copied().unwrap_or_default() / decided),
+                "calls": (seconds > 0.0).then(|| calls.values().sum::<f64>() / seconds),
+                "deadline_misses": self.deadline_misses(),
+                "queue_p99": self.quantile(QUEUE, 0.99),
+                "breaker": last.of(BREAKER).map(|(_, share)| share).reduce(f64::min),
+                "instances": gauge(INSTANCES),
+                "unreported": gauge(UNREPORTED),
+            })
+        });
+        json!({ "p50": self.quantile(CHECK, 0.5), "p99": self.quantile(CHECK, 0.99), "redis": redis })
+    }
+}

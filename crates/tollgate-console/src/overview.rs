@@ -1,0 +1,147 @@
+//! What the pages are made of: the state as a whole, and a sample of each second.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use tollgate::rules::Mode;
+
+use crate::{
+    console::{Shared, lock},
+    problems::{problems, used},
+    tally::{Tally, share_shadowed},
+};
+
+/// What a tab hears each second.
+pub(crate) fn sample(shared: &Shared, since: u64) -> Value {
+    let now = shared.clock.now();
+    if let Some(render) = &shared.parts.metrics {
+        let text = render();
+        lock(&shared.scrapes).add(now, &text);
+    }
+    let problems = problems(shared);
+    let meters = lock(&shared.scrapes).shown();
+    let samples = lock(&shared.samples);
+    let sum = samples.seconds.back().map(|(_, sum)| *sum).unwrap_or_default();
+    json!({
+        "version": version(shared),
+        "at": now / 1_000,
+        "since": since / 1_000,
+        "sum": sum,
+        "rules": used(shared, &samples),
+        "problems": problems,
+        "meters": meters,
+        "near": lock(&shared.scrapes).near_limit(),
+        "previews": previews(shared, |source, name| samples.recent(source, name, 59)),
+    })
+}
+
+/// What changes whenever the page has to ask for the state again.
+fn version(shared: &Shared) -> u64 {
+    let rules = shared.parts.sources.iter();
+    let versions = rules.map(|(_, source)| source.limiter().rules().version());
+    let status = shared.parts.rules.as_ref().map(|rules| rules.status());
+    let status = status.map_or(0, |it| it.revision().wrapping_add(it.rejected() << 32));
+    versions.fold(status, |sum, version| sum.wrapping_mul(31).wrapping_add(version)) % (1 << 53)
+}
+
+/// All that a page begins with.
+pub(crate) fn state(shared: &Shared) -> Value {
+    let samples = lock(&shared.samples);
+    let document = shared.parts.rules.as_ref().map(|rules| rules.document());
+    let keyed = document.iter().flat_map(|document| document.keyed_rules());
+    let by: HashMap<String, Vec<&str>> = keyed.map(|(rule, by)| (rule.name().to_owned(), by)).collect();
+    let mut rules = Vec::new();
+    for (source, (layer, of)) in shared.parts.sources.iter().enumerate() {
+        for rule in of.limiter().rules().rules() {
+            let plans = (1..rule.quotas()).map(|plan| {
+                json!({ "name": rule.plan_name(plan), "limit": rule.quota_of(plan).to_string() })
+            });
+            let mode = match rule.mode() {
+                Mode::Enforce => "enforced".to_owned(),
+                Mode::Shadow => "shadow".to_owned(),
+                Mode::Off => "off".to_owned(),
+                Mode::Threshold { of } => format!("threshold of {of}"),
+                _ => "other".to_owned(),
+            };
+            rules.push(json!({
+                "source": source,
+                "layer": layer,
+                "name": rule.name(),
+                "limit": rule.quota().to_string(),
+                "plans": plans.collect::<Vec<_>>(),
+                "mode": mode,
+                "by": by.get(rule.name()),
+                "hour": samples.recent(source, rule.name(), 59),
+            }));
+        }
+    }
+    let minutes = samples.minutes.each().map(|(at, sum)| json!([at, sum]));
+    let seconds = samples.seconds.iter().map(|(at, sum)| json!([at / 1_000, sum]));
+    json!({
+        "version": version(shared),
+        "scope": scope(shared),
+        "rules": rules,
+        "minutes": minutes.collect::<Vec<_>>(),
+        "seconds": seconds.collect::<Vec<_>>(),
+        "status": status(shared),
+        "journal": lock(&shared.journal).entries().collect::<Vec<_>>(),
+    })
+}
+
+/// What a change of rules changes.
+pub(crate) fn scope(shared: &Shared) -> &'static str {
+    #[cfg(feature = "redis")]
+    if shared.parts.fleet.is_some() {
+        return "fleet";
+    }
+    match shared.parts.rules {
+        Some(_) => "process",
+        None => "none",
+    }
+}
+
+fn status(shared: &Shared) -> Value {
+    let Some(status) = shared.parts.rules.as_ref().map(|rules| rules.status()) else {
+        return Value::Null;
+    };
+    let fleet = status.fleet().map(|fleet| {
+        let lagging = fleet.lagging_processes().iter();
+        let lagging = lagging.map(|it| json!({ "name": it.name(), "revision": it.revision(), "seconds": it.lagging_for().as_secs() }));
+        json!({ "revision": fleet.revision(), "processes": fleet.processes(), "lagging": lagging.collect::<Vec<_>>() })
+    });
+    json!({
+        "revision": status.revision(),
+        "rules": status.rules(),
+        "seconds": status.in_force_for().as_secs(),
+        "rejected": status.rejected(),
+        "fleet": fleet,
+    })
+}
+
+/// The previews that run, with what their shadows would have denied.
+fn previews(shared: &Shared, recent: impl Fn(usize, &str) -> Tally) -> Vec<Value> {
+    let mut previews = lock(&shared.previews);
+    // Other rules have taken the place of those that had it.
+    previews.retain(|preview| {
+        let source = shared.parts.sources.get(preview.source);
+        source.is_some_and(|(_, it)| it.limiter().rules().position(&shadow_name(&preview.rule)).is_some())
+    });
+    let shown = previews.iter().map(|preview| {
+        let counted = recent(preview.source, &shadow_name(&preview.rule));
+        let (denied, decided) = share_shadowed(&counted);
+        json!({
+            "source": preview.source,
+            "rule": preview.rule,
+            "limit": preview.limit,
+            "since": preview.since / 1_000,
+            "denied": denied,
+            "decided": decided,
+        })
+    });
+    shown.collect()
+}
+
+/// What a layer calls the shadow of a preview.
+fn shadow_name(rule: &str) -> String {
+    format!("{rule}-preview")
+}

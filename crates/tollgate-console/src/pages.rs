@@ -1,0 +1,206 @@
+//! The router: pages, their parts, events and actions.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{OriginalUri, Request},
+    response::{IntoResponse, Response},
+    routing::any,
+};
+use http::{HeaderValue, Method, StatusCode, header, request::Parts};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
+use tokio_stream::{StreamExt, once, wrappers::WatchStream};
+
+use crate::{
+    access::{Access, Refusal, refuse_other_sites},
+    action, client,
+    console::{Console, Shared},
+    explain,
+    journal::Operator,
+    overview,
+    response::{Wrong, answer, redirect, respond},
+    sampler::Sampler,
+};
+
+/// The largest body.
+const LARGEST: usize = 64 << 10;
+/// How many samples a tab hears before it asks again: a service that shuts down need not wait longer.
+const SAMPLES: usize = 20;
+
+/// The pages, all of which are one file; scripts show what belongs to the name.
+const PAGES: [&str; 4] = ["overview", "rules", "keys", "explain"];
+const PAGE: &str = include_str!("../page/console.html");
+const LOG_IN: &str = include_str!("../page/login.html");
+
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// What has no secrets.
+const FILES: [(&str, &str, &str); 9] = [
+    ("console.css", CSS, include_str!("../page/console.css")),
+    ("console.js", JAVASCRIPT, include_str!("../page/console.js")),
+    ("dom.js", JAVASCRIPT, include_str!("../page/dom.js")),
+    ("overview.js", JAVASCRIPT, include_str!("../page/overview.js")),
+    ("rules.js", JAVASCRIPT, include_str!("../page/rules.js")),
+    ("clients.js", JAVASCRIPT, include_str!("../page/clients.js")),
+    ("login.js", JAVASCRIPT, include_str!("../page/login.js")),
+    ("uPlot.js", JAVASCRIPT, include_str!("../page/uplot/uPlot.iife.min.js")),
+    ("uPlot.css", CSS, include_str!("../page/uplot/uPlot.min.css")),
+];
+
+impl Console {
+    /// The router: `.nest("/tollgate", console.router())`, outside of the limits that it looks at. All of its addresses are relative.
+    ///
+    /// What it counts and samples ends when the router is dropped.
+    pub fn router<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
+        let shared = Shared::new(self.parts);
+        Sampler::start(&shared);
+        let handle = move |request: Request| {
+            let shared = Arc::clone(&shared);
+            async move { respond_to(&shared, request).await }
+        };
+        Router::new().route("/", any(handle.clone())).route("/{*path}", any(handle))
+    }
+}
+
+async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
+    Sampler::start(shared);
+    let (head, body) = request.into_parts();
+    let path = head.uri.path().trim_start_matches('/').to_owned();
+    let access = &shared.parts.access;
+    let admitted = refuse_other_sites(&head).and_then(|()| access.check(&head));
+    let is_get = head.method == Method::GET;
+    if let Err(Refusal::Forbidden(why)) = admitted {
+        tracing::warn!(target: "tollgate", "the console refuses a request: {why}");
+        return answer(Err(Wrong(StatusCode::FORBIDDEN, why.to_owned())));
+    }
+    let file = FILES.iter().find(|(name, ..)| *name == path);
+    if let Some((_, kind, text)) = file.filter(|_| is_get) {
+        return respond(StatusCode::OK, kind, *text);
+    }
+    match (admitted, &*path) {
+        (_, "login") if head.method == Method::POST && access.shows_log_in() => log_in(access, &head, body).await,
+        (Err(_), path) if is_get && PAGES.contains(&path) => respond(StatusCode::UNAUTHORIZED, HTML, LOG_IN),
+        (_, "") if is_get => redirect(&first_page(&head)),
+        (Err(_), _) => answer(Err(Wrong(StatusCode::UNAUTHORIZED, "log in first".to_owned()))),
+        (Ok(()), path) if is_get => get(shared, path),
+        (Ok(()), path) if head.method == Method::POST => post(shared, path, &head, body).await,
+        _ => answer(Err(Wrong(StatusCode::METHOD_NOT_ALLOWED, "it is read by GET, and changed by POST".to_owned()))),
+    }
+}
+
+fn get(shared: &Shared, path: &str) -> Response {
+    match path {
+        "state" => answer(Ok(overview::state(shared))),
+        "top" => answer(Ok(client::top(shared))),
+        "events" => events(shared),
+        path if PAGES.contains(&path) => respond(StatusCode::OK, HTML, PAGE),
+        _ => not_found(),
+    }
+}
+
+async fn post(shared: &Shared, path: &str, head: &Parts, body: Body) -> Response {
+    #[derive(Deserialize)]
+    struct Text {
+        client: String,
+    }
+    let answered = match path {
+        "act" => match read(head, body).await {
+            Ok(ordered) => {
+                let operator = head.extensions.get::<Operator>().map(|it| &*it.0);
+                action::act(shared, &ordered, operator).await
+            }
+            Err(wrong) => Err(wrong),
+        },
+        "client" => match read::<Text>(head, body).await {
+            Ok(text) => client::look_up(shared, &text.client).await,
+            Err(wrong) => Err(wrong),
+        },
+        "explain" => match read(head, body).await {
+            Ok(request) => explain::explain(shared, &request).await,
+            Err(wrong) => Err(wrong),
+        },
+        "logout" => {
+            let mut response = answer(Ok(json!({})));
+            set_cookie(&mut response, &Access::log_out());
+            return response;
+        }
+        _ => return not_found(),
+    };
+    answer(answered)
+}
+
+fn not_found() -> Response {
+    answer(Err(Wrong(StatusCode::NOT_FOUND, "the console has no such page".to_owned())))
+}
+
+/// Where the pages are, from where the router is: its address may end without a slash.
+fn first_page(head: &Parts) -> String {
+    let original = head.extensions.get::<OriginalUri>();
+    let path = original.map_or_else(|| head.uri.path(), |OriginalUri(uri)| uri.path());
+    match path.rsplit('/').next() {
+        None | Some("") => PAGES[0].to_owned(),
+        // A name with a colon would be a scheme.
+        Some(last) => format!("./{last}/{}", PAGES[0]),
+    }
+}
+
+async fn log_in(access: &Access, head: &Parts, body: Body) -> Response {
+    #[derive(Deserialize)]
+    struct LogIn {
+        token: String,
+    }
+    let token = match read::<LogIn>(head, body).await {
+        Ok(LogIn { token }) => token,
+        Err(wrong) => return answer(Err(wrong)),
+    };
+    match access.log_in(token.trim(), head) {
+        Some(cookie) => {
+            let mut response = answer(Ok(json!({})));
+            set_cookie(&mut response, &cookie);
+            response
+        }
+        None => {
+            tracing::warn!(target: "tollgate", "a log-in to the console with a wrong token");
+            answer(Err(Wrong(StatusCode::UNAUTHORIZED, "this is not the token".to_owned())))
+        }
+    }
+}
+
+fn set_cookie(response: &mut Response, cookie: &str) {
+    // Letters, digits and signs of our own.
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+}
+
+/// A body as JSON, which no form of another site can send.
+async fn read<T: DeserializeOwned>(head: &Parts, body: Body) -> Result<T, Wrong> {
+    let kind = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |it| it.as_bytes());
+    if !kind.starts_with(b"application/json") {
+        return Err(Wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as application/json".to_owned()));
+    }
+    let body = to_bytes(body, LARGEST).await;
+    let body = body.map_err(|_| Wrong(StatusCode::PAYLOAD_TOO_LARGE, format!("send at most {LARGEST} bytes")))?;
+    // The message of the parser may quote a key.
+    serde_json::from_slice(&body).map_err(|_| Wrong(StatusCode::BAD_REQUEST, "the request is not what this address takes".to_owned()))
+}
+
+/// Samples as server-sent events. A tab that reads slowly gets the latest one when it reads.
+fn events(shared: &Shared) -> Response {
+    let Some(receiver) = shared.sampler.subscribe() else {
+        return answer(Err(Wrong(StatusCode::SERVICE_UNAVAILABLE, "too many tabs look already".to_owned())));
+    };
+    let samples = WatchStream::from_changes(receiver).take(SAMPLES);
+    // After which time a tab asks again.
+    let begin = once("retry: 500\n\n".into());
+    let stream = begin.chain(samples).map(Ok::<_, Infallible>);
+    let mut response = respond(StatusCode::OK, "text/event-stream", Body::from_stream(stream));
+    // Proxies that collect responses would hold them back.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response.into_response()
+}

@@ -1,0 +1,57 @@
+//! Responses that browsers treat with care.
+
+use axum::{body::Body, response::Response};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+/// Nothing from elsewhere, nothing inline, in no frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; \
+    base-uri 'none'; frame-ancestors 'none'";
+
+/// What is wrong with a request of the page, in words for its reader.
+#[derive(Debug)]
+pub(crate) struct Wrong(pub(crate) StatusCode, pub(crate) String);
+
+impl Wrong {
+    pub(crate) fn input(message: impl Into<String>) -> Self {
+        Self(StatusCode::UNPROCESSABLE_ENTITY, message.into())
+    }
+}
+
+pub(crate) type Answer = Result<Value, Wrong>;
+
+pub(crate) fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let fields = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+    ] {
+        fields.insert(name, HeaderValue::from_static(value));
+    }
+    for name in ["cross-origin-opener-policy", "cross-origin-resource-policy"] {
+        fields.insert(name, HeaderValue::from_static("same-origin"));
+    }
+    response
+}
+
+pub(crate) fn answer(answer: Answer) -> Response {
+    let (status, body) = match answer {
+        Ok(body) => (StatusCode::OK, body),
+        Err(Wrong(status, message)) => (status, json!({ "error": message })),
+    };
+    respond(status, "application/json", body.to_string())
+}
+
+pub(crate) fn redirect(to: &str) -> Response {
+    let mut response = respond(StatusCode::TEMPORARY_REDIRECT, "text/plain; charset=utf-8", "");
+    // A path that was requested has no letters that are not allowed in a field.
+    if let Ok(to) = HeaderValue::from_str(to) {
+        response.headers_mut().insert(header::LOCATION, to);
+    }
+    response
+}

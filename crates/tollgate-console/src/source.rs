@@ -1,0 +1,28 @@
+//! What a console looks at.
+
+use std::fmt;
+
+use tollgate::{Limiter, LiveLimiter, RateLimitLayer};
+
+/// A layer, or a limiter of workers.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Layer(RateLimitLayer),
+    Limiter(LiveLimiter),
+}
+
+impl Source {
+    /// The limiter in force.
+    pub(crate) fn limiter(&self) -> Limiter {
+        match self {
+            Self::Layer(layer) => layer.limiter(),
+            Self::Limiter(limiter) => limiter.limiter(),
+        }
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limiter().rules().fmt(f)
+    }
+}

@@ -1,0 +1,165 @@
+//! What the rules of a layer would do with a request or a client: for operators.
+
+use http::{StatusCode, request::Parts};
+use tollgate_core::{Check, CheckPolicy, CheckQuota, Key, KeyBuf, Limiter, Mode, PartKind};
+
+use crate::{
+    key::Extracted,
+    rate_limit::{
+        layer::RateLimitLayer,
+        request_rules::{RequestRules, WithoutKey},
+    },
+};
+
+/// The rules of a layer at one time, to be asked what they would do: made by [`RateLimitLayer::inspection`]. Nothing is counted.
+///
+/// ```
+/// use tollgate::{
+///     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header, rules::RuleEffect,
+/// };
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rule = Rule::new("posts", Quota::gcra(60, MINUTE))
+///     .by(header("x-api-key"))
+///     .when(|head| head.method == "POST");
+/// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+/// let inspection = layer.inspection();
+/// let get = http::Request::get("/").header("x-api-key", "acme").body(())?.into_parts().0;
+/// assert!(matches!(inspection.effect(0, &get).await, RuleEffect::ConditionFails));
+///
+/// let post = http::Request::post("/").header("x-api-key", "acme").body(())?.into_parts().0;
+/// let RuleEffect::Counts(check) = inspection.effect(0, &post).await else {
+///     panic!("it counts");
+/// };
+/// let decision = inspection.limiter().peek(&[check]).await;
+/// assert_eq!(decision.verdicts()[0].remaining(), 59);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    rules: RequestRules,
+}
+
+/// What a rule would do with a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum RuleEffect {
+    /// It counts the request, by this check; a shadow denies nothing.
+    Counts(Check),
+    /// It is off.
+    Off,
+    /// Its condition does not hold.
+    ConditionFails,
+    /// The request is exempt.
+    Exempt,
+    /// The caller has no limit.
+    Unlimited,
+    /// The caller is not among those that it counts.
+    OtherCaller,
+    /// A handler checks it, if and for whom it likes.
+    LeftToHandler,
+    /// The request has no key, and the rule skips such requests.
+    SkipsMissingKey,
+    /// The request has no key, and the rule rejects such requests with this status.
+    Rejects(StatusCode),
+}
+
+impl RateLimitLayer {
+    /// The rules in force, to be asked what they would do with a request: for operators and tests.
+    #[must_use]
+    pub fn inspection(&self) -> Inspection {
+        let rules = self.live().load().rules.clone();
+        Inspection { rules }
+    }
+}
+
+impl Inspection {
+    /// The limiter of these rules. Checks are [looked at](Limiter::peek) and [reset](Limiter::reset_all) there.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.rules.limiter
+    }
+
+    /// The check of the rule with this name for a key, at the rule's fixed cost, and under the plan that the key has by itself.
+    /// `None`: there is no such rule, it does not count the key, or the key has no limit.
+    #[must_use]
+    pub fn check_of(&self, rule: &str, key: &Key) -> Option<Check> {
+        let number = self.number(rule)?;
+        let cost = self.rules.of_rule(number).rule.fixed_cost();
+        let own = CheckQuota::of_plan(0);
+        self.rules.check(number, key.as_ref(), cost, own)
+    }
+
+    fn number(&self, rule: &str) -> Option<u16> {
+        let mut rules = self.rules.list().iter();
+        let place = rules.position(|it| it.settings().rule.name() == rule)?;
+        // A rule set has fewer than 65 536 rules.
+        Some(place as u16)
+    }
+
+    /// What the rule at this place of the layer's rules would do with a request.
+    pub async fn effect(&self, rule: usize, head: &Parts) -> RuleEffect {
+        let Some(request_rule) = self.rules.list().get(rule) else {
+            return RuleEffect::Off;
+        };
+        let settings = request_rule.settings();
+        // A rule set has fewer than 65 536 rules.
+        let number = rule as u16;
+        let Some(extractor) = &settings.key else {
+            return RuleEffect::LeftToHandler;
+        };
+        if *settings.rule.mode() == Mode::Off {
+            return RuleEffect::Off;
+        }
+        if settings.applies.as_ref().is_some_and(|f| !f(head)) {
+            return RuleEffect::ConditionFails;
+        }
+        if settings.exempt.as_ref().is_some_and(|f| f(head)) {
+            return RuleEffect::Exempt;
+        }
+        let quota = match &settings.quota {
+            None => self.rules.planned(number, settings, head),
+            Some(_) => self.rules.quota_by(number, settings, head),
+        };
+        let limit = settings.rule.limit_under(usize::from(quota.plan()));
+        if limit.is_none() && !self.rules.has_plans_by_key(number) {
+            return RuleEffect::Unlimited;
+        }
+        let cost = settings.cost.as_ref();
+        let cost = cost.map_or(settings.rule.fixed_cost(), |f| f(head));
+        let policies = settings.policies.as_ref();
+        let policy = policies.map_or(CheckPolicy::default(), |policies| policies.of(head));
+        let mut key = KeyBuf::new();
+        let missing = match extractor.extract(head, &mut key) {
+            Extracted::Key => None,
+            Extracted::Nothing(why) => Some(why),
+            Extracted::Later(answer) => match answer.await {
+                Ok(found) => {
+                    key = found;
+                    None
+                }
+                Err(why) => Some(why),
+            },
+        };
+        if let Some(why) = missing {
+            match self.rules.without_key(number, &why, policy) {
+                _ if limit.is_none() => return RuleEffect::Unlimited,
+                WithoutKey::Skip => return RuleEffect::SkipsMissingKey,
+                WithoutKey::Reject(status) => return RuleEffect::Rejects(status),
+                WithoutKey::Share => {
+                    key.clear();
+                    key.push(PartKind::SHARED, []);
+                }
+            }
+        }
+        match self.rules.check(number, &key, cost, quota) {
+            Some(check) => RuleEffect::Counts(check.with_policy(policy)),
+            None if settings.applies_to_key.as_ref().is_some_and(|f| !f(&key)) => {
+                RuleEffect::OtherCaller
+            }
+            None => RuleEffect::Unlimited,
+        }
+    }
+}
