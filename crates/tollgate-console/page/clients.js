@@ -1,5 +1,5 @@
 // Clients and requests: what is known of them. Nothing is taken by looking.
-import { count, foreign, get, h, post, span, table } from './dom.js';
+import { count, foreign, get, h, many, post, span, table } from './dom.js';
 import { ask } from './rules.js';
 
 const failed = (error) => h('p', { class: 'wrong', role: 'alert' }, error.message.slice(0, 2000));
@@ -63,9 +63,9 @@ export const explain = (() => {
     const others = it.rules.filter((rule) => !rule.counts);
     const notes = (rule) => rule.notes?.map((note) => h('small', {}, foreign(note)));
     return h('section', {}, several && h('h2', {}, it.layer), h('p', { class: 'outcome' }, it.outcome),
-      counting.length > 0 && table('Rules that count it', ['Rule', 'Limit', '#Units', '#Left', 'Would say', 'In the log'], counting.map((rule) => [
+      counting.length > 0 && table('Rules that count it', ['Rule', 'Limit', '#Units', '#Left after it', 'Would say', 'In the log'], counting.map((rule) => [
         [rule.rule, h('small', {}, rule.why === 'counts' ? '' : rule.why)], [rule.limit, notes(rule)], count(rule.units), rule.verdict ? left(rule.verdict) : '–', rule.verdict ? outcome(rule.verdict) : '–', h('code', {}, rule.key)])),
-      others.length > 0 && h('details', { open: counting.length === 0 }, h('summary', {}, `${count(others.length)} rules do not count it`),
+      others.length > 0 && h('details', { open: counting.length === 0 }, h('summary', {}, `${many(others.length, 'rule')} not counting it`),
         table('Rules that do not count it', ['Rule', 'Why'], others.map((rule) => [rule.rule, [rule.why, notes(rule)]]))));
   }
 

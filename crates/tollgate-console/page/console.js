@@ -66,7 +66,10 @@ for (const anchor of document.querySelectorAll('nav a')) {
   if (anchor.getAttribute('href') === name) anchor.setAttribute('aria-current', 'page');
 }
 document.title = `${name[0].toUpperCase()}${name.slice(1)} · tollgate`;
-document.querySelector('header').append(h('button', { class: 'quiet', onclick: async () => { await post('logout', {}); location.reload(); } }, 'Log out'));
 heardAt = Date.now();
 await refresh();
 connect();
+if (state?.logs_in) {
+  const leave = async () => { await post('logout', {}); location.reload(); };
+  document.querySelector('header').append(h('button', { class: 'quiet', onclick: leave }, 'Log out'));
+}

@@ -27,6 +27,7 @@ export function table(caption, columns, rows) {
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 export const count = (number) => whole.format(number);
+export const many = (number, what) => `${count(number)} ${what}${number === 1 ? '' : 's'}`;
 export const rate = (number) => (number > 0 && number < 100 ? tenth : whole).format(number);
 export const percent = (part, all) => all ? `${part && part * 100 < all ? '<1' : whole.format(part * 100 / all)} %` : '–';
 export const millis = (number) => number === null || number === undefined ? '–'

@@ -1,4 +1,4 @@
-import { ALLOWED, BLOCKED, DEGRADED, DENIED, clock, count, foreign, h, millis, rate, span, table } from './dom.js';
+import { ALLOWED, BLOCKED, DEGRADED, DENIED, clock, count, foreign, h, many, millis, rate, span, table } from './dom.js';
 
 const SERIES = [['Allowed', ALLOWED, '--allowed'], ['Denied', DENIED, '--denied'], ['Blocked', BLOCKED, '--blocked'], ['Degraded', DEGRADED, '--degraded']];
 const LEVELS = { bad: 'Problem', warn: 'Watch', note: 'Note' };
@@ -9,7 +9,7 @@ export function show(main, state) {
   seconds = state.seconds.slice(1).map(([at, sum], index) => [at / 1000, per(sum, (at - state.seconds[index][0]) / 1000)]);
   minutes = wholeMinutes(state.minutes);
   if (!parts) build(main);
-  parts.status.replaceChildren(...status(state.status));
+  parts.lagging.replaceChildren(...lagging(state.status?.fleet));
   parts.journal.replaceChildren(...journal(state.journal));
   draw();
 }
@@ -22,7 +22,7 @@ function build(main) {
   const tiles = SERIES.map(tile);
   parts = {
     tiles, count: h('p', { class: 'hidden', role: 'status' }), title: h('h2', {}, 'Looking…'), problems: h('ul', { class: 'problems' }),
-    meters: h('dl', { class: 'facts' }), status: h('div'), journal: h('div'),
+    facts: h('dl', { class: 'facts' }), lagging: h('div'), journal: h('div'),
     charts: [['Last two minutes', 'seconds'], ['Last hour', 'minutes']].map(([title, id]) => ({ title, id, element: h('div', { class: 'chart', role: 'img' }) })),
   };
   main.replaceChildren(
@@ -31,13 +31,13 @@ function build(main) {
     h('section', {}, h('h2', {}, 'Checks'), h('p', { class: 'muted' }, 'A request is one check for each rule that counts it. Shadows are not among them.'),
       h('dl', { class: 'tiles' }, tiles.map((it) => it.element)),
       h('div', { class: 'charts' }, parts.charts.map((it) => h('figure', {}, h('figcaption', {}, it.title, h('small', {}, ', checks a second')), it.element)))),
-    h('section', {}, h('h2', {}, 'Service'), parts.meters, parts.status),
+    h('section', {}, h('h2', {}, 'Service'), parts.facts, parts.lagging),
     h('section', {}, h('h2', {}, 'Done on this page'), parts.journal));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   new ResizeObserver(draw).observe(parts.charts[0].element);
 }
 
-export function tick(sample) {
+export function tick(sample, state) {
   const now = per(sample.sum, Math.max(sample.since, 1) / 1000);
   if (sample.since) seconds.push([sample.at / 1000, now]);
   seconds = seconds.slice(-120);
@@ -50,7 +50,7 @@ export function tick(sample) {
     tile.hour.textContent = `${count(minutes.reduce((sum, [, of]) => sum + of[index], 0))} in the last hour`;
   });
   problems(sample.problems);
-  parts.meters.replaceChildren(...meters(sample.meters));
+  parts.facts.replaceChildren(...status(state.status), ...meters(sample.meters));
   update();
 }
 
@@ -75,7 +75,7 @@ function problems(found) {
 const fact = (name, value, note) => h('div', {}, h('dt', {}, name), h('dd', {}, value, note && h('small', {}, note)));
 
 function meters(it) {
-  if (!it) return [fact('Added latency', '–', 'give the console the metrics of the service to see it')];
+  if (!it) return [fact('Added latency', 'not known', 'give the console the metrics of the service')];
   const facts = [fact('Added latency', `${millis(it.p50)}`, 'half of the checks are faster'), fact('99 of 100 below', millis(it.p99))];
   const redis = it.redis;
   if (redis) {
@@ -91,14 +91,14 @@ function meters(it) {
 }
 
 function status(it) {
-  if (!it) return [h('p', { class: 'muted' }, 'The rules of this service are in its code.')];
-  const facts = [fact('Rules', `revision ${it.revision}`, `${count(it.rules)} rules, in force for ${span(it.seconds)}`), fact('Rejected documents', count(it.rejected), 'since the start')];
-  if (!it.fleet) return [h('dl', { class: 'facts' }, facts)];
-  const { processes, lagging, revision } = it.fleet;
-  facts.push(fact('Processes', count(processes), lagging.length ? `${count(lagging.length)} behind` : `all at revision ${revision}`));
-  return [h('dl', { class: 'facts' }, facts),
-    lagging.length && table('Processes that lag', ['Process', '#Revision', '#Behind for'], lagging.map((one) => [foreign(one.name), count(one.revision), span(one.seconds)]))];
+  if (!it) return [fact('Rules', 'in code', 'and changed there')];
+  const facts = [fact('Rules', `revision ${it.revision}`, `${many(it.rules, 'rule')}; ${it.rejected ? `${many(it.rejected, 'document')} rejected` : 'no document rejected'}`)];
+  if (it.fleet) facts.push(fact('Processes', count(it.fleet.processes), it.fleet.lagging.length ? `${count(it.fleet.lagging.length)} behind` : `all at revision ${it.fleet.revision}`));
+  return facts;
 }
+
+const lagging = (fleet) => !fleet?.lagging.length ? [] : [table('Processes that lag', ['Process', '#Revision', '#Behind for'],
+  fleet.lagging.map((one) => [foreign(one.name), count(one.revision), span(one.seconds)]))];
 
 function journal(entries) {
   if (!entries.length) return [h('p', { class: 'muted' }, 'Nothing yet. What other pages and programs change is in the audit of the service.')];
@@ -118,8 +118,8 @@ function draw() {
     const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' };
     const stroke = ([, , name], index) => ({ stroke: color(name), width: 1.5, dash: [[], [], [6, 3], [2, 3]][index], points: { show: false } });
     return new uPlot({
-      width: Math.max(element.clientWidth, 200), height: 180, legend: { show: false }, cursor: { show: false }, padding: [8, 8, 0, 0],
-      scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
+      width: Math.max(element.clientWidth, 200), height: 180, legend: { show: false }, cursor: { show: false }, padding: [8, 28, 0, 0],
+      scales: { x: { range: (_, low, high) => [high - (id === 'seconds' ? 120 : 3540), high] }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
       axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map((at) => clock(at * 1000).slice(0, id === 'seconds' ? 8 : 5)) }, { ...axis, size: 48, values: (_, ticks) => ticks.map(rate) }],
       series: [{}, ...SERIES.map(stroke)],
     }, data(id), element);

@@ -1,4 +1,4 @@
-import { clock, count, decided, denied, foreign, get, h, isReported, percent, post, rate, table } from './dom.js';
+import { clock, count, decided, denied, foreign, h, isReported, many, percent, post, rate, table } from './dom.js';
 
 const SCOPES = {
   process: 'This changes this process alone, and ends with it. What all processes shall have, or keep, belongs into the file.',
@@ -46,13 +46,13 @@ function list() {
     rows[rule.number] = { rule, now, share, near, hour, deniedHour, shareHour, sum: rule.hour };
     fill(rows[rule.number]);
     const details = [rule.by?.length && `by ${rule.by.join(', ')}`, several && `in ${rule.layer}`].filter(Boolean).join(', ');
-    const plans = rule.plans.length && h('details', {}, h('summary', {}, `${count(rule.plans.length)} plans`), rule.plans.slice(0, 50).map((plan) => h('div', {}, foreign(plan.name), ` ${plan.limit}`)));
+    const plans = rule.plans.length && h('details', {}, h('summary', {}, many(rule.plans.length, 'plan')), rule.plans.slice(0, 50).map((plan) => h('div', {}, foreign(plan.name), ` ${plan.limit}`)));
     return h('tr', {}, h('th', { scope: 'row' }, rule.name, h('small', {}, details)), h('td', {}, rule.limit, plans),
       h('td', {}, h('span', { class: rule.mode === 'enforced' ? '' : 'badge' }, rule.mode)), now, share, hour, deniedHour, shareHour, near,
       h('td', {}, !rule.mode.startsWith('threshold') && h('button', { 'aria-label': `Change ${rule.name}`, onclick: () => change(rule) }, 'Change…')));
   });
   const columns = ['Rule', 'Limit', 'Mode', '#Checks a second', '#Denied now', '#Checks, 1 h', '#Denied, 1 h', '#Share', '#Near limit, 10 s', ''];
-  parts.list.replaceChildren(shown.length ? table(`${count(shown.length)} rules. What a shadow denies is what it would deny.`, columns, shown)
+  parts.list.replaceChildren(shown.length ? table(`${many(shown.length, 'rule')}. What a shadow denies is what it would deny.`, columns, shown)
     : h('p', { class: 'muted' }, state.rules.length ? 'No rule has such a name.' : 'The console was given no layer and no limiter.'));
 }
 

@@ -58,7 +58,10 @@ impl Access {
                 "a token of {length} characters can be guessed; take at least {SHORTEST}, as `openssl rand -hex 32` prints them"
             )));
         }
-        let cookie = blake3::derive_key("tollgate-console 2026 the cookie of a token", token.as_bytes());
+        let cookie = blake3::derive_key(
+            "tollgate-console 2026 the cookie of a token",
+            token.as_bytes(),
+        );
         Ok(Self(Kind::Token {
             hash: blake3::hash(token.as_bytes()),
             cookie: blake3::Hash::from_bytes(cookie),
@@ -91,7 +94,9 @@ impl Access {
                 let bearer = bearer.and_then(|it| it.strip_prefix("Bearer "));
                 let has_token = bearer.is_some_and(|token| blake3::hash(token.as_bytes()) == *hash);
                 let mut cookies = cookies(&head.headers);
-                match has_token || cookies.any(|it| blake3::Hash::from_hex(it).is_ok_and(|it| it == *cookie)) {
+                match has_token
+                    || cookies.any(|it| blake3::Hash::from_hex(it).is_ok_and(|it| it == *cookie))
+                {
                     true => Ok(()),
                     false => Err(Refusal::LogIn),
                 }
@@ -113,8 +118,15 @@ impl Access {
             return None;
         }
         let origin = field(&head.headers, header::ORIGIN.as_str()).unwrap_or_default();
-        let secure = if origin.starts_with("https:") { "; Secure" } else { "" };
-        Some(format!("{COOKIE}={}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}", cookie.to_hex()))
+        let secure = if origin.starts_with("https:") {
+            "; Secure"
+        } else {
+            ""
+        };
+        Some(format!(
+            "{COOKIE}={}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}",
+            cookie.to_hex()
+        ))
     }
 
     pub(crate) fn log_out() -> String {
@@ -128,7 +140,10 @@ pub(crate) fn refuse_other_sites(head: &Parts) -> Result<(), Refusal> {
     if let Some(site) = field(&head.headers, "sec-fetch-site") {
         let mode = field(&head.headers, "sec-fetch-mode");
         let opens_page = head.method == Method::GET && mode == Some("navigate");
-        return match site == "same-origin" || opens_page || (site == "none" && head.method == Method::GET) {
+        return match site == "same-origin"
+            || opens_page
+            || (site == "none" && head.method == Method::GET)
+        {
             true => Ok(()),
             false => refusal,
         };
@@ -148,19 +163,27 @@ pub(crate) fn refuse_other_sites(head: &Parts) -> Result<(), Refusal> {
 fn loopback(head: &Parts) -> Result<(), &'static str> {
     let peer = head.extensions.get::<ConnectInfo<SocketAddr>>();
     let Some(ConnectInfo(peer)) = peer else {
-        return Err("the service does not hand addresses to requests: serve it with into_make_service_with_connect_info::<SocketAddr>()");
+        return Err(
+            "the service does not hand addresses to requests: serve it with into_make_service_with_connect_info::<SocketAddr>()",
+        );
     };
     if !peer.ip().to_canonical().is_loopback() {
         return Err("it comes from another machine");
     }
-    if ["forwarded", "x-forwarded-for", "x-real-ip", "via"].iter().any(|name| head.headers.contains_key(*name)) {
+    if ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
+        .iter()
+        .any(|name| head.headers.contains_key(*name))
+    {
         return Err("it comes through a proxy, behind which everybody is on this machine");
     }
     // The name of another site may point at this machine.
     let name = host(head).unwrap_or_default();
     let end = name.rfind(':').filter(|end| !name[*end..].contains(']'));
     let name = &name[..end.unwrap_or(name.len())];
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    let address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<std::net::IpAddr>();
     match name == "localhost" || address.is_ok_and(|it| it.is_loopback()) {
         true => Ok(()),
         false => Err("it asks for another host than this machine"),
@@ -177,9 +200,16 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let fields = headers.get_all(header::COOKIE).iter().filter_map(|it| it.to_str().ok());
-    let pairs = fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    let fields = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|it| it.to_str().ok());
+    let pairs = fields
+        .flat_map(|field| field.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    pairs
+        .filter(|(name, _)| *name == COOKIE)
+        .map(|(_, value)| value)
 }
 
 impl fmt::Debug for Access {

@@ -32,12 +32,31 @@ pub(crate) struct Ordered {
 #[serde(tag = "action", rename_all = "kebab-case")]
 enum Action {
     /// `rule` may be `*`; the limit is `off`, `shadow` or a part, as `50%`.
-    Switch { rule: String, limit: String, until: Option<u64> },
-    Override { rule: String, client: String, limit: String, until: Option<u64> },
+    Switch {
+        rule: String,
+        limit: String,
+        until: Option<u64>,
+    },
+    Override {
+        rule: String,
+        client: String,
+        limit: String,
+        until: Option<u64>,
+    },
     Clear,
-    Reset { rule: String, client: String },
-    Preview { source: usize, rule: String, limit: String },
-    EndPreview { source: usize, rule: String },
+    Reset {
+        rule: String,
+        client: String,
+    },
+    Preview {
+        source: usize,
+        rule: String,
+        limit: String,
+    },
+    EndPreview {
+        source: usize,
+        rule: String,
+    },
 }
 
 /// Does what is ordered, and says what it did. `operator` is whom the application knows.
@@ -61,7 +80,12 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             switch(shared, entry, &author).await?;
             format!("switched {rule} to {limit}")
         }
-        Action::Override { rule, client, limit, until } => {
+        Action::Override {
+            rule,
+            client,
+            limit,
+            until,
+        } => {
             short(&[rule, limit])?;
             let client = Client::parse(client)?;
             let [first, others @ ..] = client.texts()? else {
@@ -69,7 +93,9 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             };
             let entry = LimitOverride::new(rule, first, limit).because(because);
             let entry = others.iter().fold(entry, LimitOverride::and_key);
-            let entry = until_of(*until)?.into_iter().fold(entry, LimitOverride::until);
+            let entry = until_of(*until)?
+                .into_iter()
+                .fold(entry, LimitOverride::until);
             override_limit(shared, entry, &author).await?;
             // Without the key.
             format!("gave a client of {rule} the limit {limit}")
@@ -87,21 +113,38 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             audit(who, because, &what);
             what
         }
-        Action::Preview { source, rule, limit } => {
+        Action::Preview {
+            source,
+            rule,
+            limit,
+        } => {
             short(&[rule, limit])?;
-            let quota: Quota = limit.parse().map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
+            let quota: Quota = limit
+                .parse()
+                .map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
             let layer = layer(shared, *source)?;
-            layer.handle().preview(rule, quota).map_err(|wrong| Wrong::input(wrong.to_string()))?;
+            layer
+                .handle()
+                .preview(rule, quota)
+                .map_err(|wrong| Wrong::input(wrong.to_string()))?;
             let mut previews = lock(&shared.previews);
             previews.retain(|it| (it.source, &it.rule) != (*source, rule));
-            let preview = Preview { source: *source, rule: rule.clone(), limit: quota.to_string(), since: shared.clock.now() };
+            let preview = Preview {
+                source: *source,
+                rule: rule.clone(),
+                limit: quota.to_string(),
+                since: shared.clock.now(),
+            };
             previews.push_back(preview);
             let what = format!("began a preview of {rule} at {quota}");
             audit(who, because, &what);
             what
         }
         Action::EndPreview { source, rule } => {
-            layer(shared, *source)?.handle().end_preview(rule).map_err(|wrong| Wrong::input(wrong.to_string()))?;
+            layer(shared, *source)?
+                .handle()
+                .end_preview(rule)
+                .map_err(|wrong| Wrong::input(wrong.to_string()))?;
             lock(&shared.previews).retain(|it| (it.source, &it.rule) != (*source, rule));
             let what = format!("ended the preview of {rule}");
             audit(who, because, &what);
@@ -121,35 +164,52 @@ async fn switch(shared: &Shared, entry: RuleSwitch, author: &Author) -> Result<(
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = &shared.parts.fleet {
         let switched = fleet.switch(entry, bindings, author).await;
-        return switched.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()));
+        return switched
+            .map(drop)
+            .map_err(|wrong| Wrong::input(wrong.to_string()));
     }
     let switched = rules(shared)?.handle(author.clone()).switch(entry);
-    switched.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()))
+    switched
+        .map(drop)
+        .map_err(|wrong| Wrong::input(wrong.to_string()))
 }
 
-async fn override_limit(shared: &Shared, entry: LimitOverride, author: &Author) -> Result<(), Wrong> {
+async fn override_limit(
+    shared: &Shared,
+    entry: LimitOverride,
+    author: &Author,
+) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = &shared.parts.fleet {
         let set = fleet.override_limit(entry, bindings, author).await;
-        return set.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()));
+        return set
+            .map(drop)
+            .map_err(|wrong| Wrong::input(wrong.to_string()));
     }
     let set = rules(shared)?.handle(author.clone()).override_limit(entry);
-    set.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()))
+    set.map(drop)
+        .map_err(|wrong| Wrong::input(wrong.to_string()))
 }
 
 async fn clear(shared: &Shared, author: &Author) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = &shared.parts.fleet {
         let cleared = fleet.clear_switches(bindings, author).await;
-        return cleared.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()));
+        return cleared
+            .map(drop)
+            .map_err(|wrong| Wrong::input(wrong.to_string()));
     }
     let cleared = rules(shared)?.handle(author.clone()).clear();
-    cleared.map(drop).map_err(|wrong| Wrong::input(wrong.to_string()))
+    cleared
+        .map(drop)
+        .map_err(|wrong| Wrong::input(wrong.to_string()))
 }
 
 fn rules(shared: &Shared) -> Result<&LiveRules, Wrong> {
     let rules = shared.parts.rules.as_ref();
-    rules.ok_or_else(|| Wrong::input("the rules of this service are in its code, and are changed there"))
+    rules.ok_or_else(|| {
+        Wrong::input("the rules of this service are in its code, and are changed there")
+    })
 }
 
 fn layer(shared: &Shared, source: usize) -> Result<&tollgate::RateLimitLayer, Wrong> {
@@ -161,7 +221,10 @@ fn layer(shared: &Shared, source: usize) -> Result<&tollgate::RateLimitLayer, Wr
 
 fn short(texts: &[&str]) -> Result<(), Wrong> {
     match texts.iter().find(|text| text.len() > LONGEST) {
-        Some(text) => Err(Wrong::input(format!("a text of {} bytes is above {LONGEST}", text.len()))),
+        Some(text) => Err(Wrong::input(format!(
+            "a text of {} bytes is above {LONGEST}",
+            text.len()
+        ))),
         None => Ok(()),
     }
 }
@@ -172,5 +235,6 @@ fn until_of(until: Option<u64>) -> Result<Option<SystemTime>, Wrong> {
         return Ok(None);
     };
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(until));
-    time.map(Some).ok_or_else(|| Wrong::input("the end is too far away"))
+    time.map(Some)
+        .ok_or_else(|| Wrong::input("the end is too far away"))
 }

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use http::{HeaderName, HeaderValue, Request, request::Parts};
 use serde_json::{Value, json};
 use tollgate::{
-    Check, Key, Outcome, Quota, Retry, decision::Verdict, key::PeerAddr,
+    Check, Key, Outcome, Quota, Retry,
+    decision::Verdict,
+    key::PeerAddr,
     rules::{Inspection, Mode},
 };
 
@@ -29,12 +31,17 @@ impl Client {
     /// From lines: headers, as `x-api-key: acme`, an address, or the parts of a key.
     pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
         if text.len() > LONGEST {
-            return Err(Wrong::input(format!("a client of {} bytes is above {LONGEST}", text.len())));
+            return Err(Wrong::input(format!(
+                "a client of {} bytes is above {LONGEST}",
+                text.len()
+            )));
         }
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let lines: Vec<&str> = lines.collect();
         if lines.is_empty() {
-            return Err(Wrong::input("which client? Write a header as x-api-key: acme, an address, or the key as an override has it"));
+            return Err(Wrong::input(
+                "which client? Write a header as x-api-key: acme, an address, or the key as an override has it",
+            ));
         }
         let (mut head, ()) = Request::new(()).into_parts();
         let mut has_header = false;
@@ -47,7 +54,10 @@ impl Client {
             }
         }
         let texts = lines.into_iter().map(str::to_owned).collect();
-        Ok(Self { head, texts: (!has_header).then_some(texts) })
+        Ok(Self {
+            head,
+            texts: (!has_header).then_some(texts),
+        })
     }
 
     /// The texts that an override of a rule has for it.
@@ -67,7 +77,9 @@ impl Client {
             let document = rules.document();
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             // Not every client is one of every rule.
-            let explained = document.names().filter_map(|rule| document.explain_key(rule, &texts).ok());
+            let explained = document
+                .names()
+                .filter_map(|rule| document.explain_key(rule, &texts).ok());
             for rule in explained.filter(|rule| rule.counts()) {
                 if let Some(key) = rule.key() {
                     keys.push((rule.limiter_rule().name().to_owned(), key.clone()));
@@ -88,7 +100,13 @@ impl Client {
             Source::Limiter(limiter) => {
                 if let Some([only]) = self.texts.as_deref() {
                     let rules = limiter.limiter();
-                    keys.extend(rules.rules().given().iter().map(|rule| (rule.name().to_owned(), Key::of(only))));
+                    keys.extend(
+                        rules
+                            .rules()
+                            .given()
+                            .iter()
+                            .map(|rule| (rule.name().to_owned(), Key::of(only))),
+                    );
                 }
             }
         }
@@ -113,8 +131,12 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
             Source::Layer(layer) => Some(layer.inspection()),
             Source::Limiter(_) => None,
         };
-        let limiter = inspection.as_ref().map_or_else(|| of.limiter(), |it| it.limiter().clone());
-        let checks = keys.iter().filter_map(|(rule, key)| check(inspection.as_ref(), &limiter, rule, key));
+        let limiter = inspection
+            .as_ref()
+            .map_or_else(|| of.limiter(), |it| it.limiter().clone());
+        let checks = keys
+            .iter()
+            .filter_map(|(rule, key)| check(inspection.as_ref(), &limiter, rule, key));
         let checks: Vec<Check> = checks.collect();
         if checks.is_empty() {
             continue;
@@ -126,6 +148,12 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
             };
             let quota = rule.quota_under(verdict.plan());
             let mut shown = verdict_json(verdict, &quota);
+            if verdict.outcome() == Outcome::Allow
+                && let Some(left) = shown["remaining"].as_u64()
+            {
+                // What is left now, without the request that was asked about.
+                shown["remaining"] = json!(left + check.cost());
+            }
             shown["source"] = json!(source);
             shown["layer"] = json!(name);
             shown["rule"] = json!(rule.name());
@@ -144,7 +172,12 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
 }
 
 /// The check of a rule for a client, under the plan that the client has by itself.
-fn check(inspection: Option<&Inspection>, limiter: &tollgate::Limiter, rule: &str, key: &Key) -> Option<Check> {
+fn check(
+    inspection: Option<&Inspection>,
+    limiter: &tollgate::Limiter,
+    rule: &str,
+    key: &Key,
+) -> Option<Check> {
     match inspection {
         Some(inspection) => inspection.check_of(rule, key),
         None => limiter.check(rule, key).ok(),
@@ -181,15 +214,21 @@ pub(crate) async fn reset(shared: &Shared, rule: &str, text: &str) -> Result<boo
     for (source, (_, of)) in shared.parts.sources.iter().enumerate() {
         let limiter = of.limiter();
         for (name, key) in client.keys(shared, source).await {
-            if name == rule && let Ok(answer) = limiter.reset(rule, &key) {
+            if name == rule
+                && let Ok(answer) = limiter.reset(rule, &key)
+            {
                 found = true;
-                had_state |= answer.await.map_err(|wrong| Wrong::input(wrong.to_string()))?;
+                had_state |= answer
+                    .await
+                    .map_err(|wrong| Wrong::input(wrong.to_string()))?;
             }
         }
     }
     match found {
         true => Ok(had_state),
-        false => Err(Wrong::input(format!("rule {rule:?} does not count a client like that"))),
+        false => Err(Wrong::input(format!(
+            "rule {rule:?} does not count a client like that"
+        ))),
     }
 }
 
@@ -198,10 +237,18 @@ pub(crate) fn top(shared: &Shared) -> Value {
     let (mut keys, mut keeping) = (Vec::new(), 0);
     for (layer, of) in &shared.parts.sources {
         let limiter = of.limiter();
-        for rule in limiter.rules().given().iter().filter(|rule| rule.keeps_top_keys()) {
+        for rule in limiter
+            .rules()
+            .given()
+            .iter()
+            .filter(|rule| rule.keeps_top_keys())
+        {
             keeping += 1;
             // The name is one of the limiter's own.
-            for key in limiter.top_keys(rule.name(), usize::MAX).unwrap_or_default() {
+            for key in limiter
+                .top_keys(rule.name(), usize::MAX)
+                .unwrap_or_default()
+            {
                 keys.push((layer, rule.name().to_owned(), key));
             }
         }

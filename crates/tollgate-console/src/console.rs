@@ -14,11 +14,7 @@ use tollgate_rules::LiveRules;
 use tollgate_rules::{Bindings, redis::RedisRules};
 
 use crate::{
-    access::Access,
-    exposition::Scrapes,
-    journal::Journal,
-    sampler::Sampler,
-    samples::Samples,
+    access::Access, exposition::Scrapes, journal::Journal, sampler::Sampler, samples::Samples,
     source::Source,
 };
 
@@ -86,13 +82,17 @@ impl Console {
 
     /// Shows the rules of this layer, under a name where there are several. Call it after the layer's settings.
     pub fn layer(mut self, name: impl Into<String>, layer: &RateLimitLayer) -> Self {
-        self.parts.sources.push((name.into(), Source::Layer(layer.clone())));
+        self.parts
+            .sources
+            .push((name.into(), Source::Layer(layer.clone())));
         self
     }
 
     /// Shows the rules of this limiter of workers, under a name.
     pub fn limiter(mut self, name: impl Into<String>, limiter: &LiveLimiter) -> Self {
-        self.parts.sources.push((name.into(), Source::Limiter(limiter.clone())));
+        self.parts
+            .sources
+            .push((name.into(), Source::Limiter(limiter.clone())));
         self
     }
 
@@ -145,7 +145,9 @@ impl Shared {
     /// Counts until now. Returns the time since the sample before, in microseconds.
     pub(crate) fn take_sample(&self) -> u64 {
         let sources = self.parts.sources.iter();
-        let counts: Vec<_> = sources.map(|(_, source)| source.limiter().counts()).collect();
+        let counts: Vec<_> = sources
+            .map(|(_, source)| source.limiter().counts())
+            .collect();
         lock(&self.samples).take(self.clock.now(), &counts)
     }
 }
@@ -157,7 +159,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Console {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { access, sources, rules, .. } = &self.parts;
+        let Parts {
+            access,
+            sources,
+            rules,
+            ..
+        } = &self.parts;
         let names: Vec<&str> = sources.iter().map(|(name, _)| &**name).collect();
         f.debug_struct("Console")
             .field("access", access)

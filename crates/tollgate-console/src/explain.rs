@@ -43,14 +43,19 @@ impl Described {
             let (name, value) = header(line).ok_or_else(|| {
                 // Without its value, which may be a secret.
                 let name = line.split(':').next().unwrap_or_default();
-                Wrong::input(format!("the line {name:?} is no header; write it as x-api-key: acme"))
+                Wrong::input(format!(
+                    "the line {name:?} is no header; write it as x-api-key: acme"
+                ))
             })?;
             head.headers.append(name, value);
         }
         if !self.client_ip.trim().is_empty() {
             let address = self.client_ip.trim().parse::<IpAddr>();
             let address = address.map_err(|_| {
-                Wrong::input(format!("{:?} is no address, as 192.0.2.7 or 2001:db8::1 are", self.client_ip))
+                Wrong::input(format!(
+                    "{:?} is no address, as 192.0.2.7 or 2001:db8::1 are",
+                    self.client_ip
+                ))
             })?;
             head.extensions.insert(PeerAddr((address, 0).into()));
         }
@@ -61,11 +66,20 @@ impl Described {
 /// What the rules of each layer would do with a request.
 pub(crate) async fn explain(shared: &Shared, request: &Described) -> Answer {
     let head = request.head()?;
-    let explained = shared.parts.rules.as_ref().map(|rules| rules.document().explain(&head));
+    let explained = shared
+        .parts
+        .rules
+        .as_ref()
+        .map(|rules| rules.document().explain(&head));
     let mut layers = Vec::new();
     for (name, source) in &shared.parts.sources {
         if let Source::Layer(layer) = source {
-            let of_layer = of_layer(&layer.inspection(), &head, explained.as_deref().unwrap_or_default()).await;
+            let of_layer = of_layer(
+                &layer.inspection(),
+                &head,
+                explained.as_deref().unwrap_or_default(),
+            )
+            .await;
             let mut of_layer = of_layer;
             of_layer["layer"] = json!(name);
             layers.push(of_layer);
@@ -78,15 +92,20 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
     let limiter = inspection.limiter();
     let (mut shown, mut checks, mut rejects) = (Vec::new(), Vec::<Check>::new(), None);
     for (index, rule) in limiter.rules().given().iter().enumerate() {
-        let of_document = explained.iter().find(|it| it.limiter_rule().name() == rule.name());
+        let of_document = explained
+            .iter()
+            .find(|it| it.limiter_rule().name() == rule.name());
         let mut entry = json!({ "rule": rule.name(), "limit": rule.quota().to_string() });
         let effect = inspection.effect(index, head).await;
         // A document knows more: by which rule of its group another one is displaced.
-        let why = of_document.filter(|it| !it.counts() && matches!(effect, RuleEffect::ConditionFails));
+        let why =
+            of_document.filter(|it| !it.counts() && matches!(effect, RuleEffect::ConditionFails));
         entry["counts"] = json!(matches!(effect, RuleEffect::Counts(_)));
         entry["why"] = match (&effect, why) {
             (_, Some(why)) => json!(why.outcome().to_string()),
-            (RuleEffect::Counts(_), _) if *rule.mode() == Mode::Shadow => json!("counts, as a shadow"),
+            (RuleEffect::Counts(_), _) if *rule.mode() == Mode::Shadow => {
+                json!("counts, as a shadow")
+            }
             (effect, _) => json!(words(effect)),
         };
         if let RuleEffect::Rejects(status) = effect {
@@ -118,7 +137,10 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
         entry["verdict"] = verdict_json(verdict, &quota);
     }
     let outcome = match rejects {
-        Some((rule, status)) => format!("Rejected with {} by {rule}: the request has no key.", status.as_u16()),
+        Some((rule, status)) => format!(
+            "Rejected with {} by {rule}: the request has no key.",
+            status.as_u16()
+        ),
         None if checks.is_empty() => "Passes: no rule counts it.".to_owned(),
         None => in_words(&decision),
     };
@@ -135,19 +157,33 @@ fn words(effect: &RuleEffect) -> String {
         RuleEffect::OtherCaller => "it counts other callers",
         RuleEffect::LeftToHandler => "its handler checks it",
         RuleEffect::SkipsMissingKey => "the request has no key, and is skipped",
-        RuleEffect::Rejects(status) => return format!("the request has no key, and is rejected with {}", status.as_u16()),
+        RuleEffect::Rejects(status) => {
+            return format!(
+                "the request has no key, and is rejected with {}",
+                status.as_u16()
+            );
+        }
         _ => "unknown",
     }
     .to_owned()
 }
 
 fn notes(rule: &Explanation) -> Vec<String> {
-    let mut notes: Vec<String> = rule.switches().iter().map(|switch| format!("switched, {switch}")).collect();
+    let mut notes: Vec<String> = rule
+        .switches()
+        .iter()
+        .map(|switch| format!("switched, {switch}"))
+        .collect();
     if rule.counts() {
         notes.push(format!("limit from {}", rule.origin()));
     }
+    if rule.counts() && rule.is_shared() {
+        notes.push("no key: it counts against the bucket that all such requests share".to_owned());
+    }
     if let Some(condition) = rule.counts_if().filter(|_| rule.counts()) {
-        notes.push(format!("gives the units back unless the response is {condition}"));
+        notes.push(format!(
+            "gives the units back unless the response is {condition}"
+        ));
     }
     if matches!(rule.outcome(), Explained::NotInRollout) {
         notes.push(rule.outcome().to_string());
@@ -164,8 +200,12 @@ fn in_words(decision: &Decision) -> String {
     };
     match (decision.outcome(), decision.retry()) {
         (Outcome::Allow, _) => "Passes.".to_owned(),
-        (Outcome::Deny, Retry::After(after)) => format!("Denied{reason}; it may retry after {:.1} s.", after.as_secs_f64()),
+        (Outcome::Deny, Retry::After(after)) => format!(
+            "Denied{reason}; it may retry after {:.1} s.",
+            after.as_secs_f64()
+        ),
         (Outcome::Deny, _) => format!("Denied{reason}."),
-        _ => "Not decided: the store fails, and each rule would answer as it says for that.".to_owned(),
+        _ => "Not decided: the store fails, and each rule would answer as it says for that."
+            .to_owned(),
     }
 }

@@ -40,27 +40,39 @@ const WANTED: [(&str, &str); 8] = [
 
 impl Scrape {
     fn parse(at: u64, text: &str) -> Self {
-        let mut scrape = Self { at, sums: HashMap::new() };
+        let mut scrape = Self {
+            at,
+            sums: HashMap::new(),
+        };
         for line in text.lines().filter(|line| line.starts_with("tollgate_")) {
             let end = line.find(['{', ' ']).unwrap_or(line.len());
             let Some((name, label)) = WANTED.iter().find(|(name, _)| *name == &line[..end]) else {
                 continue;
             };
-            let Some(value) = line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()) else {
+            let Some(value) = line
+                .rsplit(' ')
+                .next()
+                .and_then(|value| value.parse::<f64>().ok())
+            else {
                 continue;
             };
             let of_label = match label.is_empty() {
                 true => None,
                 false => line.split_once(&format!("{label}=\"")),
             };
-            let of_label = of_label.and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
+            let of_label = of_label
+                .and_then(|(_, rest)| rest.split('"').next())
+                .unwrap_or_default();
             *scrape.sums.entry((name, of_label.to_owned())).or_default() += value;
         }
         scrape
     }
 
     fn of<'a>(&'a self, name: &'static str) -> impl Iterator<Item = (&'a str, f64)> {
-        let sums = self.sums.iter().filter(move |((other, _), _)| *other == name);
+        let sums = self
+            .sums
+            .iter()
+            .filter(move |((other, _), _)| *other == name);
         sums.map(|((_, label), value)| (&**label, *value))
     }
 }
@@ -79,8 +91,11 @@ impl Scrapes {
             return HashMap::new();
         };
         let before: HashMap<&str, f64> = first.of(name).collect();
-        let grown = |label: &str, value: f64| value - before.get(label).copied().unwrap_or_default();
-        last.of(name).map(|(label, value)| (label, grown(label, value).max(0.0))).collect()
+        let grown =
+            |label: &str, value: f64| value - before.get(label).copied().unwrap_or_default();
+        last.of(name)
+            .map(|(label, value)| (label, grown(label, value).max(0.0)))
+            .collect()
     }
 
     /// Below which time this share of what was measured lies, in milliseconds. `None`: there was nothing.
@@ -97,7 +112,11 @@ impl Scrapes {
         for (le, count) in buckets {
             if count >= wanted && all > 0.0 {
                 let part = (wanted - below) / (count - below).max(1.0);
-                let within = if le.is_finite() { from + (le - from) * part } else { from };
+                let within = if le.is_finite() {
+                    from + (le - from) * part
+                } else {
+                    from
+                };
                 return Some(within * 1e3);
             }
             (from, below) = (le, count);
@@ -112,7 +131,10 @@ impl Scrapes {
 
     /// How many calls to Redis had no reply within the deadline, in ten seconds.
     pub(crate) fn deadline_misses(&self) -> f64 {
-        self.growth(ERRORS).get("expired").copied().unwrap_or_default()
+        self.growth(ERRORS)
+            .get("expired")
+            .copied()
+            .unwrap_or_default()
     }
 
     /// What the page shows. `null`: the application gives no metrics.

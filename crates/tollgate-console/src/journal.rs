@@ -34,7 +34,8 @@ pub(crate) struct Journal(VecDeque<Value>);
 impl Journal {
     /// Notes an action.
     pub(crate) fn note(&mut self, now: u64, who: &str, what: &str, because: &str) {
-        self.0.push_front(json!({ "at": now / 1_000, "who": who, "what": what, "because": because }));
+        self.0
+            .push_front(json!({ "at": now / 1_000, "who": who, "what": what, "because": because }));
         self.0.truncate(MOST);
     }
 

@@ -21,7 +21,11 @@ pub(crate) fn sample(shared: &Shared, since: u64) -> Value {
     let problems = problems(shared);
     let meters = lock(&shared.scrapes).shown();
     let samples = lock(&shared.samples);
-    let sum = samples.seconds.back().map(|(_, sum)| *sum).unwrap_or_default();
+    let sum = samples
+        .seconds
+        .back()
+        .map(|(_, sum)| *sum)
+        .unwrap_or_default();
     json!({
         "version": version(shared),
         "at": now / 1_000,
@@ -41,7 +45,9 @@ fn version(shared: &Shared) -> u64 {
     let versions = rules.map(|(_, source)| source.limiter().rules().version());
     let status = shared.parts.rules.as_ref().map(|rules| rules.status());
     let status = status.map_or(0, |it| it.revision().wrapping_add(it.rejected() << 32));
-    versions.fold(status, |sum, version| sum.wrapping_mul(31).wrapping_add(version)) % (1 << 53)
+    versions.fold(status, |sum, version| {
+        sum.wrapping_mul(31).wrapping_add(version)
+    }) % (1 << 53)
 }
 
 /// All that a page begins with.
@@ -49,7 +55,9 @@ pub(crate) fn state(shared: &Shared) -> Value {
     let samples = lock(&shared.samples);
     let document = shared.parts.rules.as_ref().map(|rules| rules.document());
     let keyed = document.iter().flat_map(|document| document.keyed_rules());
-    let by: HashMap<String, Vec<&str>> = keyed.map(|(rule, by)| (rule.name().to_owned(), by)).collect();
+    let by: HashMap<String, Vec<&str>> = keyed
+        .map(|(rule, by)| (rule.name().to_owned(), by))
+        .collect();
     let mut rules = Vec::new();
     for (source, (layer, of)) in shared.parts.sources.iter().enumerate() {
         for rule in of.limiter().rules().rules() {
@@ -76,10 +84,14 @@ pub(crate) fn state(shared: &Shared) -> Value {
         }
     }
     let minutes = samples.minutes.each().map(|(at, sum)| json!([at, sum]));
-    let seconds = samples.seconds.iter().map(|(at, sum)| json!([at / 1_000, sum]));
+    let seconds = samples
+        .seconds
+        .iter()
+        .map(|(at, sum)| json!([at / 1_000, sum]));
     json!({
         "version": version(shared),
         "scope": scope(shared),
+        "logs_in": shared.parts.access.shows_log_in(),
         "rules": rules,
         "minutes": minutes.collect::<Vec<_>>(),
         "seconds": seconds.collect::<Vec<_>>(),
@@ -124,7 +136,12 @@ fn previews(shared: &Shared, recent: impl Fn(usize, &str) -> Tally) -> Vec<Value
     // Other rules have taken the place of those that had it.
     previews.retain(|preview| {
         let source = shared.parts.sources.get(preview.source);
-        source.is_some_and(|(_, it)| it.limiter().rules().position(&shadow_name(&preview.rule)).is_some())
+        source.is_some_and(|(_, it)| {
+            it.limiter()
+                .rules()
+                .position(&shadow_name(&preview.rule))
+                .is_some()
+        })
     });
     let shown = previews.iter().map(|preview| {
         let counted = recent(preview.source, &shadow_name(&preview.rule));

@@ -40,16 +40,33 @@ const CSS: &str = "text/css; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
 /// What has no secrets.
-const FILES: [(&str, &str, &str); 9] = [
+const FILES: [(&str, &str, &str); 10] = [
     ("console.css", CSS, include_str!("../page/console.css")),
     ("console.js", JAVASCRIPT, include_str!("../page/console.js")),
+    (
+        "icon.svg",
+        "image/svg+xml",
+        include_str!("../page/icon.svg"),
+    ),
     ("dom.js", JAVASCRIPT, include_str!("../page/dom.js")),
-    ("overview.js", JAVASCRIPT, include_str!("../page/overview.js")),
+    (
+        "overview.js",
+        JAVASCRIPT,
+        include_str!("../page/overview.js"),
+    ),
     ("rules.js", JAVASCRIPT, include_str!("../page/rules.js")),
     ("clients.js", JAVASCRIPT, include_str!("../page/clients.js")),
     ("login.js", JAVASCRIPT, include_str!("../page/login.js")),
-    ("uPlot.js", JAVASCRIPT, include_str!("../page/uplot/uPlot.iife.min.js")),
-    ("uPlot.css", CSS, include_str!("../page/uplot/uPlot.min.css")),
+    (
+        "uPlot.js",
+        JAVASCRIPT,
+        include_str!("../page/uplot/uPlot.iife.min.js"),
+    ),
+    (
+        "uPlot.css",
+        CSS,
+        include_str!("../page/uplot/uPlot.min.css"),
+    ),
 ];
 
 impl Console {
@@ -63,7 +80,9 @@ impl Console {
             let shared = Arc::clone(&shared);
             async move { respond_to(&shared, request).await }
         };
-        Router::new().route("/", any(handle.clone())).route("/{*path}", any(handle))
+        Router::new()
+            .route("/", any(handle.clone()))
+            .route("/{*path}", any(handle))
     }
 }
 
@@ -83,13 +102,23 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
         return respond(StatusCode::OK, kind, *text);
     }
     match (admitted, &*path) {
-        (_, "login") if head.method == Method::POST && access.shows_log_in() => log_in(access, &head, body).await,
-        (Err(_), path) if is_get && PAGES.contains(&path) => respond(StatusCode::UNAUTHORIZED, HTML, LOG_IN),
+        (_, "login") if head.method == Method::POST && access.shows_log_in() => {
+            log_in(access, &head, body).await
+        }
+        (Err(_), path) if is_get && PAGES.contains(&path) => {
+            respond(StatusCode::UNAUTHORIZED, HTML, LOG_IN)
+        }
         (_, "") if is_get => redirect(&first_page(&head)),
-        (Err(_), _) => answer(Err(Wrong(StatusCode::UNAUTHORIZED, "log in first".to_owned()))),
+        (Err(_), _) => answer(Err(Wrong(
+            StatusCode::UNAUTHORIZED,
+            "log in first".to_owned(),
+        ))),
         (Ok(()), path) if is_get => get(shared, path),
         (Ok(()), path) if head.method == Method::POST => post(shared, path, &head, body).await,
-        _ => answer(Err(Wrong(StatusCode::METHOD_NOT_ALLOWED, "it is read by GET, and changed by POST".to_owned()))),
+        _ => answer(Err(Wrong(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "it is read by GET, and changed by POST".to_owned(),
+        ))),
     }
 }
 
@@ -135,7 +164,10 @@ async fn post(shared: &Shared, path: &str, head: &Parts, body: Body) -> Response
 }
 
 fn not_found() -> Response {
-    answer(Err(Wrong(StatusCode::NOT_FOUND, "the console has no such page".to_owned())))
+    answer(Err(Wrong(
+        StatusCode::NOT_FOUND,
+        "the console has no such page".to_owned(),
+    )))
 }
 
 /// Where the pages are, from where the router is: its address may end without a slash.
@@ -166,7 +198,10 @@ async fn log_in(access: &Access, head: &Parts, body: Body) -> Response {
         }
         None => {
             tracing::warn!(target: "tollgate", "a log-in to the console with a wrong token");
-            answer(Err(Wrong(StatusCode::UNAUTHORIZED, "this is not the token".to_owned())))
+            answer(Err(Wrong(
+                StatusCode::UNAUTHORIZED,
+                "this is not the token".to_owned(),
+            )))
         }
     }
 }
@@ -180,27 +215,52 @@ fn set_cookie(response: &mut Response, cookie: &str) {
 
 /// A body as JSON, which no form of another site can send.
 async fn read<T: DeserializeOwned>(head: &Parts, body: Body) -> Result<T, Wrong> {
-    let kind = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |it| it.as_bytes());
+    let kind = head
+        .headers
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], |it| it.as_bytes());
     if !kind.starts_with(b"application/json") {
-        return Err(Wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as application/json".to_owned()));
+        return Err(Wrong(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send it as application/json".to_owned(),
+        ));
     }
     let body = to_bytes(body, LARGEST).await;
-    let body = body.map_err(|_| Wrong(StatusCode::PAYLOAD_TOO_LARGE, format!("send at most {LARGEST} bytes")))?;
+    let body = body.map_err(|_| {
+        Wrong(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("send at most {LARGEST} bytes"),
+        )
+    })?;
     // The message of the parser may quote a key.
-    serde_json::from_slice(&body).map_err(|_| Wrong(StatusCode::BAD_REQUEST, "the request is not what this address takes".to_owned()))
+    serde_json::from_slice(&body).map_err(|_| {
+        Wrong(
+            StatusCode::BAD_REQUEST,
+            "the request is not what this address takes".to_owned(),
+        )
+    })
 }
 
 /// Samples as server-sent events. A tab that reads slowly gets the latest one when it reads.
 fn events(shared: &Shared) -> Response {
     let Some(receiver) = shared.sampler.subscribe() else {
-        return answer(Err(Wrong(StatusCode::SERVICE_UNAVAILABLE, "too many tabs look already".to_owned())));
+        return answer(Err(Wrong(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many tabs look already".to_owned(),
+        )));
     };
     let samples = WatchStream::from_changes(receiver).take(SAMPLES);
     // After which time a tab asks again.
     let begin = once("retry: 500\n\n".into());
     let stream = begin.chain(samples).map(Ok::<_, Infallible>);
-    let mut response = respond(StatusCode::OK, "text/event-stream", Body::from_stream(stream));
+    let mut response = respond(
+        StatusCode::OK,
+        "text/event-stream",
+        Body::from_stream(stream),
+    );
     // Proxies that collect responses would hold them back.
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", HeaderValue::from_static("no"));
     response.into_response()
 }

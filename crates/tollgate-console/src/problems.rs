@@ -23,8 +23,15 @@ fn problem(level: &str, text: impl Into<String>) -> Value {
 pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
     let mut found = Vec::new();
     #[cfg(feature = "redis")]
-    if let Some(trouble) = shared.parts.store.as_ref().and_then(|store| store.connection_error()) {
-        let text = format!("Redis does not decide, and each rule answers as it does when its store fails: {trouble}");
+    if let Some(trouble) = shared
+        .parts
+        .store
+        .as_ref()
+        .and_then(|store| store.connection_error())
+    {
+        let text = format!(
+            "Redis does not decide, and each rule answers as it does when its store fails: {trouble}"
+        );
         found.push(problem("bad", text));
     }
     if let Some(rules) = &shared.parts.rules {
@@ -37,7 +44,10 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
         for rule in limiter.rules().rules() {
             let recent = samples.recent(source, rule.name(), 1);
             add(&mut all, &recent);
-            for (share, list) in [(share_denied(&recent), &mut denying), (share_shadowed(&recent), &mut shadows)] {
+            for (share, list) in [
+                (share_denied(&recent), &mut denying),
+                (share_shadowed(&recent), &mut shadows),
+            ] {
                 let (denied, decided) = share;
                 if denied >= DENIALS && denied * 100 >= decided * PERCENT {
                     list.push((denied, decided, source, rule.name().to_owned()));
@@ -55,24 +65,37 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
     }
     let misses = lock(&shared.scrapes).deadline_misses();
     if misses > 0.0 {
-        let text = format!("{misses:.0} calls to Redis had no reply within the deadline in the last ten seconds");
+        let text = format!(
+            "{misses:.0} calls to Redis had no reply within the deadline in the last ten seconds"
+        );
         found.push(problem("warn", text));
     }
     denying.sort_by(|one, other| other.cmp(one));
     for (denied, decided, source, rule) in denying.iter().take(NAMED) {
         let percent = denied * 100 / decided;
-        let mut text = format!("{rule} denies {percent} %: {denied} of {decided} checks in the last two minutes");
+        let mut text = format!(
+            "{rule} denies {percent} %: {denied} of {decided} checks in the last two minutes"
+        );
         if let Some(client) = mostly_one(shared, *source, rule) {
             text.push_str(&format!("; most denials are of one client, {client}"));
         }
         found.push(problem("warn", text));
     }
     if denying.len() > NAMED {
-        found.push(problem("warn", format!("{} other rules deny more than {PERCENT} %", denying.len() - NAMED)));
+        found.push(problem(
+            "warn",
+            format!(
+                "{} other rules deny more than {PERCENT} %",
+                denying.len() - NAMED
+            ),
+        ));
     }
     shadows.sort_by(|one, other| other.cmp(one));
     for (denied, decided, _, rule) in shadows.iter().take(NAMED) {
-        let text = format!("{rule} is a shadow and would deny {} %: {denied} of {decided} checks", denied * 100 / decided);
+        let text = format!(
+            "{rule} is a shadow and would deny {} %: {denied} of {decided} checks",
+            denied * 100 / decided
+        );
         found.push(problem("note", text));
     }
     found
@@ -80,11 +103,17 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
 
 fn of_rules(status: &RulesStatus, found: &mut Vec<Value>) {
     if let Some(rejection) = status.last_rejection() {
-        let text = format!("The latest rules are rejected, and revision {} stays in force:\n{rejection}", status.revision());
+        let text = format!(
+            "The latest rules are rejected, and revision {} stays in force:\n{rejection}",
+            status.revision()
+        );
         found.push(problem("bad", text));
     }
     if let Some(error) = status.source_error() {
-        found.push(problem("bad", format!("The source of the rules has none at present: {error}")));
+        found.push(problem(
+            "bad",
+            format!("The source of the rules has none at present: {error}"),
+        ));
     }
     let Some(fleet) = status.fleet() else {
         return;
@@ -103,7 +132,11 @@ fn of_rules(status: &RulesStatus, found: &mut Vec<Value>) {
         found.push(problem("warn", text));
     }
     if fleet.ahead() > 0 {
-        let text = format!("{} of {} processes have newer rules than Redis: push again", fleet.ahead(), fleet.processes());
+        let text = format!(
+            "{} of {} processes have newer rules than Redis: push again",
+            fleet.ahead(),
+            fleet.processes()
+        );
         found.push(problem("bad", text));
     }
 }

@@ -20,7 +20,11 @@ impl Wrong {
 
 pub(crate) type Answer = Result<Value, Wrong>;
 
-pub(crate) fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
+pub(crate) fn respond(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Body>,
+) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let fields = response.headers_mut();
@@ -48,7 +52,11 @@ pub(crate) fn answer(answer: Answer) -> Response {
 }
 
 pub(crate) fn redirect(to: &str) -> Response {
-    let mut response = respond(StatusCode::TEMPORARY_REDIRECT, "text/plain; charset=utf-8", "");
+    let mut response = respond(
+        StatusCode::TEMPORARY_REDIRECT,
+        "text/plain; charset=utf-8",
+        "",
+    );
     // A path that was requested has no letters that are not allowed in a field.
     if let Ok(to) = HeaderValue::from_str(to) {
         response.headers_mut().insert(header::LOCATION, to);

@@ -95,7 +95,10 @@ async fn run(shared: Weak<Shared>) {
         };
         if lingers > 0 {
             let sample = overview::sample(&shared, since);
-            shared.sampler.latest.send_replace(format!("data: {sample}\n\n").into());
+            shared
+                .sampler
+                .latest
+                .send_replace(format!("data: {sample}\n\n").into());
         }
     }
 }

@@ -81,16 +81,24 @@ impl Samples {
                 let mut rule = self.rules.remove(&key).unwrap_or_default();
                 let total = tally(counts);
                 // A limiter that was made anew begins at 0.
-                let is_anew = total.iter().zip(&rule.total).any(|(now, before)| now < before);
+                let is_anew = total
+                    .iter()
+                    .zip(&rule.total)
+                    .any(|(now, before)| now < before);
                 for (index, now) in total.iter().enumerate() {
-                    rule.last[index] = if is_anew { *now } else { now - rule.total[index] };
+                    rule.last[index] = if is_anew {
+                        *now
+                    } else {
+                        now - rule.total[index]
+                    };
                 }
                 if is_first {
                     rule.last = Tally::default();
                 }
                 rule.total = total;
                 rule.minutes.add(minute, &rule.last);
-                rule.minutes.forget_before((minute + 1).saturating_sub(MINUTES));
+                rule.minutes
+                    .forget_before((minute + 1).saturating_sub(MINUTES));
                 add(&mut all, &rule.last);
                 rules.insert(key, rule);
             }
@@ -98,7 +106,8 @@ impl Samples {
         // Rules that are gone are forgotten.
         self.rules = rules;
         self.minutes.add(minute, &all);
-        self.minutes.forget_before((minute + 1).saturating_sub(MINUTES));
+        self.minutes
+            .forget_before((minute + 1).saturating_sub(MINUTES));
         self.seconds.push_back((now, all));
         while self.seconds.len() > SECONDS {
             self.seconds.pop_front();
@@ -113,13 +122,16 @@ impl Samples {
 
     /// What the last sample has of a rule.
     pub(crate) fn last(&self, source: usize, rule: &str) -> Tally {
-        self.rule(source, rule).map_or(Tally::default(), |it| it.last)
+        self.rule(source, rule)
+            .map_or(Tally::default(), |it| it.last)
     }
 
     /// What a rule has counted in this minute and the `minutes` before it.
     pub(crate) fn recent(&self, source: usize, rule: &str, minutes: u64) -> Tally {
         let rule = self.rule(source, rule);
-        rule.map_or(Tally::default(), |it| it.minutes.sum(self.sampled_at, minutes + 1))
+        rule.map_or(Tally::default(), |it| {
+            it.minutes.sum(self.sampled_at, minutes + 1)
+        })
     }
 }
 
@@ -132,7 +144,11 @@ mod tests {
 
     #[test]
     fn what_is_counted_between_samples_is_summed_by_minute_and_ends_after_an_hour() {
-        let limiter = Limiter::new(MemoryStore::new(), [Rule::new("api", Quota::fixed_window(2, tollgate::DAY))]).expect("valid");
+        let limiter = Limiter::new(
+            MemoryStore::new(),
+            [Rule::new("api", Quota::fixed_window(2, tollgate::DAY))],
+        )
+        .expect("valid");
         let counts = |times| {
             for _ in 0..times {
                 let _ = limiter.try_acquire("api", &Key::of("a")).expect("known");
@@ -152,6 +168,9 @@ mod tests {
         // A limiter in its place counts from 0.
         samples.take(begin + MINUTE + 1, &[Vec::new()]);
         samples.take(begin + 60 * MINUTE, &counts(1));
-        assert_eq!(samples.minutes.each().map(|(at, _)| at).collect::<Vec<_>>(), [101 * 60, 160 * 60]);
+        assert_eq!(
+            samples.minutes.each().map(|(at, _)| at).collect::<Vec<_>>(),
+            [101 * 60, 160 * 60]
+        );
     }
 }

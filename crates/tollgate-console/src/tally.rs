@@ -41,16 +41,24 @@ pub(crate) fn tally(counts: &RuleCounts) -> Tally {
 }
 
 pub(crate) fn add(sum: &mut Tally, more: &Tally) {
-    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    sum.iter_mut()
+        .zip(more)
+        .for_each(|(sum, more)| *sum += more);
 }
 
 /// What was decided by the rule itself, and how much of it was denied.
 pub(crate) fn share_denied(tally: &Tally) -> (u64, u64) {
     let denied = tally[DENIED] + tally[BLOCKED];
-    (denied, denied + tally[ALLOWED] + tally[DEGRADED] + tally[WITHHELD])
+    (
+        denied,
+        denied + tally[ALLOWED] + tally[DEGRADED] + tally[WITHHELD],
+    )
 }
 
 /// The same of a shadow.
 pub(crate) fn share_shadowed(tally: &Tally) -> (u64, u64) {
-    (tally[SHADOW_DENIED], tally[SHADOW_DENIED] + tally[SHADOW_ALLOWED])
+    (
+        tally[SHADOW_DENIED],
+        tally[SHADOW_DENIED] + tally[SHADOW_ALLOWED],
+    )
 }

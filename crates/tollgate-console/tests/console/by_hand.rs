@@ -1,0 +1,302 @@
+//! Requests without a browser: who is let in, and what is answered.
+
+use std::net::SocketAddr;
+
+use axum::{
+    Extension, Router,
+    body::{Body, to_bytes},
+    extract::ConnectInfo,
+};
+use http::{Request, Response, StatusCode, header};
+use serde_json::{Value, json};
+use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header as by_header};
+use tollgate_console::{Access, Console, Operator};
+use tower::util::ServiceExt;
+
+use crate::service::{App, LIMITS};
+
+const TOKEN: &str = "b83f0c1e97d24a6f8f5e2b7a9c3d1e60";
+
+async fn sent(router: &Router, request: Request<Body>) -> Response<Body> {
+    router.clone().oneshot(request).await.expect("an answer")
+}
+
+async fn json_of(response: Response<Body>) -> Value {
+    let body = to_bytes(response.into_body(), 1 << 20)
+        .await
+        .expect("a body");
+    serde_json::from_slice(&body).expect("JSON")
+}
+
+/// The status of a request with these fields.
+async fn status(router: &Router, method: &str, path: &str, fields: &[(&str, &str)]) -> u16 {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("http://localhost:3000{path}"));
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let body = if method == "POST" {
+        r#"{"client":"acme"}"#
+    } else {
+        ""
+    };
+    sent(router, request.body(Body::from(body)).expect("a request"))
+        .await
+        .status()
+        .as_u16()
+}
+
+fn act(action: &Value) -> Request<Body> {
+    let request = Request::post("/act").header(header::CONTENT_TYPE, "application/json");
+    request
+        .body(Body::from(action.to_string()))
+        .expect("a request")
+}
+
+#[tokio::test]
+async fn only_who_has_the_token_is_let_in() {
+    let app = App::new(LIMITS);
+    let router = app.console(Access::token(TOKEN).expect("long")).router();
+    let bearer = |token: &str| format!("Bearer {token}");
+    for path in ["/state", "/events", "/top", "/overview"] {
+        assert_eq!(status(&router, "GET", path, &[]).await, 401, "{path}");
+        assert_eq!(
+            status(&router, "GET", path, &[("authorization", &bearer("x"))]).await,
+            401
+        );
+        assert_eq!(
+            status(&router, "GET", path, &[("cookie", "tollgate-console=0")]).await,
+            401
+        );
+        assert_eq!(
+            status(&router, "GET", path, &[("authorization", &bearer(TOKEN))]).await,
+            200
+        );
+    }
+    let json = ("content-type", "application/json");
+    for path in ["/act", "/client", "/explain"] {
+        assert_eq!(status(&router, "POST", path, &[json]).await, 401, "{path}");
+    }
+    let log_in = Request::post("/login")
+        .header("content-type", "application/json")
+        .header("origin", "https://a.example")
+        .header("host", "a.example");
+    let response = sent(
+        &router,
+        log_in
+            .body(Body::from(json!({ "token": TOKEN }).to_string()))
+            .expect("a request"),
+    )
+    .await;
+    let cookie = response.headers()[header::SET_COOKIE]
+        .to_str()
+        .expect("text")
+        .to_owned();
+    assert!(
+        cookie.contains("; HttpOnly; SameSite=Strict; ") && cookie.ends_with("; Secure"),
+        "{cookie}"
+    );
+    assert!(!cookie.contains(TOKEN));
+    let cookie = cookie.split(';').next().expect("a pair");
+    assert_eq!(
+        status(
+            &router,
+            "GET",
+            "/state",
+            &[("cookie", &format!("a=b; {cookie}"))]
+        )
+        .await,
+        200
+    );
+    // Another token has another cookie.
+    let other = app
+        .console(Access::token(&TOKEN.replace('b', "c")).expect("long"))
+        .router();
+    assert_eq!(
+        status(&other, "GET", "/state", &[("cookie", cookie)]).await,
+        401
+    );
+}
+
+#[tokio::test]
+async fn only_this_machine_is_let_in_without_a_proxy_and_by_a_name_of_its_own() {
+    let app = App::new(LIMITS);
+    let of_peer = |peer: &str| {
+        let peer: SocketAddr = peer.parse().expect("an address");
+        app.console(Access::loopback())
+            .router::<()>()
+            .layer(Extension(ConnectInfo(peer)))
+    };
+    let router = of_peer("127.0.0.1:9");
+    assert_eq!(status(&router, "GET", "/state", &[]).await, 200);
+    assert_eq!(
+        status(&of_peer("[::ffff:127.0.0.1]:9"), "GET", "/state", &[]).await,
+        200
+    );
+    assert_eq!(
+        status(&of_peer("192.0.2.7:9"), "GET", "/state", &[]).await,
+        403
+    );
+    assert_eq!(
+        status(
+            &app.console(Access::loopback()).router(),
+            "GET",
+            "/state",
+            &[]
+        )
+        .await,
+        403,
+        "no address"
+    );
+    assert_eq!(
+        status(
+            &router,
+            "GET",
+            "/state",
+            &[("x-forwarded-for", "192.0.2.7")]
+        )
+        .await,
+        403
+    );
+    for (host, expected) in [
+        ("localhost:3000", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:3000", 200),
+        ("evil.example:3000", 403),
+        ("localhost.evil.example", 403),
+    ] {
+        let request = Request::get("/state")
+            .header(header::HOST, host)
+            .body(Body::empty())
+            .expect("a request");
+        assert_eq!(
+            sent(&router, request).await.status().as_u16(),
+            expected,
+            "{host}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_another_site_sends_is_refused_whoever_it_is() {
+    let app = App::new(LIMITS);
+    let router = app.console(Access::by_application()).router();
+    let json = ("content-type", "application/json");
+    for (fields, expected) in [
+        (vec![json, ("sec-fetch-site", "same-origin")], 200),
+        (vec![json, ("sec-fetch-site", "cross-site")], 403),
+        (vec![json, ("sec-fetch-site", "same-site")], 403),
+        (vec![json, ("origin", "http://localhost:3000")], 200),
+        (vec![json, ("origin", "http://localhost:4000")], 403),
+        (vec![json, ("origin", "null")], 403),
+        // A form or a script of another site can send nothing else without asking first.
+        (vec![("content-type", "text/plain")], 415),
+        (vec![json], 200),
+    ] {
+        assert_eq!(
+            status(&router, "POST", "/client", &fields).await,
+            expected,
+            "{fields:?}"
+        );
+    }
+    let site = ("sec-fetch-site", "cross-site");
+    assert_eq!(status(&router, "GET", "/events", &[site]).await, 403);
+    assert_eq!(
+        status(
+            &router,
+            "GET",
+            "/overview",
+            &[site, ("sec-fetch-mode", "navigate")]
+        )
+        .await,
+        200
+    );
+}
+
+#[tokio::test]
+async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
+    let rule = Rule::new("per-key", Quota::fixed_window(2, MINUTE)).by(by_header("x-api-key"));
+    let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("valid");
+    let router: Router = Console::new(Access::by_application())
+        .layer("api", &limits)
+        .router();
+    let router = router.layer(Extension(Operator::new("alice")));
+    let state = json_of(
+        sent(
+            &router,
+            Request::get("/state")
+                .body(Body::empty())
+                .expect("a request"),
+        )
+        .await,
+    )
+    .await;
+    assert_eq!(
+        (&state["scope"], &state["rules"][0]["limit"]),
+        (&json!("none"), &json!("fixed_window 2/min"))
+    );
+    let because = "ticket 4711";
+    let switch =
+        json!({ "action": "switch", "rule": "per-key", "limit": "off", "because": because });
+    let refused = sent(&router, act(&switch)).await;
+    assert_eq!(refused.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        json_of(refused).await["error"]
+            .as_str()
+            .expect("words")
+            .contains("in its code")
+    );
+    let preview = json!({ "action": "preview", "source": 0, "rule": "per-key", "limit": "fixed_window 1/min", "because": because });
+    assert_eq!(
+        json_of(sent(&router, act(&preview)).await).await["done"],
+        "began a preview of per-key at fixed_window 1/min"
+    );
+    assert_eq!(limits.limiter().rules().rules().len(), 2);
+    let reset = json!({ "action": "reset", "rule": "per-key", "client": "x-api-key: acme", "because": because });
+    assert_eq!(
+        json_of(sent(&router, act(&reset)).await).await["done"],
+        "reset a client of per-key, which had used nothing"
+    );
+    for (field, value, says) in [
+        ("because", json!(" "), "say why"),
+        ("limit", json!("1/mni"), "min"),
+        ("rule", json!("per-kye"), "per-key"),
+    ] {
+        let mut wrong = preview.clone();
+        wrong[field] = value;
+        let response = sent(&router, act(&wrong)).await;
+        assert_eq!(
+            response.status(),
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "{field}"
+        );
+        let error = json_of(response).await["error"].to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let state = json_of(
+        sent(
+            &router,
+            Request::get("/state")
+                .body(Body::empty())
+                .expect("a request"),
+        )
+        .await,
+    )
+    .await;
+    assert_eq!(state["journal"][0]["who"], "alice");
+    assert!(!state.to_string().contains("acme"), "{state}");
+}
+
+#[test]
+fn the_vendored_files_are_those_that_were_published() {
+    let folder = format!("{}/page/uplot", env!("CARGO_MANIFEST_DIR"));
+    let mut check = std::process::Command::new("sha256sum");
+    let checked = check
+        .args(["--check", "--strict", "SHA256SUMS"])
+        .current_dir(&folder)
+        .status();
+    assert!(checked.expect("sha256sum").success());
+    let license = std::fs::read_to_string(format!("{folder}/LICENSE")).expect("text");
+    assert!(license.contains("The MIT License"));
+}

@@ -1,0 +1,6 @@
+//! The console as operators meet it: in a browser, and by hand.
+
+mod browser;
+mod by_hand;
+mod pages;
+mod service;
