@@ -18,7 +18,17 @@ export function show(main, next, again) {
   if (!parts) build(main);
   parts.scope.textContent = SCOPES[state.scope];
   parts.actions.hidden = state.scope === 'none';
+  parts.entries.replaceChildren(...entries(state.entries));
   list();
+}
+
+// Overrides and switches, wherever they come from.
+function entries(known) {
+  const rows = known.map((it) => [it.rules, it.is_override ? `for one client${it.client ? `, ${it.client}…` : ''}` : 'switched',
+    [it.limit, it.problem && h('small', { class: 'high' }, `not in force: ${it.problem}`)], it.until ? new Date(it.until).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hour12: false }) : 'it is ended',
+    [it.by && foreign(it.by), it.because && h('small', {}, foreign(it.because))], it.origin,
+    it.id !== null && h('button', { 'aria-label': `End number ${it.id}`, onclick: () => ask(`End what ${it.by} set for ${it.rules}`, 'What was in force before is in force again.', [], () => ({ action: 'end', id: it.id, is_local: it.is_local })) }, 'End…')]);
+  return known.length ? [h('h2', {}, 'Overrides and switches'), table(many(known.length, 'entry').replace('entrys', 'entries'), ['Rule', 'What', 'Limit', 'Until', 'By', 'In', ''], rows)] : [];
 }
 
 function build(main) {
@@ -27,11 +37,10 @@ function build(main) {
     filter: h('input', { type: 'search', 'aria-label': 'Filter', placeholder: 'Part of a name', oninput: list }),
     order: h('select', { 'aria-label': 'Order', onchange: list }, Object.keys(ORDERS).map((name) => h('option', {}, name))),
     actions: h('span', { class: 'buttons' },
-      h('button', { onclick: () => change({ name: '*', every: true }) }, 'Switch all rules…'),
-      h('button', { onclick: () => ask('End what was set here', 'All switches that were set here end, and overrides that this process has.', [], () => ({ action: 'clear' })) }, 'End all…')),
+      h('button', { onclick: () => change({ name: '*', every: true }) }, 'Switch all rules…')), entries: h('div'),
   };
   main.replaceChildren(h('h1', {}, 'Rules'), parts.scope, parts.previews,
-    h('div', { class: 'bar' }, h('label', {}, 'Filter ', parts.filter), h('label', {}, 'Order ', parts.order), parts.actions), parts.list);
+    h('div', { class: 'bar' }, h('label', {}, 'Filter ', parts.filter), h('label', {}, 'Order ', parts.order), parts.actions), parts.list, parts.entries);
 }
 
 function list() {

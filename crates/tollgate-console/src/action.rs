@@ -43,7 +43,11 @@ enum Action {
         limit: String,
         until: Option<u64>,
     },
-    Clear,
+    /// Ends an override or a switch that was set while the service runs.
+    End {
+        id: u64,
+        is_local: bool,
+    },
     Reset {
         rule: String,
         client: String,
@@ -100,9 +104,9 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             // Without the key.
             format!("gave a client of {rule} the limit {limit}")
         }
-        Action::Clear => {
-            clear(shared, &author).await?;
-            "ended what was set here".to_owned()
+        Action::End { id, is_local } => {
+            end(shared, *id, *is_local, &author).await?;
+            format!("ended number {id}")
         }
         Action::Reset { rule, client } => {
             let had_state = client::reset(shared, rule, client).await?;
@@ -191,16 +195,21 @@ async fn override_limit(
         .map_err(|wrong| Wrong::input(wrong.to_string()))
 }
 
-async fn clear(shared: &Shared, author: &Author) -> Result<(), Wrong> {
+async fn end(shared: &Shared, id: u64, is_local: bool, author: &Author) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
-    if let Some((fleet, bindings)) = &shared.parts.fleet {
-        let cleared = fleet.clear_switches(bindings, author).await;
-        return cleared
+    if let Some((fleet, bindings)) = shared.parts.fleet.as_ref().filter(|_| !is_local) {
+        let ended = fleet.end(id, bindings, author).await;
+        return ended
             .map(drop)
             .map_err(|wrong| Wrong::input(wrong.to_string()));
     }
-    let cleared = rules(shared)?.handle(author.clone()).clear();
-    cleared
+    if !is_local {
+        return Err(Wrong::input(
+            "it is in force in all processes, and this console changes its own alone",
+        ));
+    }
+    let ended = rules(shared)?.handle(author.clone()).end(id);
+    ended
         .map(drop)
         .map_err(|wrong| Wrong::input(wrong.to_string()))
 }

@@ -3,9 +3,10 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use tokio::task::AbortHandle;
 use tollgate::{Clock, LiveLimiter, RateLimitLayer};
 #[cfg(feature = "redis")]
 use tollgate_redis::RedisStore;
@@ -14,8 +15,8 @@ use tollgate_rules::LiveRules;
 use tollgate_rules::{Bindings, redis::RedisRules};
 
 use crate::{
-    access::Access, exposition::Scrapes, journal::Journal, sampler::Sampler, samples::Samples,
-    source::Source,
+    access::Access, exposition::Scrapes, journal::Journal, samples::Samples, source::Source,
+    viewers::Viewers,
 };
 
 /// A page for operators of rate limits, as a router: made by [`Console::new`], mounted by [`router`](Self::router).
@@ -47,7 +48,9 @@ pub(crate) struct Parts {
 pub(crate) struct Shared {
     pub(crate) parts: Parts,
     pub(crate) clock: Clock,
-    pub(crate) sampler: Sampler,
+    pub(crate) viewers: Arc<Viewers>,
+    /// The task that makes their samples. It ends with the router.
+    pub(crate) sampler: OnceLock<AbortHandle>,
     pub(crate) samples: Mutex<Samples>,
     pub(crate) scrapes: Mutex<Scrapes>,
     pub(crate) journal: Mutex<Journal>,
@@ -131,7 +134,8 @@ impl Shared {
         let shared = Arc::new(Self {
             parts,
             clock: Clock::system(),
-            sampler: Sampler::new(),
+            viewers: Arc::default(),
+            sampler: OnceLock::new(),
             samples: Mutex::default(),
             scrapes: Mutex::default(),
             journal: Mutex::default(),
@@ -149,6 +153,14 @@ impl Shared {
             .map(|(_, source)| source.limiter().counts())
             .collect();
         lock(&self.samples).take(self.clock.now(), &counts)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(sampler) = self.sampler.get() {
+            sampler.abort();
+        }
     }
 }
 

@@ -72,6 +72,7 @@ mod sampler;
 mod samples;
 mod source;
 mod tally;
+mod viewers;
 
 pub use self::{
     access::{Access, AccessError},

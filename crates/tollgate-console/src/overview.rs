@@ -1,9 +1,10 @@
 //! What the pages are made of: the state as a whole, and a sample of each second.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::SystemTime};
 
 use serde_json::{Value, json};
 use tollgate::rules::Mode;
+use tollgate_rules::{EntryKind, EntryOrigin, EntryStatus};
 
 use crate::{
     console::{Shared, lock},
@@ -83,6 +84,7 @@ pub(crate) fn state(shared: &Shared) -> Value {
             }));
         }
     }
+    let entries = document.iter().flat_map(|document| document.entries());
     let minutes = samples.minutes.each().map(|(at, sum)| json!([at, sum]));
     let seconds = samples
         .seconds
@@ -93,10 +95,37 @@ pub(crate) fn state(shared: &Shared) -> Value {
         "scope": scope(shared),
         "logs_in": shared.parts.access.shows_log_in(),
         "rules": rules,
+        "entries": entries.map(|it| entry(&it)).collect::<Vec<_>>(),
         "minutes": minutes.collect::<Vec<_>>(),
         "seconds": seconds.collect::<Vec<_>>(),
         "status": status(shared),
         "journal": lock(&shared.journal).entries().collect::<Vec<_>>(),
+    })
+}
+
+/// An override or a switch. Who it is for is a hash, if there is a secret to make it with.
+fn entry(entry: &EntryStatus) -> Value {
+    let origin = match entry.origin() {
+        EntryOrigin::Document => "the document",
+        EntryOrigin::Redis => "all processes",
+        EntryOrigin::Process => "this process",
+        _ => "elsewhere",
+    };
+    let until = entry
+        .until()
+        .and_then(|until| until.duration_since(SystemTime::UNIX_EPOCH).ok());
+    json!({
+        "id": entry.id(),
+        "is_override": entry.kind() == EntryKind::Override,
+        "rules": entry.rules(),
+        "client": entry.client().map(|hash| format!("{:08x}", hash >> 96)),
+        "limit": entry.limit(),
+        "origin": origin,
+        "is_local": entry.origin() == EntryOrigin::Process,
+        "until": until.map(|until| until.as_millis() as u64),
+        "by": entry.author().map(|author| author.actor()),
+        "because": entry.reason().or(entry.author().map(|author| author.reason())),
+        "problem": entry.problem(),
     })
 }
 

@@ -22,7 +22,7 @@ use crate::{
     journal::Operator,
     overview,
     response::{Wrong, answer, redirect, respond},
-    sampler::Sampler,
+    sampler,
 };
 
 /// The largest body.
@@ -75,7 +75,7 @@ impl Console {
     /// What it counts and samples ends when the router is dropped.
     pub fn router<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
         let shared = Shared::new(self.parts);
-        Sampler::start(&shared);
+        sampler::start(&shared);
         let handle = move |request: Request| {
             let shared = Arc::clone(&shared);
             async move { respond_to(&shared, request).await }
@@ -87,7 +87,7 @@ impl Console {
 }
 
 async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
-    Sampler::start(shared);
+    sampler::start(shared);
     let (head, body) = request.into_parts();
     let path = head.uri.path().trim_start_matches('/').to_owned();
     let access = &shared.parts.access;
@@ -243,7 +243,7 @@ async fn read<T: DeserializeOwned>(head: &Parts, body: Body) -> Result<T, Wrong>
 
 /// Samples as server-sent events. A tab that reads slowly gets the latest one when it reads.
 fn events(shared: &Shared) -> Response {
-    let Some(receiver) = shared.sampler.subscribe() else {
+    let Some(receiver) = shared.viewers.subscribe() else {
         return answer(Err(Wrong(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many tabs look already".to_owned(),

@@ -93,8 +93,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(limits: &str) -> Self {
         let bindings = Bindings::new().plan("plan", |_| None::<&str>);
-        let rules =
-            LiveRules::from_text(limits, Format::Toml, bindings).expect("valid rules");
+        let rules = LiveRules::from_text(limits, Format::Toml, bindings).expect("valid rules");
         let limits = rules.layer(MemoryStore::new()).expect("valid rules");
         Self { rules, limits }
     }
