@@ -117,6 +117,8 @@
 pub mod algorithm;
 mod algorithm_kind;
 mod blocked;
+#[cfg(feature = "calendar")]
+pub mod calendar;
 mod check;
 mod check_policy;
 mod checks;

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+#[cfg(feature = "calendar")]
+use crate::calendar::{Calendar, CalendarUnit, Weekday};
 use crate::{
     algorithm_kind::AlgorithmKind,
     interval::Interval,
@@ -28,6 +30,11 @@ const MAX_FILL: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;
 
 /// Products stay below this, so that they are exact where numbers are doubles.
 const EXACT: u128 = 1 << 53;
+
+/// There is no calendar without the feature.
+#[cfg(not(feature = "calendar"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Calendar {}
 
 /// An algorithm with its numbers: how many units, in what window, with what burst.
 ///
@@ -58,6 +65,9 @@ pub struct Quota {
     until: Option<Tick>,
     /// A burst that was set on a bucket that has a capacity instead: refused by `validate`.
     needless_burst: Option<u64>,
+    calendar: Option<Calendar>,
+    /// A zone or a day that was set on a quota without a calendar: refused by `validate`.
+    has_needless_calendar: bool,
 }
 
 /// `1 unit`, `5 units`.
@@ -115,6 +125,8 @@ impl Quota {
             typical: Duration::ZERO,
             until: None,
             needless_burst: None,
+            calendar: None,
+            has_needless_calendar: false,
         }
     }
 
@@ -128,6 +140,80 @@ impl Quota {
     #[must_use]
     pub const fn fixed_window(limit: u64, period: Duration) -> Self {
         Self::new(AlgorithmKind::FixedWindow, limit, period)
+    }
+
+    /// `limit` units in each hour, day, week, month or year of a calendar: from midnight in [a time zone](Self::zone), UTC by default.
+    /// A month has 28 to 31 days, and a day 23 to 25 hours where clocks are changed. Otherwise it is a
+    /// [fixed window](crate::algorithm::fixed_window).
+    ///
+    /// ```
+    /// use tollgate_core::{Quota, calendar::{CalendarUnit, Weekday}};
+    ///
+    /// let plan = Quota::calendar(10_000_000, CalendarUnit::Month).zone("Europe/Zurich").from_day(15);
+    /// assert_eq!(plan.to_string(), "calendar 10000000/month Europe/Zurich from 15");
+    /// assert_eq!("10000000/month Europe/Zurich from 15".parse(), Ok(plan));
+    ///
+    /// let weekly = Quota::calendar(100, CalendarUnit::Week).week_from(Weekday::Sunday);
+    /// assert_eq!("100/week from sunday".parse(), Ok(weekly));
+    ///
+    /// let wrong = Quota::calendar(5, CalendarUnit::Day).zone("Zurich").validate().unwrap_err();
+    /// assert!(wrong.to_string().ends_with("did you mean \"Europe/Zurich\"?"), "{wrong}");
+    /// ```
+    ///
+    /// # Accuracy
+    ///
+    /// The windows follow jiff's copy of the IANA database: a zone whose rules are changed needs a new version of this program.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub const fn calendar(limit: u64, unit: CalendarUnit) -> Self {
+        let period = Duration::from_secs(unit.seconds());
+        let mut quota = Self::new(AlgorithmKind::FixedWindow, limit, period);
+        quota.calendar = Some(Calendar::new(unit));
+        quota
+    }
+
+    /// For [`calendar`](Self::calendar): the time zone, as the IANA database names it (`Europe/Zurich`). Default: UTC.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub fn zone(self, name: &str) -> Self {
+        self.with_calendar(|calendar| calendar.in_zone(name))
+    }
+
+    /// For [`calendar`](Self::calendar): the day on which months begin, 1 to 31. In a shorter month the last day takes the place of
+    /// one that it has not. Default: 1.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub fn from_day(self, day: u8) -> Self {
+        self.with_calendar(|calendar| calendar.from_day(day))
+    }
+
+    /// For [`calendar`](Self::calendar): the day on which weeks begin. Default: Monday.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub fn week_from(self, day: Weekday) -> Self {
+        self.with_calendar(|calendar| calendar.week_from(day))
+    }
+
+    #[cfg(feature = "calendar")]
+    fn with_calendar(mut self, change: impl FnOnce(Calendar) -> Calendar) -> Self {
+        self.has_needless_calendar = self.calendar.is_none();
+        self.calendar = self.calendar.map(change);
+        self
+    }
+
+    /// The same calendar with another limit: [`calendar`](Self::calendar) with what was set.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub const fn in_calendar(limit: u64, calendar: Calendar) -> Self {
+        let mut quota = Self::calendar(limit, calendar.unit());
+        quota.calendar = Some(calendar);
+        quota
+    }
+
+    /// The calendar of its windows, if they have one.
+    #[must_use]
+    pub const fn calendar_of(&self) -> Option<Calendar> {
+        self.calendar
     }
 
     /// `limit` units in a window of `period` that slides, estimated from two counters.
@@ -392,7 +478,11 @@ impl Quota {
                     u128::from(self.limit) * other.period.as_micros()
                         == u128::from(other.limit) * self.period.as_micros()
                 }
-                _ => self.period == other.period && self.buckets == other.buckets,
+                _ => {
+                    self.period == other.period
+                        && self.buckets == other.buckets
+                        && self.calendar == other.calendar
+                }
             }
     }
 
@@ -447,6 +537,15 @@ impl Quota {
                 "a typical hold time of {:?} does not apply to {}: nothing is held there; it belongs to Quota::concurrent",
                 self.typical, self.algorithm
             )));
+        }
+        if self.has_needless_calendar {
+            return Err(QuotaError(format!(
+                "a time zone or a first day does not apply to {self}; it belongs to Quota::calendar"
+            )));
+        }
+        #[cfg(feature = "calendar")]
+        if let Some(calendar) = self.calendar {
+            calendar.validate()?;
         }
         let unit = match self.algorithm {
             A::TokenBucket => "refill",
@@ -656,7 +755,11 @@ impl fmt::Debug for Quota {
         if self.algorithm == AlgorithmKind::Concurrent {
             write!(f, "({}", self.limit)?;
         } else {
-            write!(f, "({} per {:?}", self.limit, self.period)?;
+            match self.calendar {
+                #[cfg(feature = "calendar")]
+                Some(calendar) => write!(f, "({} per {calendar}", self.limit)?,
+                _ => write!(f, "({} per {:?}", self.limit, self.period)?,
+            }
         }
         if self.burst != self.limit {
             write!(f, ", burst {}", self.burst)?;

@@ -24,19 +24,32 @@ pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     }
     let remedy = "plans share one state, so take the same for both, or a rule of its own for these requests: \
                   Rule::new with another name";
-    Some(if plan.period() == other.period() {
-        format!(
-            "is counted in {} sub-buckets, and the rule in {}; {remedy}",
-            plan.bucket_count(),
-            other.bucket_count()
-        )
-    } else {
-        format!(
-            "counts in {:?}, and the rule in {:?}: what is charged to the longer would be forgotten by the shorter; {remedy}",
-            plan.period(),
-            other.period()
-        )
-    })
+    #[cfg(feature = "calendar")]
+    if let (Some(one), Some(other)) = (plan.calendar_of(), other.calendar_of())
+        && one.unit() == other.unit()
+    {
+        // Each tenant has its own days: what was used stays in the window that is in force.
+        return None;
+    }
+    Some(
+        if plan.calendar_of().is_some() || other.calendar_of().is_some() {
+            format!(
+                "is {plan}, and the rule {other}: what is charged to the longer would be forgotten by the shorter; {remedy}"
+            )
+        } else if plan.period() == other.period() {
+            format!(
+                "is counted in {} sub-buckets, and the rule in {}; {remedy}",
+                plan.bucket_count(),
+                other.bucket_count()
+            )
+        } else {
+            format!(
+                "counts in {:?}, and the rule in {:?}: what is charged to the longer would be forgotten by the shorter; {remedy}",
+                plan.period(),
+                other.period()
+            )
+        },
+    )
 }
 
 /// Why requests cannot wait for a quota.
@@ -90,6 +103,19 @@ mod tests {
         ] {
             let conflict = wait_conflict(&quota, at_most);
             assert_eq!(conflict.is_none(), is_fine, "{quota:?}: {conflict:?}");
+        }
+    }
+
+    #[cfg(feature = "calendar")]
+    #[test]
+    fn plans_of_one_unit_have_days_of_their_own() {
+        use crate::calendar::CalendarUnit::{Month, Year};
+        let month = Quota::calendar(5, Month);
+        let other = Quota::calendar(7, Month).zone("Asia/Tokyo").from_day(15);
+        assert_eq!(plan_conflict(&other, &month), None);
+        for other in [Quota::calendar(5, Year), Quota::fixed_window(5, 31 * DAY)] {
+            let conflict = plan_conflict(&other, &month).expect("a conflict");
+            assert!(conflict.contains("calendar 5/month"), "{conflict}");
         }
     }
 }

@@ -2,18 +2,55 @@
 --
 -- Quota: period in µs, limit. State: the number of the window and the units taken in it (16 bytes). A state with 0
 -- units is a fresh one.
+--
+-- Of a calendar the caller brings the window of its time and the next one, as `Calendar::in_words` of tollgate-core: in the place of
+-- the period, above 2^52, when this window ends, in seconds, and 18 bits that stand for the calendar; then the lengths of both in
+-- quarters of an hour. The window is known by its end. A caller whose clock is off by more than that counts in windows of these
+-- lengths. Where two callers have another end for one window, as by an older time zone database, the later one stands.
+
+local CALENDAR = 2^52
+
+-- What the window of a time is known by, and when it ends.
+local function at_window(period, lengths, now)
+  if period < CALENDAR then
+    local window = (now - now % period) / period
+    return window, (window + 1) * period
+  end
+  local ends = (period - CALENDAR - period % 262144) / 262144 * 1000000
+  local length = lengths % 65536 * 900000000
+  local since = now - ends
+  if since >= 0 then
+    length = (lengths - lengths % 65536) / 65536 * 900000000
+    ends = ends + length
+    since = since - length
+    if since >= 0 then ends = ends + length + since - since % length end
+  elseif since < -length then
+    -- A caller that is ahead.
+    ends = ends - length
+    since = ends - now - 1
+    if since >= length then ends = ends - (since - since % length) end
+  end
+  return ends, ends
+end
+
+local function ends_at(period, window) return period < CALENDAR and (window + 1) * period or window end
+
+-- Whether both have the same windows.
+local function is_same(one, other)
+  return one == other or one >= CALENDAR and other >= CALENDAR and one % 262144 == other % 262144
+end
 
 if purpose == 'refund' then
   return function(raw, period, _, _, now, cost, at, fresh_at)
     if #raw ~= 37 then return -3 end
-    local alg, period0, _, _, window, used = unpack('<BddI4dd', raw)
+    local alg, period0, _, lengths0, window, used = unpack('<BddI4dd', raw)
     if alg ~= 18 or not (window >= 0 and window <= 2^53 and used >= 0 and used <= 2^53) then return -3 end
     if not (period0 >= 1 and period0 <= 2^53) then return -3 end
-    local ends = (window + 1) * period0
-    if period0 == period then
+    local ends = ends_at(period0, window)
+    if is_same(period0, period) then
       -- A refund does not give units of an earlier window back to a later one.
       if fresh_at ~= ends then return -1 end
-    elseif now >= fresh_at or (at - at % period0) / period0 ~= window then
+    elseif now >= fresh_at or at_window(period0, lengths0, at) ~= window then
       -- Windows of another length: the conversion did not carry these units over, or the window had not begun yet.
       return -1
     end
@@ -23,10 +60,10 @@ if purpose == 'refund' then
 end
 
 if purpose == 'take' then
-  return function(key, last, period, limit, _, now, cost, by_server, margin, out, n)
+  return function(key, last, period, limit, lengths, now, cost, by_server, margin, out, n)
     local keys = KEYS
-    local current = (now - now % period) / period
-    local reset = (current + 1) * period - now
+    local current, ends = at_window(period, lengths, now)
+    local reset = ends - now
     local ttl = reset + 999
     ttl = format('%d', (ttl - ttl % 1000) / 1000 + margin)
     for key = key, last do
@@ -35,7 +72,7 @@ if purpose == 'take' then
       if raw then
         if #raw ~= 37 then return key, raw end
         local alg, period0, limit0, _, window0, used0 = unpack('<BddI4dd', raw)
-        if window0 == current then used = used0 elseif not (window0 >= 0 and window0 < current) then alg = 0 end
+        if window0 == current then used = used0 elseif not (window0 >= 0 and window0 < current) or period >= CALENDAR and window0 > now then alg = 0 end
         if alg ~= 18 or period0 ~= period or limit0 ~= limit or not (used0 >= 0) then return key, raw end
       end
       local left = limit - used - cost
@@ -43,7 +80,7 @@ if purpose == 'take' then
       if used > 0 and by_server then
         done = try('SETRANGE', name, '29', pack('<d', used + cost))
       else
-        done = try('SET', name, pack('<BddI4dd', 18, period, limit, 0, current, used + cost), 'PX', ttl)
+        done = try('SET', name, pack('<BddI4dd', 18, period, limit, lengths, current, used + cost), 'PX', ttl)
       end
       -- SETRANGE returns the length.
       if done ~= 37 and done.err then return key, raw end
@@ -54,8 +91,13 @@ if purpose == 'take' then
   end
 end
 
-return function(raw, period, limit, _, now, cost)
-  local current = (now - now % period) / period
+return function(raw, period, limit, lengths, now, cost)
+  if period >= CALENDAR then
+    -- As the quota that wrote a state: the caller knows the windows of its time.
+    local own, own_lengths = unpack('<d', check, 15), unpack('<I4', check, 31)
+    if is_same(own, period) then period, lengths = own, own_lengths end
+  end
+  local current = at_window(period, lengths, now)
   local window, used, foreign = current, 0, false
   -- A window of another quota that is over: a denial writes it back unchanged.
   local over, over_used
@@ -63,12 +105,15 @@ return function(raw, period, limit, _, now, cost)
     if #raw ~= 37 then return -3, 0, 0 end
     local alg, period0, limit0, _, window0, used0 = unpack('<BddI4dd', raw)
     if alg ~= 18 or not (window0 >= 0 and window0 <= 2^53 and used0 >= 0 and used0 <= 2^53) then return -3, 0, 0 end
-    foreign = period0 ~= period or limit0 ~= limit
+    local same = is_same(period0, period)
+    foreign = not same or limit0 ~= limit
     if foreign then
       if not (period0 >= 1 and period0 <= 2^53) then return -3, 0, 0 end
       -- In a window of another length, units that count now count as if just taken.
-      if period0 ~= period then window0, used0 = current, (window0 + 1) * period0 > now and used0 or 0 end
+      if not same then window0, used0 = current, ends_at(period0, window0) > now and used0 or 0 end
     end
+    -- A caller with another database: it is not over there.
+    if same and period >= CALENDAR and window0 > now and window0 < current then window0 = current end
     -- A future window counts, so that a clock that goes back never refills.
     if window0 >= current then
       window, used = window0, used0
@@ -82,22 +127,23 @@ return function(raw, period, limit, _, now, cost)
     local keeps = used > 0 and not foreign
     used = used + cost
     local reset = 0
-    if used > 0 then reset = (window + 1) * period - now end
+    if used > 0 then reset = ends_at(period, window) - now end
     if cost == 0 then return -1, left, reset end
     left = left - cost
-    local state = pack('<BddI4dd', 18, period, limit, 0, window, used)
+    local state = pack('<BddI4dd', 18, period, limit, lengths, window, used)
     return -1, left, reset, state, reset, foreign, keeps, left < cost and reset
   end
   -- Repair to the next window, not to the present one: a clock that goes back over a boundary would otherwise free the
   -- window it has just left.
   local repair = foreign
-  if window > current + 1 then window, repair = current + 1, true end
-  local reset = (window + 1) * period - now
+  local following = at_window(period, lengths, ends_at(period, current))
+  if window > following then window, repair = following, true end
+  local reset = ends_at(period, window) - now
   local retry = reset
   if cost > limit then retry = -2 end
   if used == 0 then reset = 0 end
   if not repair then return retry, left, reset end
   if over then window, used = over, over_used end
   if used == 0 then return retry, left, reset, '', 0, foreign end
-  return retry, left, reset, pack('<BddI4dd', 18, period, limit, 0, window, used), reset, foreign
+  return retry, left, reset, pack('<BddI4dd', 18, period, limit, lengths, window, used), reset, foreign
 end

@@ -114,6 +114,8 @@ local function kept_with(state, leases, now, raw)
   if state == '' then return state end
   local number, units = unpack('<dd', leases)
   local before, period = unpack('<d', raw, 2), unpack('<d', state, 2)
+  -- A window of a calendar has no leases: its units stay used.
+  if period >= 2^52 then return state end
   if number ~= (now - now % before) / before then return state end
   if before ~= period then leases = pack('<dd', (now - now % period) / period, units) end
   return state .. leases

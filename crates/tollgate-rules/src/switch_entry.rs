@@ -128,7 +128,10 @@ pub(crate) fn scaled(quota: Quota, permille: u64, least: u64) -> Quota {
         A::Gcra => Quota::gcra(rate, period).burst(burst),
         A::TokenBucket => Quota::token_bucket(burst).refill(rate, period),
         A::LeakyBucket => Quota::leaky_bucket(burst).leak(rate, period),
-        A::FixedWindow => Quota::fixed_window(burst, period),
+        A::FixedWindow => match quota.calendar_of() {
+            Some(calendar) => Quota::in_calendar(burst, calendar),
+            None => Quota::fixed_window(burst, period),
+        },
         A::SlidingWindow => Quota::sliding_window(burst, period),
         A::SlidingBuckets => Quota::sliding_buckets(burst, period).buckets(quota.bucket_count()),
         A::SlidingLog => Quota::sliding_log(burst, period),

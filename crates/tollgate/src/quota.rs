@@ -1,3 +1,5 @@
 //! The parts and the bounds of a [`Quota`](crate::Quota).
 
+#[cfg(feature = "calendar")]
+pub use tollgate_core::calendar::{Calendar, CalendarUnit, Weekday};
 pub use tollgate_core::{AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, TokenBucketOf};

@@ -4,6 +4,7 @@
 //! `./test.sh` installs these programs. A test whose program is missing fails and says so.
 
 mod browser;
+mod calendars;
 mod cors;
 mod curl;
 mod grpc_web;

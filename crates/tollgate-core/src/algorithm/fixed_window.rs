@@ -2,14 +2,15 @@
 //!
 //! # Promise
 //!
-//! Windows are aligned to the Unix epoch: number `⌊now / W⌋`. In each of them at most
+//! Windows are aligned to the Unix epoch, number `⌊now / W⌋`, or to a [calendar](crate::Quota::calendar). In each of them at most
 //!
 //! ```text
 //! limit
 //! ```
 //!
 //! units are admitted. A window of an hour begins on the hour and one of a day at midnight, UTC, in every process. One of a week
-//! begins on Thursdays at midnight, UTC, because the epoch was a Thursday; one of 30 days at no date of a calendar.
+//! begins on Thursdays at midnight, UTC, because the epoch was a Thursday; one of 30 days at no date of a calendar. Those of a
+//! calendar begin with a month, a week, a day or an hour of a time zone, whatever its length.
 //!
 //! # Worst case
 //!
@@ -19,7 +20,7 @@
 //!
 //! # State
 //!
-//! The number of the window and a count: 16 bytes; 43 to 64 bytes a key in the memory store.
+//! The number of the window (of a calendar its end) and a count: 16 bytes; 43 to 64 bytes a key in the memory store.
 //!
 //! # When to take it, and when not
 //!
@@ -74,7 +75,38 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedWindow {
     limit: u64,
-    period: u64,
+    windows: Windows,
+}
+
+/// Where windows begin and end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Windows {
+    /// Each of so many µs since the epoch; a window is known by its number.
+    Every(u64),
+    /// A window is known by its end.
+    #[cfg(feature = "calendar")]
+    Calendar(&'static crate::calendar::CalendarWindows),
+}
+
+impl Windows {
+    /// What the window of `now` is known by.
+    #[inline]
+    fn at(&self, now: Tick) -> u64 {
+        match self {
+            Self::Every(period) => now / period,
+            #[cfg(feature = "calendar")]
+            Self::Calendar(windows) => windows.end(now),
+        }
+    }
+
+    #[inline]
+    fn end(&self, window: u64) -> Tick {
+        match self {
+            Self::Every(period) => window.saturating_add(1).saturating_mul(*period),
+            #[cfg(feature = "calendar")]
+            Self::Calendar(_) => window,
+        }
+    }
 }
 
 /// 16 bytes: which window, and how many units were taken in it.
@@ -89,7 +121,7 @@ impl FixedWindow {
     /// refills.
     #[inline]
     fn current(&self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
-        let window = now / self.period;
+        let window = self.windows.at(now);
         if state.window >= window && state.used > 0 {
             *state
         } else {
@@ -99,7 +131,7 @@ impl FixedWindow {
 
     #[inline]
     fn end(&self, window: u64) -> Tick {
-        window.saturating_add(1).saturating_mul(self.period)
+        self.windows.end(window)
     }
 
     /// Where a repair leaves a window: no further ahead than the next one.
@@ -107,12 +139,13 @@ impl FixedWindow {
     /// Not in the window of `now`: a clock that goes back by a millisecond over a boundary would free the units of the
     /// window it had just left, a millisecond later and in the same window.
     fn repaired(&self, window: u64, now: Tick) -> u64 {
-        window.min((now / self.period).saturating_add(1))
+        let present = self.windows.at(now);
+        window.min(self.windows.at(self.end(present)))
     }
 
     fn denial(&self, state: FixedWindowState, now: Tick, cost: u64) -> Assessment {
         // A window far ahead is repaired by this denial.
-        let reset_after = self.end(self.repaired(state.window, now)) - now;
+        let reset_after = (self.end(self.repaired(state.window, now))).saturating_sub(now);
         let used = state.used;
         Assessment {
             fits: false,
@@ -134,7 +167,13 @@ impl Algorithm for FixedWindow {
         (quota.algorithm() == AlgorithmKind::FixedWindow && quota.validate().is_ok()).then(|| {
             Self {
                 limit: quota.limit(),
-                period: micros(quota.period()),
+                windows: match quota.calendar_of() {
+                    #[cfg(feature = "calendar")]
+                    Some(calendar) => Windows::Calendar(calendar.windows()),
+                    #[cfg(not(feature = "calendar"))]
+                    Some(never) => match never {},
+                    None => Windows::Every(micros(quota.period())),
+                },
             }
         })
     }
@@ -188,9 +227,9 @@ impl Algorithm for FixedWindow {
         taken: Taken,
         cost: u64,
     ) {
-        if before.period == self.period {
+        if before.windows == self.windows {
             self.refund(state, now, taken, cost);
-        } else if now < taken.fresh_at && taken.at / self.period == state.window {
+        } else if now < taken.fresh_at && self.windows.at(taken.at) == state.window {
             // Their window is not over, so they were carried over; and not into one before this.
             state.used = state.used.saturating_sub(cost);
         }
@@ -207,7 +246,7 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn is_ahead(&self, state: &FixedWindowState, now: Tick) -> bool {
-        state.window > now / self.period
+        state.window > self.windows.at(now)
     }
 
     fn weight(state: &FixedWindowState) -> u64 {
@@ -215,14 +254,14 @@ impl Algorithm for FixedWindow {
     }
 
     fn convert(&self, before: &Self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
-        if before.period == self.period {
+        if before.windows == self.windows {
             return *state;
         }
         if before.fresh_at(state) <= now {
             return FixedWindowState::default();
         }
         FixedWindowState {
-            window: now / self.period,
+            window: self.windows.at(now),
             used: state.used,
         }
     }
@@ -238,7 +277,7 @@ impl Algorithm for FixedWindow {
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         let (window, used) = (bound.0, bound.1);
         // A window that is over, or of the future, is for the state to say.
-        if window != now / self.period || cost <= self.limit.saturating_sub(used) {
+        if window != self.windows.at(now) || cost <= self.limit.saturating_sub(used) {
             return None;
         }
         Some(self.denial(FixedWindowState { window, used }, now, cost))

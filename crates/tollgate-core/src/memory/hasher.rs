@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    hash::{BuildHasher, Hasher as _, RandomState},
+    hash::{BuildHasher, Hash as _, Hasher as _, RandomState},
 };
 
 use foldhash::{SharedSeed, fast::FoldHasher};
@@ -55,6 +55,7 @@ impl Hasher {
         hasher.write_u64(micros(quota.period()));
         hasher.write_u64(quota.limit());
         hasher.write_u32(quota.bucket_count());
+        quota.calendar_of().hash(&mut hasher);
         hasher.write_u64(quota.typical_hold_time().map_or(wait, micros));
         hasher.finish()
     }

@@ -2,6 +2,8 @@
 
 use std::{str::FromStr, time::Duration};
 
+#[cfg(feature = "calendar")]
+use crate::quota_text::calendar;
 use crate::{
     algorithm_kind::AlgorithmKind,
     quota::{MAX_PERIOD, Quota},
@@ -38,6 +40,8 @@ const EXAMPLE: &str = "write it as \"100/min\", \"gcra 100/min burst 20\" or \"u
 /// - `typically` is how long a slot of `concurrent` is usually held.
 /// - `none` is also `0/min`. It ends at a time in UTC: `none until 2026-12-24T00:00Z`.
 /// - Digits of a number may be grouped: `1_000_000/day`.
+/// - With the feature `calendar`: `100/month`, `100/year`, and `calendar 100/day`, with a time zone and the day on which windows begin:
+///   `100/month Europe/Zurich from 15`, `100/week from sunday`.
 ///
 /// The quota is [validated](Quota::validate).
 ///
@@ -66,6 +70,14 @@ impl FromStr for Quota {
 
 fn parse(text: &str) -> Result<Quota, Wrong> {
     let words = words(text);
+    #[cfg(feature = "calendar")]
+    match &words[..] {
+        [first, rest @ ..] if first.text == "calendar" => return calendar::calendar(rest, text),
+        [rate, settings @ ..] if calendar::is_calendar(rate, settings) => {
+            return calendar::calendar(&words, text);
+        }
+        _ => {}
+    }
     let (algorithm, rest) = match words.split_first() {
         None => return Err(Wrong::new(0..text.len(), format!("it is empty; {EXAMPLE}"))),
         Some((first, rest))

@@ -64,7 +64,7 @@ fn unit_of_time(word: &Word<'_>) -> Option<u64> {
 fn not_a_period(period: &Word<'_>, unit: &Word<'_>) -> Wrong {
     if ["mo", "month", "months", "y", "year", "years"].contains(&unit.text) {
         let message = format!(
-            "{} is not a period, because its length differs; write a number of days, as 30d",
+            "{} is not a period, because its length differs; write a number of days, as 30d, or one of a calendar, as \"calendar 5/month\"",
             period.quoted()
         );
         return Wrong::new(period.span(), message);

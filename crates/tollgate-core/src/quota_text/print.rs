@@ -28,6 +28,10 @@ use crate::{
 /// ```
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[cfg(feature = "calendar")]
+        if let Some(calendar) = self.calendar_of() {
+            return write!(f, "calendar {}/{calendar}", self.limit());
+        }
         f.write_str(self.algorithm().name())?;
         match self.algorithm() {
             AlgorithmKind::Unlimited => return Ok(()),

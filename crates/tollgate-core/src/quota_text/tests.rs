@@ -132,7 +132,7 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             "60",
             &["no unit of time", "did you mean \"60s\"?"],
         ),
-        ("100/month", "month", &["its length differs", "30d"]),
+        ("gcra 100/month", "month", &["its length differs", "30d"]),
         ("100/4000d", "4000d", &["above ten years"]),
         ("5/0s", "5/0s", &["time of 0", "at least 1 µs"]),
         ("5/s burst 0", "0", &["burst of 0", "at least 1"]),

@@ -3,8 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tollgate_core::{
-    AlgorithmKind, Mode, Quota, Rule, RuleSet,
+    AlgorithmKind, Mode, Quota, Rule, RuleSet, Tick,
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
+    calendar::Calendar,
     store::Fingerprint,
 };
 
@@ -44,6 +45,7 @@ pub(crate) struct RuleArgs {
     pub(crate) overflow: Option<Fingerprint>,
     /// For how long requests wait for units at most, in µs, if they do.
     pub(crate) wait: Option<u64>,
+    may_have_calendar: bool,
 }
 
 impl fmt::Debug for RuleArgs {
@@ -86,6 +88,8 @@ impl RuleArgs {
                 .map(|quota| identity(quota, SLOT_TERM))
                 .collect(),
             overflow: None,
+            may_have_calendar: rule.has_variable_quota()
+                || quotas.iter().any(|quota| quota.calendar_of().is_some()),
             wait: rule
                 .at_most_wait()
                 .filter(|_| role != THRESHOLD && !rule.has_slots())
@@ -111,6 +115,15 @@ impl RuleArgs {
     /// Whether requests take slots of it: those of a threshold are only read.
     pub(crate) fn takes_slots(&self) -> bool {
         self.is_of_slots() && self.role != THRESHOLD
+    }
+
+    /// The calendar of the quota under a plan's number, or one that a check brings along.
+    #[inline]
+    pub(crate) fn calendar_of(&self, plan: u16) -> Option<Calendar> {
+        if !self.may_have_calendar {
+            return None;
+        }
+        self.rule.quota_under(usize::from(plan)).calendar_of()
     }
 
     /// The quota that a check brings along, under a number that is no plan's. `None`: without a limit.
@@ -166,6 +179,13 @@ fn identity(quota: &Quota, slot_term: Duration) -> Option<[u8; IDENTITY]> {
     bytes[9..17].copy_from_slice(&double(quota.limit()));
     bytes[17..].copy_from_slice(&u32::try_from(third).ok()?.to_le_bytes());
     Some(bytes)
+}
+
+/// Puts the window of `now` of a calendar and the next one into the [identity] of its quota, in the places of a period.
+pub(crate) fn set_window(identity: &mut [u8], calendar: &Calendar, now: Tick) {
+    let (first, lengths) = calendar.in_words(now);
+    identity[1..9].copy_from_slice(&double(first));
+    identity[17..IDENTITY].copy_from_slice(&lengths.to_le_bytes());
 }
 
 /// The algorithm of a check of a rule whose requests wait, in its place in the [identity] of the quota. States have that of the

@@ -114,6 +114,7 @@ fn quota_in_words(quota: &Quota) -> String {
     let (limit, rate, period) = (quota.limit(), quota.rate(), quota.period());
     match quota.algorithm() {
         _ if !quota.has_state() => quota.algorithm().name().to_owned(),
+        _ if quota.calendar_of().is_some() => quota.to_string(),
         // Three names of one state.
         AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
             format!("bucket({rate} per {period:?}, {limit} at once)")

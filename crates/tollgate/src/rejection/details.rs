@@ -59,8 +59,12 @@ impl fmt::Display for Exceeded<'_> {
         if self.quota.algorithm() == AlgorithmKind::Concurrent {
             return write!(f, "Policy \"{name}\" allows {} at once.", amount(limit));
         }
-        let period = Readable(self.quota.period());
-        write!(f, "Policy \"{name}\" allows {} per {period}", amount(rate))?;
+        write!(f, "Policy \"{name}\" allows {} per ", amount(rate))?;
+        match self.quota.calendar_of() {
+            #[cfg(feature = "calendar")]
+            Some(calendar) => f.write_str(calendar.unit().name())?,
+            _ => write!(f, "{}", Readable(self.quota.period()))?,
+        }
         match limit == rate {
             true => f.write_str("."),
             // A bucket: people know the rate, and what fits in at once.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     AlgorithmKind, Check, DAY, Decision, HOUR, MINUTE, Quota, Retry, Rule, SECOND, Ticket,
+    calendar::CalendarUnit,
 };
 
 use crate::subject::{Subject, TestLimiter};
@@ -13,6 +14,8 @@ const TICK: Duration = Duration::from_micros(1);
 fn quotas() -> Vec<Quota> {
     vec![
         Quota::fixed_window(10, SECOND),
+        Quota::calendar(10, CalendarUnit::Hour).zone("Asia/Kathmandu"),
+        Quota::calendar(10, CalendarUnit::Month).zone("Europe/Zurich"),
         Quota::sliding_window(10, SECOND),
         Quota::sliding_window(100, MINUTE),
         Quota::sliding_buckets(10, MINUTE),

@@ -1,6 +1,6 @@
 //! The arguments of a call: the time, then one for each check, as `prelude.lua` documents.
 
-use tollgate_core::{Check, MAX_UNITS};
+use tollgate_core::{Check, Clock, MAX_UNITS, Tick};
 use tollgate_prefilter::SlotMessage;
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     script::{
         call::state_keys::Found,
         encoder::Encoder,
-        rule_args::{IDENTITY, RuleArgs, WAITS, double},
+        rule_args::{IDENTITY, RuleArgs, WAITS, double, set_window},
     },
 };
 
@@ -74,6 +74,15 @@ impl Args {
         // A larger cost never fits either.
         bytes.extend_from_slice(&double(check.cost().min(MAX_UNITS + 1)));
         bytes.extend_from_slice(quota);
+        if let Some(calendar) = rule_args.calendar_of(check.plan()) {
+            let identity = bytes.len() - IDENTITY;
+            // By the clock of the call, which is that of the store or near to it.
+            let now = match bytes[..self.0.ends[0]].first_chunk() {
+                Some(now) => f64::from_le_bytes(*now) as Tick,
+                None => Clock::system().now(),
+            };
+            set_window(&mut bytes[identity..], &calendar, now);
+        }
         if rule_args.wait.is_some() && !matches!(what, Operation::Reset) {
             let algorithm = bytes.len() - IDENTITY;
             bytes[algorithm] = WAITS;

@@ -22,6 +22,7 @@ const IN_CHECK: RangeInclusive<usize> = 13..=33;
 /// The algorithm of a bucket in a check of a rule whose requests wait and in a state, and for how long they wait.
 const QUEUE: u8 = 16;
 const BUCKET: u8 = 17;
+const FIXED: u8 = 18;
 const WAIT_IN_CHECK: RangeInclusive<usize> = 50..=57;
 const WAIT_IN_STATE: RangeInclusive<usize> = 33..=40;
 const QUEUE_BYTES: usize = 45;
@@ -79,7 +80,7 @@ impl Lives {
                 let name = call.keys().next().map(rule_of).unwrap_or_default();
                 if name == given.name().as_bytes() {
                     let bound = Arc::clone(bound);
-                    let mut quota = packed[IN_CHECK].to_vec();
+                    let mut quota = without_window(&packed[IN_CHECK]);
                     if quota[0] == QUEUE {
                         quota[0] = BUCKET;
                         quota.extend_from_slice(&packed[WAIT_IN_CHECK]);
@@ -126,7 +127,7 @@ impl Lives {
             );
             return;
         };
-        let mut quota = state[IN_STATE].to_vec();
+        let mut quota = without_window(&state[IN_STATE]);
         if state.len() == QUEUE_BYTES && state[WAIT_IN_STATE] != [0; 8] {
             quota.extend_from_slice(&state[WAIT_IN_STATE]);
         }
@@ -209,4 +210,18 @@ fn rule_of(name: &[u8]) -> Vec<u8> {
 
 fn ms(micros: u64) -> i64 {
     (micros / 1_000) as i64
+}
+
+/// The quota in a check or a state; of a calendar without the window that the caller has brought.
+fn without_window(quota: &[u8]) -> Vec<u8> {
+    const CALENDAR: f64 = (1_u64 << 52) as f64;
+    let mut quota = quota.to_vec();
+    let first = quota[1..]
+        .first_chunk()
+        .map_or(0.0, |it| f64::from_le_bytes(*it));
+    if quota[0] == FIXED && first >= CALENDAR {
+        quota[1..9].copy_from_slice(&(CALENDAR + first % f64::from(1 << 18)).to_le_bytes());
+        quota[17..].fill(0);
+    }
+    quota
 }

@@ -31,6 +31,11 @@ fn a_fixed_window_is_counted_by_the_script_as_in_memory() {
 }
 
 #[test]
+fn windows_of_a_calendar_are_counted_by_the_script_as_in_memory() {
+    holds("calendar", &[Family::Calendar]);
+}
+
+#[test]
 fn a_sliding_window_is_counted_by_the_script_as_in_memory() {
     holds("sliding_window", &[Family::SlidingWindow]);
 }
@@ -69,7 +74,10 @@ fn requests_wait_for_several_rules_by_the_script_as_in_memory() {
 
 #[test]
 fn histories_hold_by_the_servers_clock() {
-    for family in Family::ALL.into_iter().chain([Family::Queue]) {
+    for family in Family::ALL
+        .into_iter()
+        .chain([Family::Queue, Family::Calendar])
+    {
         holds_by_itself(&[family]);
     }
     holds_by_itself(&Family::ALL);

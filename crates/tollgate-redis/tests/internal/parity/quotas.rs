@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_core::{DAY, HOUR, MAX_PERIOD, MAX_UNITS, MINUTE, Quota, Rule, RuleSet, SECOND};
+use tollgate_core::{
+    DAY, HOUR, MAX_PERIOD, MAX_UNITS, MINUTE, Quota, Rule, RuleSet, SECOND,
+    calendar::{CalendarUnit, Weekday},
+};
 use tollgate_test_servers::numbers::Numbers;
 
 /// Algorithms with one state machine.
@@ -13,6 +16,8 @@ pub(crate) enum Family {
     SlidingWindow,
     SlidingLog,
     SlidingBuckets,
+    /// A fixed window, mostly of a calendar.
+    Calendar,
     /// A bucket, of a rule whose requests mostly wait.
     Queue,
 }
@@ -37,6 +42,8 @@ pub(crate) struct Range {
     /// No period is shorter.
     shortest: Duration,
     limit: u64,
+    /// One for all: the script knows where windows end by the request alone, and of another calendar only the lengths.
+    calendar: Quota,
 }
 
 impl Range {
@@ -47,6 +54,7 @@ impl Range {
             period: period(numbers),
             shortest: Duration::ZERO,
             limit: limit(numbers),
+            calendar: calendar(1, numbers),
         }
     }
 
@@ -75,6 +83,7 @@ impl Range {
             period: Duration::from_micros(micros),
             shortest: Duration::from_millis(10),
             limit: 1 + numbers.below(12),
+            calendar: Quota::calendar(1, CalendarUnit::Month),
         }
     }
 
@@ -103,7 +112,11 @@ impl Range {
                     1 => Quota::token_bucket(burst).refill(limit, period),
                     _ => Quota::leaky_bucket(burst).leak(limit, period),
                 },
-                Family::FixedWindow => Quota::fixed_window(limit, period),
+                Family::Calendar if numbers.below(4) > 0 => match self.calendar.calendar_of() {
+                    Some(calendar) => Quota::in_calendar(limit, calendar),
+                    None => self.calendar,
+                },
+                Family::FixedWindow | Family::Calendar => Quota::fixed_window(limit, period),
                 Family::SlidingWindow => Quota::sliding_window(limit, period),
                 Family::SlidingLog => Quota::sliding_log(1 + limit % 12, period),
                 Family::SlidingBuckets => {
@@ -127,13 +140,27 @@ impl Range {
                 1 => Quota::token_bucket(units).refill(rate, period),
                 _ => Quota::leaky_bucket(units).leak(rate, period),
             },
-            Family::FixedWindow => Quota::fixed_window(units, period),
+            Family::FixedWindow | Family::Calendar => match quota.calendar_of() {
+                Some(calendar) => Quota::in_calendar(units, calendar),
+                None => Quota::fixed_window(units, period),
+            },
             Family::SlidingWindow => Quota::sliding_window(units, period),
             Family::SlidingLog => Quota::sliding_log(units, period),
             Family::SlidingBuckets => {
                 Quota::sliding_buckets(units, period).buckets(quota.bucket_count())
             }
         }
+    }
+}
+
+fn calendar(limit: u64, numbers: &mut Numbers) -> Quota {
+    use CalendarUnit::{Day, Hour, Month, Week, Year};
+    let quota = Quota::calendar(limit, numbers.of(&[Hour, Day, Week, Month, Year]));
+    let quota = quota.zone(numbers.of(&["UTC", "Europe/Zurich", "Australia/Lord_Howe"]));
+    match quota.calendar_of().map(|calendar| calendar.unit()) {
+        Some(Month) => quota.from_day(1 + numbers.below(31) as u8),
+        Some(Week) => quota.week_from(numbers.of(&[Weekday::Monday, Weekday::Sunday])),
+        _ => quota,
     }
 }
 

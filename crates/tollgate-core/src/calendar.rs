@@ -1,0 +1,492 @@
+//! Windows of a calendar: months, years and days of a time zone, whose lengths differ.
+//!
+//! A window is known by its end, in ticks. It is computed from the rules of the zone, in jiff's own copy of the IANA database, so that
+//! no machine has other rules than the next one. What was computed last is remembered: nearly every request asks about the same window.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{Hash, Hasher as _},
+    sync::{
+        LazyLock, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use jiff::{
+    Timestamp,
+    civil::{Date, date},
+    tz::{TimeZone, TimeZoneDatabase},
+};
+
+use crate::{did_you_mean::did_you_mean, quota_error::QuotaError, time::Tick};
+
+/// How long a window of [`Quota::calendar`](crate::Quota::calendar) lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CalendarUnit {
+    /// From minute 0 of the zone's clocks.
+    Hour,
+    /// From midnight: 23 to 25 hours where clocks are changed.
+    Day,
+    /// From Monday, or another [day](crate::Quota::week_from).
+    Week,
+    /// From the first, or another [day](crate::Quota::from_day).
+    Month,
+    /// From the first of January.
+    Year,
+}
+
+/// A day of the week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "their names say all")]
+pub enum Weekday {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+/// The windows of a calendar: their unit, the time zone, and the day on which they begin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Calendar {
+    unit: CalendarUnit,
+    zone: Zone,
+    from_day: u8,
+    week_from: Weekday,
+    /// What was said that does not fit: refused by `validate`.
+    has_needless_day: bool,
+    has_needless_weekday: bool,
+}
+
+/// A time zone, by its place in a table of names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Zone {
+    Utc,
+    Known(u16),
+    /// A name that there is not, kept for the error.
+    Unknown(u16),
+}
+
+/// A second in ticks.
+const SECOND: u64 = 1_000_000;
+/// The units of time in which the lengths of windows are told to a store: all zones have kept to quarters of an hour since 1972.
+const QUARTER: u64 = 900 * SECOND;
+
+impl CalendarUnit {
+    /// All of them, with their names.
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
+        (Self::Hour, "hour"),
+        (Self::Day, "day"),
+        (Self::Week, "week"),
+        (Self::Month, "month"),
+        (Self::Year, "year"),
+    ];
+
+    /// Its name: `month`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// The longest that a window usually lasts, in seconds.
+    pub(crate) const fn seconds(self) -> u64 {
+        match self {
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+            Self::Week => 7 * 86_400,
+            Self::Month => 31 * 86_400,
+            Self::Year => 366 * 86_400,
+        }
+    }
+}
+
+impl Weekday {
+    /// All of them, with their names.
+    pub(crate) const ALL: [(Self, &'static str); 7] = [
+        (Self::Monday, "monday"),
+        (Self::Tuesday, "tuesday"),
+        (Self::Wednesday, "wednesday"),
+        (Self::Thursday, "thursday"),
+        (Self::Friday, "friday"),
+        (Self::Saturday, "saturday"),
+        (Self::Sunday, "sunday"),
+    ];
+}
+
+impl Calendar {
+    pub(crate) const fn new(unit: CalendarUnit) -> Self {
+        Self {
+            unit,
+            zone: Zone::Utc,
+            from_day: 1,
+            week_from: Weekday::Monday,
+            has_needless_day: false,
+            has_needless_weekday: false,
+        }
+    }
+
+    pub(crate) fn in_zone(mut self, name: &str) -> Self {
+        self.zone = Zone::named(name);
+        self
+    }
+
+    pub(crate) const fn from_day(mut self, day: u8) -> Self {
+        self.has_needless_day = !matches!(self.unit, CalendarUnit::Month);
+        self.from_day = day;
+        self
+    }
+
+    pub(crate) const fn week_from(mut self, day: Weekday) -> Self {
+        self.has_needless_weekday = !matches!(self.unit, CalendarUnit::Week);
+        self.week_from = day;
+        self
+    }
+
+    /// The unit.
+    #[must_use]
+    pub const fn unit(&self) -> CalendarUnit {
+        self.unit
+    }
+
+    /// The name of the time zone, as the IANA database has it.
+    #[must_use]
+    pub fn zone(&self) -> &'static str {
+        match self.zone {
+            Zone::Utc => "UTC",
+            Zone::Known(place) => ZONES.names.get(usize::from(place)).map_or("UTC", |it| it.0),
+            Zone::Unknown(place) => unknown_name(place),
+        }
+    }
+
+    /// What cannot be used.
+    pub(crate) fn validate(&self) -> Result<(), QuotaError> {
+        if let Zone::Unknown(place) = self.zone {
+            let name = unknown_name(place);
+            let names = || ZONES.names.iter().map(|(name, _)| *name);
+            // Most people know the city.
+            let city = |zone: &&str| zone.rsplit('/').next() == Some(name);
+            let meant = names().find(city).or_else(|| did_you_mean(name, names()));
+            let meant = meant.map_or_else(
+                || "write it as \"Europe/Zurich\" or \"UTC\"".to_owned(),
+                |meant| format!("did you mean {meant:?}?"),
+            );
+            return Err(QuotaError(format!(
+                "{name:?} is not a time zone of the IANA database; {meant}"
+            )));
+        }
+        let unit = self.unit.name();
+        if self.has_needless_day {
+            return Err(QuotaError(format!(
+                "a first day of the month does not apply to a window of a {unit}; it belongs to a month"
+            )));
+        }
+        if self.has_needless_weekday {
+            return Err(QuotaError(format!(
+                "a first day of the week does not apply to a window of a {unit}; it belongs to a week"
+            )));
+        }
+        match self.from_day {
+            1..=31 => Ok(()),
+            day => Err(QuotaError(format!(
+                "a month has no day {day}; take 1 to 31, where 31 is the last day of shorter months too"
+            ))),
+        }
+    }
+
+    /// Where each window ends.
+    pub(crate) fn windows(self) -> &'static CalendarWindows {
+        static ALL: LazyLock<RwLock<HashMap<Calendar, &'static CalendarWindows>>> =
+            LazyLock::new(RwLock::default);
+        let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(windows) = all.get(&self) {
+            return windows;
+        }
+        drop(all);
+        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+        // There are only so many zones and days.
+        all.entry(self).or_insert_with(|| {
+            Box::leak(Box::new(CalendarWindows {
+                calendar: self,
+                zone: self.zone.rules(),
+                last: AtomicU64::new(0),
+            }))
+        })
+    }
+
+    /// The window of `now` and the next one, for a store that knows no calendar: 2^52, the end of this one in seconds above 18 bits
+    /// that stand for the calendar; and the lengths of both in quarters of an hour, that of the next one above 16 bits.
+    #[must_use]
+    pub fn in_words(&self, now: Tick) -> (u64, u32) {
+        let windows = self.windows();
+        let (begin, end) = windows.window(now);
+        // At most 65 535: a year has 35 136.
+        let quarters = |length: u64| (length / QUARTER).clamp(1, 0xffff) as u32;
+        // Until the year 2514.
+        let seconds = (end / SECOND).min((1 << 34) - 1);
+        let first = 1 << 52 | seconds << 18 | self.id();
+        (
+            first,
+            quarters(end - begin) | quarters(windows.end(end) - end) << 16,
+        )
+    }
+
+    /// What stands for it in a store, in 18 bits.
+    fn id(&self) -> u64 {
+        // FNV-1a over what users write: the same in every process and every version.
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        hasher.write(self.zone().as_bytes());
+        hasher.write(&[self.unit as u8, self.from_day, self.week_from as u8]);
+        let hash = hasher.finish();
+        // The last bytes are in the lowest bits only.
+        (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46
+    }
+}
+
+/// FNV-1a.
+struct Fnv(u64);
+
+impl std::hash::Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// As it is written in a quota: `month Europe/Zurich from 15`.
+impl fmt::Display for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.unit.name())?;
+        if self.zone != Zone::Utc {
+            write!(f, " {}", self.zone())?;
+        }
+        match self.unit {
+            CalendarUnit::Month if self.from_day != 1 => write!(f, " from {}", self.from_day),
+            CalendarUnit::Week if self.week_from != Weekday::Monday => {
+                write!(f, " from {}", Weekday::ALL[self.week_from as usize].1)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The zones of the database.
+struct Zones {
+    database: TimeZoneDatabase,
+    /// In the order of their names, which does not depend on case.
+    names: Vec<(&'static str, OnceLock<TimeZone>)>,
+}
+
+static ZONES: LazyLock<Zones> = LazyLock::new(|| {
+    let database = TimeZoneDatabase::bundled();
+    let names = database.available().map(|name| name.as_str().to_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort_unstable_by_key(|name| name.to_ascii_lowercase());
+    let leaked = names
+        .into_iter()
+        .map(|name| -> &'static str { name.leak() });
+    Zones {
+        names: leaked.map(|name| (name, OnceLock::new())).collect(),
+        database,
+    }
+});
+
+/// Names that there are not, for errors. Few mistakes are made at a time; of more than that, the last names are lost.
+static UNKNOWN: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
+const MOST_UNKNOWN: usize = 256;
+
+fn unknown_name(place: u16) -> &'static str {
+    let names = UNKNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    names.get(usize::from(place)).copied().unwrap_or("?")
+}
+
+impl Zone {
+    fn named(name: &str) -> Self {
+        if name.eq_ignore_ascii_case("UTC") {
+            return Self::Utc;
+        }
+        let order = |it: &(&'static str, _)| it.0.to_ascii_lowercase();
+        let found = ZONES
+            .names
+            .binary_search_by_key(&name.to_ascii_lowercase(), order);
+        if let Some(place) = found.ok().and_then(|place| u16::try_from(place).ok()) {
+            return Self::Known(place);
+        }
+        let name: String = name.chars().take(64).collect();
+        let mut names = UNKNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        let place = names.iter().position(|other| **other == *name);
+        let place = place.unwrap_or_else(|| {
+            if names.len() < MOST_UNKNOWN {
+                names.push(name.leak());
+            }
+            names.len() - 1
+        });
+        // There are at most 256.
+        Self::Unknown(place as u16)
+    }
+
+    fn rules(self) -> TimeZone {
+        let Self::Known(place) = self else {
+            return TimeZone::UTC;
+        };
+        let Some((name, rules)) = ZONES.names.get(usize::from(place)) else {
+            return TimeZone::UTC;
+        };
+        let read = || ZONES.database.get(name).unwrap_or(TimeZone::UTC);
+        rules.get_or_init(read).clone()
+    }
+}
+
+/// Where the windows of a calendar begin and end.
+pub(crate) struct CalendarWindows {
+    calendar: Calendar,
+    zone: TimeZone,
+    /// The window that was asked for last: its end in seconds since the epoch, and its length in seconds in the lower 28 bits, in one
+    /// number so that both are of one window.
+    last: AtomicU64,
+}
+
+const LENGTH_BITS: u32 = 28;
+
+/// Each calendar has one of them.
+impl PartialEq for CalendarWindows {
+    fn eq(&self, other: &Self) -> bool {
+        self.calendar == other.calendar
+    }
+}
+
+impl fmt::Debug for CalendarWindows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.calendar.fmt(f)
+    }
+}
+
+impl CalendarWindows {
+    /// When the window of `now` is over: later than `now`, but at the end of time.
+    #[inline]
+    pub(crate) fn end(&self, now: Tick) -> Tick {
+        self.window(now).1
+    }
+
+    /// The beginning and the end of the window of `now`.
+    #[inline]
+    fn window(&self, now: Tick) -> (Tick, Tick) {
+        let last = self.last.load(Ordering::Relaxed);
+        let end = (last >> LENGTH_BITS) * SECOND;
+        let begin = end - (last & ((1 << LENGTH_BITS) - 1)) * SECOND;
+        if begin <= now && now < end {
+            return (begin, end);
+        }
+        self.compute(now)
+    }
+
+    #[cold]
+    fn compute(&self, now: Tick) -> (Tick, Tick) {
+        // Later than what a civil date can be, time stands still.
+        const LAST: u64 = 250_000_000_000;
+        let seconds = (now / SECOND).min(LAST);
+        let found = self.seconds(i64::try_from(seconds).unwrap_or_default());
+        let (begin, end) = found
+            // The first windows begin before the epoch.
+            .and_then(|(begin, end)| {
+                Some((u64::try_from(begin.max(0)).ok()?, u64::try_from(end).ok()?))
+            })
+            .filter(|(begin, end)| *begin <= seconds && seconds < *end)
+            .unwrap_or((seconds, seconds + self.calendar.unit.seconds()));
+        let length = end - begin;
+        if length < 1 << LENGTH_BITS && end < 1 << (64 - LENGTH_BITS) {
+            let last = end << LENGTH_BITS | length;
+            self.last.store(last, Ordering::Relaxed);
+        }
+        (begin * SECOND, end * SECOND)
+    }
+
+    fn seconds(&self, now: i64) -> Option<(i64, i64)> {
+        let local = self.zone.to_datetime(Timestamp::from_second(now).ok()?);
+        let starts = |date: Date| {
+            let start = date.to_zoned(self.zone.clone()).ok()?;
+            Some(start.timestamp().as_second())
+        };
+        let day = local.date();
+        let (first, next) = match self.calendar.unit {
+            CalendarUnit::Hour => return self.hour(now),
+            CalendarUnit::Day => (day, day.tomorrow().ok()?),
+            CalendarUnit::Week => {
+                let behind = i64::from(day.weekday().to_monday_zero_offset())
+                    - self.calendar.week_from as i64;
+                let behind = behind.rem_euclid(7);
+                let first = day.checked_sub(jiff::Span::new().days(behind)).ok()?;
+                (first, first.checked_add(jiff::Span::new().days(7)).ok()?)
+            }
+            CalendarUnit::Month => {
+                let this = self.first_of(day.first_of_month());
+                let other = |months: i64| {
+                    let span = jiff::Span::new().months(months);
+                    let month = day.first_of_month().checked_add(span).ok()?;
+                    Some(self.first_of(month))
+                };
+                match day < this {
+                    true => (other(-1)?, this),
+                    false => (this, other(1)?),
+                }
+            }
+            CalendarUnit::Year => (date(day.year(), 1, 1), date(day.year() + 1, 1, 1)),
+        };
+        let (mut begin, mut end) = (starts(first)?, starts(next)?);
+        // A day that a zone has left out is over when it begins.
+        let mut after = next;
+        while end <= now {
+            after = after.tomorrow().ok()?;
+            (begin, end) = (end, starts(after)?);
+        }
+        Some((begin, end))
+    }
+
+    /// The day on which the window of a month begins, by the first of the month.
+    fn first_of(&self, month: Date) -> Date {
+        let day = i8::try_from(self.calendar.from_day).unwrap_or(1);
+        let day = day.clamp(1, month.days_in_month());
+        date(month.year(), month.month(), day)
+    }
+
+    /// By the clocks of the zone. A change by half an hour begins a window.
+    fn hour(&self, now: i64) -> Option<(i64, i64)> {
+        const HOUR: i64 = 3_600;
+        let at = Timestamp::from_second(now).ok()?;
+        let offset = i64::from(self.zone.to_offset(at).seconds());
+        let begin = (now + offset).div_euclid(HOUR) * HOUR - offset;
+        let cuts = |before: i64, after: i64| (after - before) % HOUR != 0;
+        let offset_at = |second: i64| {
+            let at = Timestamp::from_second(second).ok()?;
+            Some(i64::from(self.zone.to_offset(at).seconds()))
+        };
+        let last = self
+            .zone
+            .preceding(at + jiff::Span::new().seconds(1))
+            .next();
+        let last = last.map(|it| it.timestamp().as_second());
+        let next = self.zone.following(at).next();
+        let next = next.map(|it| it.timestamp().as_second());
+        let cut_at = |second: &i64| {
+            let (before, after) = (offset_at(second - 1), offset_at(*second));
+            before.zip(after).is_some_and(|(a, b)| cuts(a, b))
+        };
+        let begin = last.filter(cut_at).map_or(begin, |last| last.max(begin));
+        let whole = (now + offset).div_euclid(HOUR) * HOUR - offset + HOUR;
+        let end = next.filter(cut_at).map_or(whole, |next| next.min(whole));
+        Some((begin, end))
+    }
+}

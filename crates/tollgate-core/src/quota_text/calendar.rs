@@ -1,0 +1,192 @@
+//! Quotas of a calendar as text: `10000000/month Europe/Zurich from 15`.
+
+use crate::{
+    calendar::{CalendarUnit, Weekday},
+    quota::Quota,
+    quota_text::{error::Wrong, period::UNITS, units::units, word::Word},
+};
+
+/// Whether a quota that begins with a number is one of a calendar: by its unit, or by what follows.
+pub(super) fn is_calendar(rate: &Word<'_>, settings: &[Word<'_>]) -> bool {
+    let Some((number, unit)) = rate.text.split_once('/') else {
+        return false;
+    };
+    if number.starts_with(|c: char| !c.is_ascii_digit()) {
+        return false;
+    }
+    let by_unit = unit_of(unit.trim()).is_some_and(is_only_here);
+    by_unit
+        || settings
+            .iter()
+            .any(|word| word.text == "from" || is_zone(word))
+}
+
+/// `n/unit [zone] [from day]`.
+pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
+    let end = text.trim_end().len();
+    let Some((rate, mut settings)) = words.split_first() else {
+        let message =
+            "the units and the unit of the calendar are missing; write \"calendar 100/month\"";
+        return Err(Wrong::new(text.len()..text.len(), message));
+    };
+    let Some(slash) = rate.text.find('/') else {
+        let message = format!(
+            "{} has no unit of a calendar; write it as \"calendar 100/month\"",
+            rate.quoted()
+        );
+        return Err(Wrong::new(rate.span(), message));
+    };
+    let (number, unit) = rate.split_at(slash);
+    let (limit, unit) = (units(&number.trimmed())?, unit.split_at(1).1.trimmed());
+    let Some(calendar) = unit_of(unit.text) else {
+        let message = "is not a unit of a calendar; write hour, day, week, month or year";
+        return Err(Wrong::unknown(
+            &unit,
+            message,
+            CalendarUnit::ALL.map(|(_, name)| name),
+        ));
+    };
+    let mut quota = Quota::calendar(limit, calendar);
+    let (mut zone, mut from) = (None, None);
+    while let Some((word, rest)) = settings.split_first() {
+        settings = rest;
+        let is_second = match word.text {
+            "from" => {
+                let Some((day, rest)) = settings.split_first() else {
+                    let message = "the day after \"from\" is missing; write it as 15, or as sunday";
+                    return Err(Wrong::new(text.len()..text.len(), message));
+                };
+                settings = rest;
+                quota = from_day(quota, day)?;
+                from.replace(word.start).is_some()
+            }
+            "burst" | "buckets" => {
+                let message =
+                    "is not a setting of a calendar; it takes a time zone, and from which day";
+                return Err(Wrong::unknown(word, message, []));
+            }
+            name => {
+                quota = quota.zone(name);
+                zone.replace(*word).is_some()
+            }
+        };
+        if is_second {
+            let message = format!("{} is one too many; remove it", word.quoted());
+            return Err(Wrong::new(word.span(), message));
+        }
+    }
+    quota.validate().map_err(|error| {
+        let span = match zone {
+            _ if limit == 0 => rate.span(),
+            Some(zone) if error.to_string().contains("time zone of") => zone.span(),
+            _ => from.unwrap_or(rate.start)..end,
+        };
+        Wrong::new(span, error.to_string())
+    })?;
+    Ok(quota)
+}
+
+fn from_day(quota: Quota, word: &Word<'_>) -> Result<Quota, Wrong> {
+    let lower = word.text.to_ascii_lowercase();
+    if let Some((day, _)) = Weekday::ALL.iter().find(|(_, name)| *name == lower) {
+        return Ok(quota.week_from(*day));
+    }
+    match word.text.parse() {
+        Ok(day) => Ok(quota.from_day(day)),
+        Err(_) => {
+            let message = "is not a day; write 1 to 31, or a day of the week as sunday";
+            let names = Weekday::ALL.iter().map(|(_, name)| *name);
+            Err(Wrong::unknown(word, message, names))
+        }
+    }
+}
+
+/// Of all settings only a zone is written with a slash.
+fn is_zone(word: &Word<'_>) -> bool {
+    word.text.contains('/') && word.text.starts_with(char::is_alphabetic)
+        || word.text.eq_ignore_ascii_case("UTC")
+}
+
+/// Whether no quota but one of a calendar has the unit.
+fn is_only_here(unit: CalendarUnit) -> bool {
+    matches!(unit, CalendarUnit::Month | CalendarUnit::Year)
+}
+
+fn unit_of(word: &str) -> Option<CalendarUnit> {
+    match word {
+        "mo" | "months" => return Some(CalendarUnit::Month),
+        "y" | "years" => return Some(CalendarUnit::Year),
+        _ => {}
+    }
+    // A week, a day and an hour have the names that they have as periods.
+    let name = UNITS[..3].iter().find(|(names, _)| names.contains(&word));
+    let word = name.map_or(word, |(names, _)| names[1]);
+    let unit = CalendarUnit::ALL.iter().find(|(_, name)| *name == word);
+    unit.map(|(unit, _)| *unit)
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_is_read_and_printed_again() {
+        use CalendarUnit::{Day, Hour, Month, Week, Year};
+        let of = Quota::calendar;
+        for (text, quota, printed) in [
+            ("100/month", of(100, Month), "calendar 100/month"),
+            ("1_000/year", of(1_000, Year), "calendar 1000/year"),
+            ("5 / mo", of(5, Month), "calendar 5/month"),
+            ("calendar 7/d", of(7, Day), "calendar 7/day"),
+            ("7/day UTC", of(7, Day), "calendar 7/day"),
+            (
+                "7/h asia/kathmandu",
+                of(7, Hour).zone("Asia/Kathmandu"),
+                "calendar 7/hour Asia/Kathmandu",
+            ),
+            (
+                "7/w from Sunday",
+                of(7, Week).week_from(Weekday::Sunday),
+                "calendar 7/week from sunday",
+            ),
+            (
+                "7/month from 31 Europe/Zurich",
+                of(7, Month).zone("Europe/Zurich").from_day(31),
+                "calendar 7/month Europe/Zurich from 31",
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(quota), "{text}");
+            assert_eq!(quota.to_string(), printed);
+            assert_eq!(printed.parse(), Ok(quota));
+        }
+        // As ever.
+        assert_eq!("7/day".parse(), Ok(Quota::gcra(7, crate::time::DAY)));
+    }
+
+    #[test]
+    fn an_error_names_the_part_and_what_would_be_right() {
+        for (text, part, right) in [
+            ("calendar", "", "calendar 100/month"),
+            ("calendar 100", "100", "calendar 100/month"),
+            ("calendar 100/min", "min", "hour, day, week, month or year"),
+            ("calendar 100/mnoth", "mnoth", "month"),
+            ("0/month", "0/month", "at least 1"),
+            ("5/month Zurich", "Zurich", "Europe/Zurich"),
+            ("5/month Europe/Zürich", "Europe/Zürich", "Europe/Zurich"),
+            ("5/month Mars/Olympus", "Mars/Olympus", "write it as"),
+            ("5/month from 32", "from 32", "1 to 31"),
+            ("5/month from sundy", "sundy", "sunday"),
+            ("5/month from", "", "write it as 15"),
+            ("5/month from sunday", "from sunday", "belongs to a week"),
+            ("5/week from 3 UTC", "from 3 UTC", "belongs to a month"),
+            ("5/month UTC UTC", "UTC", "remove it"),
+            ("5/month burst 7", "burst", "time zone"),
+            ("fixed_window 5/month", "month", "30d"),
+            ("5/2months", "2months", "calendar"),
+        ] {
+            let error = text.parse::<Quota>().expect_err(text);
+            assert_eq!(&text[error.span()], part, "{text}: {error}");
+            assert!(error.to_string().contains(right), "{text}: {error}");
+        }
+    }
+}
