@@ -68,6 +68,8 @@ impl Server {
         settings: Settings,
         recorder: Option<PrometheusHandle>,
     ) -> Result<Self, Mistakes> {
+        // So that all that is wrong is said at once.
+        Self::check(&settings)?;
         let (rules, store) = rules_and_store(&settings).await?;
         let layer = match &store {
             Some(store) => rules.layer(store.clone()),

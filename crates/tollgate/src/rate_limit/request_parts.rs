@@ -238,12 +238,9 @@ async fn acquire(config: &Config, collected: &Collected, deadline: Option<Instan
             Some(deadline) => timeout_at(deadline, seeing).await.ok(),
             None => Some(seeing.await),
         };
-        let takes = checks.iter().any(|check| check.cost() > 0);
-        // By the rules' answers, if the store fails.
-        let is_known = |seen: &Decision| {
-            seen.outcome() == Outcome::Deny || seen.outcome() == Outcome::Allow && !takes
-        };
-        if let Some(seen) = seen.filter(is_known) {
+        // A store that fails is answered for below, by the rules.
+        let is_denied = |seen: &Decision| seen.outcome() == Outcome::Deny;
+        if let Some(seen) = seen.filter(is_denied) {
             return seen;
         }
     }

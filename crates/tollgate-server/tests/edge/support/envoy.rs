@@ -34,6 +34,8 @@ pub(crate) struct Asks<'a> {
     pub(crate) filter: &'a str,
     /// The servers that it asks.
     pub(crate) servers: &'a [String],
+    /// How long it waits. Its default is that of nobody else here: a machine may be busy.
+    pub(crate) timeout: &'a str,
     /// Fields of the cluster of servers.
     pub(crate) cluster: &'a str,
 }
@@ -52,6 +54,7 @@ impl<'a> Asks<'a> {
         Self {
             rate_limits: HEAD,
             filter: "",
+            timeout: "5s",
             servers,
             cluster: "",
         }
@@ -85,6 +88,7 @@ impl Envoy {
         let config = include_str!("envoy.yaml")
             .replace("RATE_LIMITS", &asks.rate_limits.replace('\n', " "))
             .replace("FILTER", asks.filter)
+            .replace("TIMEOUT", asks.timeout)
             .replace("CLUSTER", asks.cluster)
             .replace("UPSTREAM", &endpoint(&upstream.to_string()))
             .replace("SERVERS", &servers.join(", "));

@@ -10,6 +10,9 @@ use std::{
 
 use tempfile::TempDir;
 
+/// The secret of all services of a test.
+pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 /// A server that runs until this is dropped.
 pub(crate) struct Server {
     process: Child,
@@ -29,10 +32,7 @@ pub(crate) fn folder(settings: &str, rules: &str) -> TempDir {
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-server"));
     command.args(arguments).current_dir(folder);
-    command.env(
-        "TOLLGATE_SECRET",
-        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-    );
+    command.env("TOLLGATE_SECRET", SECRET);
     command
 }
 
@@ -48,7 +48,15 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
 impl Server {
     /// Starts one with these settings, whose rules are `limits.toml`.
     pub(crate) fn start(settings: &str, rules: &str) -> Self {
+        Self::start_with(settings, rules, &[])
+    }
+
+    /// The same with files beside them.
+    pub(crate) fn start_with(settings: &str, rules: &str, files: &[(&str, &str)]) -> Self {
         let folder = folder(settings, rules);
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).expect("it is written");
+        }
         let mut process = command(folder.path(), &["server.toml"])
             .stderr(Stdio::piped())
             .spawn()

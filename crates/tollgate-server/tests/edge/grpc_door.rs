@@ -1,0 +1,166 @@
+//! Envoy's protocol by a client of its own: what Envoy does not send, or not on purpose.
+
+use prost::Message as _;
+use tollgate_server::{
+    parts_of_bytes,
+    proto::{
+        RateLimitDescriptor, RateLimitRequest, rate_limit_descriptor::Entry,
+        rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient,
+    },
+};
+use tonic::{
+    Code as Grpc, Status,
+    transport::{Channel, Endpoint},
+};
+
+use crate::support::server::Server;
+
+async fn client(server: &Server) -> RateLimitServiceClient<Channel> {
+    let address = format!("http://{}", server.addresses[0]);
+    let endpoint = Endpoint::from_shared(address).expect("it is one");
+    RateLimitServiceClient::new(endpoint.connect().await.expect("it listens"))
+}
+
+fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entry = |&(key, value): &(&str, &str)| Entry {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+    };
+    RateLimitDescriptor {
+        entries: entries.iter().map(entry).collect(),
+        ..RateLimitDescriptor::default()
+    }
+}
+
+fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: "edge".to_owned(),
+        descriptors,
+        hits_addend: 0,
+    }
+}
+
+const RULES: &str = "version = 1\n[[rules]]\nname = 'user'\nlimit = 'fixed_window 9/h'\nby = 'descriptor:user'\nat = 'edge'\n";
+
+#[tokio::test]
+async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
+    let server = Server::grpc(RULES);
+    let mut client = client(&server).await;
+    let user = || descriptor(&[("user", "a")]);
+    let mut many_hits = user();
+    many_hits.hits_addend = Some(u64::MAX);
+    let long = "x".repeat(300_000);
+    for (wrong, says) in [
+        (request(vec![user(); 33]), "33 descriptors"),
+        (
+            request(vec![descriptor(&[("user", "a"); 17])]),
+            "17 entries",
+        ),
+        (
+            request(vec![descriptor(&[(&long[..2_000], "a")])]),
+            "a key of 2000 bytes",
+        ),
+        (
+            request(vec![user(), descriptor(&[("remote_address", "nowhere")])]),
+            "\"remote_address\"",
+        ),
+        (
+            request(vec![user(), descriptor(&[("header:no name", "a")])]),
+            "\"header:no name\"",
+        ),
+        (request(vec![user(), many_hits]), "hits"),
+        (request(vec![descriptor(&[("user", &long)])]), "300"),
+    ] {
+        let refused: Status = client
+            .should_rate_limit(wrong)
+            .await
+            .expect_err("it is refused");
+        assert_eq!(refused.code(), Grpc::InvalidArgument, "{refused}");
+        assert!(refused.message().contains(says), "{refused}");
+    }
+    let answer = client
+        .should_rate_limit(request(vec![user()]))
+        .await
+        .expect("it is answered")
+        .into_inner();
+    assert_eq!(
+        (answer.overall_code(), answer.statuses[0].limit_remaining),
+        (Code::Ok, 8)
+    );
+    let metrics = server.metrics().await;
+    assert!(
+        metrics.contains("code=\"invalid\"} 6")
+            && metrics.contains("tollgate_invalid_messages_total 1"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn health_is_asked_for_by_its_own_service() {
+    use tonic_health::pb::{
+        HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+    };
+    let server = Server::grpc(RULES);
+    let endpoint =
+        Endpoint::from_shared(format!("http://{}", server.addresses[0])).expect("it is one");
+    let mut client = HealthClient::new(endpoint.connect().await.expect("it listens"));
+    for service in ["", "envoy.service.ratelimit.v3.RateLimitService"] {
+        let asked = HealthCheckRequest {
+            service: service.to_owned(),
+        };
+        let health = client
+            .check(asked)
+            .await
+            .expect("it is answered")
+            .into_inner();
+        assert_eq!(health.status(), ServingStatus::Serving);
+    }
+}
+
+/// The same of 10⁹ messages: the fuzz target `rls`.
+#[test]
+fn a_random_message_is_parts_or_an_error() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let texts = [
+        "path",
+        "method",
+        "host",
+        "remote_address",
+        "header:x-api-key",
+        "header:",
+        "user",
+        "",
+        "/a/../b?c",
+        "GET",
+        "::1",
+        "\u{0}\u{fc} ",
+    ];
+    let mut read = 0_u32;
+    for _ in 0..100_000 {
+        let text = |random: &mut fastrand::Rng| texts[random.usize(..texts.len())].to_owned();
+        let entry = |random: &mut fastrand::Rng| Entry {
+            key: text(random),
+            value: text(random).into(),
+        };
+        let descriptors = (0..random.usize(..4)).map(|_| RateLimitDescriptor {
+            entries: (0..random.usize(..5)).map(|_| entry(&mut random)).collect(),
+            hits_addend: None,
+            is_negative_hits: false,
+        });
+        let descriptors: Vec<_> = descriptors.collect();
+        let mut bytes = RateLimitRequest {
+            domain: String::new(),
+            descriptors,
+            hits_addend: random.u32(..),
+        }
+        .encode_to_vec();
+        for _ in 0..random.usize(..3) {
+            if !bytes.is_empty() {
+                let at = random.usize(..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+        }
+        read += u32::from(parts_of_bytes(&bytes).is_ok());
+    }
+    assert!(read > 10_000, "{read}");
+}

@@ -1,0 +1,186 @@
+//! Settings: what is wrong with them, rules that change, and who may ask.
+
+use std::fs;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use reqwest::Client;
+use tollgate_server::proto::{RateLimitRequest, rate_limit_service_client::RateLimitServiceClient};
+use tollgate_test_servers::eventually::eventually;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+use crate::support::server::{Server, folder, run};
+
+const RULES: &str =
+    "version = 1\n[[rules]]\nname = 'per-ip'\nlimit = 'fixed_window 5/h'\nby = 'client_ip'\n";
+
+#[test]
+fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
+    for (settings, rules, says) in [
+        (
+            "",
+            RULES,
+            &[
+                "server.toml:1:1: nothing listens",
+                "server.toml:1:1: there are no rules",
+            ][..],
+        ),
+        (
+            "rules = 'limits.toml'\ngrpc = { listen = '0.0.0.0:1', style = 'nginx' }\n[[http]]\nlisten = '127.0.0.1:1'\nallow = ['::/0']\n",
+            RULES,
+            &[
+                "server.toml:2:19: whoever reaches 0.0.0.0:1 could use up the limits of clients; add allow",
+                "server.toml:2:19: take style out",
+                "server.toml:4:10: allow = [\"::/0\"] is everybody",
+                "server.toml:4:10: say how the proxy describes a request",
+            ],
+        ),
+        (
+            "rules = 'limits.toml'\ngrpc = { listen = 'localhost' }\n",
+            RULES,
+            &["server.toml:2:19: \"localhost\" is no address to listen on"],
+        ),
+        (
+            "rules = 'limits.toml'\ngprc = {}\n",
+            RULES,
+            &["server.toml:2:1: unknown field `gprc`"],
+        ),
+        (
+            "rules = 'limits.toml'\n[grpc]\nlisten = '127.0.0.1:0'\ntls = { cert = 'c.pem', key = 'k.pem' }\n[redis]\naddress = 'http://a'\nnamespace = 'a'\n",
+            "version = 1\n[[rules]]\nname = 'running'\nlimit = 'concurrent 5'\nby = 'client_ip'\n[[rules]]\nname = 'late'\nlimit = '5/s'\nby = 'client_ip'\nwait = '1s'\n\
+             [[rules]]\nname = 'here'\nlimit = 'concurrent 5'\nby = 'client_ip'\nat = 'service'\n",
+            &[
+                "limits.toml:4:9: slots are for services",
+                "limits.toml:10:8: wait is for services",
+                "the scheme \"http\"",
+                "k.pem: ",
+            ],
+        ),
+    ] {
+        let folder = folder(settings, rules);
+        let (code, said) = run(folder.path(), &["check", "server.toml"]);
+        assert_eq!(code, 2, "{said}");
+        for says in says {
+            assert!(said.contains(says), "{says:?} is not in:\n{said}");
+        }
+        let (code, at_start) = run(folder.path(), &["server.toml"]);
+        assert!(
+            code == 2 && at_start.contains(said.lines().next().expect("a line")),
+            "{at_start}"
+        );
+    }
+    let right = folder(
+        "rules = 'limits.toml'\ngrpc = { listen = 'unix:rls.sock' }\n",
+        RULES,
+    );
+    assert_eq!(
+        run(right.path(), &["check", "server.toml"]),
+        (0, String::new())
+    );
+    assert_eq!(run(right.path(), &["serve", "server.toml"]).0, 2);
+}
+
+#[tokio::test]
+async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_force() {
+    let settings = "rules = 'limits.toml'\nmetrics = '127.0.0.1:0'\n[[http]]\nlisten = '127.0.0.1:0'\nstyle = 'envoy'\n";
+    let server = Server::start(settings, RULES);
+    let policy = async || {
+        let url = format!("http://{}/check/", server.addresses[0]);
+        let response = Client::new()
+            .get(url)
+            .header("x-forwarded-for", "192.0.2.1")
+            .send()
+            .await
+            .expect("it is answered");
+        response.headers()["ratelimit-policy"]
+            .to_str()
+            .expect("it is text")
+            .to_owned()
+    };
+    assert_eq!(policy().await, "\"per-ip\";q=5;w=3600");
+    let file = server.folder().join("limits.toml");
+    fs::write(&file, RULES.replace("fixed_window 5/h", "concurrent 5")).expect("it is written");
+    eventually("it is refused", || async {
+        server
+            .metrics()
+            .await
+            .contains("tollgate_rules_rejected_total 1")
+            .then_some(())
+    })
+    .await;
+    assert_eq!(policy().await, "\"per-ip\";q=5;w=3600");
+    fs::write(&file, RULES.replace("5/h", "7/h")).expect("it is written");
+    eventually("it is in force", || async {
+        (policy().await == "\"per-ip\";q=7;w=3600").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
+    let mut authority = CertificateParams::new([]).expect("no names");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key"))
+        .expect("it signs");
+    let signed = |name: SanType| {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new([]).expect("no names");
+        params.subject_alt_names = vec![name];
+        let certificate = params.signed_by(&key, &authority).expect("it signs");
+        (certificate.pem(), key.serialize_pem())
+    };
+    let uri = |name: &str| signed(SanType::URI(name.try_into().expect("a name")));
+    let own = || signed(SanType::DnsName("localhost".try_into().expect("a name")));
+    let settings = "rules = 'limits.toml'\nmetrics = '127.0.0.1:0'\n[grpc]\nlisten = '127.0.0.1:0'\n\
+                    tls = { cert = 'c.pem', key = 'k.pem', client_ca = 'ca.pem', san = ['spiffe://edge/envoy'] }\n";
+    let (cert, key) = own();
+    let files = [
+        ("c.pem", &*cert),
+        ("k.pem", &*key),
+        ("ca.pem", &*authority.pem()),
+    ];
+    let server = Server::start_with(settings, RULES, &files);
+    let trusted = Certificate::from_pem(authority.pem());
+    let call = async |identity: Option<(String, String)>| {
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(trusted.clone())
+            .domain_name("localhost");
+        let tls = match identity {
+            Some((cert, key)) => tls.identity(Identity::from_pem(cert, key)),
+            None => tls,
+        };
+        let endpoint =
+            Endpoint::from_shared(format!("https://{}", server.addresses[0])).expect("it is one");
+        let channel = endpoint
+            .tls_config(tls)
+            .expect("it is right")
+            .connect_lazy();
+        RateLimitServiceClient::new(channel)
+            .should_rate_limit(RateLimitRequest::default())
+            .await
+    };
+    let envoy = || uri("spiffe://edge/envoy");
+    call(Some(envoy())).await.expect("it may");
+    for refused in [Some(uri("spiffe://edge/other")), None] {
+        call(refused).await.expect_err("it may not");
+    }
+    eventually("both are counted", || async {
+        server
+            .metrics()
+            .await
+            .contains("tollgate_refused_callers_total{door=\"grpc\"} 2")
+            .then_some(())
+    })
+    .await;
+    // Another certificate is in force as soon as the files are there: of another authority, which the client does not trust.
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("it signs");
+    fs::write(
+        server.folder().join("k.pem"),
+        other.signing_key.serialize_pem(),
+    )
+    .expect("it is written");
+    fs::write(server.folder().join("c.pem"), other.cert.pem()).expect("it is written");
+    eventually("the certificate has changed", || async {
+        call(Some(envoy())).await.is_err().then_some(())
+    })
+    .await;
+}
