@@ -334,8 +334,12 @@ mod tests {
                 });
             }
             for limit in 2..=LAST {
-                let part =
-                    |at: usize, name| (Arc::clone(live[at].rules()), vec![named(name, limit)]);
+                let part = |at: usize, name| {
+                    (
+                        Arc::clone(live[at].rules()),
+                        NewRules::List(vec![named(name, limit)]),
+                    )
+                };
                 LayerRules::replace_all(vec![part(0, "outer"), part(1, "inner")])
                     .expect("valid rules");
             }

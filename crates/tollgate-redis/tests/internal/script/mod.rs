@@ -1,5 +1,6 @@
 //! The script on a server: what it writes, what it makes of values that are not its own, and what one call carries.
 
+mod calendars;
 mod calls;
 mod foreign;
 mod grants;

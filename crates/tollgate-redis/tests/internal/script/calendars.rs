@@ -1,0 +1,85 @@
+//! Windows of a calendar, as two processes bring them that have other versions of the time zone database, or another clock.
+
+use tollgate_core::{Decision, Quota, Rule, Tick, calendar::CalendarUnit};
+
+use crate::{
+    internal_tests::script::{MARGIN, Subject},
+    script::{call::Call, reply::Reply},
+};
+
+/// An hour before the end of November 2023 in UTC.
+const NOW: Tick = 1_701_388_800_000_000 - HOUR;
+const HOUR: Tick = 3_600_000_000;
+const LIMIT: u64 = 10;
+
+impl Subject {
+    /// A request of a process for which the windows end by so many seconds later.
+    fn acquire_later(&mut self, now: Tick, cost: u64, later: i64) -> Decision {
+        let checks = [Self::check(0, cost)];
+        let mut call = Call::at(now, MARGIN);
+        let layout = call.acquire(&self.encoder, &checks).expect("there is room");
+        let keys: Vec<Vec<u8>> = call.keys().map(<[u8]>::to_vec).collect();
+        let mut args: Vec<Vec<u8>> = call.args().map(<[u8]>::to_vec).collect();
+        let first = args[1][14..22].first_chunk().expect("eight bytes");
+        let moved = f64::from_le_bytes(*first) + later as f64 * f64::from(1 << 18);
+        args[1][14..22].copy_from_slice(&moved.to_le_bytes());
+        let count = keys.len().to_string();
+        let words = [
+            &b"EVAL"[..],
+            crate::script::text::TEXT.as_bytes(),
+            count.as_bytes(),
+        ];
+        let rest = keys.iter().chain(&args).map(Vec::as_slice);
+        let reply = self.connection.command(words.into_iter().chain(rest));
+        let reply = tollgate_test_servers::redis_client::Integers::integers(reply);
+        let reply = Reply::new(call.checks(), reply).expect("a whole reply");
+        reply.decision(&layout, &checks, &self.rules)
+    }
+}
+
+fn subject() -> Subject {
+    Subject::new([Rule::new(
+        "budget",
+        Quota::calendar(LIMIT, CalendarUnit::Month),
+    )])
+}
+
+fn after(decision: &Decision) -> (bool, u64, u128) {
+    let verdict = &decision.verdicts()[0];
+    let reset = verdict.reset_after().as_micros() / u128::from(HOUR);
+    (decision.is_allowed(), verdict.remaining(), reset)
+}
+
+#[test]
+fn of_two_ends_of_a_window_the_later_stands_and_used_units_are_not_lost() {
+    for order in [[0, 3_600], [3_600, 0]] {
+        let mut subject = subject();
+        let [one, other] = order.map(|later| subject.acquire_later(NOW, 4, later));
+        assert_eq!(after(&one).1, 6);
+        // Whoever comes later: both have counted, until the later end.
+        assert_eq!(after(&other), (true, 2, 2), "{order:?}");
+        // The earlier end has passed for one of them.
+        let denied = subject.acquire_later(NOW + HOUR + 1, 4, 3_600);
+        assert!(!denied.is_allowed(), "{denied:?}");
+        let anew = subject.acquire_later(NOW + 2 * HOUR + 1, 4, 3_600);
+        assert_eq!(after(&anew).1, 6);
+    }
+}
+
+#[test]
+fn a_process_whose_clock_is_off_by_months_counts_in_windows_of_the_length_it_knows() {
+    let mut subject = subject();
+    const MONTH: i64 = 30 * 86_400;
+    for later in [-7 * MONTH, 7 * MONTH] {
+        let first = subject.acquire_later(NOW, 1, later);
+        let (is_allowed, _, hours) = after(&first);
+        assert!(is_allowed && hours <= 31 * 24, "{first:?}");
+    }
+    // All have counted, and nobody waits for longer than a month.
+    let denied = subject.acquire_later(NOW, LIMIT - 1, 0);
+    let (is_allowed, left, hours) = after(&denied);
+    assert!(
+        !is_allowed && left == LIMIT - 2 && hours <= 62 * 24,
+        "{denied:?}"
+    );
+}
