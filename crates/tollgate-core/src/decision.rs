@@ -80,6 +80,8 @@ pub struct Verdict {
     outcome: Outcome,
     source: Source,
     flags: Flags,
+    /// The how manieth block of its key is in force; 0 if none is.
+    block_level: u8,
 }
 
 /// What else there is to know of a verdict.
@@ -135,6 +137,7 @@ impl Verdict {
             },
             source,
             flags: Flags::NONE,
+            block_level: 0,
         }
     }
 
@@ -150,6 +153,7 @@ impl Verdict {
             outcome,
             source: Source::Store,
             flags: Flags::NONE,
+            block_level: 0,
         }
     }
 
@@ -248,6 +252,23 @@ impl Verdict {
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.flags.has(Flags::BLOCKED)
+    }
+
+    /// The same verdict of a key that is blocked, at this level.
+    #[must_use]
+    pub fn with_block_level(mut self, level: u8) -> Self {
+        self.flags = self.flags.with(Flags::BLOCKED);
+        self.block_level = level;
+        self
+    }
+
+    /// The how manieth block of its key is in force, as far as blocks [grow](crate::Block::for_each): from 1 on. `None`: no
+    /// [block](crate::Rule::block) is, and a denial that [is blocked](Self::is_blocked) is by a limit of none. A cost of 0 is told
+    /// as well, and not denied: [`retry`](Self::retry) says when the block ends.
+    #[inline]
+    #[must_use]
+    pub fn block_level(&self) -> Option<u8> {
+        (self.block_level > 0).then_some(self.block_level)
     }
 
     /// The number of slots that were taken: above that of all slots which the rule and key were given before. `None` if none

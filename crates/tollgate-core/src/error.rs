@@ -33,6 +33,8 @@ pub enum RuleErrorKind {
     Plan,
     /// A wait that the rule's quota cannot have.
     Wait,
+    /// A block that would never end, never begin, or that the rule's quota cannot have.
+    Block,
     /// Whom the rule counts: its extractor.
     Key,
     /// The rules do not fit together.

@@ -116,6 +116,7 @@
 
 pub mod algorithm;
 mod algorithm_kind;
+mod block;
 mod blocked;
 #[cfg(feature = "calendar")]
 pub mod calendar;
@@ -170,6 +171,7 @@ mod wait_queue;
 pub use self::{
     algorithm::Retry,
     algorithm_kind::AlgorithmKind,
+    block::{ActiveBlock, Block},
     check::Check,
     check_policy::CheckPolicy,
     consistency::{Consistency, LeaseShare},

@@ -878,8 +878,8 @@ impl Limiter {
         let with_cost =
             |units| -> Checks { checks.iter().map(|check| check.with_cost(units)).collect() };
         let mut units = max;
-        if !self.rules().all_enforced() {
-            // A shadow counts every attempt, so find out first how many units there are.
+        if !self.rules().all_enforced() || self.rules().has_blocks() {
+            // A shadow counts every attempt, and a block every denial, so find out first how many units there are.
             let looked = self.peek(&with_cost(0)).await;
             if looked.outcome() == Outcome::Allow {
                 let left = looked

@@ -4,6 +4,7 @@ use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
+    block::Block,
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
     key::KeyBuf,
@@ -61,6 +62,7 @@ struct Settings {
     wait: Option<Duration>,
     max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
+    block: Option<Block>,
     top_keys: Option<TopKeysSetting>,
     subject_type: Option<Arc<str>>,
     unit: Option<Arc<str>>,
@@ -101,6 +103,7 @@ impl Rule {
             wait: None,
             max_waiting: MAX_WAITING,
             variable: None,
+            block: None,
             top_keys: None,
             subject_type: None,
             unit: None,
@@ -237,6 +240,23 @@ impl Rule {
 
     pub(crate) fn max_waiting_of(&self) -> MaxWaiting {
         self.settings.max_waiting
+    }
+
+    /// Blocks a key for a time, which grows, after too many denials: see [`Block`]. Not for [slots](Quota::concurrent), nor for a rule
+    /// without a limit.
+    ///
+    /// A shadow counts and reports as if it blocked. [`Limiter::reset`](crate::Limiter::reset) lifts a block and forgets its level.
+    #[must_use]
+    pub fn block(mut self, block: Block) -> Self {
+        self.set().block = Some(block);
+        self
+    }
+
+    /// When it blocks keys, if it does.
+    #[inline]
+    #[must_use]
+    pub fn block_setting(&self) -> Option<&Block> {
+        self.settings.block.as_ref()
     }
 
     /// What to answer when the store fails.

@@ -24,6 +24,7 @@ pub struct RuleSet {
     has_slots: bool,
     has_waits: bool,
     has_none: bool,
+    has_blocks: bool,
     has_top_keys: bool,
     names: Names,
 }
@@ -81,6 +82,7 @@ impl RuleSet {
             has_slots: rules.iter().any(Rule::has_slots),
             has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
             has_none: rules.iter().any(Rule::may_be_none),
+            has_blocks: rules.iter().any(|rule| rule.block_setting().is_some()),
             has_top_keys: rules.iter().any(Rule::keeps_top_keys),
             rules: rules.into(),
             given,
@@ -164,6 +166,13 @@ impl RuleSet {
     /// Whether a check may be of a limit of none.
     pub(crate) fn has_none(&self) -> bool {
         self.has_none
+    }
+
+    /// Whether any rule [blocks](Rule::block) keys.
+    #[inline]
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.has_blocks
     }
 
     /// Whether any rule keeps its top keys.

@@ -54,6 +54,7 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
     }
     validate_cost(rule)?;
     validate_wait(rule)?;
+    validate_block(rule)?;
     validate_consistency(rule)
 }
 
@@ -93,6 +94,28 @@ fn validate_wait(rule: &Rule) -> Result<(), RuleError> {
         );
     }
     Ok(())
+}
+
+fn validate_block(rule: &Rule) -> Result<(), RuleError> {
+    let Some(block) = rule.block_setting() else {
+        return Ok(());
+    };
+    let wrong = |message| Err(rule.error(RuleErrorKind::Block, message));
+    if rule.has_slots() {
+        return wrong(
+            "a limit on how many run at once cannot block: who runs too many at once has not failed; give the block to a rule of a \
+             rate, such as Quota::sliding_log"
+                .into(),
+        );
+    }
+    if !(0..rule.quotas()).any(|plan| rule.quota_of(plan).has_state()) {
+        return wrong(
+            "a rule without a limit denies nothing that a block could count; give it a quota, such as \
+             Quota::sliding_log(5, MINUTE)"
+                .into(),
+        );
+    }
+    block.validate().or_else(wrong)
 }
 
 fn validate_consistency(rule: &Rule) -> Result<(), RuleError> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
+    block::Block,
     check::Check,
     decision::{Decision, Outcome},
     error::UnknownName,
@@ -25,7 +26,8 @@ use crate::{
 /// A ticket knows when its units were taken, but not what happened to the state since: one that outlives a
 /// [reset](crate::Limiter::reset) of its key may refund units that were taken after the reset.
 ///
-/// Dropping a ticket settles nothing unless [`cancel_on_drop`](Self::cancel_on_drop) was called: its units stay taken.
+/// Dropping a ticket settles nothing unless [`cancel_on_drop`](Self::cancel_on_drop) was called: its units stay taken. A request
+/// whose units stay counts towards the [block](crate::Block::count_settled) of its rule then.
 ///
 /// # Accuracy
 ///
@@ -105,6 +107,9 @@ impl Ticket {
         };
         for receipt in &mut receipts {
             count_first(store.rules(), receipt);
+            let rule = store.rules().rules().get(usize::from(receipt.check.rule()));
+            let block = rule.and_then(Rule::block_setting);
+            receipt.counts = block.is_some_and(Block::counts_settled);
         }
         Self {
             store,
@@ -207,28 +212,53 @@ impl Ticket {
     pub fn keep(mut self) {
         self.on_drop = None;
     }
+
+    /// Settles nothing, and counts nothing towards a [block](Rule::block): another ticket of the decision does.
+    pub fn forget(mut self) {
+        self.on_drop = None;
+        self.receipts.clear();
+    }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         match self.on_drop {
-            Some(OnDrop::Settle(how)) => self.store.settle(&self.receipts, how),
+            Some(OnDrop::Settle(how)) => self.settle_all(how),
             Some(OnDrop::Cost(cost)) => self.settle_to(|_| Some(cost)),
-            None => {}
+            None => self.settle_to(|_| None),
         }
     }
 }
 
 impl Ticket {
+    /// Settles all checks alike. Those that get everything back do not count towards a block.
+    fn settle_all(&self, how: Settlement) {
+        let stays = |receipt: &Receipt| match how {
+            Settlement::Cancel => false,
+            Settlement::Refund(units) => units < receipt.check.cost(),
+            Settlement::Charge(_) => true,
+        };
+        if self.receipts.iter().all(|receipt| !receipt.counts) {
+            return self.store.settle(&self.receipts, how);
+        }
+        let receipts = self.receipts.iter().map(|receipt| Receipt {
+            counts: receipt.counts && stays(receipt),
+            ..*receipt
+        });
+        let receipts: SmallVec<[Receipt; 4]> = receipts.collect();
+        self.store.settle(&receipts, how);
+    }
+
     /// In one settlement where all checks took as much, which is the rule. A `None` leaves what a check took.
     fn settle_to(&self, mut cost: impl FnMut(&Check) -> Option<u64>) {
         let mut how = |receipt: &Receipt| {
             let reserved = receipt.check.cost();
-            match cost(&receipt.check).filter(|_| reserved > 0)? {
-                0 => Some(Settlement::Cancel),
-                cost if cost < reserved => Some(Settlement::Refund(reserved - cost)),
-                cost if cost > reserved => Some(Settlement::Charge(cost - reserved)),
-                _ => None,
+            let stays = receipt.counts.then_some(Settlement::Refund(0));
+            match cost(&receipt.check).filter(|_| reserved > 0) {
+                Some(0) => Some(Settlement::Cancel),
+                Some(cost) if cost < reserved => Some(Settlement::Refund(reserved - cost)),
+                Some(cost) if cost > reserved => Some(Settlement::Charge(cost - reserved)),
+                _ => stays,
             }
         };
         let hows: SmallVec<[Option<Settlement>; 4]> = self.receipts.iter().map(&mut how).collect();
@@ -238,14 +268,17 @@ impl Ticket {
                 continue;
             }
             if hows.iter().all(|other| other == one) {
-                return self.store.settle(&self.receipts, how);
+                return self.settle_all(how);
             }
             let part = self.receipts.iter().zip(&hows);
             let part = part.map(|(receipt, other)| match other == one {
                 true => *receipt,
                 false => place_of(receipt),
             });
-            let part: SmallVec<[Receipt; 4]> = part.collect();
+            let mut part: SmallVec<[Receipt; 4]> = part.collect();
+            for receipt in &mut part {
+                receipt.counts &= how != Settlement::Cancel;
+            }
             self.store.settle(&part, how);
         }
     }
@@ -255,6 +288,7 @@ impl Ticket {
 fn place_of(receipt: &Receipt) -> Receipt {
     Receipt {
         check: receipt.check.with_cost(0),
+        counts: false,
         ..*receipt
     }
 }

@@ -290,8 +290,8 @@ async fn acquire_in_queue(
     if !reaches_front(&permit, patience, timer).await {
         return Err(WaitError(Kind::TimedOut));
     }
-    // A shadow counts every attempt: until the request would pass, it only peeks.
-    let mut peeks = !limiter.rules().all_enforced();
+    // A shadow counts every attempt, and a block every denial: until the request would pass, it only peeks.
+    let mut peeks = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
     let waiters = limiter.rule_store().slot_waiters();
     // Elsewhere others give units back without a notice: then it is known when they refill.
     let hears_units = waiters.is_some_and(|waiters| waiters.poll_every().is_none());
@@ -422,8 +422,9 @@ async fn acquire_by_rules(
         let release = permit
             .is_some()
             .then(|| Release::of(limiter, checks, has_slots));
-        // A shadow counts every attempt: while no slot is free, it only peeks.
-        let peeks = permit.is_some() && !left.is_zero() && !limiter.rules().all_enforced();
+        // A shadow counts every attempt, and a block every denial: while no slot is free, it only peeks.
+        let counts = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
+        let peeks = permit.is_some() && !left.is_zero() && counts;
         let looked = match peeks {
             true => Some(limiter.peek(checks).await),
             false => None,
@@ -440,12 +441,12 @@ async fn acquire_by_rules(
                 // Dropped with an error, the ticket gives the place back.
                 let place = limiter.ticket(checks, &decision).cancel_on_drop();
                 permit = Some(limiter.wait_queues().enter(rules, checks)?);
-                place.keep();
+                place.forget();
             }
             let place = limiter.ticket(checks, &decision).cancel_on_drop();
             let start = received.saturating_add(decision.delay());
             timer.sleep_until(start).await;
-            place.keep();
+            place.forget();
             let started = limiter.start(checks, decision).await;
             let again = started.retry().delay();
             let again = again.and_then(|delay| timer.elapsed().checked_add(delay));

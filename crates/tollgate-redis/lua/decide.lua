@@ -22,6 +22,9 @@ local waiting, delay, delay_floor, due
 -- How often a check still repeats, each time for the next key; whether it is a request of its own that takes units under
 -- an enforced rule and has no further keys; and its state, if that was read.
 local repeats, alone, read = 0, false, nil
+-- Of rules that block keys: the function of `blocks.lua`; what it says to the checks, for the end of the reply; and of a request
+-- its checks by their place in the group.
+local count_for_block, told, blocking = nil, nil, nil
 local what, more, key, cost, alg, first, limit, third
 local i, n = 2, 1
 
@@ -79,6 +82,20 @@ while true do
   end
 
   local retry, left, reset, state, ttl, leaves, keeps, again = -1, 0, 0
+  -- Of a rule that blocks keys: its setting, how many count before the check, and whether denials count; and of any rule what its
+  -- state has of blocks, and the rest of it.
+  local setting, counts, denials_count, prefix, inner
+  if what > 63 then
+    what = what - 64
+    local times
+    counts, denials_count, times = unpack('<I2BB', check, #check - 3)
+    local size = 22 + 8 * times
+    setting, check = sub(check, #check - size + 1), sub(check, 1, #check - size)
+    told = told or {}
+    told[#told + 1] = 0
+    told[#told + 1] = 0
+    count_for_block = count_for_block or step_of(23)
+  end
   if what == 4 and alg > 19 then
     local done = try('DEL', KEYS[key])
     if done == 0 or done == 1 then
@@ -124,6 +141,18 @@ while true do
         end
       end
     end
+    -- A bucket of all clients blocks nobody.
+    if notify == 2 then setting = nil end
+    if raw and not raw.err and #raw > 19 and unpack('<B', raw) == 23 then
+      local size = 20 + 10 * unpack('<I2', raw, 19)
+      if size <= #raw then
+        prefix, raw = sub(raw, 1, size), sub(raw, size + 1)
+        -- Where the rule does not block any more.
+        if not setting and unpack('<d', prefix, 2) <= now then prefix = nil end
+        if raw == '' then raw = false end
+      end
+    end
+    inner = raw
     -- The leases of a window follow its state.
     local leases
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
@@ -136,7 +165,7 @@ while true do
         window_leases = window_leases or step_of(0)
         _, _, _, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
       end
-      state, ttl, leases, left = state or '', ttl or 0, nil, raw and 1 or 0
+      state, ttl, leases, left, prefix = state or '', ttl or 0, nil, (raw or prefix) and 1 or 0, nil
     -- A failed GET returns a table with `err`. Of a string, `err` is nil.
     elseif raw and raw.err then
       retry = -3
@@ -193,11 +222,35 @@ while true do
           end
         end
       end
+      local block
+      if setting then
+        block = { setting, denials_count, #told }
+        local level, ends, began, counted, changed
+        prefix, level, ends, began, counted, changed = count_for_block(prefix, setting, now, what == 0 and counts or 0)
+        block.prefix, block.changed, block.level, block.inner, block.from = prefix, changed, level, inner, gone or key
+        told[#told - 1], told[#told] = counted, ends
+        if level > 0 then
+          -- Denied until both the block and the quota let it pass. A cost of 0 learns that nothing is left.
+          told[#told - 1] = -2 * level - (began and 1 or 0)
+          if cost == 0 then
+            if not again or ends > again then again = ends end
+          elseif retry == -1 or retry >= 0 and retry < ends then
+            retry, again = ends, nil
+          else
+            again = nil
+          end
+          left, reset, state, leaves, due = 0, ends, nil, nil, nil
+        end
+      end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
       if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
-      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 then
+      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting then
         -- Several checks, or one that is not a plain take: decide all of them, then write.
-        if alg == 16 then
+        if prefix or block then
+          blocking = blocking or {}
+          blocking[size + 1] = block or { prefix = prefix }
+        end
+        if alg == 16 and not (block and block.level > 0) then
           waiting = waiting or {}
           waiting[size + 1], waiting[-1 - size], due = check, due or retry, nil
           if role == 0 and retry >= 0 and again then
@@ -232,8 +285,22 @@ while true do
       retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 35))
       left = retry == -1 and left or 0
     end
+    if setting and retry ~= -3 and (what == 2 or what == 3) then
+      local level, ends, began, _, changed
+      prefix, level, ends, began, _, changed = count_for_block(prefix, setting, now, counts)
+      if began then told[#told - 1], told[#told] = -2 * level - 1, ends end
+      if changed and not state then
+        -- The leases of a window are a part of it.
+        state, ttl, leases = inner or '', inner and 1000 * (call('PTTL', KEYS[gone or key]) - margin) or 0, nil
+      end
+    end
     if state then
       if leases then state = kept_with(state, leases, now, raw) end
+      if prefix then
+        local rest = unpack('<d', prefix, 2) - now
+        state, keeps = prefix .. state, nil
+        if rest > ttl then ttl = rest end
+      end
       ttl = ttl + 999
       ttl = (ttl - ttl % 1000) / 1000 + margin
       local done
@@ -259,7 +326,7 @@ while true do
         granted, waits = false, false
       elseif retry ~= -3 then
         wrote = true
-        if notify and done and not raw then reset = -1 - reset end
+        if notify and done and not inner and not prefix then reset = -1 - reset end
         if gone then try('DEL', KEYS[gone]) end
       end
     end
@@ -278,10 +345,14 @@ while true do
     end
     if denied or what == 1 then delay = nil end
     granted, waits = what == 0 and not denied and not delay, false
+    if blocking and size == 13 and what == 0 and alg ~= 16 then
+      waits = out[group[13] + 1] > 0 and blocking[1] and blocking[1].level == 0
+    end
     for place = 1, size, 13 do
       local reply = group[place + 12]
       local state, gone, notify = group[place + 8], group[place + 10], group[place + 11]
-      local retry = out[reply + 1]
+      local retry, block = out[reply + 1], blocking and blocking[place]
+      local is_blocked = block and block[1] and block.level > 0
       -- The step of an algorithm looks at both.
       role, check = group[place + 5], waiting and waiting[place] or check
       local units = delay and waiting[place] and unpack('<d', check, 6) or 0
@@ -293,7 +364,7 @@ while true do
           step(raw, group[place + 2], group[place + 3], group[place + 4], now, units, 8,
             unpack('<d', check, 51), delay_floor or 0)
         out[reply + 1] = rest - 2^53
-      elseif (denied or delay) and (retry == -1 or retry < -3) then
+      elseif (denied or delay) and (retry == -1 or retry < -3) and not is_blocked then
         local slots = group[place + 6]
         if slots then
           -- Nothing runs, so it has no slots; what its process has in use is written.
@@ -319,7 +390,23 @@ while true do
       elseif delay then
         state = false
       end
+      local fate = block and block[1] and out[reply + 1] or -3
+      -- A rule that denies the request for want of units counts it. It is written with the state, and told if that is done.
+      local level, ends, counted = 0, 0, nil
+      if fate >= 0 and block.level == 0 and block[2] == 1 and what == 0 and (not delay or waiting[place]) then
+        local _
+        block.prefix, level, ends, _, counted, block.changed = count_for_block(block.prefix, block[1], now, 1)
+      end
+      if what == 0 and block and block.changed and not state then
+        state = block.inner or ''
+        group[place + 9] = block.inner and 1000 * (call('PTTL', KEYS[block.from]) - margin) or 0
+      end
       if state and what == 0 and role ~= 2 then
+        if block and block.prefix then
+          local rest = unpack('<d', block.prefix, 2) - now
+          state = block.prefix .. state
+          if rest > group[place + 9] then group[place + 9] = rest end
+        end
         local ttl = group[place + 9] + 999
         ttl = (ttl - ttl % 1000) / 1000 + margin
         local key = group[place + 7]
@@ -335,18 +422,37 @@ while true do
         if done and done.err then
           local code = refusal(done.err, wrote)
           if not code then return done end
-          out[reply + 1], out[reply + 2], out[reply + 3], notify = -3, code, 0, false
+          -- A denial stays one that cannot be counted.
+          if counted then counted = nil else out[reply + 1], out[reply + 2], out[reply + 3] = -3, code, 0 end
+          notify = false
         elseif out[reply + 1] ~= -3 then
           wrote = true
-          if notify and done and not group[place + 1] then out[reply + 3] = -1 - out[reply + 3] end
+          if notify and done and not group[place + 1] and not (block and block.inner) then
+            out[reply + 3] = -1 - out[reply + 3]
+          end
           if gone then try('DEL', KEYS[gone]) end
+        end
+      end
+      if counted then
+        local place = block[3]
+        told[place - 1], told[place] = counted, ends
+        if level > 0 then
+          told[place - 1] = -2 * level - 1
+          if fate >= 2^52 then fate = fate - 2^52 end
+          out[reply + 1], out[reply + 2], out[reply + 3] = fate > ends and fate or ends, 0, ends
+          waits = false
         end
       end
       if out[reply + 1] == -3 then granted = false end
       if notify == 2 then out[reply + 2] = -1 - out[reply + 2] end
     end
-    size, denied, waiting, delay, delay_floor = 0, false, nil, nil, nil
+    size, denied, waiting, delay, delay_floor, blocking = 0, false, nil, nil, nil, nil
   end
+end
+
+if told then
+  for place = 1, #told do out[n + place] = told[place] end
+  n = n + #told
 end
 
 -- In Lua 5.4 a number that was divided is a float, and stays one in a reply.

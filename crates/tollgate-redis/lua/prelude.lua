@@ -15,7 +15,7 @@
 --              which keeps the leases; 5 debit: take even if the units do not fit; 6 return a lease; 7 grant a lease if
 --              the request before it was granted, or a scheduled lease if that has one check and was denied.
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
---              other name. For 0 to 3: 32 report new keys.
+--              other name. For 0 to 3: 32 report new keys; 64 the rule blocks keys.
 --          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written)
 --          B   1 if the next check belongs to the same request, 0 if this is its last check
 --          H   the key: KEYS[H]
@@ -42,6 +42,7 @@
 --          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
 --          Otherwise a new state is written under the first name if states move, and under the other name if they stay.
+--          and with 64, at the end, the setting of the block: see `blocks.lua`.
 --          For 0 and 1, of a request of one check, without flags: an argument of two bytes behind it, '<H', is how often the
 --          check repeats, each time for the next key. Each repetition is a request of its own.
 --          Operations 2 to 7 are requests of one check. The caller folds checks on one state into one, with the sum of
@@ -61,11 +62,15 @@
 --          3. µs until the state equals a fresh one; after a take, without the units on lease.
 --          For 7: 0 no lease, 1 a tracked lease, 2 a scheduled lease, or -3; its units; then its generation or window, or
 --          for a scheduled lease the µs after which its units start to refill.
+--          A check of a blocked key does not fit before the end of the block; 2. is 0 and 3. the µs until that end. Behind all
+--          checks, for each with flag 64: how many count towards the next block, or -2 · level of the block in force, less 1 if it
+--          has begun now; and the µs until its end.
 --          For a check with flag 32 that was not answered -3: units left become -1 - units where they are those of the
 --          overflow bucket, and µs become -1 - µs where a key was created.
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format;
--- then what its algorithm counts; then the units on lease, if there are any. It expires when it equals a fresh state. A
+-- then what its algorithm counts; then the units on lease, if there are any. Of a key that was counted towards a block, what
+-- `blocks.lua` has of it stands before all that. It expires when it equals a fresh state. A
 -- quota that finds the state of another quota converts it. Most denials leave such a state as it is: until units are
 -- taken, it refills as the quota that wrote it says.
 --

@@ -64,6 +64,10 @@ macro_rules! conformance_suite {
                 after_a_denial_time_that_goes_back_is_repaired,
                 a_refund_that_comes_late_gives_back_nothing_that_time_gave,
                 a_cost_that_never_fits_never_fits_later;
+            blocks:
+                blocks_grow_and_are_forgotten_after_their_time,
+                denials_that_are_too_long_ago_do_not_count,
+                a_clock_that_is_set_back_blocks_nobody_for_longer_than_the_block;
         }
     };
     (@together $make:expr, #[$test:meta]) => {
@@ -133,6 +137,14 @@ macro_rules! conformance_suite {
                 a_ticket_that_cancels_on_drop_gives_everything_back,
                 a_ticket_that_is_kept_gives_nothing_back,
                 a_ticket_of_a_denial_gives_nothing_back;
+            blocks:
+                as_many_denials_as_the_block_says_block_one_key,
+                what_does_not_fail_for_want_of_units_does_not_count,
+                a_look_says_that_a_key_is_blocked_and_a_cost_of_zero_passes,
+                a_block_comes_before_all_other_reasons_and_takes_nothing,
+                a_shadow_says_that_it_would_block_and_blocks_nobody,
+                a_reset_lifts_a_block_and_forgets_its_level,
+                where_settled_requests_count_denials_do_not;
         }
     };
     (@slots $make:expr, #[$test:meta]) => {

@@ -11,7 +11,8 @@ use crate::memory::rule_table::AnyRuleTable;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct BoundRule {
-    pub(super) is_enforced: bool,
+    /// Whether it is enforced and blocks no keys.
+    pub(super) is_plain: bool,
     /// Nothing waits while it is set, so the explored schedules need not see it.
     table: OnceLock<AnyRuleTable>,
     /// The number of the table, 0 where there is none yet.
@@ -20,9 +21,9 @@ pub(super) struct BoundRule {
 
 impl BoundRule {
     /// A rule without a table.
-    pub(super) fn new(is_enforced: bool) -> Self {
+    pub(super) fn new(is_plain: bool) -> Self {
         Self {
-            is_enforced,
+            is_plain,
             table: OnceLock::new(),
             rank: AtomicU64::new(0),
         }

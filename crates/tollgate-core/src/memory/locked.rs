@@ -2,12 +2,21 @@
 
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
+    block::{ActiveBlock, Block},
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
     store::receipt::{Receipt, Settlement},
     sync::{MutexGuard, lock_briefly},
     time::{Clock, Tick},
 };
+
+/// What became of a denial or a settled request that was counted towards a block: to be reported without the lock.
+pub(super) struct Counted {
+    pub(super) key: Fingerprint,
+    pub(super) began: Option<ActiveBlock>,
+    /// Blocks in force that its shard has evicted so far, if it was some just now.
+    pub(super) evicted: Option<u64>,
+}
 
 /// A locked shard of a table.
 pub(super) struct Locked<'a, A: Algorithm> {
@@ -45,6 +54,68 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         let number = self.shard.slot_numbers.start;
         self.shard.slot_numbers.start += 1;
         number
+    }
+
+    /// The block of `key`, if it is blocked.
+    #[inline]
+    pub(super) fn block_of(
+        &self,
+        key: Fingerprint,
+        block: &Block,
+        now: Tick,
+    ) -> Option<ActiveBlock> {
+        self.shard.block_of(key, block, now)
+    }
+
+    /// After a denial of a blocked key: the block ends as soon as it can, and the deny cache learns of it.
+    pub(super) fn blocked(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        block: &Block,
+        active: ActiveBlock,
+        now: Tick,
+    ) {
+        if self.shard.repair_block(key, block, now) {
+            self.table.deny_cache.remove(self.index, key);
+        }
+        self.remember_block(key, plan, active, now);
+    }
+
+    /// Counts a denial or a settled request of `key`, and says which block begins with it.
+    pub(super) fn count_for_block(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        block: &Block,
+        now: Tick,
+    ) -> Counted {
+        let before = self.shard.evicted_blocks();
+        let began = self.shard.count_for_block(key, block, now);
+        if let Some(began) = began {
+            self.table.deny_cache.remove(self.index, key);
+            self.remember_block(key, plan, began, now);
+        }
+        let evicted = self.shard.evicted_blocks();
+        Counted {
+            key,
+            began,
+            evicted: (evicted > before).then_some(evicted),
+        }
+    }
+
+    /// Denials without the lock until the block ends, if all units are back by then: otherwise the quota says how long they last.
+    #[cold]
+    fn remember_block(&self, key: Fingerprint, plan: &Plan<A>, active: ActiveBlock, now: Tick) {
+        let until = now.saturating_add(active.micros);
+        let is_fresh = |entry| {
+            self.shard.was_written_under(plan, entry) && self.shard.fresh_at(entry) <= until
+        };
+        if self.shard.find(key).is_none_or(is_fresh) {
+            let words = [until, u64::from(active.level)];
+            let deny_cache = &self.table.deny_cache;
+            deny_cache.insert(self.index, key, !plan.id, words);
+        }
     }
 
     /// Decides about `cost` units of `key`.
@@ -331,7 +402,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             .find(key)
             .is_some_and(|entry| self.shard.fresh_at(entry) > now);
         self.shard.remove(key);
-        was_live
+        self.shard.lift_block(key, now) || was_live
     }
 
     fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {

@@ -39,6 +39,7 @@
 //! together have the byte limit of one rule. Above it, the name whose states are closest to fresh is evicted.
 //! [`MemoryStore::unbound_usage`] shows what is kept.
 
+mod blocks;
 mod bound_rule;
 mod carry_over;
 mod family;

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Algorithm, Assessment, Instant, Retry, Taken},
+    block::ActiveBlock,
     check::Check,
     claim::{Places, QueuePlace},
     decision::{Decision, Outcome, Verdict, Verdicts},
@@ -16,10 +17,11 @@ use crate::{
         bound_rule::BoundRule,
         family::Family,
         hasher::Hasher,
-        locked::Locked,
+        locked::{Counted, Locked},
         rule_table::{AnyLocked, AnyRuleTable, MadeReady, RuleTable, with_locked, with_table},
         tables::Tables,
     },
+    observe::{block_began, blocks::blocks_evicted},
     rule::Mode,
     rule_set::RuleSet,
     source::Source,
@@ -42,6 +44,8 @@ pub(super) struct MemoryRuleStore {
     clock: Clock,
     hasher: Hasher,
     shared: Arc<Tables>,
+    /// Whether all rules are enforced, and none blocks keys.
+    is_plain: bool,
 }
 
 /// A check on its way through the atomic step.
@@ -56,16 +60,21 @@ struct Slot {
     instant: Option<Instant>,
     /// The number of the slots that it took.
     slot_number: Option<u64>,
+    /// The block of its key.
+    block: Option<ActiveBlock>,
+    counted: Option<Counted>,
 }
 
 impl MemoryRuleStore {
     pub(super) fn new(rules: Arc<RuleSet>, shared: Arc<Tables>) -> Self {
         let bound = rules.rules().iter();
-        let bound = bound.map(|rule| BoundRule::new(rule.is_enforced()));
+        let bound =
+            bound.map(|rule| BoundRule::new(rule.is_enforced() && rule.block_setting().is_none()));
         let made = Self {
             clock: shared.clock.clone(),
             hasher: shared.hasher.clone(),
             bound: bound.collect(),
+            is_plain: rules.all_enforced() && !rules.has_blocks(),
             rules,
             shared,
         };
@@ -128,6 +137,74 @@ impl MemoryRuleStore {
         Step::Ready(Decision::single(now, verdict, true))
     }
 
+    /// The same of a rule that blocks keys. A key that is blocked is denied without the lock.
+    fn acquire_unless_blocked<A: Algorithm>(
+        &self,
+        rule: &RuleTable<A>,
+        check: &Check,
+    ) -> Step<Decision> {
+        let (key, cost) = (check.key(), check.cost());
+        let (Some(block), Some(plan)) = (&rule.block, rule.plan(check)) else {
+            return Step::Ready(self.decide(from_ref(check), true, Tick::MAX));
+        };
+        if cost == 0 || cost > plan.limit || plan.at_most > 0 {
+            return Step::Ready(self.decide(from_ref(check), true, Tick::MAX));
+        }
+        let shard = rule.table.shard_of(key);
+        let now = self.clock.now();
+        let verdict = |answer, source| Verdict::new(check.rule(), check.plan(), answer, source);
+        let blocked = |now, active: ActiveBlock, answer, source| {
+            let verdict = verdict(active.deny(answer, cost), source);
+            let verdict = verdict.with_block_level(active.level);
+            Step::Ready(Decision::new(now, [verdict], |_| true))
+        };
+        if let Some(active) = rule.table.block_from_cache(shard, key, plan, block, now) {
+            let fresh = Assessment::new(true, plan.limit, 0, Retry::Now);
+            return blocked(now, active, fresh, Source::DenyCache);
+        }
+        // Denials that count are decided under the lock.
+        if block.counts_settled()
+            && let Some(answer) = rule.table.deny_from_cache(shard, key, plan, now, cost)
+        {
+            let verdict = verdict(answer, Source::DenyCache);
+            return Step::Ready(Decision::single(now, verdict, true));
+        }
+        let mut locked = Locked::new(&rule.table, shard);
+        if let Some(active) = locked.block_of(key, block, now) {
+            locked.blocked(key, plan, block, active, now);
+            let answer = locked.assess(key, plan, now, cost);
+            return blocked(now, active, answer, Source::Store);
+        }
+        if let Some((answer, _)) = locked.try_acquire(key, plan, now, cost) {
+            let verdict = verdict(answer, Source::Store);
+            return Step::Ready(Decision::single(now, verdict, true));
+        }
+        let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
+        if !answer.fits && !block.counts_settled() {
+            let counted = locked.count_for_block(key, plan, block, now);
+            drop(locked);
+            self.report(check.rule(), &counted);
+            if let Some(active) = counted.began {
+                return blocked(now, active, answer, Source::Store);
+            }
+        }
+        let verdict = verdict(answer, Source::Store);
+        Step::Ready(Decision::single(now, verdict, true))
+    }
+
+    /// Tells operators of a block that began, and of those that had to go for it.
+    fn report(&self, rule: u16, counted: &Counted) {
+        let Some(rule) = self.rules.rules().get(usize::from(rule)) else {
+            return;
+        };
+        if let Some(began) = counted.began {
+            block_began(rule, counted.key, began);
+        }
+        if let Some(evicted) = counted.evicted {
+            blocks_evicted(rule, evicted);
+        }
+    }
+
     /// A verdict about slots, with their number if it took some. The lock is held, so that numbers are in the order of the
     /// takes.
     #[inline]
@@ -150,7 +227,7 @@ impl MemoryRuleStore {
     /// by step.
     #[inline(always)]
     fn acquire_few(&self, checks: &[Check], decision: &mut Decision) -> bool {
-        if checks.len() > FEW || !self.rules.all_enforced() {
+        if checks.len() > FEW || !self.is_plain {
             return false;
         }
         let mut order = [0; FEW];
@@ -287,6 +364,8 @@ impl MemoryRuleStore {
                 answer: None,
                 instant: None,
                 slot_number: None,
+                block: None,
+                counted: None,
             });
         }
         for index in 0..slots.len() {
@@ -334,10 +413,27 @@ impl MemoryRuleStore {
             let Some(rule) = self.rule(check).filter(|_| !self.is_off(check)) else {
                 continue;
             };
-            slot.answer = with_locked!(rule, &locks[lock], (rule, locked) => {
-                let plan = rule.plan_of(check, &self.quotas());
-                plan.map(|plan| locked.assess(check.key(), &plan, now, check.cost()))
-            }, else None);
+            with_locked!(rule, &locks[lock], (rule, locked) => {
+                if let Some(plan) = rule.plan_of(check, &self.quotas()) {
+                    let (key, cost) = (check.key(), check.cost());
+                    let mut answer = locked.assess(key, &plan, now, cost);
+                    let block = rule.block.as_ref();
+                    slot.block = block.and_then(|block| locked.block_of(key, block, now));
+                    if let Some(active) = slot.block {
+                        // Its own queue says when the units fit, not the quota that wrote the state.
+                        if plan.at_most > 0
+                            && let Some(instant) = locked.instant(key, &plan, now, cost)
+                            && !answer.fits
+                            && answer.retry != Retry::Never
+                            && self.rules.enforces(usize::from(check.rule()))
+                        {
+                            answer.retry = Retry::after_micros(instant.start - now);
+                        }
+                        answer = active.deny(answer, cost);
+                    }
+                    slot.answer = Some(answer);
+                }
+            }, else ());
             let fits = slot.answer.is_none_or(|answer| answer.fits);
             if !fits && self.rules.enforces(usize::from(check.rule())) {
                 denied.push(check.rule());
@@ -367,6 +463,11 @@ impl MemoryRuleStore {
             _ => {}
         }
         drop(locks);
+        for slot in &slots {
+            if let Some(counted) = &slot.counted {
+                self.report(slot.check.rule(), counted);
+            }
+        }
         let verdicts: Verdicts = slots
             .iter()
             .map(|slot| {
@@ -375,7 +476,10 @@ impl MemoryRuleStore {
                 let Some(answer) = leader.answer else {
                     return Verdict::unanswered(rule, plan, Outcome::NotDecided);
                 };
-                let verdict = Verdict::new(rule, plan, answer, Source::Store);
+                let mut verdict = Verdict::new(rule, plan, answer, Source::Store);
+                if let Some(active) = leader.block {
+                    verdict = verdict.with_block_level(active.level);
+                }
                 match (self.rule(&slot.check), leader.slot_number) {
                     (Some(AnyRuleTable::Concurrent(_)), Some(number)) => {
                         verdict.with_slot_number(number)
@@ -407,6 +511,7 @@ impl MemoryRuleStore {
             let (check, Some(lock), Some(_)) = (slot.check, slot.lock, slot.answer) else {
                 continue;
             };
+
             let Some(rule) = self.rule(&check) else {
                 continue;
             };
@@ -414,7 +519,10 @@ impl MemoryRuleStore {
                 if let Some(plan) = rule.plan_of(&check, &self.quotas())
                     && plan.at_most > 0
                 {
-                    slot.instant = locked.instant(check.key(), &plan, now, check.cost());
+                    // A blocked key waits for nothing.
+                    if slot.block.is_none() {
+                        slot.instant = locked.instant(check.key(), &plan, now, check.cost());
+                    }
                     if check.cost() > 0 && self.rules.enforces(usize::from(check.rule())) {
                         at_most = at_most.min(plan.at_most);
                         start = slot.instant.map_or(start, |instant| start.or_later(instant));
@@ -473,6 +581,7 @@ impl MemoryRuleStore {
         // A shadow is decided at the instant of the others, and never moves it.
         answer.fits = instant.start <= start.start;
         if !answer.fits {
+            self.count_denial(slot, locks, now);
             return None;
         }
         with_locked!(rule, &mut locks[lock], (rule, locked) => {
@@ -493,7 +602,7 @@ impl MemoryRuleStore {
             return;
         };
         let check = &slot.check;
-        if !answer.fits || !self.rules.enforces(usize::from(check.rule())) {
+        if !answer.fits || slot.block.is_some() || !self.rules.enforces(usize::from(check.rule())) {
             return;
         }
         let Some(rule) = self.rule(check) else { return };
@@ -533,11 +642,44 @@ impl MemoryRuleStore {
             if let Some(plan) = rule.plan_of(check, &self.quotas()) {
                 if takes {
                     locked.take(check.key(), &plan, now, check.cost());
-                } else if !answer.fits {
+                } else if !answer.fits && slot.block.is_none() {
                     locked.denied(check.key(), &plan, now);
                 }
             }
         }, else ());
+        if let Some(active) = slot.block {
+            let check = &slot.check;
+            with_locked!(rule, &mut locks[lock], (rule, locked) => {
+                if let Some((block, plan)) = rule.block.as_ref().zip(rule.plan_of(check, &self.quotas())) {
+                    locked.blocked(check.key(), &plan, block, active, now);
+                }
+            }, else ());
+        } else if !takes && !answer.fits {
+            self.count_denial(slot, locks, now);
+        }
+    }
+
+    /// Counts a denial for want of units towards the block of its key.
+    fn count_denial(&self, slot: &mut Slot, locks: &mut [AnyLocked<'_>], now: Tick) {
+        let (Some(lock), Some(answer), None) = (slot.lock, slot.answer, slot.block) else {
+            return;
+        };
+        let check = slot.check;
+        let Some(rule) = self.rule(&check) else {
+            return;
+        };
+        slot.counted = with_locked!(rule, &mut locks[lock], (rule, locked) => {
+            let block = rule.block.as_ref().filter(|block| !block.counts_settled());
+            let plan = rule.plan_of(&check, &self.quotas());
+            block
+                .filter(|_| answer.retry != Retry::Never)
+                .zip(plan)
+                .map(|(block, plan)| locked.count_for_block(check.key(), &plan, block, now))
+        }, else None);
+        slot.block = slot.counted.as_ref().and_then(|counted| counted.began);
+        if let Some(active) = slot.block {
+            slot.answer = Some(active.deny(answer, check.cost()));
+        }
     }
 
     #[inline]
@@ -582,7 +724,7 @@ impl RuleStore for MemoryRuleStore {
         if let [check] = checks
             && let index = usize::from(check.rule())
             && let Some(bound) = self.bound.get(index)
-            && bound.is_enforced
+            && bound.is_plain
         {
             let rule = match bound.table() {
                 Some(table) => table,
@@ -598,6 +740,14 @@ impl RuleStore for MemoryRuleStore {
             && self.acquire_few(checks, decision)
         {
             return step;
+        }
+        if let [check] = checks
+            && self.rules.enforces(usize::from(check.rule()))
+            && let Some(rule) = self.rule(check)
+        {
+            return with_table!(rule, rule => self.acquire_unless_blocked(rule, check), else {
+                Step::Ready(self.decide(checks, true, Tick::MAX))
+            });
         }
         Step::Ready(self.decide(checks, true, Tick::MAX))
     }
@@ -625,6 +775,11 @@ impl RuleStore for MemoryRuleStore {
                     let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
                     let now = self.clock.now();
                     locked.settle(check.key(), &plan, now, receipt, how);
+                    if let Some(block) = rule.block.as_ref().filter(|_| receipt.counts) {
+                        let counted = locked.count_for_block(check.key(), &plan, block, now);
+                        drop(locked);
+                        self.report(check.rule(), &counted);
+                    }
                 }
                 self.shared.slot_waiters.wake(receipt.check.key());
             }, else ());

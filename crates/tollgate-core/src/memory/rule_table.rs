@@ -6,6 +6,7 @@ use crate::{
     algorithm::{
         Algorithm, Concurrent, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow,
     },
+    block::Block,
     check::Check,
     memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
     rule_set::RuleSet,
@@ -16,6 +17,8 @@ use crate::{
 pub(super) struct RuleTable<A: Algorithm> {
     pub(super) table: Arc<Table<A>>,
     pub(super) plans: Arc<[Option<Plan<A>>]>,
+    /// When it blocks keys.
+    pub(super) block: Option<Arc<Block>>,
 }
 
 /// The quota of a check, made ready: that of a plan, or one that the check has brought along.

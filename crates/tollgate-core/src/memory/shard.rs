@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use crate::{
     algorithm::{Algorithm, Assessment},
+    block::{ActiveBlock, Block},
     key::Fingerprint,
     memory::{
+        blocks::Blocks,
         plan::Plan,
         slots::{Entry, Slots},
         writers::Writers,
@@ -41,6 +43,8 @@ pub(super) struct Shard<A: Algorithm> {
     pub(super) created: u64,
     /// What the next slots are numbered by.
     pub(super) slot_numbers: Range<u64>,
+    /// Where the rule blocks keys. Their bytes are taken from `budget`.
+    blocks: Option<Box<Blocks>>,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Among equals, the one that expires first goes first.
@@ -74,7 +78,80 @@ impl<A: Algorithm> Shard<A> {
             evicted_live: 0,
             created: 0,
             slot_numbers: 0..0,
+            blocks: None,
         }
+    }
+
+    /// The block of a key, if it is blocked.
+    #[inline]
+    pub(super) fn block_of(
+        &self,
+        key: Fingerprint,
+        block: &Block,
+        now: Tick,
+    ) -> Option<ActiveBlock> {
+        self.blocks.as_ref()?.get(key, block, now)
+    }
+
+    /// Whether the block of a key ends sooner than before.
+    pub(super) fn repair_block(&mut self, key: Fingerprint, block: &Block, now: Tick) -> bool {
+        let blocks = self.blocks.as_mut();
+        blocks.is_some_and(|blocks| blocks.repair(key, block, now))
+    }
+
+    /// Counts a denial or a settled request towards a block, and says which one begins. States make room for it, down to an eighth of
+    /// the budget.
+    pub(super) fn count_for_block(
+        &mut self,
+        key: Fingerprint,
+        block: &Block,
+        now: Tick,
+    ) -> Option<ActiveBlock> {
+        let blocks = self.blocks.get_or_insert_default();
+        let before = blocks.bytes();
+        let all = self.budget + before;
+        let began = blocks.count(key, block, now, all - all / 8);
+        self.budget = all.saturating_sub(blocks.bytes());
+        if self.bytes() > self.budget {
+            self.make_room(key, now);
+            self.keep_to_bound(key, now);
+        }
+        began
+    }
+
+    /// Forgets the block of a key, and what counts towards it. True if anything was kept.
+    pub(super) fn lift_block(&mut self, key: Fingerprint, now: Tick) -> bool {
+        let Some(blocks) = &mut self.blocks else {
+            return false;
+        };
+        let before = blocks.bytes();
+        let state = blocks.take(key);
+        self.budget += before - blocks.bytes();
+        state.is_some_and(|state| state.forgotten_at() > now)
+    }
+
+    pub(super) fn take_blocks(&mut self) -> Option<Box<Blocks>> {
+        let blocks = self.blocks.take()?;
+        self.budget += blocks.bytes();
+        Some(blocks)
+    }
+
+    /// Puts the blocks in that were taken out of another shard of the same keys.
+    pub(super) fn put_blocks(&mut self, blocks: Option<Box<Blocks>>) {
+        drop(self.take_blocks());
+        self.budget = self
+            .budget
+            .saturating_sub(blocks.as_ref().map_or(0, |blocks| blocks.bytes()));
+        self.blocks = blocks;
+    }
+
+    pub(super) fn evicted_blocks(&self) -> u64 {
+        self.blocks.as_ref().map_or(0, |blocks| blocks.evicted)
+    }
+
+    /// The memory of all that it has.
+    pub(super) fn all_bytes(&self) -> usize {
+        self.bytes() + self.blocks.as_ref().map_or(0, |blocks| blocks.bytes())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -225,7 +302,7 @@ impl<A: Algorithm> Shard<A> {
     #[inline]
     fn keep_to_bound(&mut self, keep: Fingerprint, now: Tick) {
         if self.bytes() > self.budget && self.writers.bytes() > 0 {
-            self.make_room_for_quotas(keep, now);
+            self.make_room(keep, now);
         }
         while self.heap > 0 && self.bytes() > self.budget && self.entries.used() > 1 {
             if !self.evict(Some(keep), now) {
@@ -234,9 +311,9 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Gives slots up for quotas, a few more than are needed at once.
+    /// Gives slots up for quotas or blocks, a few more than are needed at once.
     #[cold]
-    fn make_room_for_quotas(&mut self, keep: Fingerprint, now: Tick) {
+    fn make_room(&mut self, keep: Fingerprint, now: Tick) {
         while self.bytes() > self.budget && self.entries.len() > LEAST {
             let slots = self.entries.len();
             let slots = (slots - slots.div_ceil(16)).max(LEAST);
@@ -257,6 +334,15 @@ impl<A: Algorithm> Shard<A> {
             .checked_sub(self.swept_at)
             .map_or(IDLE, |idle| idle.min(IDLE));
         !A::HOLDS_SLOTS || self.cursor as u64 * IDLE <= self.entries.len() as u64 * idle
+    }
+
+    /// Forgets blocks that are over, where no key comes that would.
+    pub(super) fn sweep_blocks(&mut self, now: Tick) {
+        if let Some(blocks) = &mut self.blocks {
+            let before = blocks.bytes();
+            blocks.sweep(now);
+            self.budget += before.saturating_sub(blocks.bytes());
+        }
     }
 
     /// Looks at the next `most` slots, and removes expired entries.

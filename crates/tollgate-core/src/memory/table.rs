@@ -11,8 +11,10 @@ use std::{
 
 use crate::{
     algorithm::{Algorithm, Assessment, DenyBound},
+    block::{ActiveBlock, Block},
     key::Fingerprint,
     memory::{
+        blocks::Blocks,
         carry_over::{CarryOver, UsedUnits},
         hasher::Hasher,
         plan::Plan,
@@ -38,6 +40,9 @@ pub(super) struct Table<A: Algorithm> {
     lapsed_units: AtomicU64,
 }
 
+/// The blocks of all shards, in their order; there are as many in each table of a store.
+pub(super) type ShardBlocks = Vec<Option<Box<Blocks>>>;
+
 /// A table of any algorithm.
 pub(super) trait AnyTable: Any + Send + Sync {
     /// Moves the states that do not equal fresh ones out of a table that nothing is bound to. `None`: there are none.
@@ -47,7 +52,10 @@ pub(super) trait AnyTable: Any + Send + Sync {
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits>;
 
     /// Forgets what it had, and begins with what was used under another algorithm.
-    fn begin_with(&self, used: &[UsedUnits], hasher: &Hasher, now: Tick);
+    fn begin_with(&self, used: &[UsedUnits], blocks: ShardBlocks, hasher: &Hasher, now: Tick);
+
+    /// Moves the blocks of its shards out.
+    fn take_blocks(&self) -> ShardBlocks;
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
@@ -61,6 +69,8 @@ pub(super) struct PackedTable<A: Algorithm>(Vec<PackedShard<A>>);
 struct PackedShard<A: Algorithm> {
     writers: Writers<A>,
     entries: Box<[Entry<A::State>]>,
+    index: usize,
+    blocks: Option<Box<Blocks>>,
 }
 
 /// A lock on lines of its own, so that neighbours do not slow each other down.
@@ -83,7 +93,13 @@ impl<A: Algorithm> Table<A> {
 
     /// Puts states back that were packed.
     pub(super) fn unpack(&self, packed: PackedTable<A>, now: Tick) {
-        for PackedShard { writers, entries } in packed.0 {
+        for packed in packed.0 {
+            let PackedShard {
+                writers, entries, ..
+            } = packed;
+            if let Some(shard) = self.shards.get(packed.index) {
+                lock(&shard.0).put_blocks(packed.blocks);
+            }
             for entry in entries {
                 let key = entry.key();
                 if let Some(writer) = writers.get(entry.quota()) {
@@ -121,6 +137,23 @@ impl<A: Algorithm> Table<A> {
             .filter(|answer| answer.reset_after <= plan.longest_reset)
     }
 
+    /// The block of a key by the deny cache, without the lock.
+    pub(super) fn block_from_cache(
+        &self,
+        shard: usize,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        block: &Block,
+        now: Tick,
+    ) -> Option<ActiveBlock> {
+        // A bound is under the number of its quota.
+        let [until, level] = self.deny_cache.get(shard, key, !plan.id)?;
+        let micros = until.checked_sub(now).filter(|micros| *micros > 0)?;
+        let level = level as u8;
+        // A clock went back since: the block is cut to its time.
+        (micros <= block.time_of(level)).then_some(ActiveBlock { micros, level })
+    }
+
     #[cold]
     pub(super) fn lapse(&self, units: u64) {
         self.lapsed_units.fetch_add(units, Ordering::Relaxed);
@@ -138,12 +171,14 @@ impl<A: Algorithm> Table<A> {
         for shard in &self.shards {
             let mut shard = lock(&shard.0);
             shard.sweep(SWEEP, now);
+            shard.sweep_blocks(now);
             let (live, seen) = shard.sample(SAMPLE, now);
             // Both factors are far below 2^26. Of few entries a sample may meet none.
             let entries = shard.len() as u64 * PARTS;
             parts += (entries * live).checked_div(seen).unwrap_or(entries);
-            usage.bytes += shard.bytes() as u64;
+            usage.bytes += shard.all_bytes() as u64;
             usage.evicted_live += shard.evicted_live;
+            usage.evicted_blocks += shard.evicted_blocks();
             usage.new_keys += shard.created;
         }
         usage.keys = parts / PARTS;
@@ -162,8 +197,16 @@ impl<A: Algorithm> AnyTable for Table<A> {
     fn pack(&self, now: Tick) -> Option<Packed> {
         let mut shards = Vec::new();
         let (mut last, mut keys, mut bytes) = (0, 0, 0);
-        for shard in &self.shards {
+        for (index, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(&shard.0);
+            let blocks = shard
+                .take_blocks()
+                .filter(|blocks| blocks.forgotten_at() > now);
+            if let Some(blocks) = &blocks {
+                last = last.max(blocks.forgotten_at());
+                keys += blocks.len() as u64;
+                bytes += blocks.bytes();
+            }
             let (mut writers, all) = shard.drain();
             let mut entries = Vec::new();
             for entry in all {
@@ -176,14 +219,19 @@ impl<A: Algorithm> AnyTable for Table<A> {
                     writers.remove(entry.quota());
                 }
             }
-            if entries.is_empty() {
+            if entries.is_empty() && blocks.is_none() {
                 continue;
             }
             let entries = entries.into_boxed_slice();
             keys += entries.len() as u64;
             let heap = entries.iter().map(|entry| A::heap_bytes(&entry.state));
             bytes += heap.sum::<usize>() + size_of_val(&*entries) + writers.held_bytes();
-            shards.push(PackedShard { writers, entries });
+            shards.push(PackedShard {
+                writers,
+                entries,
+                index,
+                blocks,
+            });
         }
         if shards.is_empty() {
             return None;
@@ -208,11 +256,19 @@ impl<A: Algorithm> AnyTable for Table<A> {
         used
     }
 
-    fn begin_with(&self, used: &[UsedUnits], hasher: &Hasher, now: Tick) {
+    fn take_blocks(&self) -> ShardBlocks {
+        let shards = self.shards.iter();
+        shards.map(|shard| lock(&shard.0).take_blocks()).collect()
+    }
+
+    fn begin_with(&self, used: &[UsedUnits], blocks: ShardBlocks, hasher: &Hasher, now: Tick) {
+        let mut blocks = blocks.into_iter();
         for (index, shard) in self.shards.iter().enumerate() {
-            for entry in lock(&shard.0).drain().1 {
+            let mut shard = lock(&shard.0);
+            for entry in shard.drain().1 {
                 self.deny_cache.remove(index, entry.key());
             }
+            shard.put_blocks(blocks.next().flatten());
         }
         for UsedUnits { key, units, quota } in used {
             let Some(plan) = Plan::<A>::new(quota, None, hasher) else {

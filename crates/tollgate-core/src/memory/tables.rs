@@ -108,6 +108,7 @@ impl Tables {
         RuleTable {
             table: self.table::<A>(of, family),
             plans: (0..rule.quotas()).map(plan).collect(),
+            block: rule.block_setting().cloned().map(Arc::new),
         }
     }
 
@@ -180,8 +181,11 @@ impl Tables {
         // Without a table nothing was used; what the new one has of earlier times does not count.
         let old = old.filter(|_| from != Family::Concurrent);
         let carry_over = CarryOver::new(before, after);
-        let used = old.map_or_else(Vec::new, |old| old.used_units(&carry_over, now));
-        new.begin_with(&used, &self.hasher, now);
+        let (used, blocks) = match &old {
+            Some(old) => (old.used_units(&carry_over, now), old.take_blocks()),
+            None => Default::default(),
+        };
+        new.begin_with(&used, blocks, &self.hasher, now);
     }
 
     /// The rule at this index of a rule set on its table.

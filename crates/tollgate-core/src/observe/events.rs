@@ -6,8 +6,10 @@ use std::{
 };
 
 use crate::{
+    block::ActiveBlock,
     check::Check,
     decision::{Decision, Reason, Verdict},
+    key::Fingerprint,
     observe::{shown::shown, top_keys::HotKey},
     rule::Rule,
     rule_set::RuleSet,
@@ -93,6 +95,31 @@ pub(super) fn hot_key(rule: &Rule, hot: &HotKey) {
         label = hot.label.as_deref(),
         percent = hot.percent,
         "hot key: one key makes up much of the requests of this rule"
+    );
+}
+
+/// A block of a key begins.
+#[cold]
+pub(super) fn blocked(rule: &Rule, key: Fingerprint, block: ActiveBlock) {
+    tracing::info!(
+        target: "tollgate",
+        rule = rule.name(),
+        key = %key.prefix(),
+        level = block.level,
+        seconds = block.micros / 1_000_000,
+        shadow = !rule.is_enforced(),
+        "key blocked"
+    );
+}
+
+/// A block in force was evicted.
+#[cold]
+pub(super) fn block_evicted(rule: &Rule, evicted: u64) {
+    tracing::warn!(
+        target: "tollgate",
+        rule = rule.name(),
+        evicted,
+        "blocks in force were evicted: as many keys are blocked as the memory of the rule has room for; give the store more bytes"
     );
 }
 

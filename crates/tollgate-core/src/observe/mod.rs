@@ -15,6 +15,7 @@
 //! (`rule_counters`), readable with [`Limiter::counts`](crate::Limiter::counts), and hands the numbers to the recorder of the
 //! application (`rule_metrics`). What is kept under a rule's name stays when another rule takes its place (`rule_observer`).
 
+pub(crate) mod blocks;
 mod buckets;
 #[cfg(feature = "tracing")]
 mod events;
@@ -40,6 +41,7 @@ mod waiting;
 #[cfg(feature = "metrics")]
 pub use self::rule_counters::{RequestCount, RuleCounts, flush_metrics};
 pub use self::{
+    blocks::block_began,
     buckets::{
         BUCKETS, CHECK_DURATION_BUCKETS, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, WAIT_BUCKETS,
     },

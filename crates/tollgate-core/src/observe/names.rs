@@ -14,6 +14,8 @@ pub(super) const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
 pub(super) const TRACKED_KEYS: &str = "tollgate_tracked_keys";
 pub(super) const TRACKED_BYTES: &str = "tollgate_tracked_bytes";
 pub(super) const EVICTED_LIVE: &str = "tollgate_evicted_live_total";
+pub(super) const EVICTED_BLOCKS: &str = "tollgate_evicted_blocks_total";
+pub(super) const BLOCKS: &str = "tollgate_blocks_total";
 pub(super) const NEW_KEYS: &str = "tollgate_new_keys_total";
 pub(super) const STORE_FAILURES: &str = "tollgate_store_failures_total";
 pub(super) const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
@@ -78,7 +80,7 @@ pub(super) fn describe() {
     });
 }
 
-const COUNTERS: [(&str, Unit, &str); 12] = [
+const COUNTERS: [(&str, Unit, &str); 14] = [
     (
         REQUESTS,
         Unit::Count,
@@ -109,6 +111,16 @@ const COUNTERS: [(&str, Unit, &str); 12] = [
         EVICTED_LIVE,
         Unit::Count,
         "Live states evicted because of the memory limit.",
+    ),
+    (
+        EVICTED_BLOCKS,
+        Unit::Count,
+        "Blocks in force evicted because of the memory limit: each freed its key early.",
+    ),
+    (
+        BLOCKS,
+        Unit::Count,
+        "Blocks that began, by rule, level and mode.",
     ),
     (NEW_KEYS, Unit::Count, "States that were created."),
     (

@@ -12,9 +12,9 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     observe::{
         names::{
-            ADMITTED_IN_FALLBACK, BURST_EXHAUSTED, DIFFERENCES, EVICTED_LIVE, FALLBACK_DECISIONS,
-            HOT_KEYS, LAPSED_UNITS, NEAR_LIMIT, NEW_KEYS, REMAINING, RETRY_AFTER, STORE_FAILURES,
-            TRACKED_BYTES, TRACKED_KEYS, describe,
+            ADMITTED_IN_FALLBACK, BLOCKS, BURST_EXHAUSTED, DIFFERENCES, EVICTED_BLOCKS,
+            EVICTED_LIVE, FALLBACK_DECISIONS, HOT_KEYS, LAPSED_UNITS, NEAR_LIMIT, NEW_KEYS,
+            REMAINING, RETRY_AFTER, STORE_FAILURES, TRACKED_BYTES, TRACKED_KEYS, describe,
         },
         rule_counters::{RuleCounters, SeriesCounter},
         series::{COUNT, Kind, Series},
@@ -56,6 +56,8 @@ pub(super) struct RuleMetrics {
     tracked_bytes: Gauge,
     evicted_live: Counter,
     new_keys: Counter,
+    /// Of rules that block keys.
+    evicted_blocks: Option<Counter>,
     /// Of rules whose requests wait.
     lapsed_units: Option<Counter>,
 }
@@ -113,6 +115,7 @@ impl RuleMetrics {
             tracked_bytes: gauge(TRACKED_BYTES),
             evicted_live: of_rule(EVICTED_LIVE),
             new_keys: of_rule(NEW_KEYS),
+            evicted_blocks: rule.block_setting().map(|_| of_rule(EVICTED_BLOCKS)),
             lapsed_units: rule.at_most_wait().map(|_| of_rule(LAPSED_UNITS)),
         };
         // The series that alerts watch begin at 0: an increase is seen only of a series that was there before.
@@ -132,6 +135,10 @@ impl RuleMetrics {
         } else {
             &reported
         };
+        for level in 1..=rule.block_setting().map_or(0, |block| block.times().len()) {
+            // There are at most 32 times.
+            blocks_of(rule, level as u8).increment(0);
+        }
         for (kind, source) in kinds {
             metrics.series(rule, 0, Series::of(*kind, *source));
         }
@@ -145,6 +152,7 @@ impl RuleMetrics {
             && one.store_error_answer().name() == other.store_error_answer().name()
             && one.is_enforced() == other.is_enforced()
             && one.at_most_wait().is_some() == other.at_most_wait().is_some()
+            && one.block_setting() == other.block_setting()
             && one.plan_names().eq(other.plan_names())
     }
 
@@ -267,6 +275,9 @@ impl RuleMetrics {
         self.tracked_bytes.set(usage.bytes as f64);
         self.evicted_live.absolute(usage.evicted_live);
         self.new_keys.absolute(usage.new_keys);
+        if let Some(evicted_blocks) = &self.evicted_blocks {
+            evicted_blocks.absolute(usage.evicted_blocks);
+        }
     }
 
     /// Shows how many units of requests that waited for the rule have lapsed so far.
@@ -275,6 +286,17 @@ impl RuleMetrics {
             lapsed_units.absolute(units);
         }
     }
+}
+
+/// The blocks of a level that began.
+pub(super) fn blocks_of(rule: &Rule, level: u8) -> Counter {
+    let mode = if rule.is_enforced() {
+        "enforce"
+    } else {
+        "shadow"
+    };
+    let level = level.to_string();
+    counter!(BLOCKS, "rule" => Arc::clone(rule.shared_name()), "level" => level, "mode" => mode)
 }
 
 impl std::fmt::Debug for RuleMetrics {

@@ -32,6 +32,9 @@ pub struct Receipt {
     pub source: Source,
     /// The state before they were taken, of a request that had to wait: what a refund restores.
     pub before: Option<GcraState>,
+    /// Whether the request stays counted, under a rule whose [block](crate::Block::count_settled) counts that: it is counted once,
+    /// with this settlement.
+    pub counts: bool,
 }
 
 impl Receipt {
@@ -53,6 +56,7 @@ impl Receipt {
             taken,
             source: Source::Store,
             before: None,
+            counts: false,
         }
     }
 }

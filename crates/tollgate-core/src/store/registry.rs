@@ -171,6 +171,12 @@ fn difference(live: &Rule, new: &Rule) -> Option<String> {
             None => "no wait".into(),
         };
         (wait(live), wait(new))
+    } else if live.block_setting() != new.block_setting() {
+        let block = |rule: &Rule| match rule.block_setting() {
+            Some(block) => format!("{block:?}"),
+            None => "no block".into(),
+        };
+        (block(live), block(new))
     } else {
         let names = live.plan_names().chain(new.plan_names());
         let plan = |rule: &Rule, name: &str| match rule.plan_number(name) {

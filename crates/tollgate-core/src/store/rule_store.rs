@@ -30,6 +30,8 @@ pub struct Usage {
     /// Evictions of live states because of the bound. Each of them let a client start anew: the bound is too small, or a
     /// flood is under way.
     pub evicted_live: u64,
+    /// [Blocks](crate::Rule::block) in force that were evicted because of the bound: each freed its key early.
+    pub evicted_blocks: u64,
     /// States that were created: how often a key came that had no state.
     pub new_keys: u64,
 }

@@ -2,6 +2,7 @@
 
 mod blocked;
 mod blocking;
+mod blocks;
 mod brought;
 mod carried;
 mod failures;

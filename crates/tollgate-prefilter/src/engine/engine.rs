@@ -97,6 +97,7 @@ impl Engine {
                 && limit.effective == effective
                 && limit.has_plans == has_plans
                 && limit.wait == wait
+                && limit.block.as_ref() == rule.block_setting()
         };
         let mut limits = self.limits();
         let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
@@ -104,7 +105,14 @@ impl Engine {
         let limit = known.unwrap_or_else(|| {
             // It would take four billion different quotas in one process for two to have the same.
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let limit = Arc::new(Limit::new(id, quota, effective, has_plans, wait));
+            let limit = Arc::new(Limit::new(
+                id,
+                quota,
+                effective,
+                has_plans,
+                wait,
+                rule.block_setting().cloned(),
+            ));
             of_name.push(Arc::downgrade(&limit));
             limit
         });

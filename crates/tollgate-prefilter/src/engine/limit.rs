@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
-use tollgate_core::{Quota, Tick, store::Fingerprint};
+use tollgate_core::{Block, Quota, Tick, store::Fingerprint};
 
 use crate::{
     deny::deny_cache::Denials,
@@ -29,6 +29,8 @@ pub(crate) struct Limit {
     pub(crate) has_plans: bool,
     /// How long requests wait for it at most.
     pub(crate) wait: Option<Duration>,
+    /// When its rule blocks keys.
+    pub(crate) block: Option<Block>,
     /// Keys with unreported units.
     unreported: Mutex<VecDeque<Fingerprint>>,
     has_keys: AtomicBool,
@@ -49,10 +51,12 @@ impl Limit {
         effective: Effective,
         has_plans: bool,
         wait: Option<Duration>,
+        block: Option<Block>,
     ) -> Self {
         Self {
             id,
             wait,
+            block,
             windows: Windows::new(&quota, &effective),
             denials: Denials::new(&quota, has_plans, wait),
             quota,

@@ -124,7 +124,7 @@ impl Local {
         patience: Tick,
     ) -> Option<Verdict> {
         let slot = limit.slot(check.key());
-        let deny = self.deny.as_ref()?;
+        let deny = self.deny.as_ref().filter(|_| limit.block.is_none())?;
         let (mut denied, knows_left) =
             deny.deny(&limit.denials, slot, now, (check.cost(), patience))?;
         if let Effective::Leased(terms) = &limit.effective
@@ -195,6 +195,7 @@ impl Local {
         if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
             self.unlearn(key);
         }
+        let is_cached = is_cached && !verdict.is_blocked();
         if let (Outcome::Deny, true, Some(deny)) = (verdict.outcome(), is_cached, &self.deny) {
             let times = (sent.at, now);
             let slot = limit.slot(key);
@@ -281,6 +282,9 @@ impl Local {
         now: Tick,
     ) -> Verdict {
         let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+        if verdict.is_blocked() {
+            return verdict;
+        }
         let leased = self.leased(limit, check.key(), now);
         let unsent = self
             .reports()

@@ -48,14 +48,19 @@ fn settle_one(
         // It says where the states of the others lie.
         return Some((*receipt, how));
     }
+    // The store counts a request that stays.
+    let counted = receipt.counts.then_some((*receipt, Settlement::Refund(0)));
     let back = match how {
+        Settlement::Refund(0) if receipt.counts => return counted,
         Settlement::Refund(units) => units.min(check.cost()),
         Settlement::Cancel => check.cost(),
         Settlement::Charge(units) => {
             // What this process may spend is as good as what the store has.
             let more = check.with_cost(units);
-            let is_spent = binding.spend(&more, now).is_ok();
-            return (!is_spent).then_some((*receipt, how));
+            return match binding.spend(&more, now) {
+                Ok(_) => counted,
+                Err(_) => Some((*receipt, how)),
+            };
         }
         _ => return None,
     };
@@ -66,7 +71,7 @@ fn settle_one(
     };
     let times = (now, local.store_time.local(receipt.taken.at));
     match local.give_back(limit, receipt, times, back) {
-        0 => None,
+        0 => counted,
         rest => Some((as_counted(limit, receipt), Settlement::Refund(rest))),
     }
 }

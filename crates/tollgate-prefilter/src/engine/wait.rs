@@ -81,7 +81,14 @@ mod tests {
     const AT: Tick = 1_700_000_000_123_456;
 
     fn limit(quota: Quota, consistency: Consistency) -> Limit {
-        Limit::new(0, quota, Effective::new(&quota, consistency), false, None)
+        Limit::new(
+            0,
+            quota,
+            Effective::new(&quota, consistency),
+            false,
+            None,
+            None,
+        )
     }
 
     /// What a process says that knows only how many units are left.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Outcome, Quota, Retry, RuleSet, Source, Tick, Verdict,
+    ActiveBlock, Check, Decision, Outcome, Quota, Retry, RuleSet, Source, Tick, Verdict,
     algorithm::{Algorithm as _, Assessment, Concurrent, ConcurrentState, GcraState},
 };
 
@@ -41,8 +41,23 @@ const NUMBERS: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     at: Tick,
-    /// The time, and then three for each check. Those of a usual request need no allocation.
+    /// The time, and then three for each check; and two for each check of a rule that blocks keys. Those of a usual request need no
+    /// allocation.
     integers: SmallVec<[i64; 4]>,
+    checks: usize,
+}
+
+/// What the script says of the block of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockReply {
+    /// It is not blocked, and so many count towards the next block.
+    Counted(u32),
+    /// It is blocked.
+    Blocked {
+        block: ActiveBlock,
+        /// Whether the block has begun with this check.
+        began: bool,
+    },
 }
 
 /// Whether a check made a key.
@@ -73,7 +88,36 @@ impl Reply {
     pub(crate) fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
         let integers: SmallVec<_> = integers.into_iter().collect();
         let at = u64::try_from(*integers.first()?).ok()?;
-        (integers.len() == 1 + checks * NUMBERS).then_some(Self { at, integers })
+        let blocks = integers.len().checked_sub(1 + checks * NUMBERS)?;
+        blocks.is_multiple_of(2).then_some(Self {
+            at,
+            integers,
+            checks,
+        })
+    }
+
+    /// What the script says of the block at a place among those of the call.
+    pub(crate) fn block(&self, place: u16) -> Option<BlockReply> {
+        let start = 1 + self.checks * NUMBERS + 2 * usize::from(place);
+        let [number, micros] = self.integers.get(start..start + 2)?.try_into().ok()?;
+        Some(match u32::try_from(number) {
+            Ok(counted) => BlockReply::Counted(counted),
+            Err(_) => BlockReply::Blocked {
+                block: ActiveBlock {
+                    micros: u64::try_from(micros).ok()?,
+                    level: u8::try_from(number.unsigned_abs() / 2).ok()?,
+                },
+                began: number % 2 != 0,
+            },
+        })
+    }
+
+    /// The same of the check at an index.
+    pub(crate) fn block_of(&self, layout: &RequestLayout, index: usize) -> Option<BlockReply> {
+        let place = layout.place(index)?;
+        let mut blocks = layout.blocks.iter();
+        let (_, block) = blocks.find(|(answer, _)| usize::from(*answer) == place)?;
+        self.block(*block)
     }
 
     /// The time of the decisions.
@@ -116,7 +160,15 @@ impl Reply {
                 None => None,
             };
             match answer {
-                Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
+                Some(answer) => {
+                    let verdict = Verdict::new(rule, plan, answer, Source::Store);
+                    match self.block_of(layout, index) {
+                        Some(BlockReply::Blocked { block, .. }) => {
+                            verdict.with_block_level(block.level)
+                        }
+                        _ => verdict,
+                    }
+                }
                 None => Verdict::unanswered(rule, plan, Outcome::Failed),
             }
         });
@@ -317,7 +369,8 @@ impl Reply {
     /// The first refusal of any check of the call.
     #[must_use]
     pub(crate) fn first_refusal(&self) -> Option<Refusal> {
-        let answers = self.integers.get(1..)?.chunks_exact(NUMBERS);
+        let answers = self.integers.get(1..=self.checks * NUMBERS)?;
+        let answers = answers.chunks_exact(NUMBERS);
         let mut failed = answers.filter(|answer| answer[0] == FAILED);
         failed.find_map(|answer| Refusal::of(answer[1]))
     }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tollgate_core::{
-    AlgorithmKind, Mode, Quota, Rule, RuleSet, Tick,
+    AlgorithmKind, Block, Mode, Quota, Rule, RuleSet, Tick,
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
     calendar::Calendar,
     store::Fingerprint,
@@ -46,6 +46,10 @@ pub(crate) struct RuleArgs {
     /// For how long requests wait for units at most, in µs, if they do.
     pub(crate) wait: Option<u64>,
     may_have_calendar: bool,
+    /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted.
+    pub(crate) block: Option<Box<[u8]>>,
+    /// Whether denials count towards a block.
+    pub(crate) counts_denials: bool,
 }
 
 impl fmt::Debug for RuleArgs {
@@ -94,6 +98,10 @@ impl RuleArgs {
                 .at_most_wait()
                 .filter(|_| role != THRESHOLD && !rule.has_slots())
                 .and_then(|at_most| u64::try_from(at_most.as_micros()).ok()),
+            block: rule.block_setting().map(block_setting),
+            counts_denials: rule
+                .block_setting()
+                .is_some_and(|block| !block.counts_settled()),
         }
     }
 
@@ -131,6 +139,17 @@ impl RuleArgs {
     pub(crate) fn brought(&self, plan: u16) -> Option<[u8; IDENTITY]> {
         identity(&self.rule.quota_under(usize::from(plan)), self.term)
     }
+}
+
+/// The setting of a block, `<I2dd` and `<d` for each time.
+fn block_setting(block: &Block) -> Box<[u8]> {
+    let micros = |time: Duration| double(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    // A block is after 1 000 denials at most.
+    let mut setting = (block.denials() as u16).to_le_bytes().to_vec();
+    setting.extend(micros(block.period()));
+    setting.extend(micros(block.forgotten_after()));
+    setting.extend(block.times().iter().flat_map(|time| micros(*time)));
+    setting.into()
 }
 
 /// The bit of a name: 6 bits of its hash.

@@ -2,8 +2,10 @@
 
 use std::{any::Any, sync::Arc};
 
+use smallvec::SmallVec;
 use tollgate_core::{
     Check, Outcome, RuleSet, Tick, Verdict,
+    observe::block_began,
     store::{Receipt, Settlement},
 };
 use tollgate_prefilter::BoundRules;
@@ -13,10 +15,19 @@ use crate::{
     script::{
         call::RequestLayout,
         encoder::Encoder,
-        reply::{NewKey, Reply},
+        reply::{BlockReply, NewKey, Reply},
     },
     store::{new_key_cap::NewKeyCap, shared::Shared},
 };
+
+/// Tells operators of a block that has begun with this check.
+pub(super) fn report_block(rules: &RuleSet, check: &Check, reply: Option<BlockReply>) {
+    if let Some(BlockReply::Blocked { block, began: true }) = reply
+        && let Some(rule) = rules.rules().get(usize::from(check.rule()))
+    {
+        block_began(rule, check.key(), block);
+    }
+}
 
 /// A rule set on the store, shared with the futures of its answers.
 pub(super) struct Inner {
@@ -54,16 +65,31 @@ impl Inner {
 
     fn settle_in_one_slot(&self, receipts: &[Receipt], how: Settlement) {
         let mut call = self.shared.new_call();
-        let Some(waiting) = call.settle_all(&self.encoder, receipts, how) else {
+        let Some(settled) = call.settle_all(&self.encoder, receipts, how) else {
             return self.shared.observer.settlement_lost();
         };
-        if !call.is_empty() {
-            let counts = |rule: u16| self.counts.get(usize::from(rule))?.first();
-            let waiting = waiting.into_iter();
-            let waiting = waiting.filter_map(|(rule, place)| Some((counts(rule)?, place)));
-            let waiting = waiting.map(|(counts, place)| (Arc::clone(counts), place));
-            self.shared.settle(&call, waiting.collect());
+        if call.is_empty() {
+            return;
         }
+        let counts = |rule: u16| self.counts.get(usize::from(rule))?.first();
+        let waiting = settled.waiting.iter();
+        let waiting = waiting.filter_map(|(rule, place)| Some((counts(*rule)?, *place)));
+        let waiting = waiting.map(|(counts, place)| (Arc::clone(counts), place));
+        let rules = Arc::clone(&self.rules);
+        let mut counted = receipts.iter().filter(|it| it.counts);
+        let blocks: SmallVec<[(u16, Check); 1]> = (settled.blocks.iter())
+            .filter_map(|(rule, place)| {
+                let receipt = counted.find(|receipt| receipt.check.rule() == *rule)?;
+                Some((*place, receipt.check))
+            })
+            .collect();
+        let is_told = !settled.waiting.is_empty() || !blocks.is_empty();
+        self.shared
+            .settle(&call, waiting.collect(), is_told, move |reply| {
+                for (place, check) in blocks {
+                    report_block(&rules, &check, reply.block(place));
+                }
+            });
     }
 
     /// Counts checks that were decided, by the source of the decision.

@@ -101,8 +101,15 @@ impl Shared {
         }
     }
 
-    /// Sends a settlement, whose reply no request waits for. `waiting`: the places in the reply that say what has lapsed.
-    pub(super) fn settle(&self, call: &Call, waiting: SmallVec<[(Arc<RuleCounts>, u16); 1]>) {
+    /// Sends a settlement, whose reply no request waits for. `waiting`: the places in the reply that say what has lapsed. `then` is told
+    /// of the reply, if `is_told`.
+    pub(super) fn settle(
+        &self,
+        call: &Call,
+        waiting: SmallVec<[(Arc<RuleCounts>, u16); 1]>,
+        is_told: bool,
+        then: impl FnOnce(&Reply) + Send + 'static,
+    ) {
         let (answer, size) = (self.send(call, CallFor::Settlements), call.checks());
         if answer.is_refused() {
             return self.observer.settlement_lost();
@@ -111,13 +118,14 @@ impl Shared {
         // A call that is dropped before it is sent is not sent.
         self.spawn(async move {
             let reply = match answer.await {
-                Ok(Value::Integers(reply)) if !waiting.is_empty() => Reply::new(size, reply),
+                Ok(Value::Integers(reply)) if is_told => Reply::new(size, reply),
                 _ => None,
             };
-            for (counts, place) in waiting {
-                if let Some(reply) = &reply {
+            if let Some(reply) = &reply {
+                for (counts, place) in waiting {
                     counts.lapse(reply.lapsed_units(place));
                 }
+                then(reply);
             }
             drop(in_flight);
         });

@@ -199,7 +199,7 @@ async fn start_after_wait(limiter: &LayerLimiter, checks: &[Check], delayed: Del
             };
             // From the receipt of the decision, never from the call.
             sleep(decision.delay()).await;
-            place.keep();
+            place.forget();
             let started = limiter.start(checks, decision).await;
             if !limiter.waits_for_slots_after(&started) {
                 return started;

@@ -1,5 +1,6 @@
 //! What a store has to do, one case each. [`conformance_suite!`](crate::conformance_suite) mounts them all.
 
+pub mod blocks;
 pub mod counting;
 pub mod names;
 pub mod requests;

@@ -30,6 +30,11 @@ pub(super) enum Operation {
 const OTHER: u8 = 8;
 const MOVES: u8 = 16;
 const REPORTS_NEW: u8 = 32;
+/// Its rule blocks keys.
+const BLOCKS: u8 = 64;
+
+/// The bytes of a block's setting before its times.
+const SETTING: usize = 18;
 
 /// The arguments of a call, in order.
 #[derive(Clone, Default)]
@@ -110,8 +115,35 @@ impl Args {
         self.0.end();
     }
 
+    /// The same of a rule that blocks keys, with `counted` denials or settled requests that the script does not know of.
+    pub(super) fn end_with_block(
+        &mut self,
+        (rules, rule_args): (&Encoder, &RuleArgs),
+        found: Found,
+        reports_new: bool,
+        counted: u16,
+    ) {
+        self.add_other_keys(rules, found, reports_new);
+        if let Some(setting) = &rule_args.block {
+            let begins = self.0.ends.last().copied().unwrap_or(0);
+            let times = (setting.len() - SETTING) / size_of::<f64>();
+            self.0.bytes[begins] += BLOCKS;
+            self.0.bytes.extend_from_slice(setting);
+            self.0.bytes.extend_from_slice(&counted.to_le_bytes());
+            // A block has 32 times at most.
+            let tail = [u8::from(rule_args.counts_denials), times as u8];
+            self.0.bytes.extend_from_slice(&tail);
+        }
+        self.0.end();
+    }
+
     /// Ends a check, with its other keys if it has any.
     pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
+        self.add_other_keys(rules, found, reports_new);
+        self.0.end();
+    }
+
+    fn add_other_keys(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
         let begins = self.0.ends.last().copied().unwrap_or(0);
         if reports_new || found.other > 0 || found.overflow > 0 {
             let flags = [
@@ -128,6 +160,5 @@ impl Args {
                 self.0.bytes.extend_from_slice(&place.to_le_bytes());
             }
         }
-        self.0.end();
     }
 }

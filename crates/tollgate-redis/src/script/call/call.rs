@@ -25,6 +25,17 @@ const LAST: Tick = 1 << 52;
 /// The most keys of a check: its own and the overflow bucket, each by two secrets.
 const MOST_KEYS: usize = 4;
 
+/// Where the answers to settlements are.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// The rules whose requests wait, with the places of their answers, which say what has
+    /// [lapsed](crate::script::reply::Reply::lapsed_units).
+    pub(crate) waiting: SmallVec<[(u16, u16); 1]>,
+    /// The rules that count settled requests, with the places of what is said of
+    /// [blocks](crate::script::reply::Reply::block).
+    pub(crate) blocks: SmallVec<[(u16, u16); 1]>,
+}
+
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
 pub(crate) struct Call {
@@ -32,6 +43,10 @@ pub(crate) struct Call {
     args: Args,
     /// The bits of the rules whose states it touches.
     rules: u64,
+    /// The checks of rules that block keys.
+    blocks: u16,
+    /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
+    counted: SmallVec<[u16; 4]>,
 }
 
 impl Call {
@@ -54,7 +69,14 @@ impl Call {
             keys: StateKeys::default(),
             args: Args::at(time),
             rules: 0,
+            blocks: 0,
+            counted: SmallVec::new(),
         }
+    }
+
+    /// What the next request has counted towards blocks, by the index of the check.
+    pub(crate) fn set_counted(&mut self, counted: impl IntoIterator<Item = u16>) {
+        self.counted = counted.into_iter().collect();
     }
 
     /// The keys, in order.
@@ -191,18 +213,17 @@ impl Call {
     /// Adds the settlement of all units of a ticket. With a partition by a rule, their states are found by the client of
     /// that rule, which has to be among them.
     ///
-    /// The rules whose requests wait, with the indices of their answers, which say what has
-    /// [lapsed](crate::script::reply::Reply::lapsed_units). `None` where it does not fit any more; then nothing was added.
+    /// `None` where it does not fit any more; then nothing was added.
     pub(crate) fn settle_all(
         &mut self,
         rules: &Encoder,
         holdings: &[Receipt],
         how: Settlement,
-    ) -> Option<SmallVec<[(u16, u16); 1]>> {
+    ) -> Option<Settled> {
         if !self.has_room(holdings.len()) {
             return None;
         }
-        let mut waiting = SmallVec::new();
+        let (mut waiting, mut blocks) = (SmallVec::new(), SmallVec::new());
         let with = rules.with(holdings.iter().map(|holding| holding.check));
         let of_units = |receipt: &&Receipt| !rules.is_of_slots(receipt.check.rule());
         // Slots go back when their request ends.
@@ -214,7 +235,9 @@ impl Call {
                 Settlement::Charge(units) if check.cost() > 0 => (Operation::Charge, units),
                 _ => continue,
             };
-            let Some((rule_args, plan)) = rules.args_of(check).filter(|_| units > 0) else {
+            let counts = receipt.counts && check.cost() > 0;
+            let Some((rule_args, plan)) = rules.args_of(check).filter(|_| units > 0 || counts)
+            else {
                 continue;
             };
             if rule_args.wait.is_some() && matches!(what, Operation::Refund) {
@@ -243,9 +266,17 @@ impl Call {
                     f64::from(rest).to_le_bytes(),
                 ]);
             }
-            self.args.end_with(rules, found, false);
+            match counts {
+                true => {
+                    blocks.push((check.rule(), self.blocks));
+                    self.blocks += u16::from(rule_args.block.is_some());
+                    let args = (rules, rule_args);
+                    self.args.end_with_block(args, found, false, 1);
+                }
+                false => self.args.end_with(rules, found, false),
+            }
         }
-        Some(waiting)
+        Some(Settled { waiting, blocks })
     }
 
     /// Adds a reset of a state. False if the call is full.
@@ -384,6 +415,8 @@ impl Call {
         let patience = rules.patience(checks, patience);
         let mut places: SmallVec<[u16; 4]> = SmallVec::with_capacity(checks.len());
         let mut capped = SmallVec::new();
+        let mut blocks = SmallVec::new();
+        let counted = std::mem::take(&mut self.counted);
         // The check before.
         let mut before = None;
         for (index, check) in checks.iter().enumerate() {
@@ -436,9 +469,22 @@ impl Call {
                     self.args.add_slots(&message);
                 }
             }
-            self.args.end_with(rules, found, cap.is_some());
+            match rule_args.block {
+                Some(_) => {
+                    blocks.push((place, self.blocks));
+                    self.blocks += 1;
+                    let counted = counted.get(index).copied().unwrap_or(0);
+                    let args = (rules, rule_args);
+                    (self.args).end_with_block(args, found, cap.is_some(), counted);
+                }
+                None => self.args.end_with(rules, found, cap.is_some()),
+            }
         }
-        Some(RequestLayout { places, capped })
+        Some(RequestLayout {
+            places,
+            capped,
+            blocks,
+        })
     }
 }
 

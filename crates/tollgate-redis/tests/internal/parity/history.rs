@@ -98,6 +98,7 @@ pub(crate) struct History<'a> {
     /// Rule sets that live side by side, if any do.
     live: Vec<Version>,
     modes: bool,
+    blocks: bool,
     /// What tickets hold, each of the rule set that gave it.
     held: Vec<(Version, Receipt)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
@@ -134,19 +135,25 @@ impl<'a> History<'a> {
             Time::Callers => Some(MARGIN),
             _ => None,
         });
+        let blocks = seed.is_multiple_of(2);
         let bind = |numbers: &mut Numbers, lives: &mut Lives| {
-            bind(seed, &memory, lives, &rule_set(&ranges, modes, numbers))
+            let rules = rule_set(&ranges, (modes, blocks), numbers);
+            bind(seed, &memory, lives, &rules)
         };
         let version = bind(&mut numbers, &mut lives);
         let live = if numbers.one_in(2) { 2 } else { 0 };
-        let live = (0..live).map(|_| bind(&mut numbers, &mut lives)).collect();
+        let live: Vec<_> = (0..live).map(|_| bind(&mut numbers, &mut lives)).collect();
+        let (goes_back, changes) = (numbers.one_in(2), numbers.one_in(2));
+        // A block that is forgotten goes with the next write on the server, and with the next count in memory.
+        let goes_back = goes_back && !blocks;
         Self {
             seed,
             time,
             server,
-            goes_back: numbers.one_in(2) && time == Time::Callers,
-            changes: numbers.one_in(2),
+            goes_back: goes_back && time == Time::Callers,
+            changes,
             modes,
+            blocks,
             live,
             version,
             numbers,
@@ -427,6 +434,9 @@ impl<'a> History<'a> {
                 _ => taken.at + by,
             };
         }
+        let rule = &version.bound.rules().rules()[usize::from(holding.check.rule())];
+        let block = rule.block_setting();
+        holding.counts = block.is_some_and(|block| block.counts_settled());
         let units = self.numbers.below(holding.check.cost().saturating_add(3));
         let how = match self.numbers.below(4) {
             0 => Settlement::Cancel,
@@ -452,7 +462,7 @@ impl<'a> History<'a> {
     }
 
     fn change_rules(&mut self) {
-        let rules = rule_set(&self.ranges, self.modes, &mut self.numbers);
+        let rules = rule_set(&self.ranges, (self.modes, self.blocks), &mut self.numbers);
         self.denied = None;
         self.again = None;
         self.version = bind(self.seed, &self.memory, &mut self.lives, &rules);

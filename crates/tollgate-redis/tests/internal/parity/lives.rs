@@ -27,6 +27,9 @@ const WAIT_IN_CHECK: RangeInclusive<usize> = 50..=57;
 const WAIT_IN_STATE: RangeInclusive<usize> = 33..=40;
 const QUEUE_BYTES: usize = 45;
 
+/// Of a key that was counted towards a block, what there is to know of it stands before the rest of a state.
+const BLOCKED: u8 = 23;
+
 #[derive(Debug)]
 pub(crate) struct Lives {
     /// By which a caller's clock and the server's may differ; `None`: the time is the server's.
@@ -127,6 +130,22 @@ impl Lives {
             );
             return;
         };
+        if state[0] == BLOCKED {
+            // It lives until the block is forgotten too, as of when it was written.
+            let forgotten_at = f64::from_le_bytes(state[1..9].try_into().expect("8 bytes")) as u64;
+            let margin = self.margin.unwrap_or_default().as_millis() as i64;
+            let least = ms(forgotten_at.saturating_sub(at)) - (ms(ended) - ms(begun)) + margin;
+            let is_written = self.seen.get(name).is_none_or(|seen| seen.state != *state);
+            let is_kept = forgotten_at <= at || *lives + 1 >= least;
+            assert!(is_kept || !is_written, "{lives} ms of {least}, seed {seed}");
+            let seen = Seen {
+                state: state.clone(),
+                ends: (0, 0),
+                late: 0,
+            };
+            self.seen.insert(name.clone(), seen);
+            return;
+        }
         let mut quota = without_window(&state[IN_STATE]);
         if state.len() == QUEUE_BYTES && state[WAIT_IN_STATE] != [0; 8] {
             quota.extend_from_slice(&state[WAIT_IN_STATE]);

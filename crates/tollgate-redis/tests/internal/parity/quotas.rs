@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    DAY, HOUR, MAX_PERIOD, MAX_UNITS, MINUTE, Quota, Rule, RuleSet, SECOND,
+    Block, DAY, HOUR, MAX_PERIOD, MAX_UNITS, MINUTE, Quota, Rule, RuleSet, SECOND,
     calendar::{CalendarUnit, Weekday},
 };
 use tollgate_test_servers::numbers::Numbers;
@@ -202,11 +202,35 @@ fn limit(numbers: &mut Numbers) -> u64 {
     ])
 }
 
+/// A block whose times are about a period.
+fn block(period: Duration, numbers: &mut Numbers) -> Block {
+    let mut time = || {
+        let share = 1 + numbers.below(300) as u32;
+        (period / 100 * share).clamp(Duration::from_micros(1), MAX_PERIOD)
+    };
+    let micros = |time: Duration| Duration::from_micros(time.as_micros() as u64);
+    let (within, forget) = (micros(time()), micros(time()));
+    let mut times = [time(), time(), time()].map(micros);
+    times.sort_unstable();
+    let block = Block::after(1 + numbers.below(4) as u32);
+    let block = block.within(within).forget_after(forget);
+    let block = block.for_each(times.into_iter().take(1 + numbers.below(3) as usize));
+    match numbers.one_in(3) {
+        true => block.count_settled(),
+        false => block,
+    }
+}
+
 /// A valid rule set, with a rule for each range.
-pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> Arc<RuleSet> {
+pub(crate) fn rule_set(
+    ranges: &[Range],
+    (modes, has_blocks): (bool, bool),
+    numbers: &mut Numbers,
+) -> Arc<RuleSet> {
     loop {
         // Numbers of their own, so that a seed gives the same rules with and without.
         let mut brought = Numbers(numbers.0 ^ 0x5555);
+        let mut blocks = Numbers(numbers.0 ^ 0x7777);
         let rules: Vec<Rule> = ranges
             .iter()
             .enumerate()
@@ -234,6 +258,9 @@ pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> 
                     && let Some(at_most) = range.wait(&quota, numbers)
                 {
                     rule = rule.wait(at_most);
+                }
+                if has_blocks && blocks.one_in(2) {
+                    rule = rule.block(block(range.period, &mut blocks));
                 }
                 match numbers.below(8) {
                     0 | 1 if modes => rule.shadow(),
