@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use clap::Args;
-use tollgate::{Key, Quota, key::computed};
+use tollgate::{Key, Quota, key::computed, key_list::KeyList};
 use tollgate_redis::Secret;
 use tollgate_rules::Bindings;
 
@@ -40,6 +40,14 @@ pub(crate) struct BoundNames {
     /// A cost by the response, `cost_by_response = "NAME"`.
     #[arg(long, value_name = "NAME")]
     bind_response_cost: Vec<String>,
+
+    /// A list of keys and networks, `when = { in_list = "NAME", by = .. }`, and its file.
+    #[arg(long, value_name = "NAME[=FILE]")]
+    bind_list: Vec<String>,
+
+    /// The lists are of hashes, which `tollgate key hash` makes with the service's secret.
+    #[arg(long)]
+    hashed_lists: bool,
 
     /// Who reads the rules: a service, or tollgate-server at the edge.
     #[arg(long, value_name = "SIDE", default_value = "service", value_parser = ["service", "edge"])]
@@ -127,6 +135,20 @@ impl BoundNames {
                 }
             };
             bindings = bindings.condition(name, move |_| holds);
+        }
+        for (name, path) in pairs(&self.bind_list) {
+            let list = match secret {
+                Some(secret) if self.hashed_lists => Bindings::hashed_list(name, secret),
+                _ => KeyList::new(name),
+            };
+            if let Some(path) = path {
+                let text = std::fs::read_to_string(path).map_err(|wrong| {
+                    Failure::usage(format!("--bind-list {name}={path}: {wrong}"))
+                })?;
+                let set = list.set(text.lines());
+                set.map_err(|wrong| Failure::usage(format!("{path}: {wrong}")))?;
+            }
+            bindings = bindings.list(&list);
         }
         // This program sees no response.
         for name in &self.bind_response_condition {

@@ -6,6 +6,7 @@ use http::request::Parts;
 use tollgate::{
     Key, KeyBuf, Quota,
     key::{ClientIp, KeyExtractor, client_ip},
+    key_list::KeyList,
     rules::InnerResponse,
 };
 
@@ -81,6 +82,7 @@ pub struct Bindings {
     pub(crate) conditions: BTreeMap<String, Arc<Predicate>>,
     pub(crate) response_conditions: BTreeMap<String, Arc<ResponseFn>>,
     pub(crate) response_costs: BTreeMap<String, Arc<ResponseCostFn>>,
+    pub(crate) lists: BTreeMap<String, KeyList>,
     client_ip: Option<ClientIp>,
     pub(crate) side: Side,
     pub(crate) peers_are_clients: bool,
@@ -245,6 +247,13 @@ impl Bindings {
         self
     }
 
+    /// Binds a list of keys and networks by its name, for `when = { in_list = "partners", by = "client_ip" }`.
+    /// [`ListFile`](crate::ListFile) has one that follows a file.
+    pub fn list(mut self, list: &KeyList) -> Self {
+        self.lists.insert(list.name().to_owned(), list.clone());
+        self
+    }
+
     /// How `client_ip` and `client_in` find the client's address: behind proxies, with the settings of
     /// [`client_ip`](tollgate::key::client_ip()). Default: what the document says in its table `client_ip`, or else the socket's peer.
     /// A document with that table is wrong where the code says it.
@@ -279,6 +288,38 @@ impl Bindings {
         self
     }
 
+    /// An empty list with this name of hashes of keys, which `tollgate key hash` makes with the same secret. Who reads the list, or the
+    /// file that it [follows](crate::ListFile), does not have the keys.
+    ///
+    /// ```
+    /// use tollgate_redis::Secret;
+    /// use tollgate_rules::Bindings;
+    ///
+    /// let secret = Secret::from_bytes(b"an example of a secret of 32 bytes")?;
+    /// let revoked = Bindings::hashed_list("revoked", &secret);
+    /// revoked.set(["9f86d081884c7d659a2feaa0c55ad015"])?;
+    /// let bindings = Bindings::new().list(&revoked);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn hashed_list(name: &str, secret: &tollgate_redis::Secret) -> KeyList {
+        let (key, of_list) = (crate::signing_key::SigningKey::new(secret), list_name(name));
+        KeyList::hashed(name, move |entry| {
+            key.hash_key(&of_list, tollgate::Key::of(entry).as_ref())
+        })
+    }
+
+    /// The hash of a key in the [hashed list](Self::hashed_list) with this name, as an entry of it.
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn list_entry(list: &str, key: &str, secret: &tollgate_redis::Secret) -> String {
+        let hashing = crate::signing_key::SigningKey::new(secret);
+        format!(
+            "{:032x}",
+            hashing.hash_key(&list_name(list), Key::of(key).as_ref())
+        )
+    }
+
     pub(crate) fn says_client_ip(&self) -> bool {
         self.client_ip.is_some()
     }
@@ -293,6 +334,12 @@ impl Bindings {
     }
 }
 
+/// What a list is hashed over: never the name of a rule, which has no space.
+#[cfg(feature = "redis")]
+fn list_name(name: &str) -> String {
+    format!("list {name}")
+}
+
 impl fmt::Debug for Bindings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bindings")
@@ -303,6 +350,7 @@ impl fmt::Debug for Bindings {
             .field("conditions", &self.conditions.keys())
             .field("response_conditions", &self.response_conditions.keys())
             .field("response_costs", &self.response_costs.keys())
+            .field("lists", &self.lists.keys())
             .finish()
     }
 }

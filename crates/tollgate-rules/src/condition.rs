@@ -3,13 +3,14 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use http::{HeaderValue, Method};
-use tollgate::condition::{PathPattern, grpc_method_is, grpc_service_is, method_in};
+use tollgate::condition::{PathPattern, grpc_method_is, grpc_service_is, in_list, method_in};
 
 use crate::{
     bindings::{Bindings, Predicate, Side},
     descriptor::{Descriptor, DescriptorPattern, for_edge},
     node::{Node, Value},
     reader::{At, Reader},
+    rule_key::RuleKey,
 };
 
 /// A condition, and what is known of it.
@@ -68,6 +69,12 @@ impl Condition {
         }
         if let Some(networks) = fields.get("client_in") {
             condition.add_networks(reader, networks, bindings);
+        }
+        if let Some(list) = fields.get("in_list") {
+            condition.add_list(reader, list, fields.get("by"), bindings);
+        } else if let Some(by) = fields.get("by") {
+            let message = "by is what a list is asked for; add in_list, or leave it out";
+            reader.wrong(&by.span, message);
         }
         for name in fields
             .get("is")
@@ -220,6 +227,34 @@ impl Condition {
             // What is wrong with the networks is known already.
             Err(wrong) if reader.problems.is_empty() => reader.wrong(&node.span, wrong.to_string()),
             Err(_) => {}
+        }
+    }
+
+    fn add_list(
+        &mut self,
+        reader: Reader<'_>,
+        node: &Node,
+        by: Option<&Node>,
+        bindings: &Bindings,
+    ) {
+        let name = reader.text(node, "the name of a bound list");
+        let list =
+            name.and_then(|name| reader.bound(node, "bound list", name.value, &bindings.lists));
+        let Some(by) = by else {
+            let right = reader.example("by = \"client_ip\"");
+            let message = format!("the key to look up in the list is missing; add {right}");
+            return reader.wrong(&node.span, message);
+        };
+        let key = RuleKey::read(reader, by, bindings, None);
+        if key
+            .as_ref()
+            .is_some_and(|key| key.is_of_handler() || key.names().count() > 1)
+        {
+            let message = "a list has keys of one part, which are in the head of the request; write by = \"client_ip\" or \"header:x-api-key\"";
+            return reader.wrong(&by.span, message);
+        }
+        if let (Some(list), Some(key)) = (list, key) {
+            self.add(in_list(key.extractor(), &list));
         }
     }
 

@@ -31,10 +31,36 @@ const POLL: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
+    changes: FileChanges,
+    is_read: bool,
+}
+
+/// When a file is to be read again.
+#[derive(Debug)]
+pub(crate) struct FileChanges {
     changed: Arc<Notify>,
     /// Events come for as long as it lives. `None`: a test makes them.
     _watch: Option<PathWatch>,
-    is_read: bool,
+}
+
+impl FileChanges {
+    pub(crate) fn new(path: &Path) -> notify::Result<Self> {
+        let changed = Arc::new(Notify::new());
+        let watch = PathWatch::new(path, Arc::clone(&changed))?;
+        Ok(Self {
+            changed,
+            _watch: Some(watch),
+        })
+    }
+
+    /// Waits for a change and for quiet after it, or for as long as a change without an event may stay unseen.
+    pub(crate) async fn next(&self) {
+        let changed = &self.changed;
+        if timeout(POLL, changed.notified()).await.is_ok() {
+            let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
+            let _ = timeout(MOST_QUIET, quiet).await;
+        }
+    }
 }
 
 impl FileSource {
@@ -45,15 +71,13 @@ impl FileSource {
     /// It cannot be watched: its folder is not there, say.
     pub fn new(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
         let path = path.as_ref();
-        let changed = Arc::new(Notify::new());
-        let watch = PathWatch::new(path, Arc::clone(&changed)).map_err(|wrong| {
+        let changes = FileChanges::new(path).map_err(|wrong| {
             let shown = path.display().to_string();
             DocumentError::of_whole(&shown, format!("it cannot be watched: {wrong}"))
         })?;
         Ok(Self {
             path: path.to_owned(),
-            changed,
-            _watch: Some(watch),
+            changes,
             is_read: false,
         })
     }
@@ -67,10 +91,8 @@ impl FileSource {
 
 impl Source for FileSource {
     async fn next(&mut self) -> Result<RuleText, SourceError> {
-        let changed = &self.changed;
-        if self.is_read && timeout(POLL, changed.notified()).await.is_ok() {
-            let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
-            let _ = timeout(MOST_QUIET, quiet).await;
+        if self.is_read {
+            self.changes.next().await;
         }
         let path = self.path.clone();
         let read = spawn_blocking(move || file_reader::read(&path)).await;
@@ -151,8 +173,10 @@ mod tests {
             let changed = Arc::new(Notify::new());
             let source = FileSource {
                 path: path.clone(),
-                changed: Arc::clone(&changed),
-                _watch: None,
+                changes: FileChanges {
+                    changed: Arc::clone(&changed),
+                    _watch: None,
+                },
                 is_read: false,
             };
             let rules = LiveRules::follow(source, Bindings::new()).await;

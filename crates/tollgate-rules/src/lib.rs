@@ -109,6 +109,7 @@ mod json_tree;
 mod key_label;
 mod limit;
 mod limit_override;
+mod list_file;
 mod live_rules;
 mod live_rules_builder;
 mod live_rules_handle;
@@ -153,6 +154,7 @@ pub use self::{
     fleet::{Fleet, FleetStatus, LaggingProcess},
     format::Format,
     limit_override::{EntryKind, LimitOverride, NewEntry, RuleSwitch},
+    list_file::ListFile,
     live_rules::LiveRules,
     live_rules_builder::LiveRulesBuilder,
     live_rules_handle::{LiveRulesHandle, RulesUpdates},

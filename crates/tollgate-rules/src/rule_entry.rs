@@ -36,6 +36,7 @@ const FOR_LAYER: &[&str] = &[
     "exact_when",
     "rollout",
     "missing",
+    "blocked_status",
     "keep_on_error",
     "audit",
 ];
@@ -107,6 +108,8 @@ pub(crate) struct RuleEntry {
     pub(crate) mode: Mode,
     pub(crate) rollout: Option<(Rollout, Mode)>,
     pub(crate) missing: Missing,
+    /// The status of a denial that blocks.
+    blocked_status: Option<StatusCode>,
     keep_on_error: bool,
     /// What it counts, in the plural.
     unit: Option<String>,
@@ -201,6 +204,10 @@ impl RuleEntry {
         let exact_when = condition("exact_when");
         let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
         let missing = fields.read("missing", |node| missing(reader, node));
+        let blocked_status = fields.read("blocked_status", |node| {
+            let status = reader.number(node, "a status for who is blocked, as 401", 400, 499)?;
+            StatusCode::from_u16(status as u16).ok()
+        });
         let boolean = |name| {
             fields
                 .read(name, |node| reader.boolean(node))
@@ -261,6 +268,7 @@ impl RuleEntry {
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
             missing: missing.unwrap_or_default(),
+            blocked_status,
             keep_on_error,
             unit: unit.map(|unit| unit.value.to_owned()),
             top_keys,
@@ -477,6 +485,9 @@ impl RuleEntry {
         if let Some(cost) = &self.response_cost {
             let cost = Arc::clone(cost);
             rule = rule.cost_by_response(move |response| cost(response));
+        }
+        if let Some(status) = self.blocked_status {
+            rule = rule.blocked_status(status);
         }
         if self.keep_on_error {
             rule = rule.keep_on_error();

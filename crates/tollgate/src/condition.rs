@@ -28,7 +28,8 @@ use http::{Method, request::Parts};
 use tollgate_core::RuleError;
 
 use crate::{
-    key::{client_ip, service_and_method},
+    key::{KeyExtractor, client_ip, service_and_method},
+    key_list::KeyList,
     known_condition::KnownCondition,
     path_pattern::prefix_mistake,
     routes::{Methods, PathOf, PathShape, Routes},
@@ -162,6 +163,20 @@ pub fn client_in<N: ToString>(
     networks: impl IntoIterator<Item = N>,
 ) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
     client_ip().is_in(networks)
+}
+
+/// The key that `by` finds is in this [list](crate::key_list), or the client's whole address where `by` is
+/// [`client_ip`]: for [`RequestRule::exempt`](crate::RequestRule::exempt), and for lists of other keys than the rule's own, which
+/// [`when_listed`](crate::RequestRule::when_listed) asks for.
+///
+/// It is `false` for a request without this key, and for one whose key is looked up.
+pub fn in_list(
+    by: impl KeyExtractor,
+    list: &KeyList,
+) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    let (mistake, list) = (by.validate().err(), list.clone());
+    let condition = KnownCondition::new(Routes::any(), move |head| list.has(&by, head));
+    condition.with_mistake(mistake).into_fn()
 }
 
 /// The call is to this gRPC service, `weather.v1.Weather`.

@@ -223,6 +223,7 @@ pub mod header;
 mod inner_response;
 mod json_text;
 pub mod key;
+pub mod key_list;
 mod known_condition;
 pub mod message;
 pub mod observe;

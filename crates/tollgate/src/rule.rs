@@ -9,6 +9,7 @@ use crate::{
     check_policies::CheckPolicies,
     inner_response::InnerResponse,
     key::KeyExtractor,
+    key_list::KeyList,
     known_condition::{KnownCondition, Predicate},
     routes::Routes,
 };
@@ -585,6 +586,28 @@ impl RequestRule {
             Some(before) => Arc::new(move |key| before(key) && applies(key)),
         });
         self
+    }
+
+    /// Applies the rule only to requests whose key is in this [list](crate::key_list). Of a rule by
+    /// [`client_ip`](crate::key::client_ip()) the whole address is looked up, before it is cut to a network. A key of several parts is
+    /// in no list. With a quota of [none](Quota::none), a request that sends the key more than once gets a 400.
+    ///
+    /// ```
+    /// use tollgate::{Quota, Rule, key::header, key_list::KeyList};
+    ///
+    /// let revoked = KeyList::new("revoked");
+    /// let rule = Rule::new("revoked", Quota::none()).by(header("x-api-key")).when_listed(&revoked);
+    /// # let _ = rule;
+    /// ```
+    pub fn when_listed(self, list: &KeyList) -> Self {
+        let list = list.clone();
+        let (nobody, ()) = http::Request::new(()).into_parts();
+        match self.settings.key.clone() {
+            Some(by) if by.client_address(&nobody).is_some() => {
+                self.when(move |head| list.has(&by, head))
+            }
+            _ => self.when_key(move |key| list.has_key(key)),
+        }
     }
 
     /// Requests with this key count under the plan with this name, whatever [`plan_by`](Self::plan_by) and

@@ -14,7 +14,9 @@ use serde_json::json;
 use tollgate::{
     Admission, Denied, HOUR, HeaderStyle, LimitsEndpoint, MINUTE, MemoryStore, Missing, Quota,
     RateLimitLayer, RequestRule, Rule,
-    key::{constant, header, look_up},
+    condition::in_list,
+    key::{client_ip, constant, header, look_up},
+    key_list::KeyList,
 };
 use tollgate_tests::{
     app::{NOON, behind, field, get, layer, per_minute, send, still, text},
@@ -162,4 +164,77 @@ async fn a_caller_sees_that_it_is_blocked_and_until_when() {
     assert_eq!(keys["blocked"], true);
     assert_eq!((&keys["limit"], &keys["remaining"]), (&json!(0), &json!(0)));
     assert!(keys["reset"].is_u64());
+}
+
+#[tokio::test]
+async fn a_list_denies_keys_and_whole_addresses_and_lets_partners_pass() {
+    let [revoked, abusive, partners] = ["revoked", "abusive", "partners"].map(KeyList::new);
+    let behind_proxy = || client_ip().trusted_proxies(["192.0.2.1"]).x_forwarded_for();
+    let tenant = (header("x-api-key"), constant("eu"));
+    let app = behind(layer([
+        Rule::new("revoked", Quota::none())
+            .by(header("x-api-key"))
+            .when_listed(&revoked)
+            .blocked_status(StatusCode::UNAUTHORIZED),
+        Rule::new("abusive", Quota::none())
+            .by(behind_proxy())
+            .when_listed(&abusive),
+        // A key of two parts is in no list.
+        Rule::new("tenants", Quota::none())
+            .by(tenant)
+            .when_listed(&revoked),
+        per_minute("api", 1)
+            .by(constant("all"))
+            .exempt(in_list(behind_proxy(), &partners)),
+    ]));
+    let from = |address: &str, key: &str| {
+        let request = get("/").header("x-forwarded-for", address);
+        let request = request.header("x-api-key", key);
+        request.body(Body::empty()).expect("a request")
+    };
+    let all = async || {
+        let mut statuses = Vec::new();
+        for (address, key) in [
+            ("198.51.100.7", "acme"),
+            ("2001:db8::7", "ok"),
+            // Of the same /64.
+            ("2001:db8::8", "ok"),
+            ("203.0.113.9", "ok"),
+            ("203.0.113.9", "ok"),
+        ] {
+            statuses.push(send(&app, from(address, key)).await.status().as_u16());
+        }
+        statuses
+    };
+    revoked.set(["acme", "# gone: beta"]).unwrap();
+    abusive.set(["2001:db8::7"]).unwrap();
+    partners.set(["203.0.113.0/24"]).unwrap();
+    assert_eq!(all().await, [401, 403, 200, 200, 200]);
+    let twice = get("/")
+        .header("x-api-key", "acme")
+        .header("x-api-key", "ok");
+    assert_eq!(send(&app, twice).await.status(), 400);
+    // The one unit of the others is gone.
+    revoked.set(["acme until 2001-01-01T00:00Z"]).unwrap();
+    abusive
+        .set(["203.0.113.9 until 2999-01-01T00:00Z  # by hand"])
+        .unwrap();
+    assert_eq!(all().await, [429, 429, 429, 403, 403]);
+    // A wrong line changes nothing.
+    for (line, words) in [
+        ("203.0.113.5/24", "take \"203.0.113.0/24\" for the network"),
+        ("0.0.0.0/0", "names all addresses"),
+        ("203.0.113.0/33", "is not a network"),
+        (
+            "203.0.113.0/24 until tomorrow",
+            "write it as 2026-12-24T00:00Z",
+        ),
+    ] {
+        let error = abusive
+            .set(["192.0.2.9", "", line])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("line 3") && error.contains(words), "{error}");
+    }
+    assert_eq!(all().await, [429, 429, 429, 403, 403]);
 }

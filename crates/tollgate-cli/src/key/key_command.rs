@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::{
     failure::Failure,
-    key::{check, client_args::ClientArgs, find, reset, status},
+    key::{check, client_args::ClientArgs, find, hash, reset, status},
     report::Report,
 };
 
@@ -46,6 +46,15 @@ Examples:
 
 It takes nothing. Exit code 1: it is none of them.";
 
+const HASH_EXAMPLES: &str = "\
+Examples:
+  tollgate key hash revoked acme-key-1 >> revoked.txt
+  tollgate key hash revoked < keys.txt > revoked.txt
+
+(with TOLLGATE_SECRET set)
+
+Without a key, each line of the standard input is one: arguments are seen by every user of the machine.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Decides one request, and takes its units.
@@ -60,6 +69,9 @@ pub(crate) enum KeyCommand {
     /// Says which of these clients the letters of a log line or of the top keys are.
     #[command(after_help = FIND_EXAMPLES)]
     Find(find::FindArgs),
+    /// The entry of a key in a list of hashes.
+    #[command(after_help = HASH_EXAMPLES)]
+    Hash(hash::HashArgs),
 }
 
 pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
@@ -68,5 +80,6 @@ pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
         KeyCommand::Status(args) => status::run(&args).await,
         KeyCommand::Reset(args) => reset::run(&args).await,
         KeyCommand::Find(args) => find::run(&args).await,
+        KeyCommand::Hash(args) => hash::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 mod check;
 mod client_args;
 mod find;
+mod hash;
 mod key_command;
 mod reset;
 mod states;

@@ -1,6 +1,6 @@
 //! The extractor trait.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, net::IpAddr, sync::Arc};
 
 use http::request::Parts;
 use tollgate_core::{KeyBuf, Pending};
@@ -23,6 +23,13 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// fixed word, such as `ip` or `header`, and nothing of a request. Default: `custom`.
     fn subject_type(&self) -> Cow<'static, str> {
         "custom".into()
+    }
+
+    /// The client's whole address, if the key is made of it: [lists](crate::key_list) of networks are compared with that. `None`, the
+    /// default: it is another key.
+    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+        let _ = head;
+        None
     }
 
     /// Checks the settings of the extractor, once, when a rule is built.
@@ -114,6 +121,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
         (**self).subject_type()
     }
 
+    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+        (**self).client_address(head)
+    }
+
     fn validate(&self) -> Result<(), String> {
         (**self).validate()
     }
@@ -126,6 +137,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
 
     fn subject_type(&self) -> Cow<'static, str> {
         (**self).subject_type()
+    }
+
+    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+        (**self).client_address(head)
     }
 
     fn validate(&self) -> Result<(), String> {

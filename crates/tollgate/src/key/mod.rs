@@ -176,7 +176,12 @@ pub use self::{
     peer::PeerAddr,
     query::{Query, query},
 };
-pub(crate) use self::{client_ip::trust, grpc::service_and_method, peer::peer};
+pub(crate) use self::{
+    client_ip::{network, trust},
+    grpc::service_and_method,
+    peer::peer,
+    value::only_value,
+};
 #[cfg(feature = "axum")]
 pub use self::{
     matched_path::{MatchedPath, matched_path},

@@ -47,3 +47,22 @@ pub(crate) fn push_found(
         None => Extracted::Nothing(NoKey::Absent),
     }
 }
+
+/// The kind and the value of a key of one value, which may have a name in front.
+pub(crate) fn only_value(key: &KeyBuf) -> Option<(PartKind, &[u8])> {
+    let mut parts = key.parts();
+    let first = parts.next()?;
+    let is_named = [
+        PartKind::HEADER,
+        PartKind::COOKIE,
+        PartKind::QUERY_PARAMETER,
+        PartKind::PATH_PARAMETER,
+        PartKind::METADATA,
+    ]
+    .contains(&first.0);
+    let value = match is_named {
+        true => parts.next().filter(|(kind, _)| *kind == first.0)?,
+        false => first,
+    };
+    parts.next().is_none().then_some(value)
+}

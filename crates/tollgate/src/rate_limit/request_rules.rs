@@ -498,6 +498,12 @@ impl RequestRules {
             };
         }
         match missing {
+            // Whom it blocks must not get past it by sending the key twice, of which the application may read one.
+            Missing::Shared | Missing::Skip
+                if *why == NoKey::Ambiguous && rule.is_enforced() && rule.quota().is_none() =>
+            {
+                WithoutKey::Reject(StatusCode::BAD_REQUEST)
+            }
             // An ambiguous key or a misconfigured service must not disable the rule.
             Missing::Skip if *why == NoKey::Absent => WithoutKey::Skip,
             Missing::Shared | Missing::Skip => WithoutKey::Share,

@@ -425,6 +425,10 @@ impl KeyExtractor for ClientIp {
         "ip".into()
     }
 
+    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+        Some(self.address(head))
+    }
+
     fn validate(&self) -> Result<(), String> {
         if let Some(mistake) = &self.mistake {
             return Err(mistake.clone());

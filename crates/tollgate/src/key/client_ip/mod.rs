@@ -9,4 +9,4 @@ mod trust;
 mod x_forwarded_for;
 
 pub use self::extractor::{ClientIp, client_ip};
-pub(crate) use self::trust::trust;
+pub(crate) use self::trust::{network, trust};

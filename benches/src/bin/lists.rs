@@ -1,0 +1,84 @@
+//! What it takes to look a client up in a list of a million entries: the median of batches of a hundred look-ups, each of another client.
+
+use std::{hint::black_box, net::Ipv4Addr, time::Instant};
+
+use tollgate::{Key, key_list::KeyList};
+use tollgate_redis::Secret;
+use tollgate_rules::Bindings;
+
+const ENTRIES: u64 = 1_000_000;
+const BATCH: usize = 100;
+const BATCHES: usize = 20_000;
+
+/// A number that looks random.
+fn mixed(n: u64) -> u64 {
+    let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+fn key(n: u64) -> String {
+    format!("key-{:016x}", mixed(n))
+}
+
+/// Nanoseconds a look-up, the median.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn median(mut look_up: impl FnMut(usize) -> bool) -> f64 {
+    let mut batches: Vec<f64> = (0..BATCHES)
+        .map(|batch| {
+            let begin = Instant::now();
+            for n in batch * BATCH..(batch + 1) * BATCH {
+                black_box(look_up(n));
+            }
+            begin.elapsed().as_nanos() as f64 / BATCH as f64
+        })
+        .collect();
+    batches.sort_by(f64::total_cmp);
+    batches[BATCHES / 2]
+}
+
+fn report(what: &str, goal: f64, median: f64) -> bool {
+    println!("{what}: {median:.0} ns, the goal is {goal:.0}");
+    median <= goal
+}
+
+fn main() {
+    let secret = Secret::from_bytes(b"a secret of 32 bytes for a bench").expect("a secret");
+    let plain = KeyList::new("plain");
+    plain.set((0..ENTRIES).map(key)).expect("valid");
+    let hashed = Bindings::hashed_list("hashed", &secret);
+    let hash = |n| Bindings::list_entry("hashed", &key(n), &secret);
+    hashed.set((0..ENTRIES).map(hash)).expect("valid");
+    let lookups = (BATCH * BATCHES) as u64;
+    // Every second one is in the list.
+    let keys: Vec<Key> = (0..lookups)
+        .map(|n| Key::of(key(mixed(n) % (2 * ENTRIES))))
+        .collect();
+    let mut holds = report(
+        "plain keys",
+        100.0,
+        median(|n| plain.has_key(keys[n].as_ref())),
+    );
+    holds &= report(
+        "hashed keys",
+        300.0,
+        median(|n| hashed.has_key(keys[n].as_ref())),
+    );
+    let address = |n: u64| Ipv4Addr::from_bits(mixed(n) as u32);
+    for lengths in [&[32][..], &[24, 32], &[16, 20, 22, 23, 24, 28, 32]] {
+        let networks = KeyList::new("networks");
+        let network = |n: u64| {
+            let length = lengths[n as usize % lengths.len()];
+            let bits = address(n).to_bits() >> (32 - length) << (32 - length);
+            format!("{}/{length}", Ipv4Addr::from_bits(bits))
+        };
+        networks.set((0..ENTRIES).map(network)).expect("valid");
+        let addresses: Vec<_> = (0..lookups)
+            .map(|n| address(mixed(n) % (2 * ENTRIES)).into())
+            .collect();
+        let what = format!("networks of {} lengths", lengths.len());
+        let median = median(|n| networks.has_address(addresses[n]));
+        let goal = if lengths.len() <= 2 { 100.0 } else { 300.0 };
+        holds &= report(&what, goal, median);
+    }
+    assert!(holds, "a goal does not hold");
+}

@@ -1,0 +1,179 @@
+//! A file of keys and networks that a list follows.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    runtime::Handle,
+    task::{JoinHandle, spawn_blocking},
+};
+use tollgate::key_list::KeyList;
+
+use crate::{document_error::DocumentError, file_source::FileChanges, node::hash_of};
+
+/// A file whose lines are the entries of a [list](tollgate::key_list), which are read again whenever it changes, as rule files are. All
+/// are replaced at once. A file with mistakes leaves the entries in force, and an event at error level names its line.
+///
+/// A writer should write another file and rename it: a file that is written in place is read as it is when nothing has changed in its
+/// folder for 200 ms.
+///
+/// ```
+/// use tollgate::key_list::KeyList;
+/// use tollgate_rules::{Bindings, Format, ListFile, RuleDocument};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("partners.txt");
+/// # std::fs::write(&path, "192.0.2.0/24  # the office\n")?;
+/// let partners = ListFile::watch(&KeyList::new("partners"), path)?;
+/// let text = r#"
+///     version = 1
+///     [[rules]]
+///     name = "per-ip"
+///     limit = "100/min"
+///     by = "client_ip"
+///     unless = { in_list = "partners", by = "client_ip" }
+/// "#;
+/// let bindings = Bindings::new().list(partners.list());
+/// assert_eq!(RuleDocument::parse(text, Format::Toml, &bindings)?.rules().len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the list follows the file for as long as this lives"]
+pub struct ListFile {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    list: KeyList,
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// A hash of the contents that were read last, and what is wrong with them.
+    contents: Option<(u64, Option<String>)>,
+    /// Why the file is not in force now.
+    wrong: Option<String>,
+}
+
+impl ListFile {
+    /// Fills a list from a file, and lets it follow the file.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or watched, or the first line that is wrong: a service with a wrong list does not start. A call
+    /// outside of a tokio runtime.
+    pub fn watch(list: &KeyList, path: impl AsRef<Path>) -> Result<Self, DocumentError> {
+        let path = path.as_ref();
+        let error = |message: String| DocumentError::of_whole(&path.display().to_string(), message);
+        let runtime = Handle::try_current().map_err(|_| {
+            error("a list is watched by a task: call this inside of a tokio runtime".to_owned())
+        })?;
+        // Watched before it is read, so that no change is missed in between.
+        let changes = FileChanges::new(path)
+            .map_err(|wrong| error(format!("it cannot be watched: {wrong}")))?;
+        let shared = Arc::new(Shared {
+            list: list.clone(),
+            path: path.to_owned(),
+            state: Mutex::default(),
+        });
+        shared.read().map_err(error)?;
+        let following = Arc::clone(&shared);
+        let task = runtime.spawn(async move {
+            loop {
+                changes.next().await;
+                let shared = Arc::clone(&following);
+                // It only fails if it panics, which is shown.
+                let _ = spawn_blocking(move || shared.read_again()).await;
+            }
+        });
+        Ok(Self { shared, task })
+    }
+
+    /// The list.
+    #[must_use]
+    pub fn list(&self) -> &KeyList {
+        &self.shared.list
+    }
+
+    /// Why the file as it is now is not in force, if it is not.
+    #[must_use]
+    pub fn last_error(&self) -> Option<String> {
+        self.shared.state().wrong.clone()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // Each change is one step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the lines of the file in force, unless they are. The answer is whether they were not.
+    fn read(&self) -> Result<bool, String> {
+        let bytes =
+            fs::read(&self.path).map_err(|wrong| format!("the list cannot be read: {wrong}"))?;
+        let hash = hash_of(&bytes);
+        if let Some((known, wrong)) = &self.state().contents
+            && *known == hash
+        {
+            return wrong.clone().map_or(Ok(false), Err);
+        }
+        let set = self.set(&bytes);
+        self.state().contents = Some((hash, set.as_ref().err().cloned()));
+        set.map(|()| true)
+    }
+
+    fn set(&self, bytes: &[u8]) -> Result<(), String> {
+        let text = str::from_utf8(bytes).map_err(|wrong| {
+            let before = &bytes[..wrong.valid_up_to()];
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            format!("line {line} is not UTF-8; save the file as UTF-8")
+        })?;
+        self.list
+            .set(text.lines())
+            .map_err(|wrong| wrong.to_string())
+    }
+
+    fn read_again(&self) {
+        let (list, path) = (self.list.name(), self.path.display());
+        let read = self.read();
+        let wrong = read.as_ref().err().cloned();
+        let is_known = self.state().wrong == wrong;
+        self.state().wrong = wrong;
+        match read {
+            Ok(false) => {}
+            Ok(true) => {
+                let entries = self.list.len();
+                tracing::info!(target: "tollgate", list, entries, "{path} is in force");
+            }
+            Err(_) if is_known => {}
+            Err(wrong) => {
+                let entries = self.list.len();
+                tracing::error!(target: "tollgate", list, entries, "{path}: the entries from before stay in force: {wrong}");
+            }
+        }
+    }
+}
+
+impl Drop for ListFile {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl fmt::Debug for ListFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListFile")
+            .field("list", &self.shared.list)
+            .field("path", &self.shared.path)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! Lists of keys and networks in documents and in files.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tollgate::{Key, key_list::KeyList};
+use tollgate_redis::Secret;
+use tollgate_rules::{Bindings, Format, ListFile, RuleDocument};
+
+/// Waits until it holds, with a deadline.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(25), "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn has(list: &KeyList, key: &str) -> bool {
+    list.has_key(Key::of(key).as_ref())
+}
+
+fn replace(path: &Path, text: &str) {
+    let next = path.with_extension("next");
+    fs::write(&next, text).expect("written");
+    fs::rename(next, path).expect("renamed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_replaced_again_and_again_never_shows_half_a_list() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("revoked.txt");
+    // The last line is in each version, and would be missing in half of one.
+    let version = |n: u32| {
+        let keys = (0..20_000).map(|key| format!("key-{n}-{key}\n"));
+        keys.collect::<String>() + "always\n"
+    };
+    replace(&path, &version(0));
+    let file = ListFile::watch(&KeyList::new("revoked"), &path).expect("valid");
+    let (ends, seen) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (list, ends, seen) = (file.list().clone(), Arc::clone(&ends), Arc::clone(&seen));
+            thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    assert!(has(&list, "always"));
+                    assert_eq!(list.len(), 20_001);
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let list = file.list();
+    for n in 1..=4 {
+        replace(&path, &version(n));
+        let (new, old) = (format!("key-{n}-7"), format!("key-{}-7", n - 1));
+        until("the new version is in force", || has(list, &new)).await;
+        assert!(!has(list, &old));
+    }
+    ends.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.join().expect("it has seen whole lists");
+    }
+    assert!(seen.load(Ordering::Relaxed) > 0);
+}
+
+#[tokio::test]
+async fn a_file_with_a_mistake_leaves_the_entries_in_force_and_says_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("abusive.txt");
+    let list = KeyList::new("abusive");
+    let missing = ListFile::watch(&list, &path).expect_err("there is no file");
+    assert!(
+        missing
+            .to_string()
+            .contains("abusive.txt: the list cannot be read"),
+        "{missing}"
+    );
+    replace(&path, "203.0.113.5/24\n");
+    let wrong = ListFile::watch(&list, &path)
+        .expect_err("it is wrong")
+        .to_string();
+    assert!(
+        wrong.contains("line 1") && wrong.contains("203.0.113.0/24"),
+        "{wrong}"
+    );
+    replace(&path, "203.0.113.0/24\n");
+    let file = ListFile::watch(&list, &path).expect("it is right");
+    let address = [203, 0, 113, 9].into();
+    replace(&path, "192.0.2.0/24\n\n203.0.113.0/99\n");
+    until("the mistake is known", || file.last_error().is_some()).await;
+    let wrong = file.last_error().expect("it is wrong");
+    assert!(wrong.contains("list \"abusive\", line 3"), "{wrong}");
+    assert!(list.has_address(address));
+    replace(&path, "192.0.2.0/24\n");
+    until("it is right again", || file.last_error().is_none()).await;
+    assert!(!list.has_address(address));
+}
+
+#[test]
+fn a_document_asks_a_bound_list_for_a_named_key_and_a_hashed_one_holds_no_keys() {
+    let secret = Secret::from_bytes(b"a secret of 32 bytes for a test.").expect("a secret");
+    let revoked = Bindings::hashed_list("revoked", &secret);
+    let entry = Bindings::list_entry("revoked", "acme-key-1", &secret);
+    assert_ne!(entry, Bindings::list_entry("other", "acme-key-1", &secret));
+    revoked.set([&*entry, "192.0.2.0/24"]).expect("valid");
+    assert!(has(&revoked, "acme-key-1") && !has(&revoked, "acme-key-2") && !has(&revoked, &entry));
+    let wrong = revoked
+        .set(["acme-key-1"])
+        .expect_err("it is no hash")
+        .to_string();
+    assert!(
+        wrong.contains("`tollgate key hash revoked KEY`") && !wrong.contains("acme"),
+        "{wrong}"
+    );
+
+    let bindings = Bindings::new().list(&revoked);
+    let parse = |when: &str| {
+        let text = format!(
+            "version = 1\n[[rules]]\nname = \"revoked\"\nlimit = \"none\"\nby = \"constant\"\nblocked_status = 401\nwhen = {when}\n"
+        );
+        RuleDocument::parse(&text, Format::Toml, &bindings)
+    };
+    let document = parse("{ in_list = \"revoked\", by = \"header:x-api-key\" }").expect("valid");
+    let counts = |key: &str| {
+        let request = http::Request::get("/").header("x-api-key", key);
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        document.explain(&head)[0].counts()
+    };
+    assert!(counts("acme-key-1") && !counts("acme-key-2"));
+    for (when, words) in [
+        (
+            "{ in_list = \"revokd\", by = \"client_ip\" }",
+            "did you mean \"revoked\"?",
+        ),
+        ("{ in_list = \"revoked\" }", "add by = \"client_ip\""),
+        ("{ by = \"client_ip\" }", "add in_list"),
+        (
+            "{ in_list = \"revoked\", by = [\"client_ip\", \"method\"] }",
+            "keys of one part",
+        ),
+    ] {
+        let error = parse(when).err().expect("it is wrong").to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}

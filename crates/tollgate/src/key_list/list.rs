@@ -1,0 +1,199 @@
+//! A list that rules ask, and that is set anew while they do.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use http::request::Parts;
+use ipnet::IpNet;
+use tollgate_core::{KeyBuf, PartKind, RuleError, RuleErrorKind, Tick};
+
+use crate::{
+    diagnostics,
+    key::{Extracted, KeyExtractor, only_value},
+    key_list::{
+        entry::{self, Entry},
+        set::{Hasher, Set},
+    },
+};
+
+type HashFn = dyn Fn(&str) -> u128 + Send + Sync;
+
+/// Keys and networks by a name: see the [module](crate::key_list). Clones share the entries.
+#[derive(Clone)]
+pub struct KeyList {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: Arc<str>,
+    set: ArcSwap<Set>,
+    hasher: Hasher,
+    /// `None`: entries are the keys themselves.
+    hash: Option<Box<HashFn>>,
+    /// Whether a service without addresses was reported.
+    is_reported: AtomicBool,
+}
+
+impl KeyList {
+    /// An empty list with this name, for messages.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self::with_hash(name.into(), None)
+    }
+
+    /// An empty list of hashes, so that who reads the list does not have the keys. `hash` makes one of a key, with a secret and for
+    /// this list alone; tollgate-rules' `hashed_list` has such a hash. Networks are written as they are.
+    ///
+    /// ```
+    /// use tollgate::key_list::KeyList;
+    ///
+    /// # fn keyed_hash(_: &str) -> u128 { 0xf00d }
+    /// let revoked = KeyList::hashed("revoked", keyed_hash);
+    /// revoked.set(["0000000000000000000000000000f00d"])?;
+    /// assert!(revoked.set(["acme-key-1"]).unwrap_err().to_string().contains("32 hexadecimal digits"));
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    #[must_use]
+    pub fn hashed(
+        name: impl Into<Arc<str>>,
+        hash: impl Fn(&str) -> u128 + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_hash(name.into(), Some(Box::new(hash)))
+    }
+
+    fn with_hash(name: Arc<str>, hash: Option<Box<HashFn>>) -> Self {
+        let shared = Shared {
+            name,
+            set: ArcSwap::default(),
+            hasher: Hasher::default(),
+            hash,
+            is_reported: AtomicBool::new(false),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// How many keys and networks it has, each once, also if their time is over.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.set.load().len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Replaces all entries at once by these [lines](crate::key_list#entries).
+    ///
+    /// # Errors
+    ///
+    /// The first line that is wrong. The entries from before stay.
+    pub fn set<L: AsRef<str>>(&self, lines: impl IntoIterator<Item = L>) -> Result<(), RuleError> {
+        let (mut keys, mut networks) = (Vec::new(), Vec::<(IpNet, Tick)>::new());
+        for (index, line) in lines.into_iter().enumerate() {
+            let wrong = |message| {
+                let message = format!("list {:?}, line {}: {message}", self.name(), index + 1);
+                RuleError::general(RuleErrorKind::Key, message)
+            };
+            match entry::read(line.as_ref()).map_err(wrong)? {
+                None => {}
+                Some((Entry::Network(network), until)) => networks.push((network, until)),
+                Some((Entry::Key(key), until)) => {
+                    let hash = self.hash_of_entry(key).map_err(wrong)?;
+                    keys.push((hash, until));
+                }
+            }
+        }
+        self.shared.set.store(Arc::new(Set::new(&keys, &networks)));
+        Ok(())
+    }
+
+    fn hash_of_entry(&self, key: &str) -> Result<u128, String> {
+        if self.shared.hash.is_none() {
+            return Ok(self.shared.hasher.hash(key.as_bytes()));
+        }
+        let is_hash = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        // It may be a key, so the message does not repeat it.
+        u128::from_str_radix(key, 16)
+            .ok()
+            .filter(|_| is_hash)
+            .ok_or_else(|| {
+                format!(
+                    "this is no network and not the hash of a key, which has 32 hexadecimal digits: \
+                     `tollgate key hash {} KEY` makes it",
+                    self.name()
+                )
+            })
+    }
+
+    /// Whether it has the one part of this key, or a network that holds all addresses of it.
+    #[must_use]
+    pub fn has_key(&self, key: &KeyBuf) -> bool {
+        let Some((kind, part)) = only_value(key) else {
+            return false;
+        };
+        let set = self.shared.set.load();
+        if kind == PartKind::ADDRESS {
+            return match part {
+                [4, known, a, b, c, d] => set.has_address([*a, *b, *c, *d].into(), *known),
+                [6, known, address @ ..] => <[u8; 16]>::try_from(address)
+                    .is_ok_and(|address| set.has_address(address.into(), *known)),
+                _ => false,
+            };
+        }
+        match &self.shared.hash {
+            None => set.has_key(self.shared.hasher.hash(part)),
+            // An entry of a list is text.
+            Some(hash) => str::from_utf8(part).is_ok_and(|part| set.has_key(hash(part))),
+        }
+    }
+
+    /// Whether it has a network that holds this address.
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.shared.set.load().has_address(address, 128)
+    }
+
+    /// Whether it has the key that `by` finds in a head, or the whole address where that is the client's.
+    pub(crate) fn has(&self, by: &dyn KeyExtractor, head: &Parts) -> bool {
+        match by.client_address(head) {
+            Some(Ok(address)) => return self.has_address(address),
+            Some(Err(why)) => {
+                // Once.
+                if !self.shared.is_reported.swap(true, Ordering::Relaxed) {
+                    diagnostics::error(&format!("no client is in list {:?}: {why}", self.name()));
+                }
+                return false;
+            }
+            None => {}
+        }
+        let mut key = KeyBuf::new();
+        matches!(by.extract(head, &mut key), Extracted::Key) && self.has_key(&key)
+    }
+}
+
+/// Without the entries.
+impl fmt::Debug for KeyList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyList")
+            .field("name", &self.shared.name)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
