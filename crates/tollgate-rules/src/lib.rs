@@ -46,6 +46,7 @@
 //! # The guide
 //!
 //! - [`guide::files`]: a first file, what may be in it, how it changes while the service runs, moving constants out of code
+//! - [`guide::edge`]: the same file for Envoy, nginx, Caddy, Traefik and HAProxy
 //! - [`guide::reference`]: every table and field; [`SCHEMA`] is the same for editors
 //! - with the feature `redis`, the module `redis`: rules that many processes share
 //! - the [glossary](https://docs.rs/tollgate/latest/tollgate/guide/index.html#glossary): what the words mean
