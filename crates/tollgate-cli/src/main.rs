@@ -5,6 +5,7 @@
 mod arguments;
 mod bound_names;
 mod byte_text;
+mod change_args;
 mod completions;
 mod doctor;
 mod exit;

@@ -9,14 +9,15 @@ use tollgate_rules::{Bindings, DocumentError, RuleDocument, RuleText};
 use crate::{
     bound_names::{BoundNames, SecretArgs},
     failure::Failure,
+    redis_args::RedisArgs,
 };
 
 /// Rules, with the names that code binds for them.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RuleArgs {
-    /// The rules: a file, or a folder of files.
+    /// The rules: a file, or a folder of files. Commands about keys take those that are stored in Redis if there are none here.
     #[arg(long, value_name = "PATH", env = "TOLLGATE_RULES")]
-    pub(crate) rules: PathBuf,
+    pub(crate) rules: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) bound: BoundNames,
@@ -25,7 +26,33 @@ pub(crate) struct RuleArgs {
 impl RuleArgs {
     pub(crate) async fn document(&self, secret: &SecretArgs) -> Result<RuleDocument, Failure> {
         let bindings = self.bound.bindings(secret.find()?.as_ref())?;
-        document(&self.rules, &bindings).await
+        document(self.path()?, &bindings).await
+    }
+
+    /// Where they are, for a command that reads no Redis.
+    pub(crate) fn path(&self) -> Result<&Path, Failure> {
+        self.rules.as_deref().ok_or_else(|| {
+            Failure::usage("which rules? Name a file or a folder by --rules or TOLLGATE_RULES")
+        })
+    }
+
+    /// The same, or the rules in Redis with what operators set.
+    pub(crate) async fn document_or_stored(
+        &self,
+        redis: &RedisArgs,
+    ) -> Result<RuleDocument, Failure> {
+        if self.rules.is_some() {
+            return self.document(&redis.secret).await;
+        }
+        let secret = redis.secret()?;
+        let bindings = self.bound.bindings(Some(&secret))?;
+        let rules = redis.rules(&secret)?;
+        let stored = redis.in_time(rules.stored(&bindings)).await??;
+        stored.map(|stored| stored.document().clone()).ok_or_else(|| {
+            Failure::usage(
+                "which rules? There are none in Redis; name a file or a folder by --rules or TOLLGATE_RULES",
+            )
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Times and durations in words.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 
@@ -34,6 +34,21 @@ fn two(seconds: u64, (large, name): (u64, &str), (small, small_name): (u64, &str
     }
 }
 
+/// How long from a time in microseconds since the Unix epoch on, and the time of day then, in UTC: with the date from a day on.
+pub(crate) fn from(at: u64, after: Duration) -> String {
+    let then = Timestamp::try_from(then(at, after)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let of_day = match after.as_secs() {
+        ..86_400 => "%H:%M:%SZ",
+        _ => "%Y-%m-%dT%H:%MZ",
+    };
+    format!("{}, {}", duration(after), then.strftime(of_day))
+}
+
+/// The time that long after one in microseconds since the Unix epoch.
+pub(crate) fn then(at: u64, after: Duration) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(at).saturating_add(after)
+}
+
 /// In UTC, to the second.
 pub(crate) fn time(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -44,6 +59,14 @@ pub(crate) fn time(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_of_day_has_its_date_from_a_day_on() {
+        let (at, day) = (1_000_000_000_000_000, Duration::from_secs(86_400));
+        let just_below = day - Duration::from_secs(1);
+        assert_eq!(from(at, just_below), "23 h 59 min, 01:46:39Z");
+        assert_eq!(from(at, day), "1 d, 2001-09-10T01:46Z");
+    }
 
     #[test]
     fn a_duration_has_at_most_two_units() {

@@ -63,15 +63,20 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     ]);
     let (mut rules, mut denying) = (Vec::new(), Vec::new());
     for said in states.verdicts(&decision) {
-        let Said { rule, key, verdict } = said;
+        let Said {
+            rule,
+            key,
+            verdict,
+            at,
+        } = said;
         let is_shadow = *rule.outcome() == Explained::Shadows;
         if verdict.outcome() == Outcome::Deny && !is_shadow {
             denying.push(rule.rule());
         }
         let decided = match verdict.outcome() {
             Outcome::NotDecided => "not asked: another rule has denied".to_owned(),
-            _ if is_shadow => format!("shadow: {}", outcome(verdict)),
-            _ => outcome(verdict),
+            _ if is_shadow => format!("shadow: {}", outcome(verdict, at)),
+            _ => outcome(verdict, at),
         };
         table.row([
             rule.rule().to_owned(),
@@ -91,7 +96,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         (false, Some(after)) => format!(
             "denied by {}, retry after {}",
             denying.join(" and "),
-            time_text::duration(after)
+            time_text::from(decision.at(), after)
         ),
         (false, None) => format!("denied by {}", denying.join(" and ")),
     };

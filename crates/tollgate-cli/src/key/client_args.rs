@@ -39,7 +39,7 @@ pub(crate) struct ClientArgs {
 impl ClientArgs {
     /// What the rules do with the client: those that count, and those that refuse or skip it.
     pub(crate) async fn explained(&self) -> Result<Vec<Explanation>, Failure> {
-        let document = self.rules.document(&self.redis.secret).await?;
+        let document = self.rules.document_or_stored(&self.redis).await?;
         for name in &self.only {
             if !document.names().any(|known| known == name) {
                 let unknown = UnknownName::new("rule", name, document.names());

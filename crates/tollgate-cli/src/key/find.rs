@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             args.prefix
         )));
     }
-    let document = args.rules.document(&args.redis.secret).await?;
+    let document = args.rules.document_or_stored(&args.redis).await?;
     for name in &args.only {
         if !document.names().any(|known| known == name) {
             let unknown = UnknownName::new("rule", name, document.names());

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tollgate::{
     Check, Consistency, Decision, Limiter, Outcome, Retry, decision::Verdict, key::KeyPrefix,
 };
+use tollgate_core::Tick;
 use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::Explanation;
 
@@ -31,6 +32,8 @@ pub(crate) struct Said<'a, 'd> {
     /// As the service's log and its top keys show the client.
     pub(crate) key: KeyPrefix,
     pub(crate) verdict: &'d Verdict,
+    /// The time of the decision by the clock of Redis.
+    pub(crate) at: Tick,
 }
 
 impl<'a> States<'a> {
@@ -82,10 +85,15 @@ impl<'a> States<'a> {
         let known: Vec<_> = checks
             .map(|(rule, check)| (rule, check.key().prefix()))
             .collect();
-        let verdicts = decision.verdicts().iter();
+        let (verdicts, at) = (decision.verdicts().iter(), decision.at());
         verdicts.filter_map(move |verdict| {
             let (rule, key) = *known.get(verdict.rule())?;
-            Some(Said { rule, key, verdict })
+            Some(Said {
+                rule,
+                key,
+                verdict,
+                at,
+            })
         })
     }
 
@@ -100,15 +108,15 @@ pub(crate) fn has_state(verdict: &Verdict) -> bool {
 }
 
 /// Whether a request would pass the rule now.
-pub(crate) fn outcome(verdict: &Verdict) -> String {
+pub(crate) fn outcome(verdict: &Verdict, at: Tick) -> String {
     match (verdict.outcome(), verdict.retry()) {
         (_, Retry::After(left)) if verdict.is_blocked() => {
-            format!("blocked for {}", time_text::duration(left))
+            format!("blocked for {}", time_text::from(at, left))
         }
         _ if verdict.is_blocked() => "blocked".to_owned(),
         (Outcome::Allow, _) => "allowed".to_owned(),
         (Outcome::Deny, Retry::After(after)) => {
-            format!("denied, retry after {}", time_text::duration(after))
+            format!("denied, retry after {}", time_text::from(at, after))
         }
         (Outcome::Deny, Retry::Never) => "denied: it costs more than ever fits".to_owned(),
         (Outcome::Deny, _) => "denied".to_owned(),
@@ -118,7 +126,12 @@ pub(crate) fn outcome(verdict: &Verdict) -> String {
 
 /// A rule and its verdict, for programs.
 pub(crate) fn verdict_json(said: &Said<'_, '_>) -> Value {
-    let Said { rule, key, verdict } = said;
+    let Said {
+        rule,
+        key,
+        verdict,
+        at,
+    } = *said;
     let mut json = explained_json(rule);
     json["key"] = json!(key.to_string());
     let retry = match verdict.retry() {
@@ -126,6 +139,12 @@ pub(crate) fn verdict_json(said: &Said<'_, '_>) -> Value {
         _ => None,
     };
     json["blocked"] = json!(verdict.is_blocked());
+    let time = |after| time_text::time(time_text::then(at, after));
+    json["retry_at"] = match verdict.retry() {
+        Retry::After(after) => json!(time(after)),
+        _ => Value::Null,
+    };
+    json["reset_at"] = json!(time(verdict.reset_after()));
     json["allowed"] = json!(verdict.outcome() == Outcome::Allow);
     json["remaining"] = json!(verdict.remaining());
     json["reset_after_seconds"] = json!(verdict.reset_after().as_secs_f64());

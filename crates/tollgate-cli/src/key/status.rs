@@ -136,6 +136,7 @@ async fn look<'a>(
             rule,
             key,
             verdict: now,
+            at,
         } = said;
         if left.outcome() == Outcome::Failed || now.outcome() == Outcome::Failed {
             return Err(Failure::failed(format!(
@@ -144,12 +145,14 @@ async fn look<'a>(
             )));
         }
         let back = match has_state(left) {
-            true => time_text::duration(left.reset_after()),
+            true => time_text::from(at, left.reset_after()),
             false => "nothing used".to_owned(),
         };
         let mut json = verdict_json(&said);
         json["remaining"] = json!(left.remaining());
         json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
+        let reset_at = time_text::then(at, left.reset_after());
+        json["reset_at"] = json!(time_text::time(reset_at));
         json["has_state"] = json!(has_state(left));
         json["partition"] = json!(states.name());
         let seen = Seen {
@@ -161,7 +164,7 @@ async fn look<'a>(
                 rule.origin().to_string(),
                 left.remaining().to_string(),
                 back,
-                outcome(now),
+                outcome(now, at),
             ],
             json,
             is_used: has_state(left),

@@ -31,7 +31,7 @@ const SAMPLE: usize = 200;
 pub(crate) async fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     let bindings = args.rules.bound.bindings(args.secret.find()?.as_ref())?;
     let bindings = bindings.peers_are_clients();
-    let text = rule_args::read(&args.rules.rules).await?;
+    let text = rule_args::read(args.rules.path()?).await?;
     let mut documents = vec![text.parse(&bindings)?];
     if let Some(other) = &args.against {
         documents.push(rule_args::document(other, &bindings).await?);

@@ -54,7 +54,7 @@ impl Reporting<'_> {
         let mut json = json!({ "lines": lines, "requests": result.requests, "from": from, "to": to, "notes": notes });
         json["late"] = read.late.into();
         json["broken"] = (read.broken.lines + result.broken.lines).into();
-        let paths = [Some(&self.args.rules.rules), self.args.against.as_ref()];
+        let paths = [self.args.rules.rules.as_ref(), self.args.against.as_ref()];
         for (index, (result, path)) in results.iter().zip(paths.into_iter().flatten()).enumerate() {
             let (rules, clients) = (
                 rule_table(result),

@@ -1,5 +1,6 @@
 //! `tollgate rules`: rules in files, and those that services share through Redis.
 
+mod change;
 mod check;
 mod diff;
 mod explain;
@@ -8,6 +9,7 @@ mod history;
 mod import;
 mod push;
 mod rules_command;
+mod show;
 
 pub(crate) use self::{
     explained::explained_json,

@@ -4,20 +4,28 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tollgate_rules::{Author, Bindings, FleetStatus, Format, RuleText, redis::PushErrorKind};
+use tollgate_rules::{Bindings, EntryStatus, Format, RuleText, redis::RedisRules};
 
 use crate::{
-    bound_names::BoundNames, exit::Exit, failure::Failure, printable, redis_args::RedisArgs,
-    report::Report, rule_args,
+    bound_names::BoundNames,
+    change_args::{ByArgs, YesArgs},
+    exit::Exit,
+    failure::Failure,
+    printable,
+    redis_args::RedisArgs,
+    report::Report,
+    rule_args,
+    rules::{
+        change::{followers, stored_in_time},
+        show::{described, is_set},
+    },
 };
-
-/// Who pushes, where it is not said.
-const UNKNOWN: &str = "unknown";
 
 const EXAMPLES: &str = "\
 Examples:
   tollgate rules push limits.toml --redis redis://cache.internal --namespace shop --by alice --because 'ticket 4711'
   tollgate rules push limits/ --redis redis://cache.internal --namespace shop --dry-run
+  tollgate rules push limits.toml --redis redis://cache.internal --namespace shop --replace-all
 
 The document is signed with the service's secret. It replaces the pushed document as a whole; the overrides and
 switches that operators set stay in force. --bind-… must name what the service's code binds.";
@@ -34,9 +42,8 @@ pub(crate) struct PushArgs {
     #[command(flatten)]
     bound: BoundNames,
 
-    /// Who pushes, for the audit.
-    #[arg(long, value_name = "NAME", env = "USER", default_value = UNKNOWN)]
-    by: String,
+    #[command(flatten)]
+    by: ByArgs,
 
     /// Why, for the audit.
     #[arg(long, value_name = "TEXT")]
@@ -45,6 +52,13 @@ pub(crate) struct PushArgs {
     /// Says what would change, and changes nothing.
     #[arg(long)]
     dry_run: bool,
+
+    /// Ends the overrides and switches that operators set: lists them, and asks.
+    #[arg(long, conflicts_with = "dry_run")]
+    replace_all: bool,
+
+    #[command(flatten)]
+    yes: YesArgs,
 }
 
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
@@ -59,67 +73,77 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     if args.dry_run {
         return would_change(&text, stored, &bindings);
     }
-    let by = match args.by.trim() {
-        // A container often sets USER to nothing.
-        "" => UNKNOWN,
-        by => by,
-    };
-    let mut author = Author::new(by);
+    let mut author = args.by.author();
     if let Some(reason) = &args.because {
         author = author.because(&**reason);
     }
-    let pushed = args
-        .redis
-        .in_time(redis.push(text, &bindings, &author))
-        .await;
-    let revision = match pushed {
-        Ok(pushed) => pushed.map_err(|wrong| match wrong.kind() {
-            PushErrorKind::Unavailable => may_have_arrived(&wrong.into()),
-            _ => wrong.into(),
-        })?,
-        Err(late) => return Err(may_have_arrived(&late)),
-    };
-    // It is stored, whatever becomes of the question who follows it.
-    let answer = args.redis.in_time(redis.fleet()).await;
-    let fleet = answer.and_then(|fleet| Ok(fleet?));
-    let processes = fleet.as_ref().ok().map(FleetStatus::processes);
-    let text = match revision == before {
-        true => format!("revision {revision} is stored already; nothing changed"),
+    let revision = match args.replace_all {
         false => {
-            let instead = match before {
-                0 => String::new(),
-                _ => format!(", in the place of {before}"),
-            };
-            let follow = match &fleet {
-                Ok(fleet) => format!(
-                    "{} processes follow the rules, and have it in force within seconds",
-                    fleet.processes()
-                ),
-                Err(failure) => format!(
-                    "how many processes follow the rules is not known: {}",
-                    failure.message
-                ),
-            };
-            format!(
-                "revision {revision} is stored{instead}; {follow}\n(`tollgate rules history` says which lag)"
-            )
+            let push = redis.push(text, &bindings, &author);
+            stored_in_time(&args.redis, push).await?
+        }
+        true => {
+            let set = entries(args, &redis, &bindings).await?;
+            if !set.is_empty() {
+                let lines = set
+                    .iter()
+                    .map(|entry| format!("ends: {}\n", described(entry)));
+                let lines = lines.collect::<String>();
+                args.yes
+                    .ask(&format!("{lines}and pushes {}", args.path.display()))?;
+            }
+            let push = redis.replace_all(text, &bindings, &author);
+            stored_in_time(&args.redis, push).await?
         }
     };
+    let (follow, processes) = followers(&args.redis, &redis).await;
+    let instead = match before {
+        0 => String::new(),
+        _ => format!(", in the place of {before}"),
+    };
+    let mut text = match revision == before {
+        true => format!("revision {revision} is stored already; nothing changed"),
+        false => format!(
+            "revision {revision} is stored{instead}; {follow}\n(`tollgate rules history` says which lag)"
+        ),
+    };
+    // It is stored, whatever becomes of this question.
+    let set = entries(args, &redis, &bindings).await.unwrap_or_default();
+    if !set.is_empty() {
+        let count = set.len();
+        text.push_str(&format!(
+            "\nwhat operators set stays in force: {count} (`tollgate rules show`)"
+        ));
+    }
+    let unfit: Vec<_> = set
+        .iter()
+        .filter(|entry| entry.problem().is_some())
+        .collect();
+    for entry in &unfit {
+        let (what, why) = (described(entry), entry.problem().unwrap_or_default());
+        let line = format!("no longer fits: {what}: {why}");
+        text.push_str(&format!("\n{}", printable::line(&line, 500)));
+    }
     let json = json!({
         "pushed": revision != before,
         "revision": revision,
         "before": before,
         "processes": processes,
+        "set": set.len(),
+        "unfit": unfit.iter().map(|entry| entry.id()).collect::<Vec<_>>(),
     });
     Ok(Report::new(text, json, Exit::Yes))
 }
 
-/// The reply to a push was lost.
-fn may_have_arrived(failure: &Failure) -> Failure {
-    Failure::failed(format!(
-        "{}\nthe push may have arrived nevertheless: `tollgate rules history` says what is stored",
-        failure.message
-    ))
+/// What operators set.
+async fn entries(
+    args: &PushArgs,
+    redis: &RedisRules,
+    bindings: &Bindings,
+) -> Result<Vec<EntryStatus>, Failure> {
+    let stored = args.redis.in_time(redis.stored(bindings)).await?;
+    let all = stored?.map_or_else(Vec::new, |stored| stored.document().entries());
+    Ok(all.into_iter().filter(is_set).collect())
 }
 
 /// What a push would change.

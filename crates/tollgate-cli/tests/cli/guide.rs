@@ -1,10 +1,14 @@
-//! The guide's transcript is what the program prints. `TOLLGATE_BLESS=1` writes it anew.
+//! The guide's transcripts are what the program prints. `TOLLGATE_BLESS=1` writes them anew.
 
-use std::{env, fs};
+use std::{env, fs, time::Duration};
 
-use crate::support::{Program, RedisServer, server_program};
+use tollgate_redis::Secret;
+use tollgate_rules::{Bindings, LiveRules, redis::RedisRules};
+
+use crate::support::{Program, RedisServer, SECRET, server_program};
 
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/command-line.md");
+const NIGHT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/operators-night.md");
 const TRY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/try-a-limit.md");
 
 /// A block of commands of the page: where it is, and its commands with what they print.
@@ -17,14 +21,76 @@ struct Block {
 #[test]
 fn the_transcript_is_what_the_program_prints() {
     let page = page(GUIDE);
-    let settings = ["--maxmemory", "1gb", "--maxmemory-policy", "noeviction"];
-    let server = RedisServer::start_program(&server_program("valkey-9.1"), &settings);
+    let server = server();
     let program = Program::on(&server, block(&page, "```toml\n").expect("rules"));
     assert!(
         blocks(&page).len() >= 5,
         "the page shows how the program is used"
     );
     assert_transcript(GUIDE, &program);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_night_is_what_the_program_prints() {
+    let (server, page) = (server(), page(NIGHT));
+    let rules = block(&page, "```toml\n").expect("rules").to_owned();
+    let push = [
+        "rules",
+        "push",
+        "limits.toml",
+        "--by",
+        "deploy",
+        "--because",
+        "release 41",
+    ];
+    Program::on(&server, &rules)
+        .run(&push)
+        .assert(0, &["revision 1"]);
+    let secret = Secret::from_text(SECRET).expect("a secret");
+    let redis = RedisRules::new(server.url(), "shop", &secret).expect("an address");
+    let service = LiveRules::follow(redis.source(), Bindings::new()).await;
+    let service = service.expect("there are rules");
+    // A process of the service, which follows from here on.
+    let until = async |holds: &(dyn Fn() -> bool + Sync)| {
+        let wait = async {
+            while !holds() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+        waited.expect("it comes to that");
+    };
+    until(&|| {
+        service
+            .status()
+            .fleet()
+            .is_some_and(|it| it.processes() == 1)
+    })
+    .await;
+    let night = tokio::task::spawn_blocking(move || {
+        let program = Program::on_stored(&server).file("limits.toml", &rules);
+        assert_transcript(NIGHT, &program);
+        server
+    });
+    let _server = night.await.expect("the page is right");
+    until(&|| service.status().revision() == 6).await;
+    let document = service.document();
+    for (rule, key, limit) in [
+        ("search", "acme-key-1", "sliding_log 6/d"),
+        ("address", "203.0.113.66", "none"),
+        ("address", "203.0.113.7", "gcra 6000/d"),
+    ] {
+        let explained = document
+            .explain_key(rule, &[key])
+            .expect("a key of the rule");
+        let quota = explained.quota().to_string();
+        assert!(quota.starts_with(limit), "{rule}: {quota}");
+    }
+}
+
+fn server() -> RedisServer {
+    let settings = ["--maxmemory", "1gb", "--maxmemory-policy", "noeviction"];
+    RedisServer::start_program(&server_program("valkey-9.1"), &settings)
 }
 
 #[test]
@@ -73,6 +139,11 @@ fn each_command_of_the_page_is_one_of_the_program_and_the_other_way_round() {
         "rules diff",
         "rules explain",
         "rules push",
+        "rules show",
+        "rules override",
+        "rules switch",
+        "rules end",
+        "rules clear",
         "rules history",
         "key check",
         "key status",
@@ -158,7 +229,7 @@ fn timeless(text: &str) -> String {
             let is_number = word.trim_end_matches([',', ':']).parse::<f64>().is_ok();
             let is_unit = ["µs", "ms", "s", "min", "h", "d", "B", "KiB", "MiB"]
                 .contains(&word.trim_end_matches([',', ':', ';']));
-            let is_time = word.contains("T") && word.ends_with('Z');
+            let is_time = word.contains(':') && word.trim_end_matches(',').ends_with('Z');
             match (is_number, is_unit, is_time) {
                 (_, true, _) if out.last().is_some_and(|last| last == "#") => {}
                 (true, ..) | (_, _, true) => out.push("#".to_owned()),

@@ -1,5 +1,6 @@
 //! The program as a shell has it: what it prints, and its exit code.
 
+mod change;
 mod doctor;
 mod encrypted;
 mod guide;

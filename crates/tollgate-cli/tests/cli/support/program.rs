@@ -48,11 +48,16 @@ impl Program {
 
     /// With these rules in `limits.toml`, and a server.
     pub(crate) fn on(server: &RedisServer, rules: &str) -> Self {
-        Self::new()
+        Self::on_stored(server)
             .file("limits.toml", rules)
+            .set("TOLLGATE_RULES", "limits.toml")
+    }
+
+    /// With a server, which may have rules.
+    pub(crate) fn on_stored(server: &RedisServer) -> Self {
+        Self::new()
             .set("REDIS_URL", &server.url())
             .set("TOLLGATE_NAMESPACE", "shop")
-            .set("TOLLGATE_RULES", "limits.toml")
             .set("TOLLGATE_SECRET", SECRET)
     }
 

@@ -1,0 +1,147 @@
+//! `tollgate rules show`: what is in force in all processes that follow Redis.
+
+use clap::Args;
+use serde_json::{Value, json};
+use tollgate_rules::{EntryOrigin, EntryStatus};
+
+use crate::{
+    bound_names::BoundNames, exit::Exit, failure::Failure, printable, redis_args::RedisArgs,
+    report::Report, table::Table, time_text,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate rules show --redis redis://cache.internal --namespace shop
+  tollgate rules show --json
+
+The rules with what is switched, and each override and switch: until when, who set it and why, and its number for
+`tollgate rules end`.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    #[command(flatten)]
+    bound: BoundNames,
+}
+
+pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
+    let secret = args.redis.secret()?;
+    let bindings = args.bound.bindings(Some(&secret))?;
+    let redis = args.redis.rules(&secret)?;
+    let Some(stored) = args.redis.in_time(redis.stored(&bindings)).await?? else {
+        let json = json!({ "revision": 0, "rules": [], "entries": [] });
+        return Ok(Report::new("there are no rules in Redis", json, Exit::Yes));
+    };
+    let (document, author) = (stored.document(), stored.pushed_by());
+    let pushed = time_text::time(stored.pushed_at());
+    let mut text = format!(
+        "revision {}; the rules are of revision {}, pushed by {author} at {pushed}\n{}\n\n",
+        stored.revision(),
+        stored.pushed_revision(),
+        stored.fleet(),
+    );
+    let mut table = Table::new(["rule", "limit", "by"]);
+    let mut rules = Vec::new();
+    for (rule, by) in document.keyed_rules() {
+        let (name, limit) = (rule.name(), rule.quota().to_string());
+        rules.push(json!({ "name": name, "limit": limit, "by": by }));
+        table.row([name.to_owned(), limit, by.join(", ")]);
+    }
+    text.push_str(&table.text());
+    let entries = document.entries();
+    let in_force = |entry: &&EntryStatus| entry.until().is_none_or(|until| until > stored.now());
+    let entries: Vec<_> = entries.iter().filter(in_force).collect();
+    if entries.is_empty() {
+        text.push_str("\nno override and no switch is set");
+    } else {
+        let titles = [
+            "#number", "rule", "limit", "client", "until", "set by", "because",
+        ];
+        let mut table = Table::new(titles);
+        for entry in &entries {
+            table.row(cells(entry));
+        }
+        text.push('\n');
+        text.push_str(&table.text());
+    }
+    for entry in &entries {
+        if let Some(problem) = entry.problem() {
+            let id = entry.id().unwrap_or(0);
+            text.push_str(&format!(
+                "\n{id} is not in force: {}",
+                printable::line(problem, 300)
+            ));
+        }
+    }
+    let json = json!({
+        "revision": stored.revision(),
+        "pushed_revision": stored.pushed_revision(),
+        "pushed_by": author.actor(),
+        "pushed_because": author.reason(),
+        "pushed_at": pushed,
+        "processes": stored.fleet().processes(),
+        "lagging": stored.fleet().lagging(),
+        "rules": rules,
+        "entries": entries.iter().map(|entry| entry_json(entry)).collect::<Vec<_>>(),
+    });
+    Ok(Report::new(text, json, Exit::Yes))
+}
+
+/// Whether an operator set it.
+pub(super) fn is_set(entry: &EntryStatus) -> bool {
+    entry.origin() == EntryOrigin::Redis
+}
+
+/// For people, in a line.
+pub(super) fn described(entry: &EntryStatus) -> String {
+    let [number, rule, limit, client, until, by, because] = cells(entry);
+    let until = match entry.until() {
+        Some(_) => format!(" until {until}"),
+        None => String::new(),
+    };
+    let client = match entry.client() {
+        Some(_) => format!(" for client {client}"),
+        None => String::new(),
+    };
+    format!("{number}, {rule}: {limit}{client}{until}, set by {by} ({because})")
+}
+
+/// An override or a switch as a row.
+fn cells(entry: &EntryStatus) -> [String; 7] {
+    let by = match (is_set(entry), entry.author()) {
+        (true, Some(author)) => author.actor().to_owned(),
+        _ => "(the rules)".to_owned(),
+    };
+    [
+        entry.id().map_or(String::new(), |id| id.to_string()),
+        entry.rules().to_owned(),
+        entry.limit().to_owned(),
+        entry
+            .client()
+            .map_or(String::new(), |hash| format!("{:08x}", hash >> 96)),
+        entry
+            .until()
+            .map_or_else(|| "never".to_owned(), time_text::time),
+        by,
+        entry.reason().unwrap_or_default().to_owned(),
+    ]
+}
+
+fn entry_json(entry: &EntryStatus) -> Value {
+    json!({
+        "number": entry.id(),
+        "kind": entry.kind().name(),
+        "rules": entry.rules(),
+        "limit": entry.limit(),
+        "client": entry.client().map(|hash| format!("{hash:032x}")),
+        "until": entry.until().map(time_text::time),
+        "reason": entry.reason(),
+        "set_by": entry.author().map(|author| author.actor()),
+        "set_because": entry.author().map(|author| author.reason()),
+        "set_at": entry.set_at().map(time_text::time),
+        "problem": entry.problem(),
+    })
+}
