@@ -258,6 +258,22 @@ fn the_foot_of_each_page_has_the_links_that_rustdoc_has() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// rustdoc hides lines that begin with `# `, and readers of the book would copy them.
+#[test]
+fn no_program_of_the_guide_has_hidden_lines() {
+    for package in PACKAGES {
+        for name in pages_of(package) {
+            let path = repository().join("docs/guide").join(&name);
+            let text = fs::read_to_string(path).expect("a page of the guide");
+            for program in text.split("\n```rust").skip(1) {
+                let program = program.split("\n```").next().unwrap_or_default();
+                let hidden = program.lines().find(|line| line.starts_with("# ") || *line == "#");
+                assert_eq!(hidden, None, "{name}");
+            }
+        }
+    }
+}
+
 /// A page of rustdoc has no file next to it, so the definition of a picture holds its bytes.
 #[test]
 fn rustdoc_has_the_pictures_as_their_files_are() {
