@@ -24,6 +24,7 @@ mod settled;
 mod shed;
 mod slots;
 mod stacks;
+mod templates;
 mod top_keys_endpoint;
 mod waits;
 mod wire;

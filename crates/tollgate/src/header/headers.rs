@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{RuleSet, Verdict};
 
 use crate::header::{
@@ -13,6 +13,7 @@ use crate::header::{
     response_time::{epoch_seconds, response_time},
     seconds::whole_seconds,
     style::HeaderStyle,
+    template::{Template, Values},
     triple,
 };
 
@@ -22,12 +23,16 @@ pub(crate) struct Headers {
     style: HeaderStyle,
     named: Option<Named>,
     numbered: Option<Arc<Numbered>>,
+    own: OwnFields,
     fields: usize,
 }
 
+/// Fields of the service's own.
+pub(crate) type OwnFields = Arc<Vec<(HeaderName, Template)>>;
+
 impl Headers {
     /// Prepares the fields. `style` has been [validated](HeaderStyle::validate).
-    pub(crate) fn new(style: HeaderStyle, rules: &RuleSet) -> Self {
+    pub(crate) fn new(style: HeaderStyle, own: OwnFields, rules: &RuleSet) -> Self {
         let is = |other| style.has(other);
         let x = is(HeaderStyle::X_RATELIMIT_EPOCH) || is(HeaderStyle::X_RATELIMIT_DELTA);
         let named = is(HeaderStyle::DRAFT_11);
@@ -39,7 +44,9 @@ impl Headers {
             fields: usize::from(named || numbered)
                 + usize::from(named || is(HeaderStyle::DRAFT_7))
                 + 3 * usize::from(is(HeaderStyle::DRAFT_6))
-                + 3 * usize::from(x),
+                + 3 * usize::from(x)
+                + own.len(),
+            own,
         }
     }
 
@@ -56,7 +63,7 @@ impl Headers {
     /// Fields of an inner limiter are kept: lists get further members, and fields for one rule keep the fewer remaining units.
     #[inline]
     pub(crate) fn write(&self, map: &mut HeaderMap, verdicts: &[Verdict], rules: &RuleSet) {
-        if self.style == HeaderStyle::NONE {
+        if self.style == HeaderStyle::NONE && self.own.is_empty() {
             return;
         }
         let statuses = QuotaStatus::all(verdicts, rules);
@@ -66,7 +73,7 @@ impl Headers {
         if let Some(named) = &self.named {
             named.write(map, rules, statuses.clone());
         }
-        if self.style != HeaderStyle::DRAFT_11 {
+        if self.style != HeaderStyle::DRAFT_11 || !self.own.is_empty() {
             let statuses = statuses.filter(|status| !status.is_of_slots);
             self.write_single(map, rules, &statuses.collect::<Standings>());
         }
@@ -78,6 +85,17 @@ impl Headers {
             return;
         };
         let delta = whole_seconds(closest.lasts);
+        for (name, template) in &*self.own {
+            // An inner limiter's stays: no two of these can be compared.
+            if map.contains_key(name) {
+                continue;
+            }
+            let values = Values::of_quota(rules, closest.rule, closest.plan, closest.remaining);
+            let text = template.text(&values.until(Some(closest.lasts), map));
+            if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
+                let _ = map.try_insert(name, value);
+            }
+        }
         if let Some(numbered) = &self.numbered {
             numbered.write(map, rules, statuses);
         }

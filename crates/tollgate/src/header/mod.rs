@@ -12,6 +12,16 @@
 //! | [`X_RATELIMIT_DELTA`](HeaderStyle::X_RATELIMIT_DELTA) | the same | your clients expect seconds as the reset, as Envoy sends them |
 //! | [`NONE`](HeaderStyle::NONE) | none | you do not want to reveal your limits |
 //!
+//! Clients that expect other fields get them by [`header_field`](crate::RateLimitLayer::header_field): each is a text with
+//! variables.
+//!
+//! | a field | as |
+//! | --- | --- |
+//! | `RateLimit-Limit: 120;window=60` | `"{limit};window={window}"` |
+//! | `RateLimit-Reset: 1795784136`, a moment | `"{reset_at}"` |
+//! | `X-RateLimit-Used: 17` | `"{used}"` |
+//! | `X-RateLimit-Resource: search` | `"{rule}"` |
+//!
 //! The drafts are revisions of the Internet-Draft *RateLimit header fields for HTTP*
 //! (draft-ietf-httpapi-ratelimit-headers). It is work in progress and not a standard: a later revision may change the
 //! syntax, and then becomes another style here. The `X-` fields have no specification.
@@ -141,12 +151,13 @@ mod seconds;
 pub(crate) mod server_timing;
 mod structured;
 mod style;
+pub(crate) mod template;
 #[cfg(test)]
 mod tests;
 mod triple;
 
 pub(crate) use self::applies::applies;
-pub(crate) use self::headers::Headers;
+pub(crate) use self::headers::{Headers, OwnFields};
 pub use self::{
     name::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,

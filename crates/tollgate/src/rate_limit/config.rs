@@ -57,7 +57,7 @@ impl Config {
         let rejection = settings.rejection.clone();
         let (requests, head_bytes) = settings.max_waiting;
         Self {
-            headers: Headers::new(settings.headers, rules.set()),
+            headers: Headers::new(settings.headers, settings.own_fields.clone(), rules.set()),
             responses: Arc::new(Responses::new(
                 rejection,
                 rules.set(),

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 use http::StatusCode;
 
 use crate::{
-    header::HeaderStyle,
+    header::{HeaderStyle, OwnFields},
     protocol::Protocol,
     rate_limit::{
         look_ups,
@@ -18,6 +18,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) headers: HeaderStyle,
+    pub(crate) own_fields: OwnFields,
     pub(crate) hide_quota: bool,
     pub(crate) rejection: Rejection,
     pub(crate) denied_status: StatusCode,
@@ -39,6 +40,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             headers: HeaderStyle::DRAFT_11,
+            own_fields: OwnFields::default(),
             hide_quota: false,
             rejection: Rejection::problem(),
             denied_status: StatusCode::TOO_MANY_REQUESTS,
@@ -57,7 +59,8 @@ impl Default for Settings {
 impl Settings {
     /// Whether responses carry the quota's header fields.
     pub(crate) fn shows_quota(&self) -> bool {
-        !self.hide_quota && self.headers != HeaderStyle::NONE
+        let has_fields = self.headers != HeaderStyle::NONE || !self.own_fields.is_empty();
+        !self.hide_quota && has_fields
     }
 }
 
@@ -126,6 +129,39 @@ macro_rules! common_setters {
 macro_rules! request_setters {
     ($layer:ident) => {
         impl $layer {
+            /// Adds a header field to the responses that report the quota, for clients that expect one which no
+            /// [style](crate::HeaderStyle) writes: a text in which `{rule}`, `{limit}`, `{window}`, `{remaining}`, `{used}`, `{reset}` and
+            /// `{reset_at}` stand for what the rule that is closest to its limit says. Times are in seconds, and `{reset_at}` since the
+            /// Unix epoch. Of nested limiters, the inner one's field stays.
+            ///
+            /// ```
+            /// use http::HeaderName;
+            /// use tollgate::{HeaderStyle, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::client_ip};
+            ///
+            /// let rule = Rule::new("search", Quota::gcra(120, MINUTE)).by(client_ip());
+            /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?
+            ///     .headers(HeaderStyle::NONE)?
+            ///     .header_field(HeaderName::from_static("ratelimit-limit"), "{limit};window={window}")?
+            ///     .header_field(HeaderName::from_static("x-ratelimit-used"), "{used}")?;
+            /// # Ok::<(), tollgate::RuleError>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// A variable that is not known.
+            pub fn header_field(
+                self,
+                name: http::HeaderName,
+                template: &str,
+            ) -> Result<Self, tollgate_core::RuleError> {
+                let template = $crate::header::template::Template::parse(template)?;
+                Ok(self.set(|settings| {
+                    let fields = std::sync::Arc::make_mut(&mut settings.own_fields);
+                    fields.retain(|(other, _)| *other != name);
+                    fields.push((name, template));
+                }))
+            }
+
             /// The response to a denied request. Default: [`Rejection::problem`](crate::Rejection::problem).
             pub fn rejection(self, rejection: $crate::rejection::Rejection) -> Self {
                 self.set(|settings| settings.rejection = rejection)

@@ -10,7 +10,7 @@ use http::{
 use tollgate_core::{Reason, RuleSet};
 
 use crate::{
-    header::PerQuota,
+    header::{PerQuota, template::Values},
     rejection::{
         denial::Denial,
         details::DenialDetails,
@@ -74,6 +74,9 @@ impl HttpRejection {
 
     fn body(&self, denial: &Denial<'_>) -> Bytes {
         let wait = denial.retry_after();
+        if let Style::Template(template) = &self.rejection.0 {
+            return template.json(&values(denial)).into();
+        }
         match (self.prepared(denial), opener(&self.rejection.0)) {
             (Some(prepared), _) => prepared.close(wait),
             (None, Some(open)) => open(&DenialDetails::of(denial)).close(wait),
@@ -107,7 +110,21 @@ fn opener(style: &Style) -> Option<fn(&DenialDetails<'_>) -> OpenBody> {
         Style::Problem => Some(problem),
         Style::Json => Some(json),
         Style::Text => Some(text),
-        Style::Empty | Style::Custom(_) => None,
+        Style::Empty | Style::Template(_) | Style::Custom(_) => None,
+    }
+}
+
+/// What a template shows of a denial.
+fn values<'a>(denial: &Denial<'a>) -> Values<'a> {
+    let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
+    let values =
+        exceeded.map(|it| Values::of_quota(denial.rules(), it.rule(), it.plan(), it.remaining()));
+    Values {
+        reason: Some(denial.reason().as_str()),
+        status: Some(denial.status().as_u16()),
+        ..values
+            .unwrap_or_default()
+            .until(denial.retry_after(), &HeaderMap::new())
     }
 }
 
@@ -118,7 +135,7 @@ fn media_type(style: &Style) -> Option<HeaderValue> {
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
     match style {
         Style::Problem => Some(PROBLEM),
-        Style::Json => Some(JSON),
+        Style::Json | Style::Template(_) => Some(JSON),
         Style::Text => Some(TEXT),
         Style::Empty | Style::Custom(_) => None,
     }

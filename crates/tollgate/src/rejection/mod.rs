@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`problem`](Rejection::problem), the default | `application/problem+json` (RFC 9457), with the problem type of the `RateLimit` drafts |
 //! | [`json`](Rejection::json) | a small JSON object |
+//! | [`json_template`](Rejection::json_template) | JSON with your names |
 //! | [`text`](Rejection::text) | a sentence |
 //! | [`empty`](Rejection::empty) | nothing |
 //! | [`custom`](Rejection::custom) | the response of your closure |

@@ -4,8 +4,9 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::Response;
+use tollgate_core::RuleError;
 
-use crate::rejection::denial::Denial;
+use crate::{header::template::Template, rejection::denial::Denial};
 
 /// The response to a denial. See the [module documentation](crate::rejection).
 #[derive(Clone, Default)]
@@ -20,6 +21,7 @@ pub(super) enum Style {
     Json,
     Text,
     Empty,
+    Template(Arc<Template>),
     Custom(Arc<Custom>),
 }
 
@@ -36,6 +38,27 @@ impl Rejection {
     #[must_use]
     pub fn json() -> Self {
         Self(Style::Json)
+    }
+
+    /// `application/json` of your own: a text in which `{reason}`, `{status}`, `{reset}`, `{reset_at}`, and of the first rule that was
+    /// exceeded `{rule}`, `{limit}`, `{window}`, `{remaining}` and `{used}` stand for JSON, words with their quotes. What is not known,
+    /// or hidden, is `null`. `{reset}` is the retry time in seconds, and `{reset_at}` that moment since the Unix epoch.
+    ///
+    /// ```
+    /// use tollgate::Rejection;
+    ///
+    /// let rejection = Rejection::json_template(r#"{"error": {"code": {reason}, "wait": {reset}, "max": {limit}}}"#)?;
+    /// let error = Rejection::json_template(r#"{"wait": {retry}}"#).unwrap_err();
+    /// assert!(error.to_string().contains("reset"), "{error}");
+    /// # let _ = rejection;
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A variable that is not known.
+    pub fn json_template(template: &str) -> Result<Self, RuleError> {
+        Ok(Self(Style::Template(Arc::new(Template::parse(template)?))))
     }
 
     /// `text/plain`: a sentence with the retry time.
@@ -75,6 +98,7 @@ impl fmt::Debug for Rejection {
             Style::Json => "Rejection::json",
             Style::Text => "Rejection::text",
             Style::Empty => "Rejection::empty",
+            Style::Template(_) => "Rejection::json_template",
             Style::Custom(_) => "Rejection::custom",
         })
     }

@@ -1,0 +1,145 @@
+//! Header fields and bodies with names of the service's own.
+
+use std::convert::Infallible;
+
+use http::{HeaderName, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use tollgate::{
+    DAY, HeaderStyle, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, Rejection, Rule,
+    key::header,
+};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+fn layer(name: &str, limit: u64, clock: &ManualClock) -> RateLimitLayer {
+    let rules = [
+        Rule::new(name, Quota::fixed_window(limit, MINUTE)),
+        Rule::new("daily", Quota::fixed_window(1_000, DAY)),
+    ];
+    let store = MemoryStore::builder().clock(clock).build();
+    let layer = RateLimitLayer::new(store, rules.map(|rule| rule.by(header("x-api-key"))));
+    let body = r#"{"error": {"code": {reason}, "rule": {rule}, "of": [{used}, {limit}], "wait": {reset}}, "{other": {}}"#;
+    let layer = layer
+        .expect("rules")
+        .headers(HeaderStyle::NONE)
+        .expect("a style");
+    let fields = [
+        ("ratelimit-limit", "{limit};window={window}"),
+        ("ratelimit-reset", "{reset_at}"),
+        ("x-ratelimit-used", "{used}"),
+        ("x-ratelimit-resource", "{rule}"),
+        ("x-never", "{status}"),
+    ];
+    fields.iter().fold(
+        layer.rejection(Rejection::json_template(body).expect("a template")),
+        |layer, (name, template)| {
+            layer
+                .header_field(HeaderName::from_static(name), template)
+                .expect("a template")
+        },
+    )
+}
+
+async fn ask(outer: &RateLimitLayer, inner: &RateLimitLayer) -> (StatusCode, Vec<String>, Bytes) {
+    let service = service_fn(|_| {
+        std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
+    });
+    let request = Request::get("/")
+        .header("x-api-key", "acme")
+        .body(Full::<Bytes>::default());
+    let service = outer.layer(inner.layer(service));
+    let response = service
+        .oneshot(request.expect("a request"))
+        .await
+        .expect("it is infallible");
+    let (head, body) = response.into_parts();
+    let names = [
+        "ratelimit-limit",
+        "x-ratelimit-used",
+        "x-ratelimit-resource",
+        "x-never",
+        "ratelimit",
+    ];
+    let fields = names
+        .iter()
+        .filter_map(|name| head.headers.get(*name))
+        .map(|value| value.to_str().expect("ascii").to_owned());
+    let reset = head
+        .headers
+        .get("ratelimit-reset")
+        .and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
+    // Of the response's own clock, not that of the store.
+    assert!(
+        reset.is_some_and(|reset| reset > 1_750_000_000),
+        "{reset:?}"
+    );
+    (
+        head.status,
+        fields.collect(),
+        body.collect().await.expect("it is whole").to_bytes(),
+    )
+}
+
+#[tokio::test]
+async fn fields_and_bodies_have_the_names_that_clients_expect() {
+    let clock = ManualClock::default();
+    let (outer, inner) = (layer("outer", 120, &clock), layer("inner", 1, &clock));
+    // What the inner layer says stays.
+    let allowed = ask(&outer, &inner).await;
+    assert_eq!(
+        (allowed.0, &allowed.1[..]),
+        (
+            StatusCode::OK,
+            &["1;window=60", "1", "inner"].map(str::to_owned)[..]
+        )
+    );
+    let (status, fields, body) = ask(&outer, &inner).await;
+    assert_eq!(
+        (status, &fields[0][..]),
+        (StatusCode::TOO_MANY_REQUESTS, "1;window=60")
+    );
+    let body = String::from_utf8(body.to_vec()).expect("text");
+    let (body, end) = body
+        .split_once(", \"{other\"")
+        .expect("braces of JSON stay");
+    assert_eq!(end, ": {}}");
+    let body: Value = serde_json::from_str(&format!("{body}}}")).expect("it is JSON");
+    assert_eq!(
+        body,
+        json!({ "error": { "code": "quota", "rule": "inner", "of": [1, 1], "wait": 40 } })
+    );
+    // A hidden quota is hidden here too.
+    let hidden = layer("hidden", 1, &clock).hide_quota();
+    let service = |layer: RateLimitLayer| {
+        layer.layer(service_fn(|_| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
+        }))
+    };
+    let mut last = Bytes::new();
+    for _ in 0..2 {
+        let response = service(hidden.clone())
+            .oneshot(Request::new(Full::<Bytes>::default()))
+            .await
+            .expect("it is infallible");
+        assert!(response.headers().get("x-ratelimit-used").is_none());
+        last = response
+            .into_body()
+            .collect()
+            .await
+            .expect("it is whole")
+            .to_bytes();
+    }
+    let last = String::from_utf8_lossy(&last).into_owned();
+    assert!(
+        last.contains(r#""rule": null, "of": [null, null], "wait": 40"#),
+        "{last}"
+    );
+    let error = layer("wrong", 1, &clock)
+        .header_field(HeaderName::from_static("x-a"), "{limits}")
+        .expect_err("no such variable");
+    assert!(
+        error.to_string().contains("did you mean \"limit\"?"),
+        "{error}"
+    );
+}
