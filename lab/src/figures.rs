@@ -75,6 +75,12 @@ impl Figures {
         part(self.falsely_refused, self.requests)
     }
 
+    /// The part of the requests that got no answer.
+    #[must_use]
+    pub fn failed_part(&self) -> f64 {
+        part(self.failed, self.requests)
+    }
+
     /// What was admitted, against what an exact limiter would have admitted.
     #[must_use]
     pub fn utilisation(&self) -> f64 {

@@ -35,6 +35,7 @@ mod network;
 mod oracle;
 pub mod overload;
 mod process;
+pub mod regions;
 mod schedule;
 mod server;
 pub mod table;

@@ -9,7 +9,7 @@ use tollgate::shed::Priority;
 use tollgate_lab::{
     Consistency, Network, Workload,
     overload::{Scene, Stack},
-    run, table,
+    regions, run, table,
 };
 
 /// The laboratory of tollgate's prefilter.
@@ -23,6 +23,12 @@ struct Arguments {
 enum Command {
     /// Simulate workloads under consistencies, and print a table
     Simulate(Simulate),
+    /// Put half of the processes into another region than the store, 80 and 150 ms away, and print a table
+    Regions {
+        /// From what everything is drawn
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Run a service of four permits under overload, with and without shedding, and print a table
     Overload {
         /// How many seeds, whose means are printed
@@ -54,6 +60,10 @@ fn main() {
     match Arguments::parse().command {
         Command::Simulate(arguments) => simulate(&arguments),
         Command::Overload { seeds } => overload(seeds),
+        Command::Regions { seed } => {
+            println!("{}", regions::HEAD);
+            regions::rows(seed).for_each(|row| println!("{row}"));
+        }
     }
 }
 

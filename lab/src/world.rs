@@ -21,9 +21,6 @@ use crate::{
 /// The store's clock at the start of a run.
 const EPOCH: Tick = 1_700_000_000_000_000;
 
-/// When a query is given up, in µs.
-const DEADLINE: Tick = 50_000;
-
 /// For how long processes go on when the last request has come, in µs: longer than any lease that is tracked.
 const AFTER: Tick = 21_000_000;
 
@@ -337,7 +334,8 @@ impl World {
         let clock = process.clock.shows(now);
         let loss = self.loss;
         let lost = |rng: &mut fastrand::Rng| rng.u32(0..1_000) < loss;
-        let there = !lost(&mut self.rng);
+        let is_cut = self.network.is_cut(sender.process, now);
+        let there = !lost(&mut self.rng) && !is_cut;
         let back = !lost(&mut self.rng);
         self.sent += 1;
         let sent = self.sent;
@@ -351,7 +349,7 @@ impl World {
         };
         self.in_flight.insert(sent, in_flight);
         if there {
-            let at = now + self.network.way(&mut self.rng);
+            let at = now + self.network.way(sender.process, &mut self.rng);
             self.schedule.plan(
                 at,
                 Event::Arrived {
@@ -361,7 +359,8 @@ impl World {
             );
         }
         if !(there && back) {
-            self.schedule.plan(now + DEADLINE, Event::Lost { sent });
+            let deadline = now + self.network.deadline(sender.process);
+            self.schedule.plan(deadline, Event::Lost { sent });
         }
     }
 
@@ -393,7 +392,7 @@ impl World {
             self.refuse(now, sender.key, waits);
         }
         if will_reply {
-            let at = now + self.network.way(&mut self.rng);
+            let at = now + self.network.way(sender.process, &mut self.rng);
             self.schedule.plan(at, Event::Answered { sent });
         }
     }

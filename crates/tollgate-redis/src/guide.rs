@@ -29,3 +29,7 @@ pub mod failures {}
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/redis.md")]
 pub mod redis {}
+
+#[doc = include_str!("../guide/links.md")]
+#[doc = include_str!("../guide/regions.md")]
+pub mod regions {}

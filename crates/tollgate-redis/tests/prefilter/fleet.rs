@@ -38,10 +38,18 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Eight processes that ask the server at this address, and give calls up after this deadline.
     pub(crate) fn start(address: &str, deadline: Duration) -> Self {
+        Self::across(address, address, deadline)
+    }
+
+    /// The same, with the last four at another address.
+    pub(crate) fn across(address: &str, far: &str, deadline: Duration) -> Self {
         let files = TempDir::new().expect("a folder for the book");
         let book = files.path().join(BOOK);
         fs::write(&book, []).expect("the book is begun");
-        let start = |_| worker::start(address, &book, deadline);
+        let start = |place| {
+            let address = if place < PROCESSES / 2 { address } else { far };
+            worker::start(address, &book, deadline)
+        };
         let mut processes: Vec<_> = (0..PROCESSES).map(start).collect();
         processes.iter_mut().for_each(is_ready);
         Self {

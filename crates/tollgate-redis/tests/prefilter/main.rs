@@ -27,6 +27,7 @@ mod held_slots;
 mod load;
 mod partitions;
 mod quota_oracle;
+mod regions;
 mod reports;
 mod scheduled;
 mod service;
