@@ -42,7 +42,7 @@ impl Edge {
             format!("{method} {uri} {body}")
         };
         let app = App::start(Router::new().fallback(echo)).await;
-        let mut ports: Vec<_> = [8000, 8081, 8082, 8083, 9109]
+        let mut ports: Vec<_> = [8000, 8081, 8082, 8083, 8084, 9109]
             .map(|port| (port, free_port()))
             .into();
         ports.push((8080, app.address().port()));
@@ -155,14 +155,8 @@ impl Edge {
         proxy
     }
 
-    async fn envoy(&self, version: &str) -> Proxy {
-        let args = [
-            "-c",
-            "envoy.yaml",
-            "--concurrency",
-            "1",
-            "--disable-hot-restart",
-        ];
+    async fn envoy(&self, version: &str, file: &str) -> Proxy {
+        let args = ["-c", file, "--concurrency", "1", "--disable-hot-restart"];
         self.proxy(&format!("envoy-{version}"), &args).await
     }
 
@@ -291,6 +285,8 @@ impl Proxy {
             let answer = self.curl("/login", &["-d", "", "-H", &field]).await;
             assert_eq!(answer.status, status, "{answer:?}");
         }
+        let other = self.curl("/login", &["-d", "", "--interface", "127.0.0.2"]);
+        assert_eq!(other.await.status, 200);
     }
 
     /// The server is gone.
@@ -317,10 +313,18 @@ impl Drop for Proxy {
 async fn envoy_asks_by_its_protocol() {
     for version in ["1.40.0", "1.36.4"] {
         let mut edge = Edge::start("", None).await;
-        let envoy = edge.envoy(version).await;
+        let envoy = edge.envoy(version, "envoy.yaml").await;
         envoy.limits(true).await;
         envoy.without_server(&mut edge, 200).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn envoy_asks_by_ext_authz() {
+    let mut edge = Edge::start("", None).await;
+    let envoy = edge.envoy("1.40.0", "envoy-ext-authz.yaml").await;
+    envoy.limits(true).await;
+    envoy.without_server(&mut edge, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -392,7 +396,7 @@ async fn envoy_nginx_and_a_service_share_one_budget() {
         redis.url()
     );
     let edge = Edge::start(&settings, Some(rules)).await;
-    let envoy = edge.envoy("1.40.0").await;
+    let envoy = edge.envoy("1.40.0", "envoy.yaml").await;
     // Another copy for the other proxy.
     let other = Edge::start(&settings, Some(rules)).await;
     let nginx = other.nginx().await;
