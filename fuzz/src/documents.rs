@@ -1,7 +1,7 @@
 //! Documents of rules, as tollgate-rules reads them.
 
 use tollgate::{Key, key::computed, store::RuleSet};
-use tollgate_rules::{Bindings, Format, RuleDocument};
+use tollgate_rules::{Bindings, Format, RuleDocument, import_envoy};
 
 /// More is not shown of a document with many mistakes.
 const LONGEST_ERROR: usize = 100_000;
@@ -17,10 +17,20 @@ fn bindings() -> Bindings {
         .condition("beta", |_| true)
 }
 
-/// Reads a text in each syntax. What is read has rules that a limiter takes; an error has mistakes, each with its place.
+/// Reads a text in each syntax, in a service and at the edge. What is read has rules that a limiter takes; an error has mistakes, each with
+/// its place. What can be imported is a document.
 pub fn read_document(text: &str) {
-    for format in [Format::Toml, Format::Yaml, Format::Json] {
-        match RuleDocument::parse(text, format, &bindings()) {
+    if let Ok(imported) = import_envoy([("text", text)]) {
+        let edge = Bindings::new().at_edge();
+        assert!(RuleDocument::parse(&imported, Format::Toml, &edge).is_ok());
+    }
+    let formats = [Format::Toml, Format::Yaml, Format::Json];
+    let sides = [bindings(), bindings().at_edge()];
+    for (format, bindings) in formats
+        .into_iter()
+        .flat_map(|format| sides.each_ref().map(|side| (format, side)))
+    {
+        match RuleDocument::parse(text, format, bindings) {
             Ok(document) => {
                 assert!(!document.rules().is_empty(), "{format}");
                 let rules = RuleSet::new(document.limiter_rules());

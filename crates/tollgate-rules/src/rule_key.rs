@@ -124,8 +124,8 @@ impl RuleKey {
     /// By part, how many parts of a key it makes. `None`: any number.
     pub(crate) fn widths(&self) -> impl Iterator<Item = Option<usize>> {
         self.parts.iter().map(|part| match part.kind {
-            "" | "descriptor" | HANDLER => None,
-            "authorization" | "header" | "cookie" | "query" | "path:" => Some(2),
+            "" | HANDLER => None,
+            "authorization" | "header" | "cookie" | "query" | "path:" | "descriptor" => Some(2),
             _ => Some(1),
         })
     }

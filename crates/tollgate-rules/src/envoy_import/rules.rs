@@ -1,6 +1,6 @@
 //! The rules of a tree, in TOML.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     envoy_import::tree::{Descriptor, Limit},
@@ -35,12 +35,13 @@ impl<'a> Step<'a> {
             None => (2, 0),
         };
         let own_rank = rank(own, self.index);
-        let level = self.level.iter().enumerate();
-        let before =
-            level.filter(move |(index, node)| node.key == own.key && rank(node, *index) < own_rank);
-        before
-            .map(|(_, node)| node)
-            .filter(move |_| !own.is_fixed())
+        // Nothing comes before the value itself.
+        let level = if own.is_fixed() { &[] } else { self.level };
+        let before = level
+            .iter()
+            .enumerate()
+            .filter(move |(index, node)| node.key == own.key && rank(node, *index) < own_rank);
+        before.map(|(_, node)| node)
     }
 }
 
@@ -59,32 +60,28 @@ impl Rules {
         way: &mut Vec<Step<'a>>,
         level: &'a [Descriptor],
     ) {
+        let mut bases: HashMap<&str, Option<Base>> = HashMap::new();
         for (index, node) in level.iter().enumerate() {
-            let of_all = level
-                .iter()
-                .position(|all| all.key == node.key && all.value.is_none());
-            let is_override = of_all.is_some_and(|index| {
-                way.push(Step { level, index });
-                let takes = takes_override(way, node);
-                way.pop();
-                takes
-            });
+            let base = bases.entry(&node.key);
+            let base = *base.or_insert_with(|| Base::of(way, level, &node.key));
             way.push(Step { level, index });
-            if let Some(limit) = node.limit.as_ref().filter(|_| !is_override) {
-                self.add_rule(domain, way, limit);
+            if let Some(limit) = &node.limit
+                && !base.is_some_and(|base| base.takes(node))
+            {
+                self.add_rule(domain, way, limit, base);
             }
             self.add(domain, way, &node.descriptors);
             way.pop();
         }
     }
 
-    fn add_rule(&mut self, domain: &str, way: &[Step<'_>], limit: &Limit) {
+    fn add_rule(&mut self, domain: &str, way: &[Step<'_>], limit: &Limit, base: Option<Base>) {
         let nodes: Vec<&Descriptor> = way.iter().map(|step| step.node()).collect();
         let patterns: Vec<String> = nodes.iter().map(|node| node.pattern()).collect();
         let (mut overrides, mut others) = (Vec::new(), Vec::new());
         for (depth, step) in way.iter().enumerate() {
             for other in step.before() {
-                if depth + 1 == way.len() && takes_override(way, other) {
+                if depth + 1 == way.len() && base.is_some_and(|base| base.takes(other)) {
                     overrides.push(other);
                     continue;
                 }
@@ -184,30 +181,33 @@ impl Descriptor {
     }
 }
 
-/// Whether the limit of a node is an override in the rule at the end of a way, which counts all values of its key: the override names
-/// a client by this value alone, and differs in its units.
-fn takes_override(way: &[Step<'_>], node: &Descriptor) -> bool {
-    let Some((last, above)) = way.split_last() else {
-        return false;
-    };
-    let all = last.node();
-    let (Some(own), Some(of_all)) = (&node.limit, &all.limit) else {
-        return false;
-    };
-    let base = of_all.rate.filter(|(units, _)| *units > 0);
-    let Some((_, unit)) = base.filter(|_| all.value.is_none() && node.is_fixed()) else {
-        return false;
-    };
-    let is_alone = |step: &Step<'_>| step.node().is_fixed() && step.node().key != all.key;
-    // What has stars takes values from the rule, and so from its overrides.
-    let mut others = last
-        .level
-        .iter()
-        .filter(|other| other.key == all.key && other.value.is_some());
-    own.rate.is_none_or(|(_, own)| own == unit)
-        && node.is_shadow == all.is_shadow
-        && above.iter().all(is_alone)
-        && others.all(Descriptor::is_fixed)
+/// The rule of a key with any value, where limits of single values are its overrides: an override names a client by this value alone,
+/// and differs in its units.
+#[derive(Clone, Copy)]
+struct Base {
+    unit: &'static str,
+    is_shadow: bool,
+}
+
+impl Base {
+    fn of(above: &[Step<'_>], level: &[Descriptor], key: &str) -> Option<Self> {
+        let mut of_key = level.iter().filter(|node| node.key == key);
+        let all = of_key.clone().find(|node| node.value.is_none())?;
+        let (_, unit) = all.limit.as_ref()?.rate.filter(|(units, _)| *units > 0)?;
+        let is_alone = |step: &Step<'_>| step.node().is_fixed() && step.node().key != key;
+        // What has stars takes values from the rule, and so from its overrides.
+        let has_stars = of_key.any(|node| node.value.is_some() && !node.is_fixed());
+        (above.iter().all(is_alone) && !has_stars).then_some(Self {
+            unit,
+            is_shadow: all.is_shadow,
+        })
+    }
+
+    fn takes(self, node: &Descriptor) -> bool {
+        let rate = node.limit.as_ref().map(|limit| limit.rate);
+        let has_unit = rate.is_some_and(|rate| rate.is_none_or(|(_, unit)| unit == self.unit));
+        has_unit && node.is_fixed() && node.is_shadow == self.is_shadow
+    }
 }
 
 /// As a text of TOML, whose escapes are those of JSON.

@@ -1,5 +1,7 @@
 //! The tree of descriptors, as envoyproxy/ratelimit reads it from YAML.
 
+use std::collections::HashSet;
+
 use crate::{
     node::{Node, Value},
     reader::{At, Reader},
@@ -100,19 +102,17 @@ fn read_level(
     let Some(node) = fields.get("descriptors") else {
         return;
     };
+    let names = |node: &Descriptor| (node.key.clone(), node.value.clone());
+    let mut known: HashSet<_> = level.iter().map(names).collect();
     for node in reader.list(node, "descriptors").unwrap_or_default() {
         let Some(descriptor) = Descriptor::read(reader, node, above) else {
             continue;
         };
-        let is_same =
-            |other: &&Descriptor| other.key == descriptor.key && other.value == descriptor.value;
-        match level.iter().find(is_same) {
-            Some(_) => reader.wrong(
-                &node.span,
-                "there is a descriptor with this key and value already; remove one",
-            ),
-            None => level.push(descriptor),
+        if !known.insert(names(&descriptor)) {
+            let message = "there is a descriptor with this key and value already; remove one";
+            reader.wrong(&node.span, message);
         }
+        level.push(descriptor);
     }
 }
 
