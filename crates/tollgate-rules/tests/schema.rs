@@ -226,6 +226,8 @@ fn write_table(page: &mut String, title: &str, table: &Value) {
             .collect();
         let examples = match examples.len() {
             0 => String::new(),
+            // The words show one already.
+            _ if words.contains('`') => String::new(),
             _ => format!(" Such as {}.", examples.join(", ")),
         };
         let default = match &property["default"] {

@@ -62,35 +62,16 @@
 //! ```
 //!
 //! Denials are responses: the service's error type is that of the inner service. Requests are refunded if the inner service
-//! fails, or if a response has the extension [`Refund`]. See [`rejection`] for the responses to denials, and [`header`] for the
-//! fields that report the quota.
+//! fails, or if a response has the extension [`Refund`].
 //!
-//! # gRPC
-//!
-//! The same layer wraps tonic: `Server::builder().layer(limits)` for all services, `limits.layer(service)` for one (with the
-//! feature `tonic` it keeps the service's name), a [condition] for one method. It detects gRPC and denies calls
-//! [in gRPC](rejection#grpc), and REST and gRPC on one port can share a budget.
-//!
-//! A call may be a stream that lasts for days: [`MessageLimitLayer`] counts its messages. See the [guide](guide::grpc).
-//!
-//! # In the handler
-//!
-//! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; so does a rule for handlers. It has
-//! the verdict of each rule, and a [`Ticket`](decision::Ticket) to settle the actual cost. [`Admission::acquire`] checks a rule whose key only the
-//! handler knows. With the feature `axum`, `Admission` is an extractor, and so is `Option<Admission>` for routes that may lack a
-//! layer. With `attach_decision`, the response to a denied request has the [`Decision`] in its extensions, for outer layers.
-//!
-//! # Rules that change
-//!
-//! [`RateLimitLayer::handle`] replaces the rules while requests are served, without a lost request or a lost count; a
-//! [`LiveLimiter`] does the same outside of HTTP. A [`Quota`] is also text: `"gcra 100/min burst 20".parse()`.
-//!
-//! # Where the layer goes
-//!
-//! Inside of tracing and CORS, outside of expensive work. By address in front of authentication, by account behind it. Around a
-//! concurrency limit with [load shedding](guide::choosing#load-shedding) between them, or a denial waits for a permit. In
-//! `ServiceBuilder` the first layer is the outermost, with `Router::layer` the last one. The
-//! [guide](guide::choosing#order-of-layers) has the whole order.
+//! | you want to | see |
+//! | --- | --- |
+//! | choose what a denial looks like, and the header fields | [`rejection`], [`header`] |
+//! | limit gRPC: a server, a service, a method, a stream | the [guide](guide::grpc); the layer denies calls [in gRPC](rejection#grpc) |
+//! | check a rule in a handler, or settle the real cost | [`Admission`], [`Ticket`](decision::Ticket) |
+//! | change rules while requests are served | [`RateLimitLayer::handle`], [`LiveLimiter`]; a [`Quota`] is also text: `"gcra 100/min burst 20".parse()` |
+//! | find the place of the layer | the [order of layers](guide::choosing#order-of-layers): by address in front of authentication, by account behind it |
+//! | shed load by priority | [`shed`] |
 //!
 //! # Features
 //!
@@ -105,43 +86,6 @@
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
 //! | `serde` | [records of decisions](observe::DecisionRecord) and top keys can be serialised; a [`Quota`] is a text in documents |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
-//!
-//! # A test
-//!
-//! A service with its layer is tested without a network. Two requests at once for each address, then one a second:
-//!
-//! ```
-//! use axum::{Router, body::Body, routing::get};
-//! use http::{Request, StatusCode};
-//! use tollgate::{
-//!     MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
-//!     key::{PeerAddr, client_ip},
-//! };
-//! use tower::ServiceExt;
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let rule = Rule::new("reads-per-ip", Quota::gcra(1, SECOND).burst(2)).by(client_ip());
-//! let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?;
-//! let app = Router::new().route("/", get(|| async { "hello" })).layer(limits);
-//!
-//! // `axum::serve` with `into_make_service_with_connect_info::<SocketAddr>()` sets the peer; here we do.
-//! let peer = PeerAddr("192.0.2.1:40000".parse()?);
-//! let send = async || {
-//!     let request = Request::get("/").extension(peer).body(Body::empty()).unwrap();
-//!     app.clone().oneshot(request).await.unwrap()
-//! };
-//! let first = send().await;
-//! assert_eq!(first.status(), StatusCode::OK);
-//! assert_eq!(first.headers()["ratelimit-policy"], r#""reads-per-ip";q=2;w=2"#);
-//! assert_eq!(first.headers()["ratelimit"], r#""reads-per-ip";r=1;t=1"#);
-//! send().await;
-//! let third = send().await;
-//! assert_eq!(third.status(), StatusCode::TOO_MANY_REQUESTS);
-//! assert_eq!(third.headers()["retry-after"], "1");
-//! # Ok(())
-//! # }
-//! ```
 //!
 //! # A customised one
 //!

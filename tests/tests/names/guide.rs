@@ -267,7 +267,9 @@ fn no_program_of_the_guide_has_hidden_lines() {
             let text = fs::read_to_string(path).expect("a page of the guide");
             for program in text.split("\n```rust").skip(1) {
                 let program = program.split("\n```").next().unwrap_or_default();
-                let hidden = program.lines().find(|line| line.starts_with("# ") || *line == "#");
+                let hidden = program
+                    .lines()
+                    .find(|line| line.starts_with("# ") || *line == "#");
                 assert_eq!(hidden, None, "{name}");
             }
         }
