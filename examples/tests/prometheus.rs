@@ -51,10 +51,10 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let of_panel = |panel: &Value| -> Vec<(String, String)> {
         let title = panel["title"].as_str().expect("a title").to_owned();
         let targets = panel["targets"].as_array().cloned().unwrap_or_default();
-        let query = |target: &Value| target["expr"].as_str().expect("a query").to_owned();
-        let queries = targets.iter().map(query);
+        // The top keys are no metric.
+        let queries = targets.iter().filter_map(|target| target["expr"].as_str());
         queries
-            .map(|query| (title.clone(), filled_in(&query)))
+            .map(|query| (title.clone(), filled_in(query)))
             .collect()
     };
     panels.flat_map(of_panel).collect()

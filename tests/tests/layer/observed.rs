@@ -1,6 +1,10 @@
 //! What operators see: metrics and events.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
 
 use axum::Router;
 use http::{Request, StatusCode};
@@ -14,7 +18,7 @@ use tollgate_tests::{
     counted::{Counted, Metrics},
     events::Events,
 };
-use tracing::Level;
+use tracing::{Instrument as _, Level, field::Empty};
 
 async fn send_times(app: &Router, times: usize) {
     for _ in 0..times {
@@ -522,7 +526,9 @@ async fn a_denial_is_a_debug_event_per_denying_rule_with_the_pattern_of_the_rout
     let events = Events::listen();
     let rules = [
         all(per_minute("wide", 9)),
-        all(per_minute("tight", 1).threshold("soft", Quota::fixed_window(1, MINUTE))),
+        all(per_minute("tight", 1)
+            .threshold("soft", Quota::fixed_window(1, MINUTE))
+            .label(|_| "acme".to_owned())),
         all(per_minute("narrow", 1).shadow()),
     ];
     let app = Router::new()
@@ -537,6 +543,8 @@ async fn a_denial_is_a_debug_event_per_denying_rule_with_the_pattern_of_the_rout
         "route=\"/items/{id}\"",
         "retry_after_ms=60000",
         "reason=\"quota\"",
+        "subject_type=\"constant\"",
+        "tenant=\"acme\"",
     ];
     events.one(Level::DEBUG, &words);
     assert_eq!(events.recorded().len(), 1);
@@ -553,4 +561,61 @@ async fn an_outage_does_not_drown_the_log() {
     // Once a second, however many that were.
     let warnings = events.at(Level::WARN).len();
     assert!((1..250).contains(&warnings), "{warnings}");
+    // But each request that it let pass, for those who ask for all.
+    let passed = events.at(Level::DEBUG);
+    assert_eq!(passed.len(), 500);
+    let words = [
+        "request passed while the store failed",
+        "rule=\"usual\"",
+        "answer=\"allowed\"",
+    ];
+    assert!(
+        words.iter().all(|word| passed[0].contains(word)),
+        "{}",
+        passed[0]
+    );
+}
+
+/// A log that a test reads.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("whole").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_was_decided_is_on_the_span_of_the_request_if_it_has_the_fields() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _subscriber = tracing::subscriber::set_default(subscriber);
+    let app = app([all(per_minute("tight", 1))]);
+    for _ in 0..2 {
+        let span = tracing::info_span!(
+            "request",
+            tollgate.decision = Empty,
+            tollgate.rule = Empty,
+            tollgate.reason = Empty
+        );
+        send(&app, get("/")).instrument(span.clone()).await;
+        span.in_scope(|| tracing::info!("is over"));
+    }
+    let log = log.0.lock().expect("whole").clone();
+    let log = String::from_utf8(log).expect("text");
+    for said in [
+        "request{tollgate.decision=\"allowed\"}",
+        "request{tollgate.decision=\"denied\" tollgate.rule=\"tight\" tollgate.reason=\"quota\"}",
+    ] {
+        assert_eq!(log.matches(said).count(), 1, "{log}");
+    }
 }

@@ -5,6 +5,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use tracing::{Span, level_filters::LevelFilter};
+
 use crate::{
     block::ActiveBlock,
     check::Check,
@@ -51,6 +53,7 @@ pub(super) fn denied(
     check: Option<&Check>,
     verdict: &Verdict,
     decision: &Decision,
+    tenant: Option<&str>,
     route: &str,
     one_in: u64,
 ) {
@@ -64,6 +67,8 @@ pub(super) fn denied(
         retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64),
         algorithm = rule.quota().algorithm().name(),
         plan = plan.as_deref(),
+        subject_type = rule.subject_type_name(),
+        tenant,
         limit = rule.limit_under(verdict.plan()),
         remaining = verdict.knows_remaining().then(|| verdict.remaining()),
         cost = check.map(Check::cost),
@@ -73,6 +78,45 @@ pub(super) fn denied(
         one_in,
         "request denied"
     );
+}
+
+/// Logs a request that passes although the store failed.
+#[cold]
+pub(super) fn passed(
+    rule: &Rule,
+    check: Option<&Check>,
+    verdict: &Verdict,
+    decision: &Decision,
+    tenant: Option<&str>,
+) {
+    tracing::debug!(
+        target: "tollgate",
+        rule = rule.name(),
+        answer = if verdict.is_degraded() { "passed" } else { "allowed" },
+        subject_type = rule.subject_type_name(),
+        tenant,
+        cost = check.map(Check::cost),
+        key = check.map(|check| tracing::field::display(check.key().prefix())),
+        at_ms = decision.at() / 1_000,
+        "request passed while the store failed"
+    );
+}
+
+/// Says on the span of the request what was decided, if the span has these fields.
+#[inline]
+pub(super) fn record_on_span(decision: &'static str, rule: Option<&str>, reason: Option<&str>) {
+    if LevelFilter::current() == LevelFilter::OFF {
+        return;
+    }
+    let span = Span::current();
+    if span.has_field("tollgate.decision") {
+        span.record("tollgate.decision", decision);
+    }
+    for (field, value) in [("tollgate.rule", rule), ("tollgate.reason", reason)] {
+        if let Some(value) = value.filter(|_| span.has_field(field)) {
+            span.record(field, value);
+        }
+    }
 }
 
 /// Logs a request that a rule rejected because it has no key.

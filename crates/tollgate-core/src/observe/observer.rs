@@ -2,8 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-#[cfg(feature = "tracing")]
-use crate::observe::events;
 use crate::{
     check::Check,
     decision::{Decision, Outcome, Verdict},
@@ -19,6 +17,8 @@ use crate::{
     store::rule_store::RuleStore,
     time::Tick,
 };
+#[cfg(feature = "tracing")]
+use crate::{observe::events, source::Source};
 #[cfg(feature = "metrics")]
 use crate::{
     observe::{rule_counters::RuleCounts, series::Kind, table_gauges::TableGauges},
@@ -172,7 +172,18 @@ impl Observer {
                 && events::is_denial_logged()
                 && let Some(one_in) = observer.logs_denial(decision.at() / 1_000_000)
             {
-                events::denied(rule, check, verdict, decision, route, one_in);
+                let tenant = observer.label(check);
+                let tenant = tenant.as_deref();
+                events::denied(rule, check, verdict, decision, tenant, route, one_in);
+            }
+            #[cfg(feature = "tracing")]
+            if verdict.source() == Source::Fallback
+                && decision.is_allowed()
+                && rule.is_enforced()
+                && events::is_denial_logged()
+            {
+                let tenant = observer.label(check);
+                events::passed(rule, check, verdict, decision, tenant.as_deref());
             }
             if observer.keeps_top_keys
                 && let Some(check) = check
@@ -181,7 +192,10 @@ impl Observer {
             }
         }
         #[cfg(feature = "tracing")]
-        self.outage.decided(&self.set, decision);
+        {
+            self.outage.decided(&self.set, decision);
+            self.record_on_span(decision);
+        }
         #[cfg(not(feature = "tracing"))]
         let _ = route;
         #[cfg(feature = "metrics")]
@@ -191,6 +205,29 @@ impl Observer {
         }
         #[cfg(not(feature = "metrics"))]
         let _ = (store, timer);
+    }
+
+    /// Says on the span of the request what was decided.
+    #[cfg(feature = "tracing")]
+    fn record_on_span(&self, decision: &Decision) {
+        let is_allowed = decision.is_allowed();
+        if is_allowed && !decision.is_degraded() {
+            return events::record_on_span("allowed", None, None);
+        }
+        let decides = |it: &Verdict| match is_allowed {
+            true => it.is_degraded(),
+            false => it.outcome() == Outcome::Deny,
+        };
+        let rules = self.set.rules();
+        let rule = decision.verdicts().iter().find_map(|it| {
+            let rule = rules.get(it.rule()).filter(|rule| rule.is_enforced())?;
+            decides(it).then_some(rule.name())
+        });
+        let (word, reason) = match decision.reason() {
+            Some(reason) => ("denied", reason.as_str()),
+            None => ("degraded", "store_failed"),
+        };
+        events::record_on_span(word, rule, Some(reason));
     }
 
     /// Notes the key of a check whose rule keeps its top keys.
@@ -230,14 +267,14 @@ impl Observer {
     pub fn no_key(&self, rule: u16) {
         #[cfg(feature = "metrics")]
         self.unchecked(rule, Kind::NoKey);
-        self.log_keyless(rule);
+        self.log_keyless(rule, "no_key");
     }
 
     /// A rule rejected a request whose key could not be looked up.
     pub fn look_up_failed(&self, rule: u16) {
         #[cfg(feature = "metrics")]
         self.unchecked(rule, Kind::DeniedStoreFailed);
-        self.log_keyless(rule);
+        self.log_keyless(rule, "store_failed");
     }
 
     #[cfg(feature = "metrics")]
@@ -247,7 +284,11 @@ impl Observer {
         }
     }
 
-    fn log_keyless(&self, rule: u16) {
+    fn log_keyless(&self, rule: u16, reason: &'static str) {
+        #[cfg(feature = "tracing")]
+        if let Some((rule, _)) = self.rule(usize::from(rule)) {
+            events::record_on_span("denied", Some(rule.name()), Some(reason));
+        }
         #[cfg(feature = "tracing")]
         if events::is_denial_logged()
             && let Some((rule, observer)) = self.rule(usize::from(rule))
@@ -256,7 +297,7 @@ impl Observer {
             events::keyless(rule, one_in);
         }
         #[cfg(not(feature = "tracing"))]
-        let _ = rule;
+        let _ = (rule, reason);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::observe::{
 };
 #[cfg(feature = "tracing")]
 use crate::{
+    check::Check,
     observe::events::DenialSampler,
     sync::{Mutex, lock},
 };
@@ -72,6 +73,12 @@ impl RuleObserver {
     pub(super) fn top_keys_before(&self) -> Option<&TopKeys> {
         let top_keys = self.history.top_keys.get().map(|it| &**it);
         top_keys.filter(|_| self.keeps_top_keys)
+    }
+
+    /// What the application calls the client of a check, if it came often enough to be called.
+    #[cfg(feature = "tracing")]
+    pub(super) fn label(&self, check: Option<&Check>) -> Option<Arc<str>> {
+        self.top_keys_before()?.label(check?)
     }
 
     /// A denial in this second. `Some`: it is logged, and stands for this number of denials.

@@ -147,6 +147,17 @@ impl TopKeys {
         }
     }
 
+    /// What the key of a check is called, if it is there and nobody else looks.
+    #[cfg(feature = "tracing")]
+    pub(super) fn label(&self, check: &Check) -> Option<Arc<str>> {
+        let mut recent = try_lock(&self.0)?;
+        recent
+            .current
+            .details(known_bits(check.key()))?
+            .label
+            .clone()
+    }
+
     /// Its memory: fixed, except for the labels.
     #[cfg(any(feature = "metrics", all(test, not(tollgate_shuttle))))]
     pub(super) fn bytes(&self) -> usize {
