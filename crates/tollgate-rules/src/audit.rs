@@ -38,10 +38,12 @@ pub enum AuditKind {
     Expired,
     /// A rule with `audit = true` denied requests.
     Denied,
+    /// An operator let a client start anew.
+    Reset,
 }
 
 impl AuditKind {
-    /// In one word: `accepted`, `rejected`, `expired`, `denied`.
+    /// In one word: `accepted`, `rejected`, `expired`, `denied`, `reset`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,6 +51,7 @@ impl AuditKind {
             Self::Rejected => "rejected",
             Self::Expired => "expired",
             Self::Denied => "denied",
+            Self::Reset => "reset",
         }
     }
 }

@@ -29,12 +29,12 @@ It takes nothing. Units that processes hold on lease count as used. Exit code 1:
 
 const RESET_EXAMPLES: &str = "\
 Examples:
-  tollgate key reset acme-key-1 --rule search-per-key
-  tollgate key reset --path /search -H 'x-api-key: acme-key-1'
+  tollgate key reset acme-key-1 --rule search-per-key --because 'ticket 4711'
+  tollgate key reset --path /search -H 'x-api-key: acme-key-1' --because 'ticket 4711' --yes
 
 (with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
 
-The states of every partition are looked for. Exit code 1: there was no state, which mostly means another key than
+It asks first, and writes the reason into the audit. The states of every partition are looked for. Exit code 1: there was no state, which mostly means another key than
 the client's.";
 
 const FIND_EXAMPLES: &str = "\
@@ -65,7 +65,7 @@ pub(crate) enum KeyCommand {
     Status(ClientArgs),
     /// Forgets what a client has used, and says whether there was anything to forget.
     #[command(after_help = RESET_EXAMPLES)]
-    Reset(ClientArgs),
+    Reset(reset::ResetArgs),
     /// Says which of these clients the letters of a log line or of the top keys are.
     #[command(after_help = FIND_EXAMPLES)]
     Find(find::FindArgs),

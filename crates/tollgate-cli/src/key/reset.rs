@@ -1,21 +1,47 @@
 //! `tollgate key reset`: lets a client start anew.
 
+use clap::Args;
 use serde_json::json;
 use tollgate_redis::Partition;
-use tollgate_rules::Explanation;
+use tollgate_rules::{Author, Explanation};
 
 use crate::{
+    change_args::{BecauseArgs, YesArgs},
     exit::Exit,
     failure::Failure,
     key::{client_args::ClientArgs, states::States, status::partitions},
+    printable,
     report::Report,
     table::Table,
 };
 
-pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
+#[derive(Args, Debug)]
+pub(crate) struct ResetArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+
+    #[command(flatten)]
+    because: BecauseArgs,
+
+    #[command(flatten)]
+    yes: YesArgs,
+}
+
+pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
+    let args = &reset.client;
     let explained = args.explained().await?;
+    let author = reset.because.author()?;
+    let asked = explained.iter().filter(|rule| rule.counts());
+    let asked: Vec<_> = asked
+        .map(Explanation::rule)
+        .filter(|rule| args.is_asked(rule))
+        .collect();
+    let rules = printable::line(&asked.join(", "), 300);
+    reset.yes.ask(&format!(
+        "what the client has used is forgotten under {rules}"
+    ))?;
     let mut table = Table::new(["rule", "by partition", "state"]);
-    let (mut json, mut had_any) = (Vec::new(), false);
+    let (mut json, mut had_any, mut forgotten) = (Vec::new(), false, Vec::new());
     for partition in all_partitions(args) {
         if !explained.iter().any(Explanation::counts) {
             break;
@@ -46,6 +72,13 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
                 ))
             })?;
             had_any |= had_state;
+            if had_state
+                && !forgotten
+                    .iter()
+                    .any(|it: &&Explanation| it.rule() == rule.rule())
+            {
+                forgotten.push(*rule);
+            }
             let said = match had_state {
                 true => "forgotten",
                 false => "there was none",
@@ -64,12 +97,28 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
             "there was no state: is this the client's key, the right namespace and the service's secret?"
         }
     };
+    let mut text = table.text() + "\n" + said;
+    for rule in forgotten {
+        // It is done, whatever becomes of the record.
+        if let Err(wrong) = record(args, rule, &author).await {
+            text.push_str(&format!(
+                "\nthe audit has no record of it: {}",
+                wrong.message
+            ));
+        }
+    }
     let json = json!({ "had_state": had_any, "states": json });
-    Ok(Report::new(
-        table.text() + "\n" + said,
-        json,
-        Exit::of(had_any),
-    ))
+    Ok(Report::new(text, json, Exit::of(had_any)))
+}
+
+/// Writes it into the audit. Keys without a secret have none.
+async fn record(args: &ClientArgs, rule: &Explanation, author: &Author) -> Result<(), Failure> {
+    let Some(secret) = args.redis.secret.find()? else {
+        return Ok(());
+    };
+    let redis = args.redis.rules(&secret)?;
+    let record = redis.record_reset(rule.rule(), rule.key_hash(), author);
+    Ok(args.redis.in_time(record).await??)
 }
 
 /// Every partition that the service may have had.

@@ -34,6 +34,9 @@ limit = \"sliding_log 5/d\"
 reason = \"contract\"
 ";
 
+/// A reason, and no question.
+const BECAUSE: &[&str] = &["--because", "ticket 4711", "--yes"];
+
 const SEARCH: &[&str] = &[
     "--path",
     "/search",
@@ -95,6 +98,11 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     let (_, json) = program.json(&status);
     assert_eq!(json["rules"].as_array().map(Vec::len), Some(1), "{json}");
     let reset = ["key", "reset", "acme-key-1", "--rule", "search-per-key"];
+    let reset = [&reset[..], &BECAUSE[..2]].concat();
+    program
+        .run(&reset)
+        .assert(1, &["under search-per-key", "go on? [y/N]"]);
+    let reset = [&reset[..], &BECAUSE[2..]].concat();
     program.run(&reset).assert(1, &["there was no state"]);
     for _ in 0..3 {
         program
@@ -117,6 +125,13 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
         .assert(0, &["forgotten", "the client starts anew"]);
     program.run(&reset).assert(1, &["there was no state"]);
     program.run(&status).assert(0, &["nothing used"]);
+    let (_, json) = program.json(&["rules", "history"]);
+    let history = json["history"].as_array().expect("a list");
+    assert_eq!(history.len(), 1, "{json}");
+    assert_eq!(
+        (&history[0]["kind"], &history[0]["reason"]),
+        (&json!("reset"), &json!("ticket 4711"))
+    );
 }
 
 #[test]
@@ -194,7 +209,13 @@ fn the_client_of_a_service_is_found_by_each_partition() {
     program
         .run(&["key", "status", "acme-key-1"])
         .assert(0, &["states by the partitions one and key"]);
-    let (code, json) = program.json(&["key", "reset", "acme-key-1", "--rule", "search-per-key"]);
+    let (code, json) = program.json(
+        &[
+            &["key", "reset", "acme-key-1", "--rule", "search-per-key"],
+            BECAUSE,
+        ]
+        .concat(),
+    );
     let had: Vec<_> = json["states"]
         .as_array()
         .expect("a list")
@@ -258,7 +279,7 @@ fn a_state_that_lies_with_a_tenant_is_found_with_the_tenant() {
         .run(&[&["key", "check"], SEARCH, &by_rule].concat())
         .assert(0, &["allowed"]);
     let only = ["--rule", "search-per-key"];
-    let reset = [&["key", "reset"], SEARCH, &by_rule, &only].concat();
+    let reset = [&["key", "reset"], SEARCH, &by_rule, &only, BECAUSE].concat();
     program
         .run(&reset)
         .assert(0, &["by-rule:per-address", "forgotten"]);
@@ -287,7 +308,7 @@ fn a_cluster_has_its_states_on_all_shards() {
     let (_, json) = program.json(&[&["key", "status"], SEARCH].concat());
     assert_eq!(json["rules"][0]["remaining"], json!(2), "{json}");
     program
-        .run(&[&["key", "reset"], SEARCH].concat())
+        .run(&[&["key", "reset"], SEARCH, BECAUSE].concat())
         .assert(0, &["forgotten"]);
 }
 

@@ -344,6 +344,30 @@ impl RedisRules {
             .collect())
     }
 
+    /// Records in the audit that somebody let a client of a rule start anew; the client by its
+    /// [hash](crate::Explanation::key_hash).
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable.
+    pub async fn record_reset(
+        &self,
+        rule: &str,
+        client: Option<u128>,
+        author: &Author,
+    ) -> Result<(), PushError> {
+        let client = client.map_or(String::new(), |hash| format!(" {:08x}", hash >> 96));
+        let record = AuditRecord {
+            at: now(),
+            kind: AuditKind::Reset,
+            author: author.clone(),
+            before: 0,
+            after: 0,
+            lines: vec![format!("{rule}: client{client} starts anew")],
+        };
+        self.add_record(&record).await
+    }
+
     /// Adds a record to the audit.
     pub(crate) async fn add_record(&self, record: &AuditRecord) -> Result<(), PushError> {
         let mut command = Cmd::new();
@@ -728,6 +752,7 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
             "rejected" => AuditKind::Rejected,
             "expired" => AuditKind::Expired,
             "denied" => AuditKind::Denied,
+            "reset" => AuditKind::Reset,
             _ => AuditKind::Accepted,
         },
         author: Author::new(field("actor")).because(field("reason")),
