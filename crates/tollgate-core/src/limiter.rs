@@ -644,16 +644,22 @@ impl Limiter {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        let checks = with_thresholds(self.rules(), checks);
-        let mut answer = self.shared.store.acquire_within(&checks, Duration::ZERO);
-        if let Step::Wait(_) = answer {
-            let asked = checks.clone();
-            replace_answer(&mut answer, |before| async move {
-                let in_time = tokio::time::timeout_at(deadline, before).await;
-                in_time.unwrap_or_else(|_| Check::fail(&asked))
-            });
+        let ask = |limiter: &Self, checks: &[Check]| {
+            let checks = with_thresholds(limiter.rules(), checks);
+            let mut answer = limiter.shared.store.acquire_within(&checks, Duration::ZERO);
+            if let Step::Wait(_) = answer {
+                let asked = checks.clone();
+                replace_answer(&mut answer, |before| async move {
+                    let in_time = tokio::time::timeout_at(deadline, before).await;
+                    in_time.unwrap_or_else(|_| Check::fail(&asked))
+                });
+            }
+            limiter.finish(answer, &checks)
+        };
+        match self.answer_none(checks, ask) {
+            Some(answer) => answer,
+            None => ask(self, checks),
         }
-        self.finish(answer, &checks)
     }
 
     /// Whether a request with these checks waits for slots.
