@@ -1,5 +1,6 @@
--- Asks tollgate-server about a request, and sets what it answers as variables of the transaction.
-local fields = { ["retry-after"] = "txn.tollgate_retry", ["ratelimit"] = "txn.tollgate_limit" }
+-- Asks tollgate-server about a request, and answers it with a denial as it is.
+local shown = { ["ratelimit"] = "txn.tollgate_limit", ["ratelimit-policy"] = "txn.tollgate_policy" }
+local of_denial = { "content-type", "cache-control", "retry-after", "ratelimit", "ratelimit-policy" }
 
 core.register_action("tollgate", { "http-req" }, function(txn)
   local headers = {
@@ -16,10 +17,21 @@ core.register_action("tollgate", { "http-req" }, function(txn)
   local asked, answer = pcall(client.get, client, { url = "http://127.0.0.1:8083/check", headers = headers, timeout = 20 })
   -- A server that is gone, or late, stops nobody.
   if not asked or not answer or not answer.status or answer.status == 0 then return end
-  txn:set_var("txn.tollgate_status", answer.status)
-  txn:set_var("txn.tollgate_problem", answer.body or "")
-  for name, variable in pairs(fields) do
+  local field = function(name)
     local values = answer.headers and answer.headers[name]
-    if values then txn:set_var(variable, values[0]) end
+    return values and values[0]
   end
+  if answer.status < 300 then
+    for name, variable in pairs(shown) do
+      if field(name) then txn:set_var(variable, field(name)) end
+    end
+    return
+  end
+  -- HAProxy itself says 503 of a server that is gone. A denial is of this type, with any status.
+  if field("content-type") ~= "application/problem+json" then return end
+  local denial = txn:reply({ status = answer.status, body = answer.body or "" })
+  for _, name in ipairs(of_denial) do
+    if field(name) then denial:add_header(name, field(name)) end
+  end
+  txn:done(denial)
 end)

@@ -226,8 +226,8 @@ impl Proxy {
         fs::read_to_string(&self.output).unwrap_or_default()
     }
 
-    /// What each of the files has to do.
-    async fn limits(&self, shows_fields: bool) {
+    /// What each of the files has to do. A client that is blocked gets this status.
+    async fn limits(&self, shows_fields: bool, blocked: u16) {
         let key = |name: &str| format!("x-api-key: {name}");
         let acme = key("acme");
         for left in (0..3).rev() {
@@ -279,6 +279,8 @@ impl Proxy {
                 .status,
             200
         );
+        let revoked = self.curl("/exports/2026", &["-H", &key("revoked")]).await;
+        assert_eq!(revoked.status, blocked, "{revoked:?}");
         // A client has the address that the proxy sees.
         for (number, status) in [200, 200, 200, 429].into_iter().enumerate() {
             let field = format!("x-forwarded-for: 192.0.2.{number}");
@@ -314,7 +316,7 @@ async fn envoy_asks_by_its_protocol() {
     for version in ["1.40.0", "1.36.4"] {
         let mut edge = Edge::start("", None).await;
         let envoy = edge.envoy(version, "envoy.yaml").await;
-        envoy.limits(true).await;
+        envoy.limits(true, 429).await;
         envoy.without_server(&mut edge, 200).await;
     }
 }
@@ -323,7 +325,7 @@ async fn envoy_asks_by_its_protocol() {
 async fn envoy_asks_by_ext_authz() {
     let mut edge = Edge::start("", None).await;
     let envoy = edge.envoy("1.40.0", "envoy-ext-authz.yaml").await;
-    envoy.limits(true).await;
+    envoy.limits(true, 403).await;
     envoy.without_server(&mut edge, 200).await;
 }
 
@@ -331,7 +333,7 @@ async fn envoy_asks_by_ext_authz() {
 async fn nginx_asks_by_auth_request() {
     let mut edge = Edge::start("", None).await;
     let nginx = edge.nginx().await;
-    nginx.limits(true).await;
+    nginx.limits(true, 429).await;
     nginx.without_server(&mut edge, 200).await;
 }
 
@@ -341,7 +343,7 @@ async fn caddy_asks_by_a_request_before() {
     let caddy = edge
         .proxy("caddy-2.11.7", &["run", "--config", "Caddyfile"])
         .await;
-    caddy.limits(true).await;
+    caddy.limits(true, 403).await;
     caddy.without_server(&mut edge, 200).await;
 }
 
@@ -351,7 +353,7 @@ async fn traefik_asks_by_forward_auth() {
     let traefik = edge
         .proxy("traefik-3.7.15", &["--configFile=traefik.yml"])
         .await;
-    traefik.limits(false).await;
+    traefik.limits(false, 403).await;
     traefik.without_server(&mut edge, 500).await;
 }
 
@@ -361,7 +363,7 @@ async fn haproxy_asks_by_lua() {
     let haproxy = edge
         .proxy("haproxy-2.8.25/haproxy", &["-f", "haproxy.cfg"])
         .await;
-    haproxy.limits(true).await;
+    haproxy.limits(true, 403).await;
     haproxy.without_server(&mut edge, 200).await;
 }
 
