@@ -171,6 +171,11 @@ impl<'a> Reader<'a> {
         let meant = did_you_mean(&word, known);
         if let Some(meant) = meant {
             message.push_str(&format!("; did you mean {meant:?}?"));
+        } else if self.side == Side::Edge && (what == "key" || what.starts_with("bound ")) {
+            let at = self.example("at = \"service\"");
+            message.push_str(&format!(
+                "; if services bind it in code, give the rule {at}"
+            ));
         }
         self.wrong(span, message);
         meant
