@@ -1,18 +1,32 @@
-//! A log-in that is limited by address before the body is read, and by account once the body has named it. Of an address only
-//! failures count: `cargo run --example login`.
+//! A log-in that guessers cannot try for ever, with a way in for the owner: `cargo run --example login`.
+//!
+//! Five failures a minute, by address before the body is read and by account once it has named it; who goes on is blocked for longer
+//! each time. Networks in `abusive.txt` do not get so far. A device that has logged in before has a budget of its own.
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
-use std::{error::Error, net::SocketAddr};
+use std::{
+    collections::HashMap,
+    error::Error,
+    hash::{BuildHasher, RandomState},
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use axum::{Form, Router, routing::post};
-use http::StatusCode;
+use axum::{
+    Form, Router,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::{
     Admission, Denied, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Rule,
-    key::client_ip,
+    key::client_ip, key_list::KeyList,
 };
+use tollgate_rules::ListFile;
 
 #[derive(Deserialize)]
 struct Login {
@@ -20,36 +34,92 @@ struct Login {
     password: String,
 }
 
-async fn login(admission: Admission, Form(login): Form<Login>) -> Result<StatusCode, Denied> {
-    // The account is only known now. Denied, it answers as the layer does.
-    let _ = admission
-        .acquire("login-per-account", &Key::of(&login.account))
+/// The devices that have logged in, each with its account. A service has them in its database.
+#[derive(Clone, Default)]
+struct Devices(Arc<Mutex<HashMap<String, String>>>);
+
+impl Devices {
+    /// The device of a request, if it has logged in to this account, or to any.
+    fn known(&self, headers: &HeaderMap, account: Option<&str>) -> Option<String> {
+        let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
+        let mut cookies = cookies.split(';');
+        let device = cookies.find_map(|cookie| cookie.trim().strip_prefix("device="))?;
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = known.get(device)?;
+        account
+            .is_none_or(|account| account == of)
+            .then(|| device.to_owned())
+    }
+
+    /// Remembers a device by a name that nobody can guess: take 128 bits of your random number generator.
+    fn remember(&self, account: &str) -> String {
+        let random = || RandomState::new().hash_one(account);
+        let device = format!("{:016x}{:016x}", random(), random());
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(device.clone(), account.to_owned());
+        device
+    }
+}
+
+async fn login(
+    State(devices): State<Devices>,
+    admission: Admission,
+    headers: HeaderMap,
+    Form(login): Form<Login>,
+) -> Result<Response, Denied> {
+    // As the look-up compares it, so that no spelling has a budget of its own.
+    let account = login.account.trim().to_ascii_lowercase();
+    // An attacker locks out strangers, and not the owner's devices.
+    let device = devices.known(&headers, Some(&account));
+    let key = Key::of((&*account, device.as_deref().unwrap_or("a new device")));
+    let attempt = admission
+        .acquire_ticket("failures-per-account", &key)
         .await?;
-    Ok(if login.password == "open sesame" {
-        StatusCode::OK
-    } else {
-        StatusCode::UNAUTHORIZED
-    })
+    if login.password != "open sesame" {
+        // What was taken stays taken.
+        return Ok(StatusCode::UNAUTHORIZED.into_response());
+    }
+    attempt.cancel();
+    // Over HTTPS with `Secure` as well.
+    let device = devices.remember(&account);
+    let cookie = format!("device={device}; HttpOnly; SameSite=Strict; Max-Age=31536000");
+    Ok(([(header::SET_COOKIE, cookie)], "welcome\n").into_response())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let path = "abusive.txt";
+    if !std::path::Path::new(path).exists() {
+        std::fs::write(path, "# One network a line.\n")?;
+    }
+    let abusive = ListFile::watch(&KeyList::new("abusive"), path)?;
+    let devices = Devices::default();
+    let known = devices.clone();
     let limits = RateLimitLayer::new(
         MemoryStore::new(),
         [
-            Rule::new("failures-per-ip", Quota::sliding_log(20, MINUTE))
+            Rule::new("abusive", Quota::none())
                 .by(client_ip())
+                .when_listed(abusive.list()),
+            Rule::new("failures-per-address", Quota::sliding_log(5, MINUTE))
+                .by(client_ip())
+                .blocked_status(StatusCode::TOO_MANY_REQUESTS)
+                // The owner's own device, behind the attacker's address.
+                .exempt(move |head| known.known(&head.headers, None).is_some())
                 .count_if(|response| response.is_failure()),
-            Rule::new("login-per-account", Quota::sliding_log(5, MINUTE)).by_handler(),
+            Rule::new("failures-per-account", Quota::sliding_log(5, MINUTE))
+                .by_handler()
+                .blocked_status(StatusCode::TOO_MANY_REQUESTS),
         ],
     )?
     .hide_quota()
     .protocol(Protocol::Http);
-    let app = Router::new().route("/login", post(login).route_layer(limits));
+    let app = Router::new()
+        .route("/login", post(login).route_layer(limits))
+        .with_state(devices);
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
-    let address = listener.local_addr()?;
-    println!("Try, six times:\n  curl -i http://{address}/login -d account=ali -d password=guess");
+    println!("listening on http://{}", listener.local_addr()?);
     // Client IP addresses come from the socket, so the server has to hand them to the requests.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;

@@ -162,6 +162,11 @@ impl Rule {
         threshold
     }
 
+    /// The names of its thresholds.
+    pub fn threshold_names(&self) -> impl Iterator<Item = &str> {
+        self.settings.thresholds.iter().map(|(name, _)| &**name)
+    }
+
     /// Its thresholds, each with its name.
     pub(crate) fn thresholds(&self) -> &[(Arc<str>, Quota)] {
         &self.settings.thresholds

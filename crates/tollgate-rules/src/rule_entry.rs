@@ -7,7 +7,7 @@ use tollgate::{
     Missing, RequestRule, Rule,
     condition::{method_in, path_matches},
 };
-use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, Quota, RuleErrorKind, RuleSet};
+use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
     bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn, Side},
@@ -37,6 +37,7 @@ const FOR_LAYER: &[&str] = &[
     "rollout",
     "missing",
     "blocked_status",
+    "slow_denials",
     "keep_on_error",
     "audit",
 ];
@@ -110,6 +111,8 @@ pub(crate) struct RuleEntry {
     pub(crate) missing: Missing,
     /// The status of a denial that blocks.
     blocked_status: Option<StatusCode>,
+    /// How long denials are held back, and how many at once.
+    slow_denials: Option<(Duration, usize)>,
     keep_on_error: bool,
     /// What it counts, in the plural.
     unit: Option<String>,
@@ -208,6 +211,7 @@ impl RuleEntry {
             let status = reader.number(node, "a status for who is blocked, as 401", 400, 499)?;
             StatusCode::from_u16(status as u16).ok()
         });
+        let slow_denials = fields.read("slow_denials", |node| read_slow_denials(reader, node));
         let boolean = |name| {
             fields
                 .read(name, |node| reader.boolean(node))
@@ -269,6 +273,7 @@ impl RuleEntry {
             rollout,
             missing: missing.unwrap_or_default(),
             blocked_status,
+            slow_denials,
             keep_on_error,
             unit: unit.map(|unit| unit.value.to_owned()),
             top_keys,
@@ -486,6 +491,9 @@ impl RuleEntry {
             let cost = Arc::clone(cost);
             rule = rule.cost_by_response(move |response| cost(response));
         }
+        if let Some((by, at_most)) = self.slow_denials {
+            rule = rule.slow_denials(by, at_most);
+        }
         if let Some(status) = self.blocked_status {
             rule = rule.blocked_status(status);
         }
@@ -634,6 +642,24 @@ fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
         }
     }
     found.map(|(_, missing)| *missing)
+}
+
+fn read_slow_denials(reader: Reader<'_>, node: &Node) -> Option<(Duration, usize)> {
+    let what = "slow_denials";
+    let fields = reader.fields(node, what, "slow_denials")?;
+    let by = fields.required(reader, what, "by", "\"2s\"");
+    let by = by.and_then(|node| {
+        let by = reader.duration(node)?;
+        if by > MINUTE {
+            let message = "a denial that is held for more than a minute holds a connection of yours; write \"2s\"";
+            reader.wrong(&node.span, message);
+        }
+        Some(by)
+    });
+    let at_most = fields.required(reader, what, "at_most", "500");
+    let at_most =
+        at_most.and_then(|node| reader.number(node, "a number of requests", 1, MAX_UNITS));
+    Some((by?, usize::try_from(at_most?).ok()?))
 }
 
 fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {

@@ -6,6 +6,10 @@
 // need features has them only with these.
 
 #[doc = include_str!("../guide/links.md")]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/abuse.md"))]
+pub mod abuse {}
+
+#[doc = include_str!("../guide/links.md")]
 #[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/budgets.md"))]
 pub mod budgets {}
 

@@ -2,8 +2,9 @@
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
-use http::{StatusCode, request::Parts};
-use tollgate_core::{Consistency, Decision, Key, KeyBuf, OnStoreError, Quota};
+use bytes::Bytes;
+use http::{Response, StatusCode, request::Parts};
+use tollgate_core::{Consistency, Decision, Key, KeyBuf, OnStoreError, Quota, Verdict};
 
 use crate::{
     check_policies::CheckPolicies,
@@ -22,6 +23,7 @@ type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
 type DeniedFn = dyn Fn(&Parts, &Key, &Decision) + Send + Sync;
 type CountsFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
 type ResponseCostFn = dyn Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync;
+pub(crate) type ChallengeFn = dyn Fn(&Parts, &Verdict) -> Option<Response<Bytes>> + Send + Sync;
 pub(crate) type KeyPlanFn = dyn Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
@@ -237,6 +239,13 @@ pub struct RequestRule {
     settings: Arc<RequestSettings>,
 }
 
+/// How a rule holds its denials back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlowDenials {
+    pub(crate) by: Duration,
+    pub(crate) at_most: usize,
+}
+
 /// What a rule does with requests.
 #[derive(Clone)]
 pub(crate) struct RequestSettings {
@@ -266,6 +275,9 @@ pub(crate) struct RequestSettings {
     pub(crate) keeps: bool,
     /// The status of a denial that blocks.
     pub(crate) blocked_status: StatusCode,
+    pub(crate) slow_denials: Option<SlowDenials>,
+    /// By the name of a threshold, what may answer above it in the place of the service.
+    pub(crate) challenges: Vec<(Arc<str>, Arc<ChallengeFn>)>,
     /// Which responses count.
     pub(crate) counts: Option<Arc<CountsFn>>,
     /// What a request has cost, by its response.
@@ -312,6 +324,8 @@ impl RequestRule {
             missing: Missing::default(),
             keeps: false,
             blocked_status: StatusCode::FORBIDDEN,
+            slow_denials: None,
+            challenges: Vec::new(),
             counts: None,
             response_cost: None,
         };
@@ -383,6 +397,45 @@ impl RequestRule {
     /// A 401 requires a `WWW-Authenticate` field (RFC 9110 §15.5.2): see [`Missing::Reject`].
     pub fn blocked_status(mut self, status: StatusCode) -> Self {
         self.set().blocked_status = status;
+        self
+    }
+
+    /// Holds each denial of this rule back for so long, which makes guessing slow and costs an attacker connections: at most that many
+    /// at once in a layer, with 4 KiB each. Above that, denials are sent at once. Where several rules deny, the longest time counts; a
+    /// gRPC call is held for at most half of its timeout.
+    ///
+    /// The connections are yours, too: a client that waits holds one, and the memory of it. Take seconds, and fewer requests than the
+    /// service has connections. A graceful shutdown waits for what is held.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, SECOND, key::client_ip};
+    ///
+    /// let rule = Rule::new("login", Quota::sliding_log(5, MINUTE))
+    ///     .by(client_ip())
+    ///     .slow_denials(2 * SECOND, 500);
+    /// # let _ = rule;
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// The future of a response panics outside of a tokio runtime with its timer enabled, when its denial is held.
+    pub fn slow_denials(mut self, by: Duration, at_most: usize) -> Self {
+        self.set().slow_denials = Some(SlowDenials { by, at_most });
+        self
+    }
+
+    /// Lets the closure answer in the place of the service while a key is above this [threshold](Rule::threshold): with a page that asks
+    /// for proof of a human, or a 401 that asks for a second factor. `None` goes on to the service. The verdict is that of the threshold.
+    ///
+    /// The request is admitted, and counts; [`count_if`](Self::count_if) sees the answer. Who has passed starts anew by
+    /// [`Limiter::reset`](crate::Limiter::reset): see [Answer abuse](crate::guide::abuse).
+    pub fn challenge(
+        mut self,
+        threshold: impl Into<Arc<str>>,
+        answer: impl Fn(&Parts, &Verdict) -> Option<Response<Bytes>> + Send + Sync + 'static,
+    ) -> Self {
+        let challenge: (_, Arc<ChallengeFn>) = (threshold.into(), Arc::new(answer));
+        self.set().challenges.push(challenge);
         self
     }
 
@@ -771,6 +824,8 @@ impl RequestSettings {
             (self.plan_of_key.is_some(), "plan_by_key"),
             (self.missing != Missing::Shared, "when_missing"),
             (self.keeps, "keep_on_error"),
+            (self.slow_denials.is_some(), "slow_denials"),
+            (!self.challenges.is_empty(), "challenge"),
         ]
         .into_iter()
         .find_map(|(made, call)| made.then_some(call))

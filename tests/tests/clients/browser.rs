@@ -24,7 +24,10 @@ struct Profile(PathBuf);
 
 impl Profile {
     fn new() -> Self {
-        let name = format!("browser-{}", std::process::id());
+        // Browsers of several tests run at the same time.
+        static BROWSERS: AtomicU64 = AtomicU64::new(0);
+        let number = BROWSERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("browser-{}-{number}", std::process::id());
         Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
     }
 }
@@ -36,7 +39,7 @@ impl Drop for Profile {
 }
 
 /// The page at this address when its scripts have come to rest.
-async fn shown(url: &str) -> String {
+pub(crate) async fn shown(url: &str) -> String {
     let profile = Profile::new();
     let profile = format!("--user-data-dir={}", profile.0.display());
     let arguments = [

@@ -5,6 +5,7 @@
 
 mod browser;
 mod calendars;
+mod challenge;
 mod cors;
 mod curl;
 mod grpc_web;

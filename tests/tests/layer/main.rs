@@ -1,6 +1,7 @@
 //! The layer as its users meet it: in stacks, over sockets, in handlers, in metrics and events.
 
 mod aborts;
+mod abuse;
 mod blocked;
 mod construction;
 mod contract;

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::{
     failure::Failure,
-    key::{check, client_args::ClientArgs, find, hash, reset, status},
+    key::{block, check, client_args::ClientArgs, find, hash, reset, status},
     report::Report,
 };
 
@@ -46,6 +46,16 @@ Examples:
 
 It takes nothing. Exit code 1: it is none of them.";
 
+const BLOCK_EXAMPLES: &str = "\
+Examples:
+  tollgate key block search-per-key acme-key-1 --until 2h --because 'ticket 4711'
+  tollgate key block search-per-key acme-key-1 --everywhere --because 'the key was leaked'
+  tollgate key unblock search-per-key acme-key-1 --everywhere --because 'ticket 4711 is closed'
+
+(with REDIS_URL, TOLLGATE_NAMESPACE and TOLLGATE_SECRET set)
+
+It is an override with the limit none, beside the pushed rules: `tollgate rules show` lists it. For many clients take a list.";
+
 const HASH_EXAMPLES: &str = "\
 Examples:
   tollgate key hash revoked acme-key-1 >> revoked.txt
@@ -69,6 +79,12 @@ pub(crate) enum KeyCommand {
     /// Says which of these clients the letters of a log line or of the top keys are.
     #[command(after_help = FIND_EXAMPLES)]
     Find(find::FindArgs),
+    /// Lets nothing of one client pass, in all processes, until a time.
+    #[command(after_help = BLOCK_EXAMPLES)]
+    Block(block::BlockArgs),
+    /// Ends such a block, and the growing block of the rule with it.
+    #[command(after_help = BLOCK_EXAMPLES)]
+    Unblock(block::UnblockArgs),
     /// The entry of a key in a list of hashes.
     #[command(after_help = HASH_EXAMPLES)]
     Hash(hash::HashArgs),
@@ -80,6 +96,8 @@ pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
         KeyCommand::Status(args) => status::run(&args).await,
         KeyCommand::Reset(args) => reset::run(&args).await,
         KeyCommand::Find(args) => find::run(&args).await,
+        KeyCommand::Block(args) => block::block(&args).await,
+        KeyCommand::Unblock(args) => block::unblock(&args).await,
         KeyCommand::Hash(args) => hash::run(&args),
     }
 }

@@ -1,5 +1,6 @@
 //! `tollgate key`: what one client has left, and letting it start anew.
 
+mod block;
 mod check;
 mod client_args;
 mod find;

@@ -286,7 +286,7 @@ impl Place {
 
 impl ChangeArgs {
     /// What is in force before the change.
-    async fn stored(&self) -> Result<(RedisRules, Bindings, StoredRules), Failure> {
+    pub(crate) async fn stored(&self) -> Result<(RedisRules, Bindings, StoredRules), Failure> {
         let secret = self.redis.secret()?;
         let bindings = self.bound.bindings(Some(&secret))?;
         let redis = self.redis.rules(&secret)?;
@@ -298,7 +298,7 @@ impl ChangeArgs {
     }
 
     /// Says what will be done, and asks.
-    fn ask(&self, stored: &StoredRules, lines: &[String]) -> Result<(), Failure> {
+    pub(crate) fn ask(&self, stored: &StoredRules, lines: &[String]) -> Result<(), Failure> {
         self.yes.ask(&format!(
             "{}\nin {} processes that follow the rules of {}",
             shown(lines),
@@ -308,7 +308,7 @@ impl ChangeArgs {
     }
 
     /// Does it, and says who follows.
-    async fn make(
+    pub(crate) async fn make(
         &self,
         redis: &RedisRules,
         change: impl Future<Output = Result<u64, PushError>>,

@@ -12,6 +12,8 @@ mod rules_command;
 mod show;
 
 pub(crate) use self::{
+    change::ChangeArgs,
     explained::explained_json,
     rules_command::{RulesCommand, run},
+    show::{described, is_set},
 };

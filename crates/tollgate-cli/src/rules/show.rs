@@ -91,12 +91,12 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
 }
 
 /// Whether an operator set it.
-pub(super) fn is_set(entry: &EntryStatus) -> bool {
+pub(crate) fn is_set(entry: &EntryStatus) -> bool {
     entry.origin() == EntryOrigin::Redis
 }
 
 /// For people, in a line.
-pub(super) fn described(entry: &EntryStatus) -> String {
+pub(crate) fn described(entry: &EntryStatus) -> String {
     let [number, rule, limit, client, until, by, because] = cells(entry);
     let until = match entry.until() {
         Some(_) => format!(" until {until}"),

@@ -181,3 +181,46 @@ fn what_is_wrong_is_said_before_the_question_and_a_file_gets_lines() {
         &["[[overrides]]\nrule = \"search-per-key\"\n", "no mistakes"],
     );
 }
+
+#[test]
+fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
+    let server = RedisServer::start(&[]);
+    let second = RULES.replace("search", "find").replace("version = 1\n", "");
+    let address = second
+        .replace("find-per-key", "per-ip")
+        .replace("header:x-api-key", "client_ip");
+    let program = Program::on(&server, &[RULES, &second, &address].concat());
+    program
+        .run(&["rules", "push", "limits.toml"])
+        .assert(0, &[]);
+    let because = ["--because", "ticket 4711", "--yes"];
+    let run = |words: &str, until: &[&str]| {
+        let words: Vec<_> = words.split(' ').collect();
+        program.run(&[&words[..], until, &because[..]].concat())
+    };
+    run("key block search-per-key acme-key-1", &["--until", "2h"]).assert(
+        0,
+        &[
+            "search-per-key: fixed_window 3/h → none for one key until",
+            "not under find-per-key, which count by the same: --everywhere",
+        ],
+    );
+    let status = || program.run(&["key", "status", "acme-key-1", "--rules", "limits.toml"]);
+    let stored = Program::on_stored(&server);
+    let status_of = |key: &str| stored.run(&["key", "status", key, "--rule", "search-per-key"]);
+    status().assert(0, &["fixed_window 3/h"]);
+    status_of("acme-key-1").assert(1, &["blocked for 1 h 59 min", "denied by search-per-key"]);
+    status_of("acme-key-2").assert(0, &[]);
+    run("key block search-per-key acme-key-1 --everywhere", &[])
+        .assert(0, &["find-per-key: fixed_window 3/h → none for one key"])
+        .lacks(&["per-ip"]);
+    run("key block per-ip acme-key-1", &[]).assert(2, &["write an address"]);
+    run("key unblock search-per-key acme-key-1 --everywhere", &[]).assert(
+        0,
+        &["ends: 3", "ends: 4", "forgets what the client has used"],
+    );
+    status_of("acme-key-1").assert(0, &[]);
+    run("key unblock search-per-key acme-key-1", &[]).assert(1, &[]);
+    let hash = program.run(&["key", "hash", "revoked", "acme-key-1"]);
+    hash.assert(0, &[]).lacks(&["acme"]);
+}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Extensions, Response, request};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, RuleSet, Tick, Verdict,
+    Check, Decision, Key, Pending, RuleSet, Tick, Verdict,
     store::{Checks, HeldSlots},
 };
 
@@ -22,6 +22,7 @@ use crate::{
         refund::Refund,
         request_rules::KnownChecks,
         settlement::{AtHead, Settlement, TrailersSettlement},
+        slow,
     },
 };
 
@@ -67,17 +68,65 @@ pub(crate) trait Kept {
     fn waited(&self) -> Option<Duration>;
 }
 
-/// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns the rejection.
+/// A response in the place of the service's, which may be held back.
+pub(crate) struct Answered {
+    pub(crate) response: Box<Response<Bytes>>,
+    pub(crate) held: Option<Pending<()>>,
+}
+
+impl Answered {
+    fn at_once(response: Box<Response<Bytes>>) -> Self {
+        let held = None;
+        Self { response, held }
+    }
+}
+
+/// The denial of a request.
+#[cold]
+pub(crate) fn answer_denied(
+    config: &Config,
+    head: &request::Parts,
+    decision: &Decision,
+    seed: u64,
+    found: &[(u16, Key)],
+) -> Answered {
+    let response = Box::new(deny(config, head, decision, seed, found));
+    let held = slow::hold(config, head, decision, &response);
+    Answered { response, held }
+}
+
+/// The answer of a challenge to an allowed request, which counts by it.
+#[cold]
+pub(crate) fn challenged(
+    config: &Arc<Config>,
+    head: &mut request::Parts,
+    decision: &mut Decision,
+    checks: &Checks,
+) -> Option<Box<Response<Bytes>>> {
+    let mut response = config.rules.challenge(head, decision)?;
+    let marks = Marks::set(config, head, decision, checks);
+    let mut admitted = Admitted::several(Arc::clone(config), decision, checks, marks);
+    // Its body is whole: nothing is left to wait for.
+    drop(admitted.on_response(&mut response));
+    Some(Box::new(response))
+}
+
+/// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns what answers it.
 pub(crate) fn admit(
     config: Arc<Config>,
     head: &mut request::Parts,
     decided: Decided,
     known: &KnownChecks,
-) -> Result<Option<Admitted<Several>>, Box<Response<Bytes>>> {
+) -> Result<Option<Admitted<Several>>, Answered> {
     let checks = &known.checks;
     match decided {
         Decided::Pass => Ok(pass(config, head)),
         Decided::Allow(mut decision) => {
+            if config.rules.has_challenges()
+                && let Some(response) = challenged(&config, head, &mut decision, checks)
+            {
+                return Err(Answered::at_once(response));
+            }
             let marks = Marks::set(&config, head, &decision, checks);
             Ok(Some(Admitted::several(
                 config,
@@ -88,9 +137,12 @@ pub(crate) fn admit(
         }
         Decided::Deny(denied) => {
             let (decision, seed) = *denied;
-            Err(Box::new(deny(&config, head, &decision, seed, &known.found)))
+            Err(answer_denied(&config, head, &decision, seed, &known.found))
         }
-        Decided::Refuse(refusal) => Err(Box::new(reject(&config, head, &refusal))),
+        Decided::Refuse(refusal) => {
+            let response = Box::new(reject(&config, head, &refusal));
+            Err(Answered::at_once(response))
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Config {
     /// Whether it is asked for, or a handler needs an admission to check its rules.
     pub(crate) attach_decision: bool,
     pub(crate) wait_room: Arc<WaitRoom>,
+    /// Where denials are held back, if any rule does that.
+    pub(crate) slow_room: Option<Arc<WaitRoom>>,
     pub(crate) duplicates: DuplicateDetector,
     place: Place,
 }
@@ -65,6 +67,7 @@ impl Config {
             )),
             attach_decision: settings.attach_decision || rules.is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
+            slow_room: slow_room(&rules),
             rules,
             settings,
             wait_room: WaitRoom::new(requests, head_bytes),
@@ -78,6 +81,11 @@ impl Config {
         let mut config = Self::new(rules, settings);
         if is_same_room {
             config.wait_room = Arc::clone(&self.wait_room);
+        }
+        if config.slow_room.as_ref().map(|room| room.max_requests())
+            == self.slow_room.as_ref().map(|room| room.max_requests())
+        {
+            config.slow_room.clone_from(&self.slow_room);
         }
         if config.rules.set().version() == self.rules.set().version() {
             config.duplicates = self.duplicates.clone();
@@ -109,6 +117,15 @@ impl Config {
     pub(crate) fn retire(&self) {
         self.place.is_replaced.store(true, Ordering::Release);
     }
+}
+
+/// The bytes of each denial that may be held.
+const HELD_BYTES: usize = 4 << 10;
+
+/// Room for the denials that rules hold back. `None`: they hold none.
+fn slow_room(rules: &RequestRules) -> Option<Arc<WaitRoom>> {
+    let at_most = rules.slow_denials().map(|slow| slow.at_most).max()?;
+    Some(WaitRoom::new(at_most, at_most.saturating_mul(HELD_BYTES)))
 }
 
 impl fmt::Debug for Config {

@@ -296,6 +296,7 @@ fn conclude(
 pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     let is_complete = !config.settings.shows_quota() && !config.rules.refunds;
     let is_complete = is_complete && !config.rules.settles_by_response;
+    let is_complete = is_complete && !config.rules.has_challenges();
     let holds_nothing = !config.attach_decision && !config.rules.holds_slots;
     holds_nothing && (is_complete || decision.verdicts().is_empty())
 }

@@ -18,7 +18,7 @@ use tower_service::Service;
 use crate::{
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Kept, One, Several, admit},
+        admit::{Admitted, Answered, Kept, One, Several, admit},
         body::ResponseBody,
         config::Config,
         decide::{Delayed, Progress, delay},
@@ -53,6 +53,8 @@ pin_project! {
         InnerOfOne { #[pin] future: S::Future, admitted: Option<Admitted<One>> },
         /// Any request was admitted; the inner service runs.
         Inner { #[pin] future: S::Future, admitted: Option<Admitted<Several>> },
+        /// The request was denied, and its denial is held back. Neither the service nor the request is kept.
+        Held { #[pin] held: Pending<()>, response: Option<Box<Response<Bytes>>> },
         /// The request was denied; the inner service was not called.
         Rejected { response: Option<Box<Response<Bytes>>> },
     }
@@ -95,6 +97,16 @@ where
             state: State::Rejected {
                 response: Some(response),
             },
+        }
+    }
+
+    /// The same rejection, sent later.
+    pub(crate) fn held(self, held: Pending<()>) -> Self {
+        let State::Rejected { response } = self.state else {
+            return self;
+        };
+        Self {
+            state: State::Held { held, response },
         }
     }
 
@@ -193,9 +205,13 @@ where
                                 });
                             }
                         }
-                        Err(rejection) => {
-                            return Poll::Ready(Ok(rejection.map(ResponseBody::full)));
-                        }
+                        Err(Answered { response, held }) => match held {
+                            None => return Poll::Ready(Ok(response.map(ResponseBody::full))),
+                            Some(held) => {
+                                let response = Some(response);
+                                state.set(State::Held { held, response });
+                            }
+                        },
                     }
                 }
                 StateProj::Readying {
@@ -216,6 +232,11 @@ where
                 }
                 StateProj::Inner { future, admitted } => {
                     return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
+                }
+                StateProj::Held { held, response } => {
+                    ready!(held.poll(cx));
+                    let response = *response.take().expect("polled after completion");
+                    return Poll::Ready(Ok(response.map(ResponseBody::full)));
                 }
                 StateProj::Rejected { response } => {
                     let response = *response.take().expect("polled after completion");
@@ -253,6 +274,7 @@ where
             State::Deciding { .. } => "ResponseFuture::Deciding",
             State::Readying { .. } => "ResponseFuture::Readying",
             State::InnerOfOne { .. } | State::Inner { .. } => "ResponseFuture::Inner",
+            State::Held { .. } => "ResponseFuture::Held",
             State::Rejected { .. } => "ResponseFuture::Rejected",
         })
     }

@@ -25,6 +25,7 @@ pub(crate) mod service_config;
 pub(crate) mod settings;
 mod settlement;
 mod slash_detector;
+pub(crate) mod slow;
 mod top_keys_endpoint;
 pub(crate) mod validation;
 mod wait_room;

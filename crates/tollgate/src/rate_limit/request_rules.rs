@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
-use http::{StatusCode, request::Parts};
+use bytes::Bytes;
+use http::{Response, StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome,
@@ -21,7 +22,7 @@ use crate::{
         slash_detector::SlashDetector,
         validation::validate,
     },
-    rule::{KeyPlanFn, Missing, RequestRule, RequestSettings},
+    rule::{ChallengeFn, KeyPlanFn, Missing, RequestRule, RequestSettings, SlowDenials},
 };
 
 /// Rules with their extractors, on their store. Cheap to clone.
@@ -47,6 +48,8 @@ pub(crate) struct RequestRules {
     pub(crate) holds_slots: bool,
     /// Whether there are rules for handlers.
     pub(crate) is_checked_in_handler: bool,
+    /// By threshold, what may answer above it in the place of the service.
+    challenges: Arc<[(u16, Arc<ChallengeFn>)]>,
 }
 
 /// The plans of single keys of a rule.
@@ -148,6 +151,7 @@ impl RequestRules {
                 &limiter,
                 before.map(|before| &*before.observer),
             )),
+            challenges: challenges(&list, limiter.rules()),
             limiter,
             look_up_deadline: look_ups::DEADLINE,
             refunds: any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
@@ -548,6 +552,35 @@ impl RequestRules {
         }
     }
 
+    /// Whether any rule may answer in the place of the service.
+    #[inline]
+    pub(crate) fn has_challenges(&self) -> bool {
+        !self.challenges.is_empty()
+    }
+
+    /// The answer of the first challenge to an admitted request that is above its threshold.
+    pub(crate) fn challenge(&self, head: &Parts, decision: &Decision) -> Option<Response<Bytes>> {
+        let above = decision
+            .verdicts()
+            .iter()
+            .filter(|verdict| verdict.outcome() == Outcome::Deny);
+        above.into_iter().find_map(|verdict| {
+            let mut challenges = self.challenges.iter();
+            let (_, answer) = challenges.find(|(of, _)| usize::from(*of) == verdict.rule())?;
+            answer(head, verdict)
+        })
+    }
+
+    /// How rules hold their denials back.
+    pub(crate) fn slow_denials(&self) -> impl Iterator<Item = SlowDenials> {
+        self.all().filter_map(|rule| rule.slow_denials)
+    }
+
+    /// The same of the rule at this index.
+    pub(crate) fn slow_denials_of(&self, rule: usize) -> Option<SlowDenials> {
+        self.list.get(rule)?.settings().slow_denials
+    }
+
     /// The status of a denial that blocks: that of the first rule that does.
     #[cold]
     pub(crate) fn blocked_status(&self, decision: &Decision) -> StatusCode {
@@ -722,6 +755,16 @@ impl PlansByKey {
             Some(rule.plan_number(&name)? as u16)
         })
     }
+}
+
+/// The challenges of rules, by threshold. Their thresholds are there: the rules were validated.
+fn challenges(list: &[RequestRule], rules: &RuleSet) -> Arc<[(u16, Arc<ChallengeFn>)]> {
+    let all = list.iter().flat_map(|rule| &rule.settings().challenges);
+    all.filter_map(|(threshold, answer)| {
+        // A rule set has fewer than 65 536 rules.
+        Some((rules.position(threshold)? as u16, Arc::clone(answer)))
+    })
+    .collect()
 }
 
 /// What stands for the keys with plans of their own, by rule; empty if no rule has any. Their plans are there: the rules were

@@ -15,14 +15,13 @@ use tower_service::Service;
 use crate::{
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Marks, only_one, pass},
+        admit::{Admitted, Answered, Marks, answer_denied, challenged, only_one, pass},
         body::ResponseBody,
         config::Config,
         decide::{
             Asked, Delayed, Progress, acquire_first, ask, is_done, jitter_seed, look_up, report,
             wait, waits,
         },
-        deny::deny,
         future::ResponseFuture,
         live_config::LiveConfig,
         request_rules::{KnownChecks, RequestChecks},
@@ -103,7 +102,13 @@ where
                     report(&config, &head, checks, decision, timer);
                     if !decision.is_allowed() {
                         let seed = jitter_seed(checks);
-                        return self.reject(Box::new(deny(&config, &head, decision, seed, &[])));
+                        let answered = answer_denied(&config, &head, decision, seed, &[]);
+                        return self.answer(answered);
+                    }
+                    if config.rules.has_challenges()
+                        && let Some(response) = challenged(&config, &mut head, decision, checks)
+                    {
+                        return self.reject(response);
                     }
                     if is_done(&config, decision) {
                         None
@@ -149,6 +154,18 @@ impl<S: Clone> RateLimit<S> {
         // it would be missing elsewhere.
         self.inner = self.inner.clone();
         ResponseFuture::rejected(response)
+    }
+
+    /// The instance that was polled ready is not kept while a denial is held.
+    fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let rejected = self.reject(answered.response);
+        match answered.held {
+            None => rejected,
+            Some(held) => rejected.held(held),
+        }
     }
 
     #[cold]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use tollgate_core::{Key, Mode, Rule, RuleError, RuleErrorKind, UnknownName};
+use tollgate_core::{Key, MINUTE, Mode, Rule, RuleError, RuleErrorKind, UnknownName};
 
 use crate::{
     header::HeaderStyle,
-    rule::{Missing, RequestRule, RequestSettings},
+    rule::{Missing, RequestRule, RequestSettings, SlowDenials},
 };
 
 /// Rules in code that are all off are a mistake. A document may switch all of its rules off, through a [`RuleSet`] and a
@@ -88,6 +88,25 @@ pub(crate) fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> 
     if let Missing::Reject(status) = request_rule.missing {
         refuse_success(status)
             .map_err(|wrong| RuleError::new(RuleErrorKind::Key, rule.name(), wrong.to_string()))?;
+    }
+    let mut challenges = request_rule.challenges.iter();
+    let unknown = |(of, _): &&(Arc<str>, _)| !rule.threshold_names().any(|name| name == &**of);
+    if let Some((threshold, _)) = challenges.find(unknown) {
+        let unknown = UnknownName::new("threshold", threshold, rule.threshold_names());
+        let message = format!("challenge: {unknown}");
+        return Err(RuleError::new(RuleErrorKind::Plan, rule.name(), message));
+    }
+    if let Some(SlowDenials { by, at_most }) = request_rule.slow_denials
+        && (by.is_zero() || by > MINUTE || at_most == 0)
+    {
+        return Err(RuleError::new(
+            RuleErrorKind::Wait,
+            rule.name(),
+            format!(
+                "slow_denials({by:?}, {at_most}) holds no denial, or each for too long; take a time of up to a minute, such as \
+                 2 * SECOND, and at least one request"
+            ),
+        ));
     }
     let status = request_rule.blocked_status;
     if !status.is_client_error() {

@@ -40,6 +40,10 @@ impl WaitRoom {
         })
     }
 
+    pub(crate) fn max_requests(&self) -> usize {
+        self.max_requests
+    }
+
     /// Whether no further request may wait.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

@@ -1,0 +1,57 @@
+//! Denials that are held back for a time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, request};
+use tokio::time::sleep;
+use tollgate_core::{Decision, Outcome, Pending};
+
+use crate::{protocol::WireProtocol, rate_limit::config::Config};
+
+/// What a denial waits for, with the longest time of the rules that deny; `None`: it is sent at once.
+#[inline]
+pub(crate) fn hold(
+    config: &Config,
+    head: &request::Parts,
+    decision: &Decision,
+    response: &Response<Bytes>,
+) -> Option<Pending<()>> {
+    let room = config.slow_room.as_ref()?;
+    let rules = &config.rules;
+    let denies = decision
+        .verdicts()
+        .iter()
+        .filter(|it| it.outcome() == Outcome::Deny && rules.set().enforces(it.rule()));
+    let slow = denies.filter_map(|verdict| rules.slow_denials_of(verdict.rule()));
+    let mut by = slow.map(|slow| slow.by).max()?;
+    if config.settings.protocol.of(head) != WireProtocol::Http
+        && let Some(timeout) = grpc_timeout(head)
+    {
+        // The client is still there to read it.
+        by = by.min(timeout / 2);
+    }
+    let fields = response.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + 32);
+    let place = room.enter(fields.sum::<usize>() + response.body().len())?;
+    Some(Pending::new(async move {
+        sleep(by).await;
+        drop(place);
+    }))
+}
+
+/// How long the client of a gRPC call waits: at most eight digits and a unit.
+fn grpc_timeout(head: &request::Parts) -> Option<Duration> {
+    let text = head.headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3_600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
