@@ -29,7 +29,7 @@ fn layer(name: &str, limit: u64, clock: &ManualClock) -> RateLimitLayer {
         ("ratelimit-reset", "{reset_at}"),
         ("x-ratelimit-used", "{used}"),
         ("x-ratelimit-resource", "{rule}"),
-        ("x-never", "{status}"),
+        ("x-never", "{reason}"),
     ];
     fields.iter().fold(
         layer.rejection(Rejection::json_template(body).expect("a template")),

@@ -18,7 +18,7 @@ Requests are sent when they are due, whether or not others were answered. A time
 server that stalls shows all of it. Exit code 1 if a client that obeyed Retry-After was denied, or a request failed.";
 
 /// How many requests are sent at most.
-const MOST: u64 = 10_000_000;
+const MOST: u64 = 1_000_000;
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

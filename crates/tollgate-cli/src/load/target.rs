@@ -68,7 +68,10 @@ impl Target {
             )));
         }
         let mut headers = args.headers()?;
-        headers.extend(HeaderValue::from_str(authority.as_str()).map(|host| (header::HOST, host)));
+        if headers.iter().all(|(name, _)| *name != header::HOST) {
+            let host = HeaderValue::from_str(authority.as_str());
+            headers.extend(host.map(|host| (header::HOST, host)));
+        }
         let path = uri.path_and_query().map(|path| path.clone().into());
         Ok(Self {
             address: *addresses

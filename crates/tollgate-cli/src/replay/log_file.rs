@@ -50,7 +50,11 @@ impl LogFile {
             false => Box::new(all),
         };
         let mut file = Self {
-            name: path.display().to_string(),
+            name: path
+                .file_name()
+                .unwrap_or(path.as_os_str())
+                .display()
+                .to_string(),
             lines: 0,
             broke_off: None,
             from,

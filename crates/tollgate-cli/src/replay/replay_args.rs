@@ -57,6 +57,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long = "field", value_name = "VARIABLE=NAME", value_parser = parse_field)]
     fields: Vec<(String, String)>,
 
+    /// How many clients are listed, those that are denied most often.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    pub(crate) most: usize,
+
     /// Shows the keys of denied clients in the clear.
     #[arg(long)]
     pub(crate) show_keys: bool,

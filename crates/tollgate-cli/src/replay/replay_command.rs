@@ -78,6 +78,17 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     }
     let (read, mut results) = replay(&mut files, &format, &trials)?;
     bar.finish_and_clear();
+    if results[0].requests == 0 {
+        let first = read
+            .broken
+            .first
+            .first()
+            .or(results[0].broken.first.first());
+        let why = first.map_or_else(String::new, |(.., why)| format!(": {why}"));
+        return Err(Failure::failed(format!(
+            "no line is a request{why}; is it of another --format?"
+        )));
+    }
     let lower = results.split_off(tried);
     let reporting = Reporting {
         args,

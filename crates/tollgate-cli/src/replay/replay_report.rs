@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde_json::json;
+use tollgate::Key;
 use tollgate_core::Tick;
 
 use crate::{
@@ -23,9 +24,6 @@ use crate::{
     table::Table,
     time_text,
 };
-
-/// How many clients are listed.
-const LISTED: usize = 20;
 
 /// What a report is made from.
 pub(crate) struct Reporting<'a> {
@@ -44,55 +42,99 @@ impl Reporting<'_> {
     ) -> Result<Report, Failure> {
         let (read, result) = (self.read, &results[0]);
         let lines: u64 = self.files.iter().map(|file| file.lines).sum();
-        let [from, to] = [read.from.unwrap_or_default(), read.to].map(time);
+        let (from, to) = (time(read.from.unwrap_or_default()), time(read.to));
         let notes = self.notes(result);
         let mut text = format!(
-            "{lines} lines, {} requests, {from} to {to}\n{}",
-            result.requests,
-            notes.join("\n")
+            "{lines} lines, {} requests, {from} to {to}\n",
+            result.requests
         );
-        let mut json = json!({ "lines": lines, "requests": result.requests, "from": from, "to": to, "notes": notes });
-        json["late"] = read.late.into();
-        json["broken"] = (read.broken.lines + result.broken.lines).into();
-        let paths = [self.args.rules.rules.as_ref(), self.args.against.as_ref()];
-        for (index, (result, path)) in results.iter().zip(paths.into_iter().flatten()).enumerate() {
-            let (rules, clients) = (
-                rule_table(result),
-                self.client_table(index, result, usize::MAX),
-            );
-            text += &format!(
-                "\n\n{}: {} requests are denied\n{}",
-                path.display(),
-                result.denied,
-                rules.text()
-            );
-            for (rule, why) in &self.trials[index].left_out {
-                text += &format!("left out: {rule}: {why}\n");
-            }
-            if !result.clients.is_empty() {
-                text += &format!("\n{}", self.client_table(index, result, LISTED).text());
-            }
-            let left_out = &self.trials[index].left_out;
-            let tried = json!({ "denied": result.denied, "rules": rules.json(), "clients": clients.json(), "left_out": left_out });
-            json[["tried", "against"][index]] = tried;
-        }
-        if let [before, after] = results {
-            text += &format!("\nside by side\n{}", side_by_side(before, after).text());
-        }
+        notes.iter().for_each(|note| text += &format!("{note}\n"));
+        let denied: Vec<u64> = results.iter().map(|result| result.denied).collect();
+        let mut json = json!({
+            "lines": lines,
+            "requests": result.requests,
+            "from": from,
+            "to": to,
+            "broken": read.broken.lines + result.broken.lines,
+            "late": read.late,
+            "notes": notes,
+            "denied": denied,
+        });
+        let mut tables = vec![("rules", self.rule_table(results))];
+        tables.push(("clients", self.client_table(results)));
         if self.args.lower {
-            let table = lower_table(result, lower);
+            tables.push(("lower", lower_table(result, lower)));
+        }
+        for (name, table) in tables {
             text += &format!("\n{}", table.text());
-            json["lower"] = table.json();
+            json[name] = table.json();
         }
         if let Some(path) = &self.args.svg {
             let share = |step: &RuleResult| step.denied as f64 / step.requests.max(1) as f64;
-            let lines =
-                by_step(result, lower).map(|(rule, steps)| (rule, steps.map(share).collect()));
+            let lines = by_step(result, lower);
+            let picture =
+                svg::picture(lines.map(|(rule, steps)| (rule, steps.map(share).collect())));
             let failed = |wrong| Failure::failed(format!("--svg {}: {wrong}", path.display()));
-            fs::write(path, svg::picture(lines)).map_err(failed)?;
+            fs::write(path, picture).map_err(failed)?;
         }
-        let nobody = results.iter().all(|result| result.denied == 0);
-        Ok(Report::new(text, json, Exit::of(nobody)))
+        let exit = Exit::of(denied.iter().all(|denied| *denied == 0));
+        Ok(Report::new(text, json, exit))
+    }
+
+    /// Where the rules of a result are from.
+    fn origin(&self, trial: usize) -> String {
+        let paths = [self.args.rules.rules.as_ref(), self.args.against.as_ref()];
+        paths[trial].map_or_else(String::new, |path| path.display().to_string())
+    }
+
+    /// Each rule, by the documents that it is in, one below the other.
+    fn rule_table(&self, results: &[TrialResult]) -> Table {
+        let titles = [
+            "rule",
+            "of",
+            "limit",
+            "mode",
+            "#requests",
+            "#denied",
+            "#clients denied",
+            "#only here",
+            "first denial",
+        ];
+        let mut table = Table::new(titles);
+        let all = results.iter().flat_map(|result| &result.rules);
+        for name in all.map(|rule| &rule.rule).collect::<BTreeSet<_>>() {
+            for (index, result) in results.iter().enumerate() {
+                let Some(rule) = result.rules.iter().find(|rule| rule.rule == *name) else {
+                    continue;
+                };
+                let clients = result.clients.iter().filter(|((rule, _), _)| rule == name);
+                let others = results
+                    .iter()
+                    .enumerate()
+                    .filter(|(other, _)| *other != index);
+                let is_only_here = |client: &&(String, Key)| {
+                    let mut others = others.clone();
+                    others.all(|(_, other)| !other.clients.contains_key(*client))
+                };
+                let first = clients.clone().map(|(_, client)| client.first).min();
+                table.row([
+                    name.clone(),
+                    self.origin(index),
+                    rule.limit.clone(),
+                    rule.mode.to_owned(),
+                    rule.requests.to_string(),
+                    rule.denied.to_string(),
+                    clients.clone().count().to_string(),
+                    clients
+                        .map(|(client, _)| client)
+                        .filter(is_only_here)
+                        .count()
+                        .to_string(),
+                    first.map_or_else(String::new, |first| time(first.at)),
+                ]);
+            }
+        }
+        table
     }
 
     /// What does not go into tables, a line each.
@@ -106,6 +148,12 @@ impl Reporting<'_> {
             ));
             for (file, number, why) in broken.iter().flat_map(|broken| &broken.first) {
                 notes.push(format!("  {}:{number}: {why}", self.files[*file].name));
+            }
+        }
+        let trials = self.trials.iter().enumerate();
+        for (index, trial) in trials.take(1 + usize::from(self.args.against.is_some())) {
+            for (rule, why) in &trial.left_out {
+                notes.push(format!("left out of {}: {rule}: {why}", self.origin(index)));
             }
         }
         for file in self.files {
@@ -150,27 +198,28 @@ impl Reporting<'_> {
     }
 
     /// The clients that are denied most often, each with the first line.
-    fn client_table(&self, trial: usize, result: &TrialResult, most: usize) -> Table {
-        let mut table = Table::new(["rule", "client", "#denied", "first", "line"]);
-        let mut clients: Vec<_> = result.clients.iter().collect();
-        clients.sort_by_key(|(_, client)| (u64::MAX - client.times, client.first));
-        for ((rule, key), client) in clients.into_iter().take(most) {
-            let document = &self.trials[trial].document;
-            let clear = self
-                .args
-                .show_keys
-                .then(|| document.key_text(rule, key.as_ref()));
-            let hash = client.hash.map(|hash| format!("{hash:032x}"));
-            table.row([
-                rule.clone(),
-                clear.flatten().or(hash).unwrap_or_else(|| "-".to_owned()),
-                client.times.to_string(),
-                time(client.first.at),
-                format!(
-                    "{}:{}",
-                    self.files[client.first.file].name, client.first.number
-                ),
-            ]);
+    fn client_table(&self, results: &[TrialResult]) -> Table {
+        let mut table = Table::new(["rule", "of", "client", "#denied", "first", "line"]);
+        for (index, result) in results.iter().enumerate() {
+            let mut clients: Vec<_> = result.clients.iter().collect();
+            clients.sort_by_key(|(_, client)| (u64::MAX - client.times, client.first));
+            for ((rule, key), client) in clients.into_iter().take(self.args.most) {
+                let document = &self.trials[index].document;
+                let clear = self
+                    .args
+                    .show_keys
+                    .then(|| document.key_text(rule, key.as_ref()));
+                let hash = client.hash.map(|hash| format!("{hash:032x}"));
+                let file = &self.files[client.first.file].name;
+                table.row([
+                    rule.clone(),
+                    self.origin(index),
+                    clear.flatten().or(hash).unwrap_or_else(|| "-".to_owned()),
+                    client.times.to_string(),
+                    time(client.first.at),
+                    format!("{file}:{}", client.first.number),
+                ]);
+            }
         }
         table
     }
@@ -178,82 +227,6 @@ impl Reporting<'_> {
 
 fn time(at: Tick) -> String {
     time_text::time(UNIX_EPOCH + Duration::from_micros(at))
-}
-
-fn rule_table(result: &TrialResult) -> Table {
-    let titles = [
-        "rule",
-        "limit",
-        "mode",
-        "#requests",
-        "#denied",
-        "#clients denied",
-        "first denial",
-    ];
-    let mut table = Table::new(titles);
-    for rule in &result.rules {
-        let clients = result
-            .clients
-            .iter()
-            .filter(|((name, _), _)| *name == rule.rule);
-        let first = clients.clone().map(|(_, client)| client.first).min();
-        table.row([
-            rule.rule.clone(),
-            rule.limit.clone(),
-            rule.mode.to_owned(),
-            rule.requests.to_string(),
-            rule.denied.to_string(),
-            clients.count().to_string(),
-            first.map_or_else(String::new, |first| time(first.at)),
-        ]);
-    }
-    table
-}
-
-/// Two sets of rules, rule by rule.
-fn side_by_side(before: &TrialResult, after: &TrialResult) -> Table {
-    let titles = [
-        "rule",
-        "limit",
-        "limit against",
-        "#denied",
-        "#denied against",
-        "#clients newly denied",
-        "#no longer",
-    ];
-    let mut table = Table::new(titles);
-    let rules = before
-        .rules
-        .iter()
-        .chain(&after.rules)
-        .map(|rule| &rule.rule);
-    for name in rules.collect::<BTreeSet<_>>() {
-        let numbers = [before, after].map(|result| {
-            let rule = result.rules.iter().find(|rule| rule.rule == *name);
-            rule.map_or_else(Default::default, |rule| {
-                (rule.limit.clone(), rule.denied.to_string())
-            })
-        });
-        let only = |one: &TrialResult, other: &TrialResult| {
-            let of_rule = one.clients.keys().filter(|(rule, _)| rule == name);
-            of_rule
-                .filter(|client| !other.clients.contains_key(*client))
-                .count()
-                .to_string()
-        };
-        let [(limit, denied), (other_limit, other_denied)] = numbers;
-        let (newly, no_longer) = (only(after, before), only(before, after));
-        table.row([
-            name.clone(),
-            limit,
-            other_limit,
-            denied,
-            other_denied,
-            newly,
-            no_longer,
-        ]);
-    }
-    table
 }
 
 /// Each rule that denies, with what becomes of its requests at each step.

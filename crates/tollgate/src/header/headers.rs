@@ -90,8 +90,9 @@ impl Headers {
             if map.contains_key(name) {
                 continue;
             }
-            let values = Values::of_quota(rules, closest.rule, closest.plan, closest.remaining);
-            let text = template.text(&values.until(Some(closest.lasts), map));
+            let quota = (closest.rule, closest.plan, closest.remaining);
+            let values = Values::new(rules, Some(quota), Some(closest.lasts), map);
+            let text = template.text(&values);
             if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
                 let _ = map.try_insert(name, value);
             }

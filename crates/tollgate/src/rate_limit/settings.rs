@@ -132,7 +132,7 @@ macro_rules! request_setters {
             /// Adds a header field to the responses that report the quota, for clients that expect one which no
             /// [style](crate::HeaderStyle) writes: a text in which `{rule}`, `{limit}`, `{window}`, `{remaining}`, `{used}`, `{reset}` and
             /// `{reset_at}` stand for what the rule that is closest to its limit says. Times are in seconds, and `{reset_at}` since the
-            /// Unix epoch. Of nested limiters, the inner one's field stays.
+            /// Unix epoch. Of nested limiters, the inner one's field stays; a field that the style writes as well is the style's.
             ///
             /// ```
             /// use http::HeaderName;
@@ -148,12 +148,13 @@ macro_rules! request_setters {
             ///
             /// # Errors
             ///
-            /// A variable that is not known.
+            /// A variable that is not known, and what no field may have, such as a line feed.
             pub fn header_field(
                 self,
                 name: http::HeaderName,
                 template: &str,
             ) -> Result<Self, tollgate_core::RuleError> {
+                $crate::rate_limit::validation::refuse_no_value(template)?;
                 let template = $crate::header::template::Template::parse(template)?;
                 Ok(self.set(|settings| {
                     let fields = std::sync::Arc::make_mut(&mut settings.own_fields);

@@ -126,6 +126,15 @@ pub(crate) fn refuse_style(style: HeaderStyle) -> Result<(), RuleError> {
         .map_err(|wrong| RuleError::general(RuleErrorKind::RuleSet, wrong))
 }
 
+/// A text that no header field may have.
+pub(crate) fn refuse_no_value(text: &str) -> Result<(), RuleError> {
+    let refused = |_| {
+        let message = format!("{text:?} cannot be the value of a header field");
+        RuleError::general(RuleErrorKind::RuleSet, message)
+    };
+    http::HeaderValue::from_str(text).map(drop).map_err(refused)
+}
+
 /// A jitter above 100 % is probably in another unit.
 pub(crate) fn refuse_much_jitter(percent: u8) -> Result<(), RuleError> {
     if percent <= 100 {

@@ -75,7 +75,11 @@ impl HttpRejection {
     fn body(&self, denial: &Denial<'_>) -> Bytes {
         let wait = denial.retry_after();
         if let Style::Template(template) = &self.rejection.0 {
-            return template.json(&values(denial)).into();
+            let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
+            let quota = exceeded.map(|it| (it.rule(), it.plan(), it.remaining()));
+            let values = Values::new(denial.rules(), quota, wait, &HeaderMap::new());
+            let values = values.with_reason(denial.reason().as_str());
+            return template.json(&values).into();
         }
         match (self.prepared(denial), opener(&self.rejection.0)) {
             (Some(prepared), _) => prepared.close(wait),
@@ -111,20 +115,6 @@ fn opener(style: &Style) -> Option<fn(&DenialDetails<'_>) -> OpenBody> {
         Style::Json => Some(json),
         Style::Text => Some(text),
         Style::Empty | Style::Template(_) | Style::Custom(_) => None,
-    }
-}
-
-/// What a template shows of a denial.
-fn values<'a>(denial: &Denial<'a>) -> Values<'a> {
-    let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
-    let values =
-        exceeded.map(|it| Values::of_quota(denial.rules(), it.rule(), it.plan(), it.remaining()));
-    Values {
-        reason: Some(denial.reason().as_str()),
-        status: Some(denial.status().as_u16()),
-        ..values
-            .unwrap_or_default()
-            .until(denial.retry_after(), &HeaderMap::new())
     }
 }
 

@@ -40,7 +40,7 @@ impl Rejection {
         Self(Style::Json)
     }
 
-    /// `application/json` of your own: a text in which `{reason}`, `{status}`, `{reset}`, `{reset_at}`, and of the first rule that was
+    /// `application/json` of your own: a text in which `{reason}`, `{reset}`, `{reset_at}`, and of the first rule that was
     /// exceeded `{rule}`, `{limit}`, `{window}`, `{remaining}` and `{used}` stand for JSON, words with their quotes. What is not known,
     /// or hidden, is `null`. `{reset}` is the retry time in seconds, and `{reset_at}` that moment since the Unix epoch.
     ///
