@@ -71,7 +71,7 @@ impl Served {
             None => command.arg("constant"),
         };
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.env("TOLLGATE_SECRET", "00".repeat(32));
+        command.env("TOLLGATE_SECRET", "0123456789abcdef".repeat(4));
         let mut process = command.spawn().expect("it runs again");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("piped"))

@@ -1,6 +1,6 @@
 //! The door for proxies that ask by an HTTP request.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
 use http::{
@@ -12,8 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use tollgate::{
-    RateLimitLayer, Source,
-    decision::Verdict,
+    RateLimitLayer,
     key::{ClientIp, PeerAddr, client_ip},
     service::RequestPart,
 };
@@ -48,7 +47,7 @@ pub(crate) struct CheckDoor {
 
 impl CheckDoor {
     pub(crate) fn new(layer: RateLimitLayer, settings: &DoorSettings) -> Self {
-        let proxies = ["127.0.0.0/8", "::1/128", "unix:"].map(str::to_owned);
+        let proxies = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
         let proxies = proxies
             .into_iter()
             .chain(settings.allow.iter().map(ToString::to_string));
@@ -69,7 +68,7 @@ impl CheckDoor {
             .and_then(|_| head.headers.get(REQUEST_ID).cloned());
         let known = self.repeats.as_ref().zip(id.as_ref());
         if let Some(known) = known.and_then(|(repeats, id)| repeats.find(id.as_bytes())) {
-            return (Code::Ok, known.map(Full::new));
+            return (Code::of(known.status().is_success()), known.map(Full::new));
         }
         let is_403 = has_deny_403(head.uri.query().unwrap_or_default());
         let part = match self.described(head) {
@@ -77,10 +76,7 @@ impl CheckDoor {
             Err(wrong) => return (Code::Invalid, plain(StatusCode::BAD_REQUEST, wrong)),
         };
         let decided = self.layer.decide(&[part], None).await;
-        let by_fallback = |verdict: &Verdict| verdict.source() == Source::Fallback;
-        if decided.decision().verdicts().iter().any(by_fallback) {
-            self.checks.without_store.increment(1);
-        }
+        self.checks.note(decided.decision());
         let is_allowed = decided.decision().is_allowed();
         let mut response = decided.into_response();
         // That of the denial of a HEAD, which has no body.
@@ -94,12 +90,7 @@ impl CheckDoor {
         if let Some((repeats, id)) = known {
             repeats.keep(id.as_bytes(), &response);
         }
-        let code = if is_allowed {
-            Code::Ok
-        } else {
-            Code::OverLimit
-        };
-        (code, response.map(Full::new))
+        (Code::of(is_allowed), response.map(Full::new))
     }
 
     /// The head of the request that the proxy asks about.
@@ -118,8 +109,8 @@ impl CheckDoor {
         match self.style {
             Style::Envoy => {
                 let target = head.uri.path_and_query().map_or("", |it| it.as_str());
-                head.uri =
-                    normal_path(target.strip_prefix(PATH).unwrap_or(target).as_bytes()).into();
+                let target = target.strip_prefix(PATH).unwrap_or(target);
+                head.uri = normal_path(&Bytes::copy_from_slice(target.as_bytes())).into();
             }
             Style::Nginx | Style::Forwarded => {
                 let method = only(fields, &METHOD)
@@ -128,7 +119,8 @@ impl CheckDoor {
                 head.method = method.map_err(|_| "X-Forwarded-Method is no method")?;
                 let target = only(fields, &TARGET)
                     .ok_or("X-Forwarded-Uri has to say the client's path, once")?;
-                head.uri = normal_path(origin_form(target.as_bytes())).into();
+                head.uri =
+                    normal_path(&Bytes::copy_from_slice(origin_form(target.as_bytes()))).into();
                 if let Some(host) = only(fields, &FORWARDED_HOST) {
                     fields.insert(HOST, host);
                 }
@@ -145,11 +137,7 @@ impl Door for CheckDoor {
     type Body = Full<Bytes>;
     const NAME: &'static str = "http";
 
-    async fn answer(
-        &self,
-        request: Request<Incoming>,
-        peer: Option<IpAddr>,
-    ) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let began = Instant::now();
         let (mut head, _) = request.into_parts();
         let path = head.uri.path();
@@ -162,8 +150,9 @@ impl Door for CheckDoor {
         if !is_check {
             return plain(StatusCode::NOT_FOUND, "ask at /check");
         }
-        let peer = peer.unwrap_or(Ipv4Addr::LOCALHOST.into());
-        head.extensions.insert(PeerAddr(SocketAddr::new(peer, 0)));
+        // Whoever may ask is a proxy.
+        let proxy = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        head.extensions.insert(PeerAddr(proxy));
         let (code, response) = self.check(head).await;
         self.checks.count("", code, began);
         response

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
 use prost::Message as _;
 use tollgate::{key::PeerAddr, service::RequestPart};
@@ -95,13 +96,13 @@ fn part_of(domain: &str, descriptor: RateLimitDescriptor) -> Result<RequestPart,
 }
 
 /// Reads an entry that says something of the request's head. `None`: nothing that a head can have.
-fn read(key: &str, value: &[u8], head: &mut Parts) -> Option<()> {
+fn read(key: &str, value: &Bytes, head: &mut Parts) -> Option<()> {
     match key {
         "path" => head.uri = normal_path(value).into(),
         "method" => head.method = Method::from_bytes(value).ok()?,
         "host" => drop(
             head.headers
-                .insert(HOST, HeaderValue::from_bytes(value).ok()?),
+                .insert(HOST, HeaderValue::from_maybe_shared(value.clone()).ok()?),
         ),
         "remote_address" => {
             let address: IpAddr = str::from_utf8(value).ok()?.parse().ok()?;
@@ -112,7 +113,7 @@ fn read(key: &str, value: &[u8], head: &mut Parts) -> Option<()> {
             if let Some(name) = key.strip_prefix("header:") {
                 let name: HeaderName = name.parse().ok()?;
                 head.headers
-                    .append(name, HeaderValue::from_bytes(value).ok()?);
+                    .append(name, HeaderValue::from_maybe_shared(value.clone()).ok()?);
             }
         }
     }

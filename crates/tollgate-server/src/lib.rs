@@ -18,6 +18,7 @@ mod repeats;
 mod rls;
 mod server;
 mod settings;
+mod status_door;
 mod tls;
 
 pub use self::{

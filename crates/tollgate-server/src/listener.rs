@@ -42,6 +42,8 @@ use crate::{
 
 /// Connections of a door at once. Envoy has one for each of its workers.
 const MAX_CONNECTIONS: usize = 4_096;
+/// The most fields of a request over HTTP/1.1: nginx takes a thousand, and asks with all of them. What is refused here may pass.
+const MAX_FIELDS: usize = 1_024;
 /// How long a client may take to greet.
 const GREETING: Duration = Duration::from_secs(5);
 /// How long a silent client is waited for, whose host may be gone.
@@ -57,7 +59,6 @@ pub(crate) trait Door: Send + Sync + 'static {
     fn answer(
         &self,
         request: Request<Incoming>,
-        peer: Option<IpAddr>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 
     /// The answer to who may not ask.
@@ -199,7 +200,7 @@ impl<D: Door> Connection<D> {
             .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(None)
-            .max_headers(256);
+            .max_headers(MAX_FIELDS);
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -211,7 +212,7 @@ impl<D: Door> Connection<D> {
             let connection = Arc::clone(&shared);
             async move {
                 Ok::<_, Infallible>(match connection.is_allowed {
-                    true => connection.door.answer(request, connection.peer).await,
+                    true => connection.door.answer(request).await,
                     false => {
                         refused(D::NAME, connection.peer, &"its network is not in `allow`");
                         connection.door.refuse()

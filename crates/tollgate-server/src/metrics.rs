@@ -1,4 +1,4 @@
-//! What the server counts besides the layer and the store, and where it is read.
+//! What the server counts besides the layer and the store.
 
 use std::{
     collections::HashMap,
@@ -6,23 +6,14 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use metrics::{Counter, Histogram, counter, gauge, histogram};
+use metrics::{Counter, Histogram, counter, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::time::Instant;
-use tollgate::{
-    Clock,
-    observe::{BUCKETS, flush_metrics},
-};
-
-use crate::listener::Door;
+use tollgate::{Clock, Decision, Source, decision::Verdict, observe::BUCKETS};
 
 const CHECKS: &str = "tollgate_checks_total";
 const SECONDS: &str = "tollgate_check_seconds";
@@ -53,12 +44,22 @@ pub(crate) enum Code {
     Invalid,
 }
 
+impl Code {
+    pub(crate) fn of(is_allowed: bool) -> Self {
+        if is_allowed {
+            Self::Ok
+        } else {
+            Self::OverLimit
+        }
+    }
+}
+
 /// The checks of a door.
 pub(crate) struct Checks {
     door: &'static str,
     by_domain: RwLock<HashMap<Box<str>, Arc<[Counter; 3]>>>,
     seconds: Histogram,
-    pub(crate) without_store: Counter,
+    without_store: Counter,
     pub(crate) unmatched: Counter,
 }
 
@@ -70,6 +71,14 @@ impl Checks {
             seconds: histogram!(SECONDS, "door" => door),
             without_store: counter!("tollgate_checks_without_store_total", "door" => door),
             unmatched: counter!("tollgate_unmatched_descriptors_total", "door" => door),
+        }
+    }
+
+    /// Whether a store has decided.
+    pub(crate) fn note(&self, decision: &Decision) {
+        let by_rule = |verdict: &Verdict| verdict.source() == Source::Fallback;
+        if decision.verdicts().iter().any(by_rule) {
+            self.without_store.increment(1);
         }
     }
 
@@ -119,47 +128,4 @@ pub(crate) fn refused(door: &'static str, peer: Option<IpAddr>, why: &dyn fmt::D
 pub(crate) fn once_a_minute(last: &AtomicU64) -> bool {
     let minute = Clock::system().now() / 60_000_000;
     last.swap(minute, Ordering::Relaxed) != minute
-}
-
-/// The metrics, and whether the server is well: it is with a Redis that is down, since the rules answer then.
-pub(crate) struct Status {
-    pub(crate) recorder: Option<PrometheusHandle>,
-    pub(crate) draining: Arc<AtomicBool>,
-}
-
-impl Door for Status {
-    type Body = Full<Bytes>;
-    const NAME: &'static str = "metrics";
-
-    async fn answer(&self, request: Request<Incoming>, _: Option<IpAddr>) -> Response<Full<Bytes>> {
-        let draining = self.draining.load(Ordering::Relaxed);
-        let (status, text) = match request.uri().path() {
-            "/healthz" => (StatusCode::OK, "it runs\n".to_owned()),
-            "/readyz" if !draining => (StatusCode::OK, "it serves\n".to_owned()),
-            "/readyz" => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "it is going to end\n".to_owned(),
-            ),
-            "/metrics" => {
-                gauge!("tollgate_draining").set(f64::from(u8::from(draining)));
-                flush_metrics();
-                let text = self.recorder.as_ref().map(|recorder| {
-                    recorder.run_upkeep();
-                    recorder.render()
-                });
-                (StatusCode::OK, text.unwrap_or_default())
-            }
-            _ => (
-                StatusCode::NOT_FOUND,
-                "take /metrics, /healthz or /readyz\n".to_owned(),
-            ),
-        };
-        let response = Response::builder().status(status);
-        let response = response.header(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
-        response.body(text.into()).unwrap_or_default()
-    }
-
-    fn refuse(&self) -> Response<Full<Bytes>> {
-        Response::default()
-    }
 }

@@ -1,7 +1,6 @@
 //! The door for Envoy's rate limit service, with `grpc.health.v1`.
 
 use std::{
-    net::IpAddr,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -13,7 +12,7 @@ use http::{
 use hyper::body::Incoming;
 use metrics::counter;
 use tokio::time::Instant;
-use tollgate::{RateLimitLayer, Source, decision::Verdict, service::RequestPart};
+use tollgate::{RateLimitLayer, service::RequestPart};
 use tonic::{Code as Grpc, Status, body::Body};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tower_service::Service as _;
@@ -58,7 +57,7 @@ impl<H: Health> Door for RlsDoor<H> {
     type Body = Body;
     const NAME: &'static str = "grpc";
 
-    async fn answer(&self, request: Request<Incoming>, _: Option<IpAddr>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path().starts_with("/grpc.health.v1.Health/") {
             let Ok(response) = self.health.clone().call(request).await;
             return response;
@@ -100,12 +99,14 @@ impl RateLimitService for Rls {
             Ok(parts) => Ok(self.decide(parts, began + patience).await),
             Err(wrong) => Err(Status::invalid_argument(wrong)),
         };
-        let code = match &answered {
-            Ok(answer) if answer.overall_code() == Answer::Ok => Code::Ok,
-            Ok(_) => Code::OverLimit,
-            Err(_) => Code::Invalid,
-        };
-        self.checks.count(&domain, code, began);
+        match &answered {
+            Ok(answer) => {
+                let is_allowed = answer.overall_code() == Answer::Ok;
+                self.checks.count(&domain, Code::of(is_allowed), began);
+            }
+            // Its domain may be anything.
+            Err(_) => self.checks.count("", Code::Invalid, began),
+        }
         answered.map(tonic::Response::new)
     }
 }
@@ -123,10 +124,7 @@ impl Rls {
         let are_parts: Vec<bool> = asked.iter().map(Option::is_some).collect();
         let parts: Vec<RequestPart> = asked.into_iter().flatten().collect();
         let decided = self.layer.decide(&parts, Some(deadline)).await;
-        let by_fallback = |verdict: &Verdict| verdict.source() == Source::Fallback;
-        if decided.decision().verdicts().iter().any(by_fallback) {
-            self.checks.without_store.increment(1);
-        }
+        self.checks.note(decided.decision());
         let unmatched = (0..parts.len()).filter(|part| decided.verdicts_of(*part).next().is_none());
         self.checks.unmatched.increment(unmatched.count() as u64);
         let is_allowed = decided.decision().is_allowed();

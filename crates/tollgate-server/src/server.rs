@@ -15,7 +15,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{interval, sleep, timeout},
 };
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
@@ -33,10 +33,10 @@ use tonic_health::{ServingStatus, server::health_reporter};
 use crate::{
     check::CheckDoor,
     listener::Listener,
-    metrics::Status,
     mistakes::Mistakes,
     rls::{MAX_WAIT, RlsDoor},
     settings::{DoorSettings, RedisSettings, Settings},
+    status_door::StatusDoor,
     tls::Tls,
 };
 
@@ -48,6 +48,8 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// A server that has started: see [`start`](Self::start).
 pub struct Server {
     doors: JoinSet<()>,
+    /// What goes on until the end.
+    _follows: JoinSet<()>,
     ending: watch::Sender<bool>,
     draining: Arc<AtomicBool>,
     health: tonic_health::server::HealthReporter,
@@ -80,7 +82,8 @@ impl Server {
         let (ending, ends) = watch::channel(false);
         let (health, health_server) = health_reporter();
         let draining = Arc::new(AtomicBool::new(false));
-        let (mut doors, mut addresses) = (JoinSet::new(), Vec::new());
+        let (mut doors, mut follows) = (JoinSet::new(), JoinSet::new());
+        let mut addresses = Vec::new();
         let Settings {
             grpc,
             http,
@@ -88,22 +91,25 @@ impl Server {
             ..
         } = settings;
         if let Some(settings) = grpc {
-            let (listener, layer) = open(&settings, &layer, &mut doors).await?;
+            let (listener, layer) = open(&settings, &layer, &mut follows).await?;
             addresses.push(listener.address());
             let door = Arc::new(RlsDoor::new(layer, health_server));
             doors.spawn(listener.serve(Some(Arc::new(settings)), door, ends.clone()));
         }
         for settings in http {
-            let (listener, layer) = open(&settings, &layer, &mut doors).await?;
+            let (listener, layer) = open(&settings, &layer, &mut follows).await?;
             addresses.push(listener.address());
             let door = Arc::new(CheckDoor::new(layer, &settings));
             doors.spawn(listener.serve(Some(Arc::new(settings)), door, ends.clone()));
+        }
+        if let Some(recorder) = recorder.clone() {
+            follows.spawn(keep_up(recorder));
         }
         if let Some(listen) = metrics {
             let listener = Listener::bind(&listen, None).await?;
             addresses.push(listener.address());
             let draining = Arc::clone(&draining);
-            let status = Arc::new(Status { recorder, draining });
+            let status = Arc::new(StatusDoor { recorder, draining });
             doors.spawn(listener.serve(None, status, ends));
         }
         for service in ["", RLS] {
@@ -113,6 +119,7 @@ impl Server {
         }
         Ok(Self {
             doors,
+            _follows: follows,
             ending,
             draining,
             health,
@@ -195,16 +202,25 @@ impl fmt::Debug for Server {
     }
 }
 
+/// Times that are measured wait in lists, which must not grow where nobody reads them.
+async fn keep_up(recorder: PrometheusHandle) {
+    let mut ticks = interval(Duration::from_secs(5));
+    loop {
+        ticks.tick().await;
+        recorder.run_upkeep();
+    }
+}
+
 /// The listener of a door, with its certificates followed, and the layer as it answers there.
 async fn open(
     settings: &DoorSettings,
     layer: &RateLimitLayer,
-    doors: &mut JoinSet<()>,
+    follows: &mut JoinSet<()>,
 ) -> Result<(Listener, RateLimitLayer), Mistakes> {
     let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
     let listener = Listener::bind(settings.listen.as_ref(), tls.clone()).await?;
     if let Some(tls) = tls {
-        doors.spawn(tls.follow());
+        follows.spawn(tls.follow());
     }
     let layer = layer
         .clone()

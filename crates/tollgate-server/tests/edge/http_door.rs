@@ -67,6 +67,11 @@ async fn a_proxy_that_forwards_gets_a_response_to_hand_on() {
     ]
     .concat();
     assert_eq!(check(&server, Method::GET, "/check", &call).await.0, 429);
+    // Clients where proxies are, too.
+    for (address, status) in [("127.0.0.8", 200), ("127.0.0.9", 200), ("127.0.0.9", 429)] {
+        let (answered, ..) = check(&server, Method::GET, "/check", &of_client(address)).await;
+        assert_eq!(answered, status, "{address}");
+    }
     // The name of a request means nothing here: a client chooses it.
     for (address, status) in [("198.51.100.8", 200), ("198.51.100.8", 429)] {
         let named = [&of_client(address)[..], &[("x-request-id", "1")]].concat();
@@ -131,7 +136,7 @@ async fn nginx_gets_a_403_with_the_body_in_a_field_and_one_answer_for_a_request(
         server
             .metrics()
             .await
-            .contains("tollgate_checks_total{door=\"http\",domain=\"\",code=\"over_limit\"} 2")
+            .contains("tollgate_checks_total{door=\"http\",domain=\"\",code=\"over_limit\"} 3")
     );
 }
 
