@@ -54,6 +54,9 @@ pub(crate) fn status_of(decided: &PartsDecision, part: usize) -> DescriptorStatu
 fn limit_of(name: &str, quota: &Quota) -> RateLimit {
     let seconds = ceiled(quota.window()).max(1);
     let units = [
+        // As long as Envoy takes them to be.
+        (Unit::Year, 365 * 86_400),
+        (Unit::Month, 30 * 86_400),
         (Unit::Week, 7 * 86_400),
         (Unit::Day, 86_400),
         (Unit::Hour, 3_600),
@@ -98,7 +101,8 @@ mod tests {
             (Quota::fixed_window(5, 90 * SECOND), Unit::Second, Some(90)),
             (Quota::fixed_window(5, MINUTE), Unit::Minute, None),
             (Quota::fixed_window(5, 2 * HOUR), Unit::Hour, Some(2)),
-            (Quota::fixed_window(5, 30 * DAY), Unit::Day, Some(30)),
+            (Quota::fixed_window(5, 30 * DAY), Unit::Month, None),
+            (Quota::fixed_window(5, 31 * DAY), Unit::Day, Some(31)),
             (Quota::fixed_window(5, 14 * DAY), Unit::Week, Some(2)),
             (Quota::fixed_window(5, SECOND / 4), Unit::Second, None),
             // What refills in 1.5 s.
