@@ -105,9 +105,10 @@ mod tests {
                 "{raw:?}"
             );
         }
-        assert_eq!(
-            normal_path(&[b'\xff'; 100_000]).as_str().len(),
-            1 + MAX / 3 * 3
-        );
+        let long =
+            |start: &str| Bytes::from([start.as_bytes(), b"a", &[b'\xff'; 100_000][..]].concat());
+        assert_eq!(normal_path(&long("/")).as_str().len(), MAX);
+        let behind = normal_path(&long(&"/".repeat(99_999)));
+        assert!(behind.as_str().starts_with("/a%FF"));
     }
 }
