@@ -161,6 +161,8 @@ pub mod store;
 #[doc(hidden)]
 pub mod striped;
 mod sync;
+#[cfg(feature = "metrics")]
+mod table_sizes;
 mod ticket;
 mod time;
 mod top_keys_setting;

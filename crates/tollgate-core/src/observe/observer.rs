@@ -22,10 +22,10 @@ use crate::{observe::events, source::Source};
 #[cfg(feature = "metrics")]
 use crate::{
     observe::{rule_counters::RuleCounts, series::Kind, table_gauges::TableGauges},
-    remote::table_sizes::TableSizes,
     rule::Mode,
     store::rule_store::Usage,
     sync::{Mutex, lock},
+    table_sizes::TableSizes,
 };
 
 /// What a limiter tells operators: metrics with the feature `metrics`, events with `tracing`, and the top keys of the rules

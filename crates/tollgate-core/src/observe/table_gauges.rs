@@ -4,8 +4,8 @@ use metrics::{Gauge, gauge};
 
 use crate::{
     observe::names::{TABLE_BYTES, TABLE_KEYS},
-    remote::table_sizes::TableSizes,
     sync::{Mutex, lock},
+    table_sizes::TableSizes,
 };
 
 /// Shows the sizes of this limiter, added to those of the others in the process. A limiter that is gone is taken out.

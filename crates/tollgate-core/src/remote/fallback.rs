@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc};
 use smallvec::SmallVec;
 
 #[cfg(feature = "metrics")]
-use crate::remote::table_sizes::TableSizes;
+use crate::table_sizes::TableSizes;
 use crate::{
     algorithm::{Retry, Taken},
     check::Check,

@@ -2,5 +2,3 @@
 
 pub(crate) mod fallback;
 mod last_seen;
-#[cfg(feature = "metrics")]
-pub(crate) mod table_sizes;
