@@ -221,6 +221,7 @@ impl EntryStatus {
     }
 
     /// Who set it, and why; `None`: it is part of the document.
+    #[must_use]
     pub fn author(&self) -> Option<&Author> {
         self.set_by.as_ref().map(|(author, _)| author)
     }

@@ -93,7 +93,6 @@ mod denial_audit;
 mod descriptor;
 mod document_changes;
 mod document_error;
-mod document_tree;
 mod entries;
 mod entry_status;
 mod envoy_import;

@@ -5,10 +5,9 @@ use std::{fmt, time::SystemTime};
 use jiff::Timestamp;
 
 use crate::{
-    document_tree::table,
     format::Format,
     json_text::{json_text, one_line},
-    node::{Node, Value, field},
+    node::{Node, Value, field, table},
 };
 
 /// Whether an entry is an override or a switch.

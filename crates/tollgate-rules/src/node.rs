@@ -115,3 +115,18 @@ pub(crate) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Value> {
     let found = fields.iter().find(|(field, _)| field.text == name);
     found.map(|(_, node)| &node.value)
 }
+
+/// A table that was not read from a text.
+pub(crate) fn table<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Node {
+    let fields = fields.into_iter().map(|(name, value)| {
+        let name = Name {
+            span: 0..0,
+            text: name.to_owned(),
+        };
+        (name, Node { span: 0..0, value })
+    });
+    Node {
+        span: 0..0,
+        value: Value::Table(fields.collect()),
+    }
+}

@@ -8,9 +8,9 @@ use crate::{
     bindings::Bindings,
     bindings::Side,
     document_error::DocumentError,
-    document_tree::{DocumentTree, table},
     format::Format,
-    node::{Node, Value, field},
+    json_text::json_text,
+    node::{Node, Value, field, table},
     problems::Problems,
     reader::Reader,
     rule_document::RuleDocument,
@@ -115,6 +115,41 @@ impl PushedDocument {
         });
         kept.reverse();
         self.lists.overrides = kept;
+    }
+}
+
+/// The lists of a document, whatever texts they were in.
+#[derive(Clone, Default)]
+pub(crate) struct DocumentTree {
+    /// How addresses are found, if it says so.
+    pub(crate) client_ip: Option<Node>,
+    /// How load is shed, if it says so.
+    pub(crate) shed: Option<Node>,
+    pub(crate) rules: Vec<Node>,
+    pub(crate) groups: Vec<Node>,
+    pub(crate) overrides: Vec<Node>,
+    pub(crate) switches: Vec<Node>,
+}
+
+impl DocumentTree {
+    /// One text, which all versions read.
+    pub(crate) fn text(&self) -> String {
+        let lists = [
+            ("rules", &self.rules),
+            ("groups", &self.groups),
+            ("overrides", &self.overrides),
+            ("switches", &self.switches),
+        ];
+        let mut fields = vec![("version", Value::Integer(1))];
+        for (name, node) in [("client_ip", &self.client_ip), ("shed", &self.shed)] {
+            if let Some(node) = node {
+                fields.push((name, node.value.clone()));
+            }
+        }
+        for (name, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
+            fields.push((name, Value::List(nodes.clone())));
+        }
+        json_text(&table(fields))
     }
 }
 

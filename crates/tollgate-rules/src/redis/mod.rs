@@ -78,6 +78,7 @@
 #[cfg(feature = "tls")]
 mod certificates;
 mod document_conflicts;
+mod entries_text;
 mod link;
 mod names;
 mod push_error;

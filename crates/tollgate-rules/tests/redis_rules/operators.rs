@@ -1,8 +1,8 @@
 //! What operators set lies beside the pushed document.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::MemoryStore;
+use tollgate::{Clock, MemoryStore};
 use tollgate_rules::{
     Author, Bindings, EntryKind, EntryOrigin, Format, LimitOverride, RuleSwitch, RuleText,
     redis::PushErrorKind,
@@ -12,6 +12,10 @@ use crate::{
     KEY, alice, entries, follow, limit_shown, limits, push, redis, redis_server::RedisServer, until,
 };
 
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(Clock::system().now())
+}
+
 #[tokio::test]
 async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits() {
     let (server, bindings) = (RedisServer::start().await, Bindings::new());
@@ -19,7 +23,7 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
     push(&redis, limits("fixed_window 10/h")).await;
     let rules = follow(&redis).await;
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
-    let friday = SystemTime::now() + Duration::from_secs(86_400);
+    let friday = now() + Duration::from_secs(86_400);
     let doubled = LimitOverride::new("api", KEY, "200%");
     let doubled = doubled.until(friday).because("contract");
     let id = redis.override_limit(doubled, &bindings, &alice()).await;
@@ -99,7 +103,7 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
     let (server, bindings) = (RedisServer::start().await, Bindings::new());
     let redis = redis(&server);
     push(&redis, limits("fixed_window 10/h")).await;
-    let past = SystemTime::now() - Duration::from_secs(60);
+    let past = now() - Duration::from_secs(60);
     let new = |limit: &str| LimitOverride::new("api", KEY, limit);
     for (entry, message) in [
         (new("20/h").until(past), "it would have ended already"),
