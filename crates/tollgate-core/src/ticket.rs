@@ -190,8 +190,9 @@ impl Ticket {
     }
 
     /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
-    pub fn settle_each(self, cost: impl FnMut(&Check) -> Option<u64>) {
+    pub fn settle_each(mut self, cost: impl FnMut(&Check) -> Option<u64>) {
         self.settle_to(cost);
+        self.receipts.clear();
     }
 
     /// Gives everything back.

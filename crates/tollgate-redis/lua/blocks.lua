@@ -1,6 +1,6 @@
 -- Growing blocks, as in `block.rs` of tollgate-core.
 --
--- Setting, behind a check: '<I2dd', the denials that begin a block, within which µs they count, and the µs after which the level
+-- Setting, in a check: '<I2dd', the denials that begin a block, within which µs they count, and the µs after which the level
 -- is forgotten; '<d' for each time of a block; '<I2BB', how many denials the caller has counted and not told yet, 1 if denials
 -- count, and the number of times.
 --

@@ -22,9 +22,8 @@ local waiting, delay, delay_floor, due
 -- How often a check still repeats, each time for the next key; whether it is a request of its own that takes units under
 -- an enforced rule and has no further keys; and its state, if that was read.
 local repeats, alone, read = 0, false, nil
--- Of rules that block keys: the function of `blocks.lua`; what it says to the checks, for the end of the reply; and of a request
--- its checks by their place in the group.
-local count_for_block, told, blocking = nil, nil, nil
+-- Of rules that block keys: the function of `blocks.lua`; and of a request its checks by their place in the group.
+local count_for_block, blocking = nil, nil
 local what, more, key, cost, alg, first, limit, third
 local i, n = 2, 1
 
@@ -85,15 +84,13 @@ while true do
   -- Of a rule that blocks keys: its setting, how many count before the check, and whether denials count; and of any rule what its
   -- state has of blocks, and the rest of it.
   local setting, counts, denials_count, prefix, inner
+  local numbers = what > 63 and 6 or 3
   if what > 63 then
     what = what - 64
-    local times
-    counts, denials_count, times = unpack('<I2BB', check, #check - 3)
-    local size = 22 + 8 * times
-    setting, check = sub(check, #check - size + 1), sub(check, 1, #check - size)
-    told = told or {}
-    told[#told + 1] = 0
-    told[#told + 1] = 0
+    local last, times = what > 7 and #check - 6 or #check, nil
+    counts, denials_count, times = unpack('<I2BB', check, last - 3)
+    setting = sub(check, last - 21 - 8 * times, last)
+    out[n + 4], out[n + 5], out[n + 6] = 0, 0, 0
     count_for_block = count_for_block or step_of(23)
   end
   if what == 4 and alg > 19 then
@@ -224,14 +221,14 @@ while true do
       end
       local block
       if setting then
-        block = { setting, denials_count, #told }
+        block = { setting, denials_count }
         local level, ends, began, counted, changed
         prefix, level, ends, began, counted, changed = count_for_block(prefix, setting, now, what == 0 and counts or 0)
         block.prefix, block.changed, block.level, block.inner, block.from = prefix, changed, level, inner, gone or key
-        told[#told - 1], told[#told] = counted, ends
+        out[n + 4], out[n + 5] = ends, counted
         if level > 0 then
           -- Denied until both the block and the quota let it pass. A cost of 0 learns that nothing is left.
-          told[#told - 1] = -2 * level - (began and 1 or 0)
+          out[n + 5] = -2 * level - (began and 1 or 0)
           if cost == 0 then
             if not again or ends > again then again = ends end
           elseif retry == -1 or retry >= 0 and retry < ends then
@@ -288,7 +285,7 @@ while true do
     if setting and retry ~= -3 and (what == 2 or what == 3) then
       local level, ends, began, _, changed
       prefix, level, ends, began, _, changed = count_for_block(prefix, setting, now, counts)
-      if began then told[#told - 1], told[#told] = -2 * level - 1, ends end
+      if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
       if changed and not state then
         -- The leases of a window are a part of it.
         state, ttl, leases = inner or '', inner and 1000 * (call('PTTL', KEYS[gone or key]) - margin) or 0, nil
@@ -333,7 +330,7 @@ while true do
     if notify == 2 then left = -1 - left end
   end
   out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
-  n = n + 3
+  n = n + numbers
 
   if size > 0 and more == 0 then
     if delay and waiting.not_before then
@@ -434,10 +431,8 @@ while true do
         end
       end
       if counted then
-        local place = block[3]
-        told[place - 1], told[place] = counted, ends
+        out[reply + 4], out[reply + 5] = ends, level > 0 and -2 * level - 1 or counted
         if level > 0 then
-          told[place - 1] = -2 * level - 1
           if fate >= 2^52 then fate = fate - 2^52 end
           out[reply + 1], out[reply + 2], out[reply + 3] = fate > ends and fate or ends, 0, ends
           waits = false
@@ -448,11 +443,6 @@ while true do
     end
     size, denied, waiting, delay, delay_floor, blocking = 0, false, nil, nil, nil, nil
   end
-end
-
-if told then
-  for place = 1, #told do out[n + place] = told[place] end
-  n = n + #told
 end
 
 -- In Lua 5.4 a number that was divided is a float, and stays one in a reply.

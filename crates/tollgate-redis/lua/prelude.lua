@@ -39,10 +39,10 @@
 --          generation that the grant returned;
 --          for 7, '<dddd': the most units that may be on lease; the units wanted for a scheduled lease; the horizon in µs
 --          within which all units taken must have refilled; and the level at or below which scheduling starts.
+--          and with 64, then, the setting of the block: see `blocks.lua`.
 --          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
 --          Otherwise a new state is written under the first name if states move, and under the other name if they stay.
---          and with 64, at the end, the setting of the block: see `blocks.lua`.
 --          For 0 and 1, of a request of one check, without flags: an argument of two bytes behind it, '<H', is how often the
 --          check repeats, each time for the next key. Each repetition is a request of its own.
 --          Operations 2 to 7 are requests of one check. The caller folds checks on one state into one, with the sum of
@@ -62,9 +62,9 @@
 --          3. µs until the state equals a fresh one; after a take, without the units on lease.
 --          For 7: 0 no lease, 1 a tracked lease, 2 a scheduled lease, or -3; its units; then its generation or window, or
 --          for a scheduled lease the µs after which its units start to refill.
---          A check of a blocked key does not fit before the end of the block; 2. is 0 and 3. the µs until that end. Behind all
---          checks, for each with flag 64: how many count towards the next block, or -2 · level of the block in force, less 1 if it
---          has begun now; and the µs until its end.
+--          A check of a blocked key does not fit before the end of the block; 2. is 0 and 3. the µs until that end. With flag 64
+--          three numbers more: the µs until the end of the block; how many count towards the next one, or -2 · level of the block in
+--          force, less 1 if it has begun now; and 0.
 --          For a check with flag 32 that was not answered -3: units left become -1 - units where they are those of the
 --          overflow bucket, and µs become -1 - µs where a key was created.
 --

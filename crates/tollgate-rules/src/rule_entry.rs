@@ -7,7 +7,7 @@ use tollgate::{
     Missing, RequestRule, Rule,
     condition::{method_in, path_matches},
 };
-use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet};
+use tollgate_core::{AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
     bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn, Side},
@@ -98,6 +98,8 @@ pub(crate) struct RuleEntry {
     /// Which responses count.
     pub(crate) counts: Option<ResponseCondition>,
     wait: Option<Duration>,
+    /// When it blocks keys.
+    block: Option<Block>,
     /// How many requests may wait: of one key, and in all.
     max_waiting: Option<(usize, usize)>,
     pub(crate) plan: Option<Arc<PlanFn>>,
@@ -181,6 +183,7 @@ impl RuleEntry {
             reader.wrong(&node.span, message);
         }
         let max_waiting = fields.read("max_waiting", |node| read_max_waiting(reader, node));
+        let block = fields.read("block", |node| read_block(reader, node));
         let plan = fields.read("plan", |node| read_plan(reader, node, bindings));
         let own = limit.as_ref().map(|limit| &limit.value);
         let plans = fields.read("plans", |node| Some(read_plans(reader, node, own)));
@@ -263,6 +266,7 @@ impl RuleEntry {
             response_cost,
             counts,
             wait,
+            block,
             max_waiting,
             plan,
             plans,
@@ -295,6 +299,7 @@ impl RuleEntry {
                 RuleErrorKind::Cost => "cost",
                 RuleErrorKind::Mode => "consistency",
                 RuleErrorKind::Wait => "wait",
+                RuleErrorKind::Block => "block",
                 _ => "limit",
             };
             let span = fields.get(field).map(|node| node.span.clone());
@@ -385,6 +390,9 @@ impl RuleEntry {
         }
         if let Some((per_key, in_all)) = self.max_waiting {
             rule = rule.max_waiting(per_key, in_all);
+        }
+        if let Some(block) = self.block.clone() {
+            rule = rule.block(block);
         }
         rule
     }
@@ -544,6 +552,11 @@ pub(crate) fn renamed(
         let plan_name = rule.plan_name(plan).unwrap_or_default();
         named = named.plan(plan_name, quota(*rule.quota_of(plan)));
     }
+    // Where nothing has a limit there is nothing to count.
+    let is_limited = (0..named.quotas()).any(|plan| named.quota_of(plan).has_state());
+    if let Some(block) = rule.block_setting().filter(|_| is_limited) {
+        named = named.block(block.clone());
+    }
     named
 }
 
@@ -671,6 +684,33 @@ fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
     };
     let (per_key, in_all) = (number("per_key", "10"), number("in_all", "500"));
     Some((per_key?, in_all?))
+}
+
+fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
+    let what = "a block";
+    let fields = reader.fields(node, what, "block")?;
+    let after = fields.required(reader, what, "after", "5");
+    let after = after.and_then(|node| reader.number(node, "a number of denials", 1, 1_000));
+    let times = fields.required(reader, what, "for", "[\"1min\", \"10min\", \"1h\"]");
+    let times = times.and_then(|node| {
+        let times = reader.list_or_one(node).iter();
+        times
+            .map(|node| reader.duration(node))
+            .collect::<Option<Vec<_>>>()
+    });
+    let within = fields.required(reader, what, "within", "\"10min\"");
+    let within = within.and_then(|node| reader.duration(node));
+    let forget_after = fields.read("forget_after", |node| reader.duration(node));
+    let settled = fields.read("count_settled", |node| reader.boolean(node));
+    // There are 1 000 at most.
+    let mut block = Block::after(after? as u32).within(within?).for_each(times?);
+    if let Some(time) = forget_after {
+        block = block.forget_after(time);
+    }
+    Some(match settled {
+        Some(true) => block.count_settled(),
+        _ => block,
+    })
 }
 
 fn read_rollout(

@@ -185,9 +185,9 @@ pub mod store;
 mod unit;
 
 pub use tollgate_core::{
-    Check, Clock, Consistency, DAY, Decision, HOUR, Key, KeyBuf, LeaseShare, Limiter, LiveLimiter,
-    MINUTE, ManualClock, MemoryStore, OnStoreError, Outcome, PartKind, Quota, Reason, Retry,
-    RuleError, RuleErrorKind, SECOND, Source, Store, algorithm, memory,
+    Block, Check, Clock, Consistency, DAY, Decision, HOUR, Key, KeyBuf, LeaseShare, Limiter,
+    LiveLimiter, MINUTE, ManualClock, MemoryStore, OnStoreError, Outcome, PartKind, Quota, Reason,
+    Retry, RuleError, RuleErrorKind, SECOND, Source, Store, algorithm, memory,
 };
 
 pub use self::{

@@ -4,7 +4,7 @@ use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, StatusCode, request::Parts};
-use tollgate_core::{Consistency, Decision, Key, KeyBuf, OnStoreError, Quota, Verdict};
+use tollgate_core::{Block, Consistency, Decision, Key, KeyBuf, OnStoreError, Quota, Verdict};
 
 use crate::{
     check_policies::CheckPolicies,
@@ -126,6 +126,11 @@ impl Rule {
     /// The future of a response panics outside of a tokio runtime with its timer enabled, when its request has to wait.
     pub fn wait(self, at_most: Duration) -> Self {
         Self(self.0.wait(at_most))
+    }
+
+    /// Blocks a key for a time, which grows, after too many denials: see [`Block`], and [`RequestRule::block`].
+    pub fn block(self, block: Block) -> Self {
+        Self(self.0.block(block))
     }
 
     /// How many requests may wait for this rule at once in one process, for one key and for all keys. Default: 256 and 16 384.
@@ -391,7 +396,33 @@ impl RequestRule {
         self
     }
 
-    /// The status of requests that this rule [blocks](crate::Reason::Blocked), 400 to 499. Default: 403, and PERMISSION_DENIED in
+    /// Blocks a key for a time, which grows, after too many denials: see [`Block`].
+    ///
+    /// With [`count_if`](Self::count_if) or [`cost_by_response`](Self::cost_by_response) not denials count, which running requests
+    /// may cause, but requests that stay counted, when they are settled: failures, clients that hang up, handlers that panic. So people
+    /// behind one address who log in at once are not blocked. A handler that takes a ticket of a rule [for
+    /// handlers](Rule::by_handler) says [`count_settled`](Block::count_settled).
+    ///
+    /// While a key is blocked, its requests get the status of denials and `Retry-After`, with the reason
+    /// [`Blocked`](crate::Reason::Blocked). A block by account lets an attacker lock out its owner: block by address and account
+    /// together, or leave a way in.
+    ///
+    /// ```
+    /// use tollgate::{Block, DAY, HOUR, MINUTE, Quota, Rule, key::client_ip};
+    ///
+    /// let rule = Rule::new("login", Quota::sliding_log(5, MINUTE))
+    ///     .by(client_ip())
+    ///     .count_if(|response| response.status() == 401)
+    ///     .block(Block::after(5).within(10 * MINUTE).for_each([MINUTE, 10 * MINUTE, HOUR]).forget_after(DAY));
+    /// # let _ = rule;
+    /// ```
+    pub fn block(mut self, block: Block) -> Self {
+        let settings = self.set();
+        settings.rule = settings.rule.clone().block(block);
+        self
+    }
+
+    /// The status of requests that a limit of [none](Quota::none) blocks, 400 to 499. Default: 403, and PERMISSION_DENIED in
     /// gRPC. A 401 is UNAUTHENTICATED there, and a 429 RESOURCE_EXHAUSTED.
     ///
     /// A 401 requires a `WWW-Authenticate` field (RFC 9110 §15.5.2): see [`Missing::Reject`].
@@ -841,6 +872,16 @@ impl RequestSettings {
         ]
         .into_iter()
         .find_map(|(made, call)| made.then_some(call))
+    }
+
+    /// The rule in the core. What counts towards its block is known here.
+    pub(crate) fn core_rule(&self) -> tollgate_core::Rule {
+        match self.rule.block_setting() {
+            Some(block) if self.call_about_responses().is_some() => {
+                self.rule.clone().block(block.clone().count_settled())
+            }
+            _ => self.rule.clone(),
+        }
     }
 
     /// What a request has cost whose response is this one. `None`: what it took.

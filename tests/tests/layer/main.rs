@@ -3,6 +3,7 @@
 mod aborts;
 mod abuse;
 mod blocked;
+mod blocks;
 mod construction;
 mod contract;
 mod defaults;

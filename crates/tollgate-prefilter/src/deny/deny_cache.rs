@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
-const TRUST: Tick = 1_000_000;
+pub(crate) const TRUST: Tick = 1_000_000;
 
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;

@@ -83,7 +83,10 @@ impl BoundRules {
     /// Denies a check of a request that waits for `patience` µs at most, if the deny cache does.
     #[inline]
     pub(crate) fn deny(&self, check: &Check, now: Tick, patience: Tick) -> Option<Verdict> {
-        self.local().deny(self.limit(check)?, check, now, patience)
+        let limit = self.limit(check)?;
+        let denied = self.local().deny(limit, check, now, patience)?;
+        let may = self.local().may_deny(limit, check, &denied, true);
+        may.then_some(denied)
     }
 
     /// For how long a request with these checks waits at most: as long as the least patient of its rules lets it, and as it has

@@ -9,7 +9,7 @@ use std::{
 use tollgate_core::{Quota, Rule, RuleSet, Tick};
 
 use crate::{
-    deny::deny_cache::DenyCache,
+    deny::{block_cache::BlockCache, deny_cache::DenyCache},
     effective::Effective,
     engine::{
         engine_usage::EngineUsage, events::EngineEvents, limit::Limit, limits::Limits, local::Local,
@@ -84,7 +84,8 @@ impl Engine {
         if let Some(reports) = local.reports() {
             reports.add_usage(&mut usage);
         }
-        usage.deny_cache_bytes = local.deny.as_ref().map_or(0, DenyCache::bytes) as u64;
+        let blocks = local.blocks().map_or(0, BlockCache::bytes);
+        usage.deny_cache_bytes = (local.deny.as_ref().map_or(0, DenyCache::bytes) + blocks) as u64;
         usage
     }
 
@@ -97,22 +98,20 @@ impl Engine {
                 && limit.effective == effective
                 && limit.has_plans == has_plans
                 && limit.wait == wait
-                && limit.block.as_ref() == rule.block_setting()
+                && limit.block.as_ref().map(|(_, block)| block) == rule.block_setting()
         };
+        // Two rules count by one key in a partition by key alone, and share a number once in four billion.
+        let block_id = rule.name().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
         let mut limits = self.limits();
         let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
         let known = of_name.iter().filter_map(Weak::upgrade).find(is_same);
         let limit = known.unwrap_or_else(|| {
             // It would take four billion different quotas in one process for two to have the same.
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let limit = Arc::new(Limit::new(
-                id,
-                quota,
-                effective,
-                has_plans,
-                wait,
-                rule.block_setting().cloned(),
-            ));
+            let block = (block_id, rule.block_setting().cloned());
+            let limit = Arc::new(Limit::new(id, quota, effective, has_plans, wait, block));
             of_name.push(Arc::downgrade(&limit));
             limit
         });

@@ -29,6 +29,8 @@ pub(crate) struct Exchange {
     leases: SmallVec<[LeaseItem; 1]>,
     /// Each costs the units to report.
     reports: SmallVec<[Check; 1]>,
+    /// Denials by this process, by the index of the check; empty if no rule blocks keys.
+    counted: SmallVec<[u16; 4]>,
     sent: Option<SentAt>,
 }
 
@@ -80,6 +82,7 @@ impl Exchange {
             patience: 0,
             leases: SmallVec::new(),
             reports: SmallVec::new(),
+            counted: SmallVec::new(),
             sent: None,
         }
     }
@@ -125,6 +128,11 @@ impl Exchange {
         &self.leases
     }
 
+    /// Denials by this process that the store has not counted, by the index of the check.
+    pub(crate) fn counted(&self) -> &[u16] {
+        &self.counted
+    }
+
     pub(crate) fn is_sent(&self) -> bool {
         self.sent.is_some()
     }
@@ -147,6 +155,42 @@ impl Exchange {
         if self.takes() {
             self.query_leases(now);
         }
+        if self.takes() && self.binding.rules.has_blocks() {
+            let binding = &self.binding;
+            let counted = self.checks.iter().map(|check| {
+                let slot = binding.limit(check)?.block_slot(check.key())?;
+                Some(binding.local().blocks()?.take(slot))
+            });
+            self.counted = counted.map(Option::unwrap_or_default).collect();
+        }
+    }
+
+    /// Denials that were not sent are counted with the next call.
+    fn keep_counted(&mut self) {
+        let counted = std::mem::take(&mut self.counted);
+        for (check, counted) in self.checks.iter().zip(counted) {
+            let limit = self.binding.limit(check);
+            let slot = limit.and_then(|limit| limit.block_slot(check.key()));
+            if let Some((slot, blocks)) = slot.zip(self.binding.local().blocks()) {
+                blocks.give_back(slot, counted);
+            }
+        }
+    }
+
+    /// A decision without the store: a block that is known stands.
+    fn without_store(&self, outcome: Outcome, now: Tick) -> Decision {
+        let known = |check: &Check| {
+            let limit = self.binding.limit(check)?;
+            self.binding.local().known_block(limit, check, now)
+        };
+        let knows = self.binding.local().blocks().is_some() && self.kind == Kind::Acquire;
+        if !knows || !self.checks.iter().any(|check| known(check).is_some()) {
+            return self.binding.unanswered(&self.checks, outcome);
+        }
+        let verdicts = self.checks.iter().map(|check| {
+            known(check).unwrap_or_else(|| Verdict::unanswered(check.rule(), check.plan(), outcome))
+        });
+        self.binding.decision(verdicts, now)
     }
 
     /// It is in flight, or has failed.
@@ -224,8 +268,10 @@ impl Exchange {
                     NoReply::NothingToSend => Outcome::NotDecided,
                     NoReply::NotRun | NoReply::Unknown => Outcome::Failed,
                 };
-                let decision = self.binding.unanswered(&self.checks, outcome);
-                (decision, Vec::new())
+                if why != NoReply::Unknown {
+                    self.keep_counted();
+                }
+                (self.without_store(outcome, now), Vec::new())
             }
         }
     }
@@ -306,7 +352,8 @@ impl Exchange {
             }
             let is_cached = !reply.shared.contains(index) && !has_twins(&self.checks);
             let what = (is_cached, self.new_keys.contains(index));
-            local.learn(limit, check, verdict, (sent, now), what);
+            let counted = reply.counted(index);
+            local.learn(limit, check, verdict, (sent, now), what, counted);
         }
     }
 

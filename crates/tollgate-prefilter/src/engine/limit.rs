@@ -29,8 +29,8 @@ pub(crate) struct Limit {
     pub(crate) has_plans: bool,
     /// How long requests wait for it at most.
     pub(crate) wait: Option<Duration>,
-    /// When its rule blocks keys.
-    pub(crate) block: Option<Block>,
+    /// When its rule blocks keys, and by what number all plans of the rule are known there.
+    pub(crate) block: Option<(u32, Block)>,
     /// Keys with unreported units.
     unreported: Mutex<VecDeque<Fingerprint>>,
     has_keys: AtomicBool,
@@ -51,12 +51,12 @@ impl Limit {
         effective: Effective,
         has_plans: bool,
         wait: Option<Duration>,
-        block: Option<Block>,
+        (block_id, block): (u32, Option<Block>),
     ) -> Self {
         Self {
             id,
             wait,
-            block,
+            block: block.map(|block| (block_id, block)),
             windows: Windows::new(&quota, &effective),
             denials: Denials::new(&quota, has_plans, wait),
             quota,
@@ -75,6 +75,13 @@ impl Limit {
     #[inline]
     pub(crate) fn slot(&self, key: Fingerprint) -> TableKey {
         TableKey::new(self.id, key)
+    }
+
+    /// Where it is known of a key whether it is blocked.
+    #[inline]
+    pub(crate) fn block_slot(&self, key: Fingerprint) -> Option<TableKey> {
+        let (id, _) = self.block.as_ref()?;
+        Some(TableKey::new(*id, key))
     }
 
     #[inline]

@@ -9,7 +9,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    deny::deny_cache::{Denials, DenyCache},
+    deny::{
+        block_cache::BlockCache,
+        deny_cache::{Denials, DenyCache},
+    },
     effective::Effective,
     engine::{
         leases::Leases,
@@ -31,6 +34,8 @@ pub(crate) struct Local {
     leases: OnceLock<Leases>,
     /// Made when a rule set needs it.
     reports: OnceLock<Reports>,
+    /// Made when a rule set needs it.
+    blocks: OnceLock<BlockCache>,
     pub(crate) store_time: StoreTime,
     keys: usize,
 }
@@ -41,6 +46,7 @@ impl Local {
             deny,
             leases: OnceLock::new(),
             reports: OnceLock::new(),
+            blocks: OnceLock::new(),
             store_time: StoreTime::default(),
             keys,
         }
@@ -53,6 +59,47 @@ impl Local {
             Effective::Eventual(_) => _ = self.reports.get_or_init(|| Reports::new(self.keys)),
             Effective::Exact(_) => {}
         }
+        if limit.block.is_some() {
+            self.blocks.get_or_init(|| BlockCache::new(self.keys));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn blocks(&self) -> Option<&BlockCache> {
+        self.blocks.get()
+    }
+
+    /// Whether this process may deny a check by itself whose verdict is of the deny cache: a rule that blocks keys then `counts` the
+    /// denial, unless it begins a block.
+    #[inline]
+    pub(crate) fn may_deny(
+        &self,
+        limit: &Limit,
+        check: &Check,
+        verdict: &Verdict,
+        counts: bool,
+    ) -> bool {
+        let (Some((_, block)), Some(blocks)) = (&limit.block, self.blocks()) else {
+            return true;
+        };
+        if block.counts_settled() || verdict.is_blocked() || verdict.retry() == Retry::Never {
+            return true;
+        }
+        let slot = limit.block_slot(check.key());
+        slot.is_none_or(|slot| blocks.may_deny(slot, block.denials(), counts))
+    }
+
+    /// The block of a key that the store has said, though it does not answer now.
+    pub(crate) fn known_block(&self, limit: &Limit, check: &Check, now: Tick) -> Option<Verdict> {
+        let slot = limit.block_slot(check.key())?;
+        let block = self
+            .blocks()?
+            .known(slot, now)
+            .filter(|_| check.cost() > 0)?;
+        let end = Retry::after_micros(block.micros);
+        let answer = Assessment::new(false, 0, block.micros, end);
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
+        Some(verdict.with_block_level(block.level))
     }
 
     #[inline]
@@ -124,7 +171,14 @@ impl Local {
         patience: Tick,
     ) -> Option<Verdict> {
         let slot = limit.slot(check.key());
-        let deny = self.deny.as_ref().filter(|_| limit.block.is_none())?;
+        let deny = self.deny.as_ref()?;
+        if let (Some(slot), Some(blocks)) = (limit.block_slot(check.key()), self.blocks())
+            && let Some((block, retry)) = blocks.deny(slot, now, check.cost())
+        {
+            let answer = Assessment::new(false, 0, block.micros, retry);
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
+            return Some(verdict.with_block_level(block.level));
+        }
         let (mut denied, knows_left) =
             deny.deny(&limit.denials, slot, now, (check.cost(), patience))?;
         if let Effective::Leased(terms) = &limit.effective
@@ -190,8 +244,15 @@ impl Local {
         verdict: &Verdict,
         (sent, now): (SentAt, Tick),
         (is_cached, new_keys): (bool, bool),
+        counted: u32,
     ) {
         let key = check.key();
+        if let (Some(slot), Some(blocks)) = (limit.block_slot(key), self.blocks()) {
+            blocks.learn(slot, now, (check.cost(), counted), verdict);
+            if verdict.is_blocked() {
+                self.unlearn(key);
+            }
+        }
         if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
             self.unlearn(key);
         }

@@ -122,6 +122,13 @@ impl Query {
         self.exchange.reports()
     }
 
+    /// Denials by this process that the store has not counted towards [blocks](tollgate_core::Rule::block), by the index of the check;
+    /// empty if there are none.
+    #[must_use]
+    pub fn counted(&self) -> &[u16] {
+        self.exchange.counted()
+    }
+
     /// The leases of the query. A returned lease is taken back before the checks are decided; a new one is granted after they are
     /// allowed.
     #[must_use]

@@ -16,6 +16,8 @@ pub struct Reply {
     pub shared: IndexSet,
     /// By the index in [`Query::reports`](crate::Query::reports).
     reports: SmallVec<[ReportReply; 1]>,
+    /// By the index of the check: how many denials count towards the next block.
+    counted: SmallVec<[u32; 4]>,
     /// By the index in [`Query::leases`](crate::Query::leases).
     leases: SmallVec<[LeaseReply; 1]>,
 }
@@ -29,6 +31,7 @@ impl Reply {
             decision,
             shared: IndexSet::default(),
             reports: SmallVec::new(),
+            counted: SmallVec::new(),
             leases: SmallVec::new(),
         }
     }
@@ -45,6 +48,17 @@ impl Reply {
     pub fn with_leases(mut self, leases: impl IntoIterator<Item = LeaseReply>) -> Self {
         self.leases = leases.into_iter().collect();
         self
+    }
+
+    /// With how many denials count towards the next [block](tollgate_core::Rule::block), by the index of the check.
+    #[must_use]
+    pub fn with_counted(mut self, counted: impl IntoIterator<Item = u32>) -> Self {
+        self.counted = counted.into_iter().collect();
+        self
+    }
+
+    pub(crate) fn counted(&self, index: usize) -> u32 {
+        self.counted.get(index).copied().unwrap_or(0)
     }
 
     /// The replies to the reports.

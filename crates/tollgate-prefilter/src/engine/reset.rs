@@ -31,6 +31,7 @@ impl Reset {
         for check in &reset.checks {
             let key = check.key();
             local.unlearn(key);
+            forget_block(binding, check);
             for (plan, limit) in binding.limits.of_rule(check.rule()) {
                 let check = check.with_plan(plan).with_cost(0);
                 if let Some(leases) = local.leases() {
@@ -80,6 +81,18 @@ impl Reset {
         // Denials that were decided before may have come in between.
         for check in &self.checks {
             self.binding.local().unlearn(check.key());
+            forget_block(&self.binding, check);
+        }
+    }
+}
+
+/// A block that this process knows of is lifted.
+fn forget_block(binding: &BoundRules, check: &Check) {
+    for (_, limit) in binding.limits.of_rule(check.rule()) {
+        if let (Some(slot), Some(blocks)) =
+            (limit.block_slot(check.key()), binding.local().blocks())
+        {
+            blocks.forget(slot);
         }
     }
 }

@@ -123,6 +123,21 @@ fn deny(binding: &BoundRules, checks: &[Check], patience: Tick, now: Tick) -> Op
     if answers.iter().all(Option::is_none) {
         return None;
     }
+    if binding.rules.has_blocks() {
+        // All or none: what the store decides it counts itself.
+        let may_deny = |counts: bool| {
+            checks.iter().zip(&answers).all(|(check, answer)| {
+                let limit = binding.limit(check).zip(answer.as_ref());
+                limit.is_none_or(|(limit, denied)| {
+                    binding.local().may_deny(limit, check, denied, counts)
+                })
+            })
+        };
+        if !may_deny(false) {
+            return None;
+        }
+        may_deny(true);
+    }
     let verdicts = checks.iter().zip(answers).map(|(check, answer)| {
         let (rule, plan) = (check.rule(), check.plan());
         answer.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotDecided))

@@ -87,7 +87,7 @@ mod tests {
             Effective::new(&quota, consistency),
             false,
             None,
-            None,
+            (0, None),
         )
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Request {
 #[derive(Clone, Copy)]
 struct Checks {
     count: usize,
+    /// How many answers come to them.
+    answers: usize,
     at: usize,
     slot: u16,
     /// How many of them are for sliding logs.
@@ -58,6 +60,9 @@ const KEY: Range<usize> = 3..5;
 
 /// In the first byte of a check: it has three more numbers of keys, at its end.
 const FURTHER_KEYS: u8 = 8;
+
+/// The flag of a check of a rule that blocks keys.
+const BLOCKS: u8 = 64;
 
 /// A check of the operation 0 or 1, without flags, has this many bytes. It may repeat.
 const REPEATABLE: usize = 34;
@@ -104,10 +109,13 @@ impl Request {
             request.push_arg(common);
         }
         let (count, at) = (args.len(), request.bytes.len());
+        let mut answers = count;
         let mut logs = 0_u16;
         let mut time = Duration::ZERO;
         let mut repeats = request.keys == 1 && count == 1;
         for check in args {
+            // The answer says more to a rule that blocks keys.
+            answers += usize::from(check.len() > REPEATABLE && check[0] & BLOCKS != 0);
             repeats &= check.len() == REPEATABLE && check[0] <= MOST_REPEATABLE;
             logs = logs.saturating_add(u16::from(check.get(ALGORITHM) == Some(&LOG)));
             time = time.saturating_add(time_of(check));
@@ -115,6 +123,7 @@ impl Request {
         }
         request.checks = Some(Checks {
             count,
+            answers,
             at,
             slot,
             logs,
@@ -160,6 +169,11 @@ impl Request {
     /// How many checks it carries; `None` if its arguments are something else.
     pub(super) fn count(&self) -> Option<usize> {
         self.checks.map(|checks| checks.count)
+    }
+
+    /// How many answers to checks come; `None` as for [`count`](Self::count).
+    pub(super) fn answers(&self) -> Option<usize> {
+        self.checks.map(|checks| checks.answers)
     }
 
     /// For how many usual checks it keeps a server.

@@ -41,10 +41,8 @@ const NUMBERS: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     at: Tick,
-    /// The time, and then three for each check; and two for each check of a rule that blocks keys. Those of a usual request need no
-    /// allocation.
+    /// The time, and then three for each check, or six where its rule blocks keys. Those of a usual request need no allocation.
     integers: SmallVec<[i64; 4]>,
-    checks: usize,
 }
 
 /// What the script says of the block of a key.
@@ -88,18 +86,12 @@ impl Reply {
     pub(crate) fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
         let integers: SmallVec<_> = integers.into_iter().collect();
         let at = u64::try_from(*integers.first()?).ok()?;
-        let blocks = integers.len().checked_sub(1 + checks * NUMBERS)?;
-        blocks.is_multiple_of(2).then_some(Self {
-            at,
-            integers,
-            checks,
-        })
+        (integers.len() == 1 + checks * NUMBERS).then_some(Self { at, integers })
     }
 
-    /// What the script says of the block at a place among those of the call.
+    /// What the script says of the block of the check at a place.
     pub(crate) fn block(&self, place: u16) -> Option<BlockReply> {
-        let start = 1 + self.checks * NUMBERS + 2 * usize::from(place);
-        let [number, micros] = self.integers.get(start..start + 2)?.try_into().ok()?;
+        let [micros, number, _] = self.of(usize::from(place) + 1)?;
         Some(match u32::try_from(number) {
             Ok(counted) => BlockReply::Counted(counted),
             Err(_) => BlockReply::Blocked {
@@ -116,8 +108,9 @@ impl Reply {
     pub(crate) fn block_of(&self, layout: &RequestLayout, index: usize) -> Option<BlockReply> {
         let place = layout.place(index)?;
         let mut blocks = layout.blocks.iter();
-        let (_, block) = blocks.find(|(answer, _)| usize::from(*answer) == place)?;
-        self.block(*block)
+        blocks
+            .find(|answer| usize::from(**answer) == place)
+            .and_then(|place| self.block(*place))
     }
 
     /// The time of the decisions.
@@ -369,8 +362,7 @@ impl Reply {
     /// The first refusal of any check of the call.
     #[must_use]
     pub(crate) fn first_refusal(&self) -> Option<Refusal> {
-        let answers = self.integers.get(1..=self.checks * NUMBERS)?;
-        let answers = answers.chunks_exact(NUMBERS);
+        let answers = self.integers.get(1..)?.chunks_exact(NUMBERS);
         let mut failed = answers.filter(|answer| answer[0] == FAILED);
         failed.find_map(|answer| Refusal::of(answer[1]))
     }

@@ -24,13 +24,13 @@ use crate::{
     observe::{CallFor, Stopwatch},
     script::{
         call::{Call, RequestLayout},
-        reply::{self, NewKey},
+        reply::{self, BlockReply, NewKey},
     },
     store::{
         backend::Answer,
         did_not_run::did_not_run,
         in_flight_calls::InFlightCall,
-        inner::Inner,
+        inner::{Inner, report_block},
         slots::{Acquired, RequestSlots},
     },
 };
@@ -298,7 +298,10 @@ impl ReplyLayout {
         let checks = match query.checks() {
             [] => Some(RequestLayout::default()),
             checks if !query.takes() => call.peek(encoder, checks),
-            checks => acquire(inner, call, (checks, query.patience()), slots),
+            checks => {
+                call.set_counted(query.counted().iter().copied());
+                acquire(inner, call, (checks, query.patience()), slots)
+            }
         };
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotRun)?;
@@ -369,6 +372,21 @@ impl ReplyLayout {
         let decision = reply.decision(&self.checks, query.checks(), &inner.rules);
         let mut decoded = Reply::new(reply.at(), decision);
         decoded.shared = shared;
+        if inner.rules.has_blocks() {
+            let blocks = query.checks().iter().enumerate().map(|(index, check)| {
+                let block = reply.block_of(&self.checks, index);
+                let place = self.checks.place(index);
+                // Checks on one state are one check.
+                if (0..index).all(|other| self.checks.place(other) != place) {
+                    report_block(&inner.rules, check, block);
+                }
+                match block {
+                    Some(BlockReply::Counted(counted)) => counted,
+                    _ => 0,
+                }
+            });
+            decoded = decoded.with_counted(blocks);
+        }
         decoded
             .with_reports(self.reports.iter().map(report))
             .with_leases(self.returned.iter().zip(&self.grants).map(lease))

@@ -17,6 +17,7 @@
 
 mod admission;
 mod alone;
+mod blocks;
 mod calls;
 mod clock;
 mod counts;

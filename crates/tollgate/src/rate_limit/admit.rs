@@ -49,6 +49,8 @@ pub(crate) struct Several {
     admission: Option<Admission>,
     /// How long it has waited, if the response shows it.
     waited: Option<Duration>,
+    /// While it is to be counted towards a block if there is no response.
+    uncounted: Option<Arc<Config>>,
 }
 
 /// What is kept of a decision until the response comes.
@@ -66,6 +68,9 @@ pub(crate) trait Kept {
 
     /// How long it has waited, if the response shows it.
     fn waited(&self) -> Option<Duration>;
+
+    /// A settlement counts it from now on.
+    fn is_settled(&mut self) {}
 }
 
 /// A response in the place of the service's, which may be held back.
@@ -164,7 +169,11 @@ pub(crate) fn only_one<'a>(
     checks: &'a Checks,
 ) -> Option<(&'a Check, &'a Verdict)> {
     match (&**checks, decision.verdicts()) {
-        ([check], [verdict]) if !config.attach_decision && !config.rules.holds_slots => {
+        ([check], [verdict])
+            if !config.attach_decision
+                && !config.rules.holds_slots
+                && !config.rules.counts_settled =>
+        {
             Some((check, verdict))
         }
         _ => None,
@@ -198,14 +207,16 @@ impl Admitted<Several> {
         checks: &Checks,
         marks: Marks,
     ) -> Self {
+        let counts = config.rules.counts_settled;
         Self {
-            config,
             kept: Several {
+                uncounted: counts.then(|| Arc::clone(&config)),
                 admission: marks.admission,
                 checks: checks.clone(),
                 decision: decision.move_out(),
                 waited: None,
             },
+            config,
             marked: marks.marked,
         }
     }
@@ -258,8 +269,10 @@ impl<K: Kept> Admitted<K> {
         // First: a settlement would return them with its ticket.
         let slots = self.kept.take_slots();
         if response.extensions().get::<Refund>().is_some() {
+            self.kept.is_settled();
             self.refund();
         } else if self.config.rules.settles_by_response {
+            self.kept.is_settled();
             if let Some(mut settlement) = self.settle_by_response(response) {
                 settlement.hold(slots);
                 return Some(AtEnd::Settle(settlement));
@@ -272,10 +285,11 @@ impl<K: Kept> Admitted<K> {
 
     /// The inner service has failed.
     #[cold]
-    pub(crate) fn on_error(&self) {
+    pub(crate) fn on_error(&mut self) {
         if self.marked {
             self.config.duplicates.on_response();
         }
+        self.kept.is_settled();
         self.settlement().settle(&InnerResponse::error());
     }
 
@@ -301,6 +315,7 @@ impl<K: Kept> Admitted<K> {
             checks: self.kept.checks(),
             decision: self.kept.decision(self.config.rules.set()),
             admission: self.kept.admission().cloned(),
+            is_settled: false,
         }
     }
 
@@ -415,12 +430,24 @@ impl Kept for Several {
     fn waited(&self) -> Option<Duration> {
         self.waited
     }
+
+    #[inline]
+    fn is_settled(&mut self) {
+        self.uncounted = None;
+    }
 }
 
 impl Drop for Several {
-    /// Slots go back also if an [`Admission`] lives on: there is no response, or it has taken them.
+    /// Slots go back also if an [`Admission`] lives on: there is no response, or it has taken them. And a request without a response
+    /// counts towards a block.
     fn drop(&mut self) {
         drop(self.decision.take_slots());
+        if let Some(config) = self.uncounted.take()
+            && self.admission.take().is_none_or(|it| it.claim_ticket())
+        {
+            let limiter = &config.rules.limiter;
+            drop(limiter.ticket_with_shadows(&self.checks, &self.decision));
+        }
     }
 }
 

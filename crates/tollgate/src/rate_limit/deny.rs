@@ -100,7 +100,9 @@ pub(crate) fn denial<'a>(
     let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
     let status = match decision.reason() {
         Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
-        Some(Reason::Blocked) => config.rules.blocked_status(decision),
+        Some(Reason::Blocked) => {
+            (config.rules).blocked_status(decision, config.settings.denied_status)
+        }
         _ => config.settings.denied_status,
     };
     Denial::new(head, decision, config.rules.set(), status)

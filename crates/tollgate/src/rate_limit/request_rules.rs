@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome,
-    PartKind, Rule, RuleError, RuleSet, Store, UnknownName, Verdict,
+    Block, Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError,
+    Outcome, PartKind, Rule, RuleError, RuleSet, Store, UnknownName, Verdict,
     layer::LayerLimiter,
     store::{Checks, Fingerprint},
 };
@@ -44,6 +44,8 @@ pub(crate) struct RequestRules {
     pub(crate) refunds: bool,
     /// Whether any rule settles requests by their responses.
     pub(crate) settles_by_response: bool,
+    /// Whether any rule counts requests that stay counted towards a block.
+    pub(crate) counts_settled: bool,
     /// Whether requests may hold slots.
     pub(crate) holds_slots: bool,
     /// Whether there are rules for handlers.
@@ -124,7 +126,7 @@ impl RequestRules {
         for rule in list {
             validate(rule.settings())?;
         }
-        RuleSet::new(list.iter().map(|rule| rule.settings().rule.clone()))
+        RuleSet::new(list.iter().map(|rule| rule.settings().core_rule()))
     }
 
     /// The rules that take the place of these, on their store. What was reported under their names is not reported again.
@@ -155,6 +157,10 @@ impl RequestRules {
             limiter,
             look_up_deadline: look_ups::DEADLINE,
             refunds: any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
+            counts_settled: any(|rule| {
+                let rule = rule.core_rule();
+                rule.block_setting().is_some_and(Block::counts_settled)
+            }),
             settles_by_response: any(|rule| rule.call_about_responses().is_some()),
             is_checked_in_handler: any(|rule| rule.key.is_none()),
             list: list.into(),
@@ -581,14 +587,17 @@ impl RequestRules {
         self.list.get(rule)?.settings().slow_denials
     }
 
-    /// The status of a denial that blocks: that of the first rule that does.
+    /// The status of a denial that blocks: that of the first limit of none; `denied` if it is by a block that ends.
     #[cold]
-    pub(crate) fn blocked_status(&self, decision: &Decision) -> StatusCode {
-        let blocks =
-            |verdict: &&Verdict| verdict.is_blocked() && self.set().enforces(verdict.rule());
+    pub(crate) fn blocked_status(&self, decision: &Decision, denied: StatusCode) -> StatusCode {
+        let blocks = |verdict: &&Verdict| {
+            verdict.is_blocked()
+                && verdict.block_level().is_none()
+                && self.set().enforces(verdict.rule())
+        };
         let rule = decision.verdicts().iter().find(blocks);
         rule.and_then(|verdict| self.list.get(verdict.rule()))
-            .map_or(StatusCode::FORBIDDEN, |rule| rule.settings().blocked_status)
+            .map_or(denied, |rule| rule.settings().blocked_status)
     }
 
     /// Reports a request that was rejected because it has no key.

@@ -24,6 +24,7 @@ pub(crate) struct Settlement {
     pub(crate) checks: Checks,
     pub(crate) decision: Decision,
     pub(crate) admission: Option<Admission>,
+    pub(crate) is_settled: bool,
 }
 
 /// The settlement of a call whose status comes in the trailers.
@@ -73,7 +74,8 @@ impl Settlement {
     }
 
     /// Settles the units of each rule, unless their ticket was taken. Returns the rules whose units have changed.
-    pub(crate) fn settle(self, response: &InnerResponse<'_>) -> RuleIndices {
+    pub(crate) fn settle(mut self, response: &InnerResponse<'_>) -> RuleIndices {
+        self.is_settled = true;
         let rules = &self.config.rules;
         let costs: SmallVec<[(u16, u64); 4]> = self
             .checks
@@ -84,7 +86,9 @@ impl Settlement {
             })
             .collect();
         let settles_here = |admission: Admission| admission.claim_ticket();
-        if costs.is_empty() || !self.admission.is_none_or(settles_here) {
+        if costs.is_empty() && !rules.counts_settled
+            || !self.admission.take().is_none_or(settles_here)
+        {
             return RuleIndices::new();
         }
         let ticket = rules
@@ -98,6 +102,23 @@ impl Settlement {
             Some(cost)
         });
         costs.into_iter().map(|(rule, _)| rule).collect()
+    }
+}
+
+impl Drop for Settlement {
+    /// Its status never came: it stays counted, towards a block too.
+    fn drop(&mut self) {
+        let rules = &self.config.rules;
+        if !self.is_settled
+            && rules.counts_settled
+            && self.admission.take().is_none_or(|it| it.claim_ticket())
+        {
+            drop(
+                rules
+                    .limiter
+                    .ticket_with_shadows(&self.checks, &self.decision),
+            );
+        }
     }
 }
 

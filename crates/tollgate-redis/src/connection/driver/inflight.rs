@@ -46,7 +46,7 @@ impl InFlight {
     ) {
         let before = self.calls.len();
         self.calls.extend(calls.map(|call| Entry {
-            checks: call.request().count().unwrap_or(0),
+            checks: call.request().answers().unwrap_or(0),
             call: Some(call),
         }));
         let begin = self.commands.back().map_or(self.written, |last| last.end);

@@ -53,7 +53,7 @@ impl Args {
         self.0.iter()
     }
 
-    /// The checks that were added.
+    /// The arguments of checks that were added.
     pub(super) fn checks(&self) -> usize {
         self.0.len() - 1
     }
@@ -123,7 +123,6 @@ impl Args {
         reports_new: bool,
         counted: u16,
     ) {
-        self.add_other_keys(rules, found, reports_new);
         if let Some(setting) = &rule_args.block {
             let begins = self.0.ends.last().copied().unwrap_or(0);
             let times = (setting.len() - SETTING) / size_of::<f64>();
@@ -134,6 +133,7 @@ impl Args {
             let tail = [u8::from(rule_args.counts_denials), times as u8];
             self.0.bytes.extend_from_slice(&tail);
         }
+        self.add_other_keys(rules, found, reports_new);
         self.0.end();
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Call {
     /// The bits of the rules whose states it touches.
     rules: u64,
     /// The checks of rules that block keys.
-    blocks: u16,
+    blocks: usize,
     /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
     counted: SmallVec<[u16; 4]>,
 }
@@ -96,10 +96,10 @@ impl Call {
         self.rules
     }
 
-    /// The checks that were added.
+    /// The answers to the checks that were added: two to one of a rule that blocks keys.
     #[must_use]
     pub(crate) fn checks(&self) -> usize {
-        self.args.checks()
+        self.args.checks() + self.blocks
     }
 
     /// Whether nothing was added: then there is nothing to call.
@@ -268,8 +268,9 @@ impl Call {
             }
             match counts {
                 true => {
-                    blocks.push((check.rule(), self.blocks));
-                    self.blocks += u16::from(rule_args.block.is_some());
+                    // Below 65 535, as there was room.
+                    blocks.push((check.rule(), self.checks() as u16));
+                    self.blocks += usize::from(rule_args.block.is_some());
                     let args = (rules, rule_args);
                     self.args.end_with_block(args, found, false, 1);
                 }
@@ -394,7 +395,7 @@ impl Call {
 
     fn has_room(&self, checks: usize) -> bool {
         let most = usize::from(NO_ANSWER);
-        self.checks() + checks < most && self.keys.len() + MOST_KEYS * checks < most
+        self.checks() + 2 * checks < most && self.keys.len() + MOST_KEYS * checks < most
     }
 
     fn request(
@@ -471,7 +472,7 @@ impl Call {
             }
             match rule_args.block {
                 Some(_) => {
-                    blocks.push((place, self.blocks));
+                    blocks.push(place);
                     self.blocks += 1;
                     let counted = counted.get(index).copied().unwrap_or(0);
                     let args = (rules, rule_args);

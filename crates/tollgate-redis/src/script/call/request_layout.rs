@@ -12,8 +12,8 @@ pub(crate) struct RequestLayout {
     pub(super) places: SmallVec<[u16; 4]>,
     /// The checks of rules with a cap on new keys.
     pub(crate) capped: SmallVec<[Capped; 1]>,
-    /// The answers of rules that block keys, and what the script says of blocks behind them, by its place.
-    pub(crate) blocks: SmallVec<[(u16, u16); 1]>,
+    /// The answers to checks of rules that block keys. What is said of the block follows each.
+    pub(crate) blocks: SmallVec<[u16; 1]>,
 }
 
 /// A check of a rule with a cap on new keys.
