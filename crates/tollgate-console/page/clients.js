@@ -1,6 +1,6 @@
 // Clients and requests: what is known of them. Nothing is taken by looking.
 import { count, foreign, get, h, many, post, span, table } from './dom.js';
-import { ask } from './rules.js';
+import { ask, change } from './rules.js';
 
 const failed = (error) => h('p', { class: 'wrong', role: 'alert' }, error.message.slice(0, 2000));
 const left = (it) => it.remaining === null ? 'not known' : count(it.remaining);
@@ -14,7 +14,7 @@ function submits(form, ...handlers) {
 }
 
 export const keys = (() => {
-  let built = false, topped = 0, top;
+  let built = false, topped = 0, top, state;
 
   async function showTop() {
     if (Date.now() - topped < 5000) return;
@@ -39,7 +39,8 @@ export const keys = (() => {
         const { rules } = await post('client', { client });
         found.replaceChildren(table('What each rule has of this client', ['Rule', 'Limit', '#Left', 'One more request', '#Whole again in', 'In the log', ''], rules.map((it) => [
           it.rule, [it.limit, it.plan && h('small', {}, foreign(it.plan))], left(it), [outcome(it), it.shadow && h('small', {}, 'a shadow denies nothing')], it.reset ? span(it.reset) : '–', h('code', {}, it.key),
-          h('button', { 'aria-label': `Reset under ${it.rule}`, onclick: () => ask(`Reset this client under ${it.rule}`, 'It starts anew, as if it had used nothing. Where the state is in Redis, in all processes.', [], () => ({ action: 'reset', rule: it.rule, client }), null, look) }, 'Reset…')])));
+          h('span', { class: 'buttons' }, state.scope !== 'none' && h('button', { 'aria-label': `Limit or block under ${it.rule}`, onclick: () => change({ name: it.rule, source: it.source }, state, look, client.replace(/^[\w-]+: /gm, '')) }, 'Limit…'),
+            h('button', { 'aria-label': `Reset under ${it.rule}`, onclick: () => ask(`Reset this client under ${it.rule}`, 'It starts anew, as if it had used nothing. Where the state is in Redis, in all processes.', [], () => ({ action: 'reset', rule: it.rule, client }), null, look) }, 'Reset…'))])));
       } catch (error) {
         found.replaceChildren(failed(error));
       }
@@ -50,7 +51,7 @@ export const keys = (() => {
   }
 
   return {
-    show(main) { if (!built) build(main); built = true; showTop(); },
+    show(main, next) { state = next; if (!built) build(main); built = true; showTop(); },
     tick: showTop,
   };
 })();

@@ -76,13 +76,13 @@ const fact = (name, value, note) => h('div', {}, h('dt', {}, name), h('dd', {}, 
 
 function meters(it) {
   if (!it) return [fact('Added latency', 'not known', 'give the console the metrics of the service')];
-  const facts = [fact('Added latency', `${millis(it.p50)}`, 'half of the checks are faster'), fact('99 of 100 below', millis(it.p99))];
+  const facts = [fact('Added latency, median', millis(it.p50)), fact('Added latency, 99th percentile', millis(it.p99))];
   const redis = it.redis;
   if (redis) {
     facts.push(
       fact('Calls to Redis a request', redis.calls_per_request === null ? '–' : redis.calls_per_request.toFixed(2), `${rate(redis.calls ?? 0)} a second in all`),
       fact('Deadline misses', count(redis.deadline_misses), 'in ten seconds'),
-      fact('Wait for a connection', millis(redis.queue_p99), '99 of 100 below'),
+      fact('Queue to Redis, 99th percentile', millis(redis.queue_p99)),
       fact('Breaker', redis.breaker === null || redis.breaker >= 1 ? 'closed' : redis.breaker <= 0 ? 'open' : `${count(redis.breaker * 100)} % pass`));
     if (redis.instances) facts.push(fact('Instances', count(redis.instances), 'as Redis counts them'));
     if (redis.unreported) facts.push(fact('Not reported yet', `${count(redis.unreported)} units`));

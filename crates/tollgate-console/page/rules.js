@@ -1,12 +1,12 @@
 import { clock, count, decided, denied, foreign, h, isReported, many, percent, post, rate, table } from './dom.js';
 
 const SCOPES = {
-  process: 'This changes this process alone, and ends with it. What all processes shall have, or keep, belongs into the file.',
-  fleet: 'This is in force in all processes within seconds, and stays until it ends.',
+  process: 'A change made here is in force in this process alone, and ends with it. What all processes are to have belongs in the file.',
+  fleet: 'A change made here is in force in all processes within seconds, until its end.',
   none: 'The rules of this service are in its code. Here they can be tried as a preview, and are changed there.',
 };
 const ORDERS = {
-  'most denied': (one, other) => denied(other, other.hour) - denied(one, one.hour) || decided(other, other.hour) - decided(one, one.hour),
+  'most denied': (one, other) => isReported(one) - isReported(other) || denied(other, other.hour) - denied(one, one.hour) || decided(other, other.hour) - decided(one, one.hour),
   'most checks': (one, other) => decided(other, other.hour) - decided(one, one.hour),
   name: (one, other) => one.name.localeCompare(other.name),
 };
@@ -25,10 +25,10 @@ export function show(main, next, again) {
 // Overrides and switches, wherever they come from.
 function entries(known) {
   const rows = known.map((it) => [it.rules, it.is_override ? `for one client${it.client ? `, ${it.client}…` : ''}` : 'switched',
-    [it.limit, it.problem && h('small', { class: 'high' }, `not in force: ${it.problem}`)], it.until ? new Date(it.until).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hour12: false }) : 'it is ended',
+    [it.limit, it.problem && h('small', { class: 'high' }, `not in force: ${it.problem}`)], it.until ? new Date(it.until).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hour12: false }) : 'no end',
     [it.by && foreign(it.by), it.because && h('small', {}, foreign(it.because))], it.origin,
     it.id !== null && h('button', { 'aria-label': `End number ${it.id}`, onclick: () => ask(`End what ${it.by} set for ${it.rules}`, 'What was in force before is in force again.', [], () => ({ action: 'end', id: it.id, is_local: it.is_local })) }, 'End…')]);
-  return known.length ? [h('h2', {}, 'Overrides and switches'), table(many(known.length, 'entry').replace('entrys', 'entries'), ['Rule', 'What', 'Limit', 'Until', 'By', 'In', ''], rows)] : [];
+  return known.length ? [h('h2', {}, 'Overrides and switches'), table(many(known.length, 'entry').replace('entrys', 'entries'), ['Rule', 'What', 'Limit', 'Until', 'By', 'In force in', ''], rows)] : [];
 }
 
 function build(main) {
@@ -37,7 +37,7 @@ function build(main) {
     filter: h('input', { type: 'search', 'aria-label': 'Filter', placeholder: 'Part of a name', oninput: list }),
     order: h('select', { 'aria-label': 'Order', onchange: list }, Object.keys(ORDERS).map((name) => h('option', {}, name))),
     actions: h('span', { class: 'buttons' },
-      h('button', { onclick: () => change({ name: '*', every: true }) }, 'Switch all rules…')), entries: h('div'),
+      h('button', { onclick: () => change({ name: '*', every: true }, state, refresh) }, 'Switch all rules…')), entries: h('div'),
   };
   main.replaceChildren(h('h1', {}, 'Rules'), parts.scope, parts.previews,
     h('div', { class: 'bar' }, h('label', {}, 'Filter ', parts.filter), h('label', {}, 'Order ', parts.order), parts.actions), parts.list, parts.entries);
@@ -55,10 +55,10 @@ function list() {
     rows[rule.number] = { rule, now, share, near, hour, deniedHour, shareHour, sum: rule.hour };
     fill(rows[rule.number]);
     const details = [rule.by?.length && `by ${rule.by.join(', ')}`, several && `in ${rule.layer}`].filter(Boolean).join(', ');
-    const plans = rule.plans.length && h('details', {}, h('summary', {}, many(rule.plans.length, 'plan')), rule.plans.slice(0, 50).map((plan) => h('div', {}, foreign(plan.name), ` ${plan.limit}`)));
+    const plans = rule.plans.length > 0 && h('details', {}, h('summary', {}, many(rule.plans.length, 'plan')), rule.plans.slice(0, 50).map((plan) => h('div', {}, foreign(plan.name), ` ${plan.limit}`)));
     return h('tr', {}, h('th', { scope: 'row' }, rule.name, h('small', {}, details)), h('td', {}, rule.limit, plans),
       h('td', {}, h('span', { class: rule.mode === 'enforced' ? '' : 'badge' }, rule.mode)), now, share, hour, deniedHour, shareHour, near,
-      h('td', {}, !rule.mode.startsWith('threshold') && h('button', { 'aria-label': `Change ${rule.name}`, onclick: () => change(rule) }, 'Change…')));
+      h('td', {}, !rule.mode.startsWith('threshold') && h('button', { 'aria-label': `Change ${rule.name}`, onclick: () => change(rule, state, refresh) }, 'Change…')));
   });
   const columns = ['Rule', 'Limit', 'Mode', '#Checks a second', '#Denied now', '#Checks, 1 h', '#Denied, 1 h', '#Share', '#Near limit, 10 s', ''];
   parts.list.replaceChildren(shown.length ? table(`${many(shown.length, 'rule')}. What a shadow denies is what it would deny.`, columns, shown)
@@ -105,29 +105,34 @@ function previews(running) {
 const local = (date) => new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
 const until = (form) => form.elements.until?.value ? new Date(form.elements.until.value).getTime() : null;
 
-function change(rule) {
-  const limit = h('input', { name: 'limit', required: true, autocomplete: 'off', spellcheck: false });
+// Also of one client, whom another page has looked up.
+export function change(rule, known, after, who) {
+  const limit = h('input', { name: 'limit', autocomplete: 'off', spellcheck: false });
+  const number = h('label', {}, 'Limit ', limit);
   const hint = h('small', {});
-  const client = h('label', {}, 'Client ', h('textarea', { name: 'client', rows: 2, spellcheck: false, autocomplete: 'off' }), h('small', {}, 'The key as an override has it; one part a line where a rule counts by several.'));
+  const client = h('label', {}, 'Client ', h('textarea', { name: 'client', rows: 2, spellcheck: false, autocomplete: 'off' }, who ?? ''), h('small', {}, 'The key as an override has it; one part a line where a rule counts by several.'));
   const end = h('label', {}, 'Until ', h('input', { name: 'until', type: 'datetime-local', value: local(new Date(Date.now() + 3600000)) }), h('small', {}, 'By the clock of this browser. Empty: until it is ended.'));
-  const kinds = { switch: ['Switch it: off, shadow, or a part of its limits', 'off, shadow, or a part, as 50%'], override: ['Give one client a limit of its own', 'As 100/min burst 20, or unlimited'], preview: ['Preview another limit as a shadow', 'As 100/min burst 20. It is counted from now on and denies nothing.'] };
-  const offered = rule.every ? ['switch'] : state.scope === 'none' ? ['preview'] : ['switch', 'override', 'preview'];
+  const kinds = { switch: ['Switch it: off, shadow, or a part of its limits', 'off, shadow, or a part, as 50%'], override: ['Give one client a limit of its own', 'As 100/min burst 20, 200% or unlimited'], block: ['Block one client', ''], preview: ['Preview another limit as a shadow', 'As 100/min burst 20. It is counted from now on and denies nothing.'] };
+  const offered = rule.every ? ['switch'] : who ? ['override', 'block'] : known.scope === 'none' ? ['preview'] : ['switch', 'override', 'block', 'preview'];
   const kind = h('select', { name: 'kind', onchange: fit }, offered.map((name) => h('option', { value: name }, kinds[name][0])));
   function fit() {
     hint.textContent = kinds[kind.value][1];
-    client.hidden = kind.value !== 'override';
+    client.hidden = !['override', 'block'].includes(kind.value);
+    number.hidden = kind.value === 'block';
+    limit.required = !number.hidden;
     client.querySelector('textarea').required = !client.hidden;
     end.hidden = kind.value === 'preview';
   }
   fit();
-  const fields = [h('label', {}, 'What ', kind), client, h('label', {}, 'Limit ', limit, hint), end];
+  const fields = [h('label', {}, 'What ', kind), client, number, end];
+  number.append(hint);
   const notes = { preview: 'A shadow with this limit runs in this process until you end it, or until the rules change.' };
-  ask(rule.every ? 'Switch all rules' : `Change ${rule.name}`, () => notes[kind.value] ?? SCOPES[state.scope], fields, (form) => {
+  ask(rule.every ? 'Switch all rules' : `Change ${rule.name}`, () => notes[kind.value] ?? SCOPES[known.scope], fields, (form) => {
     const [of, value] = [rule.name, limit.value.trim()];
     if (kind.value === 'switch') return { action: 'switch', rule: of, limit: value, until: until(form) };
-    if (kind.value === 'override') return { action: 'override', rule: of, client: form.elements.client.value, limit: value, until: until(form) };
+    if (kind.value !== 'preview') return { action: 'override', rule: of, client: form.elements.client.value, limit: kind.value === 'block' ? 'none' : value, until: until(form) };
     return { action: 'preview', source: rule.source, rule: of, limit: value };
-  }, kind);
+  }, kind, after);
 }
 
 // Asks who does it and why, then does it. Used by the other pages too.

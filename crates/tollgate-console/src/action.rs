@@ -102,7 +102,10 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
                 .fold(entry, LimitOverride::until);
             override_limit(shared, entry, &author).await?;
             // Without the key.
-            format!("gave a client of {rule} the limit {limit}")
+            match limit.trim() {
+                "none" => format!("blocked a client of {rule}"),
+                limit => format!("gave a client of {rule} the limit {limit}"),
+            }
         }
         Action::End { id, is_local } => {
             end(shared, *id, *is_local, &author).await?;

@@ -142,18 +142,17 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
             continue;
         }
         let decision = limiter.peek(&checks).await;
-        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+        // What is left now, whatever a request costs.
+        let free: Vec<Check> = checks.iter().map(|check| check.with_cost(0)).collect();
+        let now = limiter.peek(&free).await;
+        let verdicts = decision.verdicts().iter().zip(now.verdicts());
+        for (check, (verdict, now)) in checks.iter().zip(verdicts) {
             let Some(rule) = limiter.rules().rules().get(verdict.rule()) else {
                 continue;
             };
             let quota = rule.quota_under(verdict.plan());
             let mut shown = verdict_json(verdict, &quota);
-            if verdict.outcome() == Outcome::Allow
-                && let Some(left) = shown["remaining"].as_u64()
-            {
-                // What is left now, without the request that was asked about.
-                shown["remaining"] = json!(left + check.cost());
-            }
+            shown["remaining"] = verdict_json(now, &quota)["remaining"].clone();
             shown["source"] = json!(source);
             shown["layer"] = json!(name);
             shown["rule"] = json!(rule.name());
@@ -188,6 +187,7 @@ fn check(
 pub(crate) fn verdict_json(verdict: &Verdict, quota: &Quota) -> Value {
     let outcome = match (verdict.outcome(), verdict.retry()) {
         (Outcome::Allow, _) => "would pass",
+        (Outcome::Deny, _) if verdict.is_blocked() => "blocked",
         (Outcome::Deny, Retry::Never) => "denied: it costs more than ever fits",
         (Outcome::Deny, _) => "denied",
         _ => "not decided: the store fails",

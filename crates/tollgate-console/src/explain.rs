@@ -10,7 +10,7 @@ use tollgate::{
     key::PeerAddr,
     rules::{Inspection, Mode, RuleEffect},
 };
-use tollgate_rules::{Explained, Explanation};
+use tollgate_rules::{Explained, Explanation, QuotaOrigin};
 
 use crate::{
     client::{header, verdict_json},
@@ -74,13 +74,8 @@ pub(crate) async fn explain(shared: &Shared, request: &Described) -> Answer {
     let mut layers = Vec::new();
     for (name, source) in &shared.parts.sources {
         if let Source::Layer(layer) = source {
-            let of_layer = of_layer(
-                &layer.inspection(),
-                &head,
-                explained.as_deref().unwrap_or_default(),
-            )
-            .await;
-            let mut of_layer = of_layer;
+            let known = explained.as_deref().unwrap_or_default();
+            let mut of_layer = of_layer(&layer.inspection(), &head, known).await;
             of_layer["layer"] = json!(name);
             layers.push(of_layer);
         }
@@ -174,7 +169,7 @@ fn notes(rule: &Explanation) -> Vec<String> {
         .iter()
         .map(|switch| format!("switched, {switch}"))
         .collect();
-    if rule.counts() {
+    if rule.counts() && *rule.origin() != QuotaOrigin::Rule {
         notes.push(format!("limit from {}", rule.origin()));
     }
     if rule.counts() && rule.is_shared() {
@@ -194,6 +189,7 @@ fn notes(rule: &Explanation) -> Vec<String> {
 fn in_words(decision: &Decision) -> String {
     let reason = match decision.reason() {
         Some(Reason::Never) => ": it costs more than ever fits",
+        Some(Reason::Blocked) => ": blocked",
         Some(Reason::Slots) => ": all slots are in use",
         Some(Reason::StoreFailed) => ": the store fails",
         _ => "",

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Value, json};
 
-/// What is compared: the text of now with that of ten samples ago.
-const KEPT: usize = 11;
+/// What is compared: the text of now with that of ten seconds ago, and a little more.
+const KEPT: u64 = 10_500_000;
 
 /// The latest texts, as numbers.
 #[derive(Debug, Default)]
@@ -80,7 +80,8 @@ impl Scrape {
 impl Scrapes {
     pub(crate) fn add(&mut self, at: u64, text: &str) {
         self.0.push_back(Scrape::parse(at, text));
-        while self.0.len() > KEPT {
+        let is_old = |scrape: &Scrape| scrape.at.saturating_add(KEPT) < at || scrape.at > at;
+        while self.0.front().is_some_and(is_old) {
             self.0.pop_front();
         }
     }

@@ -84,3 +84,8 @@ pub use self::{
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The same of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../guide/console.md")]
+struct Guide;

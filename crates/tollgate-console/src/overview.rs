@@ -1,6 +1,10 @@
 //! What the pages are made of: the state as a whole, and a sample of each second.
 
-use std::{collections::HashMap, time::SystemTime};
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::SystemTime,
+};
 
 use serde_json::{Value, json};
 use tollgate::rules::Mode;
@@ -16,7 +20,8 @@ use crate::{
 pub(crate) fn sample(shared: &Shared, since: u64) -> Value {
     let now = shared.clock.now();
     if let Some(render) = &shared.parts.metrics {
-        let text = render();
+        // It is code of the application, and the samples go on without it.
+        let text = catch_unwind(AssertUnwindSafe(|| render())).unwrap_or_default();
         lock(&shared.scrapes).add(now, &text);
     }
     let problems = problems(shared);
@@ -153,7 +158,6 @@ fn status(shared: &Shared) -> Value {
     json!({
         "revision": status.revision(),
         "rules": status.rules(),
-        "seconds": status.in_force_for().as_secs(),
         "rejected": status.rejected(),
         "fleet": fleet,
     })

@@ -72,10 +72,8 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
     }
     denying.sort_by(|one, other| other.cmp(one));
     for (denied, decided, source, rule) in denying.iter().take(NAMED) {
-        let percent = denied * 100 / decided;
-        let mut text = format!(
-            "{rule} denies {percent} %: {denied} of {decided} checks in the last two minutes"
-        );
+        let share = share(*denied, *decided);
+        let mut text = format!("{rule} denies {share} in the last two minutes");
         if let Some(client) = mostly_one(shared, *source, rule) {
             text.push_str(&format!("; most denials are of one client, {client}"));
         }
@@ -92,13 +90,29 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
     }
     shadows.sort_by(|one, other| other.cmp(one));
     for (denied, decided, _, rule) in shadows.iter().take(NAMED) {
-        let text = format!(
-            "{rule} is a shadow and would deny {} %: {denied} of {decided} checks",
-            denied * 100 / decided
-        );
+        let share = share(*denied, *decided);
+        let text = format!("{rule} is a shadow and would deny {share}");
         found.push(problem("note", text));
     }
     found
+}
+
+/// `15 %: 1,403 of 8,815 checks`.
+fn share(denied: u64, decided: u64) -> String {
+    let percent = denied * 100 / decided.max(1);
+    format!(
+        "{percent} %: {} of {} checks",
+        grouped(denied),
+        grouped(decided)
+    )
+}
+
+/// A number as the page writes it, with a comma after thousands.
+fn grouped(number: u64) -> String {
+    match number / 1_000 {
+        0 => number.to_string(),
+        thousands => format!("{},{:03}", grouped(thousands), number % 1_000),
+    }
 }
 
 fn of_rules(status: &RulesStatus, found: &mut Vec<Value>) {

@@ -17,11 +17,11 @@ use crate::service::{App, LIMITS};
 
 const TOKEN: &str = "b83f0c1e97d24a6f8f5e2b7a9c3d1e60";
 
-async fn sent(router: &Router, request: Request<Body>) -> Response<Body> {
+pub(crate) async fn sent(router: &Router, request: Request<Body>) -> Response<Body> {
     router.clone().oneshot(request).await.expect("an answer")
 }
 
-async fn json_of(response: Response<Body>) -> Value {
+pub(crate) async fn json_of(response: Response<Body>) -> Value {
     let body = to_bytes(response.into_body(), 1 << 20)
         .await
         .expect("a body");
@@ -47,7 +47,7 @@ async fn status(router: &Router, method: &str, path: &str, fields: &[(&str, &str
         .as_u16()
 }
 
-fn act(action: &Value) -> Request<Body> {
+pub(crate) fn act(action: &Value) -> Request<Body> {
     let request = Request::post("/act").header(header::CONTENT_TYPE, "application/json");
     request
         .body(Body::from(action.to_string()))

@@ -2,5 +2,7 @@
 
 mod browser;
 mod by_hand;
+mod fleet;
 mod pages;
+mod pictures;
 mod service;

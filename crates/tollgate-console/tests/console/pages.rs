@@ -68,7 +68,7 @@ async fn the_overview_says_what_is_wrong_in_words_next_to_live_numbers() {
 async fn a_rule_is_switched_overridden_and_previewed_with_a_reason() {
     let app = App::new(LIMITS);
     let (_service, mut browser) = begun(&app, Access::loopback(), "rules").await;
-    browser.shows("This changes this process alone").await;
+    browser.shows("in force in this process alone").await;
     let change = "[aria-label='Change items-per-key']";
     let mode = |app: &App| app.limits.limiter().rules().rules()[0].mode().clone();
 
@@ -150,6 +150,26 @@ async fn a_client_is_found_reset_and_explained() {
     browser
         .shows("Done: reset a client of items-per-key.")
         .await;
+    browser
+        .click("[aria-label='Limit or block under items-per-key']")
+        .await;
+    browser.fill("dialog [name=kind]", "block").await;
+    confirmed(&mut browser).await;
+    browser
+        .shows("Done: blocked a client of items-per-key.")
+        .await;
+    browser.shows("blocked, may retry in").await;
+    browser.value(&requests("acme", 3)).await;
+    browser.open(&service.url("/tollgate/overview")).await;
+    browser
+        .until("document.querySelectorAll('.tile')[2].innerText.includes('3 in the last hour')")
+        .await;
+    browser.open(&service.url("/tollgate/rules")).await;
+    browser.click_when("[aria-label='End number 1']").await;
+    confirmed(&mut browser).await;
+    browser.shows("Done: ended number 1.").await;
+    browser.open(&service.url("/tollgate/keys")).await;
+    browser.until("document.querySelector('textarea')").await;
     browser
         .until("!document.body.innerText.includes('denied, may retry in')")
         .await;

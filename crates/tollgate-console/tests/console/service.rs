@@ -18,7 +18,7 @@ limit = "fixed_window 30/h"
 by = "header:x-api-key"
 when = { path = "/items" }
 top_keys = true
-label = {}
+label = "key"
 
 [[rules]]
 name = "writes-per-key"
