@@ -18,6 +18,7 @@ use std::{env, error::Error, net::SocketAddr};
 
 use tokio::net::TcpListener;
 use tollgate::MemoryStore;
+use tollgate_console::{Access, Console};
 use tollgate_rules::{Bindings, LiveRules};
 
 #[tokio::main]
@@ -25,15 +26,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Before anything is limited.
     let recorder = metrics::install()?;
     let limits = env::var("LIMITS").unwrap_or_else(|_| "examples/limits.toml".to_owned());
+    // For this machine alone. A service that others reach takes a token, or a layer of its own.
+    let console = Console::new(Access::loopback()).metrics(metrics::text(recorder.clone()));
     let app = match env::var("REDIS_URL") {
         Ok(address) => {
-            let (rules, store) = shared::rules_and_store(&address, &limits).await?;
-            routes::app(&rules, store)?
+            let (redis, rules, store) = shared::rules_and_store(&address, &limits).await?;
+            let console = console.fleet(&redis, Bindings::new()).store(&store);
+            routes::app(&rules, store, console)?
         }
         Err(_) => {
             // With a mistake in the file the service does not start, and this is its exit message.
             let rules = LiveRules::watch(&limits, Bindings::new())?;
-            routes::app(&rules, MemoryStore::new())?
+            routes::app(&rules, MemoryStore::new(), console)?
         }
     };
     let app = app.merge(metrics::route(recorder));
@@ -50,6 +54,7 @@ Try, and edit {limits} in between:
   curl http://{address}/rules      # which rules are in force, and what was rejected
   curl http://{address}/top-keys   # which keys come most often; or: tollgate top --keys http://{address}/top-keys
   curl http://{address}/metrics    # for Prometheus; ops/ has dashboards and alerts
+In a browser: http://{address}/tollgate
 "
     );
     // Client IP addresses come from the socket, so the server has to hand them to the requests.

@@ -13,14 +13,18 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     builder.install_recorder()
 }
 
-/// The route `/metrics`. Merge it outside of the limits, and keep clients away from it.
-pub(crate) fn route(recorder: PrometheusHandle) -> Router {
-    let render = move || {
+/// All that is recorded, as Prometheus reads it.
+pub(crate) fn text(recorder: PrometheusHandle) -> impl Fn() -> String + Clone + Send + Sync {
+    move || {
         // What was counted in the last millisecond.
         flush_metrics();
         recorder.run_upkeep();
-        let text = recorder.render();
-        async move { text }
-    };
-    Router::new().route("/metrics", get(render))
+        recorder.render()
+    }
+}
+
+/// The route `/metrics`. Merge it outside of the limits, and keep clients away from it.
+pub(crate) fn route(recorder: PrometheusHandle) -> Router {
+    let text = text(recorder);
+    Router::new().route("/metrics", get(|| async move { text() }))
 }

@@ -7,6 +7,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tollgate::{LimitsEndpoint, RateLimitLayer, RuleError, Store, TopKeysEndpoint, key::client_ip};
+use tollgate_console::Console;
 use tollgate_rules::LiveRules;
 use tonic::{Request, Response, Status, service::Routes};
 
@@ -32,13 +33,18 @@ impl Weather for Mild {
     }
 }
 
-/// The service, limited by the rules, with its state in `store`.
-pub(crate) fn app(rules: &LiveRules, store: impl Store) -> Result<Router, RuleError> {
+/// The service, limited by the rules, with its state in `store` and its console at `/tollgate`.
+pub(crate) fn app(
+    rules: &LiveRules,
+    store: impl Store,
+    console: Console,
+) -> Result<Router, RuleError> {
     // One layer around all routes: the file selects them.
     let limits: RateLimitLayer = rules.layer(store)?;
     let left = LimitsEndpoint::new([&limits], client_ip())?;
     let top_keys = TopKeysEndpoint::new([&limits]);
     let status = rules.clone();
+    let console = console.layer("all routes", &limits).rules(rules);
     Ok(Routes::new(WeatherServer::new(Mild))
         .into_axum_router()
         .route("/items", get(|| async { "one, two, three\n" }))
@@ -56,7 +62,8 @@ pub(crate) fn app(rules: &LiveRules, store: impl Store) -> Result<Router, RuleEr
         .route(
             "/rules",
             get(move || async move { format!("{}\n", status.status()) }),
-        ))
+        )
+        .nest("/tollgate", console.router()))
 }
 
 async fn current(Path(city): Path<String>) -> Json<Value> {

@@ -11,12 +11,12 @@ use tollgate_rules::{
 /// Two services on one Redis do not meet if their namespaces differ.
 const NAMESPACE: &str = "shop";
 
-/// The rules that Redis has, and the store with their state. It fails with a wrong address, or with a wrong file and no rules in
+/// The rules in Redis, those in force here, and the store with their state. It fails with a wrong address, or with a wrong file and no rules in
 /// Redis.
 pub(crate) async fn rules_and_store(
     address: &str,
     file: &str,
-) -> Result<(LiveRules, RedisStore), Box<dyn Error>> {
+) -> Result<(RedisRules, LiveRules, RedisStore), Box<dyn Error>> {
     let secret = Secret::from_env("TOLLGATE_SECRET")?;
     let redis = RedisRules::new(address, NAMESPACE, &secret)?;
     let mut source = FileSource::new(file)?;
@@ -41,7 +41,7 @@ pub(crate) async fn rules_and_store(
     let store = store.connect()?;
     // A service need not wait: until there is a connection each rule answers as it does when Redis is down.
     let _ = tokio::time::timeout(Duration::from_secs(5), store.connected()).await;
-    Ok((rules, store))
+    Ok((redis, rules, store))
 }
 
 /// Pushes the file each time that it changes.
