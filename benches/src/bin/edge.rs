@@ -282,7 +282,8 @@ async fn measure() {
             ours / theirs
         );
     }
-    let served = Served::start(Some(SETTINGS), &open);
+    // A state that lasts: of those that are as fresh ones nothing is kept.
+    let served = Served::start(Some(SETTINGS), &rules("fixed_window 100/d", ""));
     let before = served.resident();
     fill(&served, 1_000_000).await;
     println!(

@@ -190,7 +190,10 @@ async fn collect<'a>(
             }
             .map_err(refused)?;
             let known = match asked.has_look_ups() {
-                true => config.rules.look_up(asked).await.map_err(refused)?,
+                // Boxed, as all that is rare: a future is moved with each call.
+                true => Box::pin(config.rules.look_up(asked))
+                    .await
+                    .map_err(refused)?,
                 false => asked.checks.into(),
             };
             all.known.found.extend(known.found);
@@ -227,27 +230,34 @@ async fn collect<'a>(
 /// Takes what is asked for, unless what is only looked at does not fit.
 async fn acquire(config: &Config, collected: &Collected, deadline: Option<Instant>) -> Decision {
     let (limiter, checks) = (&config.rules.limiter, &collected.known.checks);
-    if !collected.looks.is_empty() {
-        let mut looked = checks.clone();
-        for (index, once) in &collected.looks {
-            let cost = looked[*index].cost().max(*once);
-            looked[*index] = looked[*index].with_cost(cost);
-        }
-        let seeing = limiter.peek(&looked).into_future();
-        let seen = match deadline {
-            Some(deadline) => timeout_at(deadline, seeing).await.ok(),
-            None => Some(seeing.await),
-        };
-        // A store that fails is answered for below, by the rules.
-        let is_denied = |seen: &Decision| seen.outcome() == Outcome::Deny;
-        if let Some(seen) = seen.filter(is_denied) {
-            return seen;
-        }
+    if !collected.looks.is_empty()
+        && let Some(denied) = Box::pin(look(config, collected, deadline)).await
+    {
+        return denied;
     }
     match deadline {
         Some(deadline) => limiter.acquire_by(checks, deadline).await,
         None => limiter.acquire_with_patience(checks, Duration::ZERO).await,
     }
+}
+
+/// The denial of what is only looked at. A store that fails is answered for later, by the rules.
+async fn look(
+    config: &Config,
+    collected: &Collected,
+    deadline: Option<Instant>,
+) -> Option<Decision> {
+    let mut looked = collected.known.checks.clone();
+    for (index, once) in &collected.looks {
+        let cost = looked[*index].cost().max(*once);
+        looked[*index] = looked[*index].with_cost(cost);
+    }
+    let seeing = config.rules.limiter.peek(&looked).into_future();
+    let seen = match deadline {
+        Some(deadline) => timeout_at(deadline, seeing).await.ok(),
+        None => Some(seeing.await),
+    };
+    seen.filter(|seen| seen.outcome() == Outcome::Deny)
 }
 
 /// The response, with the fields of each rule once.
