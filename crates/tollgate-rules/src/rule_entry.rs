@@ -7,7 +7,9 @@ use tollgate::{
     Missing, RequestRule, Rule,
     condition::{method_in, path_matches},
 };
-use tollgate_core::{AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet};
+use tollgate_core::{
+    AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet,
+};
 
 use crate::{
     bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn, Side},

@@ -6,6 +6,7 @@
 //! service: [`RateLimitLayer::decide`](tollgate::RateLimitLayer::decide).
 
 mod check;
+mod console;
 mod descriptors;
 mod limit_status;
 mod listener;

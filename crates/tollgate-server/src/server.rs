@@ -23,6 +23,7 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
+use tollgate_console::{Access, Console};
 use tollgate_redis::{Address, RedisStore};
 use tollgate_rules::{
     Bindings, LiveRules, RuleText,
@@ -32,6 +33,7 @@ use tonic_health::{ServingStatus, server::health_reporter};
 
 use crate::{
     check::CheckDoor,
+    console::ConsoleDoor,
     listener::Listener,
     mistakes::Mistakes,
     rls::{MAX_WAIT, RlsDoor},
@@ -72,7 +74,7 @@ impl Server {
     ) -> Result<Self, Mistakes> {
         // So that all that is wrong is said at once.
         Self::check(&settings)?;
-        let (rules, store) = rules_and_store(&settings).await?;
+        let (rules, store, fleet) = rules_and_store(&settings).await?;
         let layer = match &store {
             Some(store) => rules.layer(store.clone()),
             None => rules.layer(MemoryStore::new()),
@@ -88,6 +90,7 @@ impl Server {
             grpc,
             http,
             metrics,
+            console,
             ..
         } = settings;
         if let Some(settings) = grpc {
@@ -104,6 +107,21 @@ impl Server {
         }
         if let Some(recorder) = recorder.clone() {
             follows.spawn(keep_up(recorder));
+        }
+        if let Some(listen) = console {
+            let listener = Listener::bind(&listen, None).await?;
+            addresses.push(listener.address());
+            let mut console = Console::new(Access::loopback())
+                .layer("edge", &layer)
+                .rules(&rules);
+            if let Some(store) = &store {
+                console = console.store(store);
+            }
+            if let Some((fleet, bindings)) = fleet {
+                console = console.fleet(&fleet, bindings);
+            }
+            let door = ConsoleDoor::new(console, recorder.clone());
+            doors.spawn(listener.serve(None, Arc::new(door), ends.clone()));
         }
         if let Some(listen) = metrics {
             let listener = Listener::bind(&listen, None).await?;
@@ -163,7 +181,7 @@ impl Server {
         mistakes.or(())
     }
 
-    /// Where it listens: the door for gRPC, those for HTTP, and that for metrics.
+    /// Where it listens: the door for gRPC, those for HTTP, that for operators, and that for metrics.
     #[must_use]
     pub fn addresses(&self) -> &[String] {
         &self.addresses
@@ -242,10 +260,17 @@ fn bindings(redis: Option<&RedisSettings>) -> Result<Bindings, Mistakes> {
     })
 }
 
-async fn rules_and_store(settings: &Settings) -> Result<(LiveRules, Option<RedisStore>), Mistakes> {
+/// The rules, the store if it is Redis, and what changes the rules of all processes if they are there.
+type RulesAndStore = (
+    LiveRules,
+    Option<RedisStore>,
+    Option<(RedisRules, Bindings)>,
+);
+
+async fn rules_and_store(settings: &Settings) -> Result<RulesAndStore, Mistakes> {
     let bindings = bindings(settings.redis.as_ref())?;
     let Some(redis) = &settings.redis else {
-        return Ok((of_file(settings, bindings)?, None));
+        return Ok((of_file(settings, bindings)?, None, None));
     };
     let address = redis.address()?;
     let parsed: Address = address.parse().map_err(Mistakes::one)?;
@@ -260,7 +285,7 @@ async fn rules_and_store(settings: &Settings) -> Result<(LiveRules, Option<Redis
     }
     let store = builder.connect().map_err(Mistakes::one)?;
     if !redis.rules {
-        return Ok((of_file(settings, bindings)?, Some(store)));
+        return Ok((of_file(settings, bindings)?, Some(store), None));
     }
     let secret = redis.secret()?;
     let pushed = match tls {
@@ -277,17 +302,15 @@ async fn rules_and_store(settings: &Settings) -> Result<(LiveRules, Option<Redis
             RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted)
         }
     };
-    let source = pushed
-        .map_err(Mistakes::one)?
-        .source()
-        .named("tollgate-server");
-    let mut rules = LiveRules::builder(bindings);
+    let pushed = pushed.map_err(Mistakes::one)?;
+    let source = pushed.source().named("tollgate-server");
+    let mut rules = LiveRules::builder(bindings.clone());
     if let Some(file) = &settings.rules {
         // Until Redis has rules.
         rules = rules.fallback(rule_text(file)?);
     }
     let rules = rules.follow(source).await.map_err(Mistakes::one)?;
-    Ok((rules, Some(store)))
+    Ok((rules, Some(store), Some((pushed, bindings))))
 }
 
 fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistakes> {

@@ -24,6 +24,8 @@ pub struct Settings {
     #[serde(default)]
     pub(crate) http: Vec<DoorSettings>,
     pub(crate) metrics: Option<Listen>,
+    /// Where operators find the console: on this machine.
+    pub(crate) console: Option<Listen>,
     #[serde(default = "drain")]
     drain_seconds: u64,
 }
@@ -179,6 +181,11 @@ impl Settings {
         if self.rules.is_none() && !self.redis.as_ref().is_some_and(|redis| redis.rules) {
             let message = "there are no rules; add rules = \"limits.toml\", or rules = true to [redis] for those that are pushed there";
             all.push((0..0, message.to_owned()));
+        }
+        match &self.console {
+            Some(Listen::Tcp(address)) if address.ip().is_loopback() => {}
+            Some(listen) => all.push((0..0, format!("the console is for this machine, and {listen} is not; write console = \"127.0.0.1:8082\""))),
+            None => {}
         }
         if self.drain_seconds > 600 {
             all.push((0..0, "drain_seconds is at most 600".to_owned()));

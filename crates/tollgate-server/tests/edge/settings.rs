@@ -40,6 +40,11 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             &["server.toml:2:19: \"localhost\" is no address to listen on"],
         ),
         (
+            "rules = 'limits.toml'\nconsole = '0.0.0.0:1'\ngrpc = { listen = '127.0.0.1:0' }\n",
+            RULES,
+            &["the console is for this machine, and 0.0.0.0:1 is not"],
+        ),
+        (
             "rules = 'limits.toml'\ngprc = {}\n",
             RULES,
             &["server.toml:2:1: unknown field `gprc`"],
@@ -183,4 +188,31 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
         call(Some(envoy())).await.is_err().then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn operators_of_this_machine_find_a_console() {
+    let settings = "rules = 'limits.toml'\nconsole = '127.0.0.1:0'\nmetrics = '127.0.0.1:0'\n[[http]]\nlisten = '127.0.0.1:0'\nstyle = 'envoy'\n";
+    let server = Server::start(settings, RULES);
+    let console = &server.addresses[1];
+    let page = reqwest::get(format!("http://{console}/"))
+        .await
+        .expect("it is answered");
+    assert_eq!(page.url().path(), "/overview");
+    let state = reqwest::get(format!("http://{console}/state"))
+        .await
+        .expect("it is answered");
+    let state = state.text().await.expect("text");
+    let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+    assert_eq!(
+        (&state["rules"][0]["name"], &state["scope"]),
+        (&"per-ip".into(), &"process".into())
+    );
+    let elsewhere = Client::new()
+        .get(format!("http://{console}/state"))
+        .header("host", "evil.example");
+    assert_eq!(
+        elsewhere.send().await.expect("it is answered").status(),
+        403
+    );
 }
