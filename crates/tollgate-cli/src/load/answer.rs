@@ -92,8 +92,6 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::DATE, HeaderValue::from_static(date));
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(text));
-            let denied =
-                Answer::Denied(StatusCode::TOO_MANY_REQUESTS, wait.map(Duration::from_secs));
             let answer = Answer::of(StatusCode::TOO_MANY_REQUESTS, &headers, &[429]);
             assert_eq!(answer.kind, Kind::Denied, "{text}");
             assert_eq!(answer.retry_after, wait.map(Duration::from_secs), "{text}");

@@ -9,7 +9,7 @@ use std::{
 use hdrhistogram::Histogram;
 use serde_json::json;
 use tokio::{
-    task::JoinSet,
+    task::{JoinSet, yield_now},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -30,6 +30,8 @@ use crate::{
 
 /// The longest Retry-After that is obeyed here.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How late a timer may be.
+const TIMER: Duration = Duration::from_millis(1);
 /// How many requests use up what a client has, before it obeys again.
 const MOST_AT_ONCE: u32 = 10_000;
 
@@ -47,11 +49,13 @@ pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
     let schedule = args.schedule()?;
     let target = Arc::new(Target::find(args).await?);
     let mut clients = Clients::new(args.keys.unwrap_or(1), args.skew, args.seed);
-    let (start, mut running) = (Instant::now(), JoinSet::new());
+    let (start, mut running) = (Instant::now() + TIMER, JoinSet::new());
     for number in 0..schedule.requests() {
         let due = start + schedule.due(number);
-        if due > Instant::now() {
-            sleep_until(due).await;
+        // A timer is up to a millisecond late.
+        sleep_until(due - TIMER).await;
+        while Instant::now() < due {
+            yield_now().await;
         }
         let (client, target) = (clients.next(), Arc::clone(&target));
         let own = args.key_of(client)?;

@@ -23,14 +23,19 @@ impl ObservedLimit {
             requests[first].0,
             requests[requests.len() - 1].0,
         );
-        let after = requests[first..]
-            .iter()
-            .filter(|(_, allowed)| *allowed)
-            .count() as f64;
-        let seconds = (end - denied).as_secs_f64();
-        let rate = if seconds > 0.0 { after / seconds } else { 0.0 };
+        // Requests that are sent at once come in any order: those of the next moment count as before it.
+        let settled = denied + (end - denied) / 20;
+        let allowed = requests.iter().filter(|(_, allowed)| *allowed);
+        let (before, after): (Vec<&Sent>, Vec<&Sent>) =
+            allowed.partition(|(sent, _)| *sent <= settled);
+        let seconds = (end - settled).as_secs_f64();
+        let rate = if seconds > 0.0 {
+            after.len() as f64 / seconds
+        } else {
+            0.0
+        };
         // What came back meanwhile was not part of the burst.
-        let burst = first as f64 - rate * (denied - begin).as_secs_f64();
+        let burst = before.len() as f64 - rate * (settled - begin).as_secs_f64();
         Some(Self {
             rate,
             burst: burst.round().max(0.0) as u64,
@@ -62,7 +67,7 @@ mod tests {
         for (rate, size, at_once, each) in [
             (20.0, 50.0, 100, 60),
             (20.0, 50.0, 0, 60),
-            (5.0, 1.0, 3, 17),
+            (5.0, 1.0, 3, 20),
             (200.0, 10.0, 0, 1_000),
         ] {
             let observed =
