@@ -305,7 +305,9 @@ impl Bindings {
     pub fn hashed_list(name: &str, secret: &tollgate_redis::Secret) -> KeyList {
         let (key, of_list) = (crate::signing_key::SigningKey::new(secret), list_name(name));
         KeyList::hashed(name, move |entry| {
-            key.hash_key(&of_list, tollgate::Key::of(entry).as_ref())
+            let mut part = KeyBuf::new();
+            part.push(tollgate::PartKind::VALUE, entry);
+            key.hash_key(&of_list, &part)
         })
     }
 
