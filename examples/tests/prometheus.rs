@@ -14,7 +14,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::Value;
 use tokio::time::timeout;
 use tollgate::{
-    Check, Consistency, HOUR, Key, LeaseShare, Limiter, ManualClock, MemoryStore, Quota,
+    Block, Check, Consistency, HOUR, Key, LeaseShare, Limiter, ManualClock, MemoryStore, Quota,
     RateLimitLayer, Rule, SECOND,
     key::constant,
     observe::flush_metrics,
@@ -307,6 +307,14 @@ fn skipping() -> Router {
     Router::new().route("/", get(|| async { "" })).layer(layer)
 }
 
+/// A client that goes on is blocked.
+async fn block(limiter: &Limiter, who: u64) {
+    let check = limiter.check("log-in", &Key::of(who)).expect("it is there");
+    for _ in 0..2 {
+        let _ = limiter.acquire(&[check]).await;
+    }
+}
+
 /// A request waits and is admitted. Two wait for an hour and longer: the one in front gives up, and then the other. One finds no
 /// free slot.
 async fn wait_and_give_up() {
@@ -421,6 +429,9 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
     // Another version of the service, with another quota.
     let other_store = redis_store(&redis);
     let _other = Limiter::new(other_store, [Rule::new("exact", Quota::gcra(99, HOUR))]);
+    let log_in = Rule::new("log-in", Quota::fixed_window(1, HOUR));
+    let log_in = log_in.block(Block::after(1).for_each([HOUR]));
+    let blocking = Limiter::new(MemoryStore::new(), [log_in]).expect("a valid rule");
     let skipping = skipping();
     let shedding = shedding();
     let mut unread = Vec::new();
@@ -455,6 +466,7 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
             let _ = limiter.acquire(&[new]).await;
         }
         preflight(&service).await;
+        block(&blocking, round).await;
         ask(&addresses).await;
         wait_and_give_up().await;
         open.retain(|(_, query)| !prometheus.has_data(query));

@@ -139,6 +139,7 @@ pub(crate) fn verdict_json(said: &Said<'_, '_>) -> Value {
         _ => None,
     };
     json["blocked"] = json!(verdict.is_blocked());
+    json["block_level"] = json!(verdict.block_level());
     let time = |after| time_text::time(time_text::then(at, after));
     json["retry_at"] = match verdict.retry() {
         Retry::After(after) => json!(time(after)),
