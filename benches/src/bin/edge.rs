@@ -17,11 +17,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tempfile::TempDir;
-use tokio::{net::TcpListener, runtime, task::JoinSet, time::interval};
+use tokio::{
+    net::TcpListener,
+    runtime,
+    task::JoinSet,
+    time::{Instant, interval},
+};
 use tollgate_server::{
     Server, Settings,
     proto::{

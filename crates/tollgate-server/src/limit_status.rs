@@ -62,7 +62,9 @@ fn limit_of(name: &str, quota: &Quota) -> RateLimit {
         (Unit::Hour, 3_600),
         (Unit::Minute, 60),
     ];
-    let whole = units.into_iter().find(|(_, length)| seconds % length == 0);
+    let whole = units
+        .into_iter()
+        .find(|(_, length)| seconds.is_multiple_of(*length));
     let (unit, length) = whole.unwrap_or((Unit::Second, 1));
     let multiplier = u32::try_from(seconds / length).unwrap_or(u32::MAX);
     RateLimit {

@@ -24,7 +24,7 @@ impl Mistakes {
         span: Range<usize>,
         message: impl fmt::Display,
     ) {
-        let before = &text[..text.floor_char_boundary(span.start)];
+        let before = text.get(..span.start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before
             .rsplit('\n')
