@@ -23,8 +23,8 @@ use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::{
-    Admission, Denied, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Rule,
-    key::client_ip, key_list::KeyList,
+    Admission, Block, DAY, Denied, HOUR, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer,
+    Rule, key::client_ip, key_list::KeyList,
 };
 use tollgate_rules::ListFile;
 
@@ -93,6 +93,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         std::fs::write(path, "# One network a line.\n")?;
     }
     let abusive = ListFile::watch(&KeyList::new("abusive"), path)?;
+    let block = || {
+        Block::after(5)
+            .within(10 * MINUTE)
+            .for_each([MINUTE, 10 * MINUTE, HOUR])
+            .forget_after(DAY)
+    };
     let devices = Devices::default();
     let known = devices.clone();
     let limits = RateLimitLayer::new(
@@ -102,14 +108,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .by(client_ip())
                 .when_listed(abusive.list()),
             Rule::new("failures-per-address", Quota::sliding_log(5, MINUTE))
+                .block(block())
                 .by(client_ip())
-                .blocked_status(StatusCode::TOO_MANY_REQUESTS)
                 // The owner's own device, behind the attacker's address.
                 .exempt(move |head| known.known(&head.headers, None).is_some())
                 .count_if(|response| response.is_failure()),
             Rule::new("failures-per-account", Quota::sliding_log(5, MINUTE))
-                .by_handler()
-                .blocked_status(StatusCode::TOO_MANY_REQUESTS),
+                .block(block().count_settled())
+                .by_handler(),
         ],
     )?
     .hide_quota()
