@@ -38,6 +38,19 @@ local function reset_of(step, raw, first, limit, third, now, reset)
   return by_writer
 end
 
+-- For how long a state is to live that is fresh after `reset` µs: by the quota that wrote it, too, and units on lease refill after
+-- their lease has ended.
+local function state_ttl(step, raw, whole, reset)
+  if not raw then return 0 end
+  local kind, first0, limit0, third0 = unpack('<BddI4', raw)
+  if kind > 16 and kind < 22 then
+    local _, _, by_writer = step(raw, first0, limit0, third0, now, 0, 9)
+    if by_writer > reset then reset = by_writer end
+  end
+  if #whole == 49 then return reset + 2 * LIFE end
+  return #whole == 53 and reset + 2 * first0 or reset
+end
+
 while true do
   local is_decided = true
   while is_decided and (repeats > 0 or i <= checks) do
@@ -224,7 +237,8 @@ while true do
         block = { setting, denials_count }
         local level, ends, began, counted, changed
         prefix, level, ends, began, counted, changed = count_for_block(prefix, setting, now, what == 0 and counts or 0)
-        block.prefix, block.changed, block.level, block.inner, block.from = prefix, changed, level, inner, gone or key
+        block.prefix, block.changed, block.level, block.inner = prefix, changed, level, inner
+        block.reset = reset
         out[n + 4], out[n + 5] = ends, counted
         if level > 0 then
           -- Denied until both the block and the quota let it pass. A cost of 0 learns that nothing is left.
@@ -288,7 +302,8 @@ while true do
       if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
       if changed and not state then
         -- The leases of a window are a part of it.
-        state, ttl, leases = inner or '', inner and 1000 * (call('PTTL', KEYS[gone or key]) - margin) or 0, nil
+        if raw then _, _, reset = step(raw, first, limit, third, now, 0) end
+        state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset), nil, 0
       end
     end
     if state then
@@ -396,7 +411,7 @@ while true do
       end
       if what == 0 and block and block.changed and not state then
         state = block.inner or ''
-        group[place + 9] = block.inner and 1000 * (call('PTTL', KEYS[block.from]) - margin) or 0
+        group[place + 9] = state_ttl(group[place], group[place + 1], block.inner, block.reset)
       end
       if state and what == 0 and role ~= 2 then
         if block and block.prefix then
