@@ -1,5 +1,7 @@
 //! What it takes to look a client up in a list of a million entries: the median of batches of a hundred look-ups, each of another client.
 
+#![expect(clippy::print_stdout, reason = "it prints its table")]
+
 use std::{hint::black_box, net::Ipv4Addr, time::Instant};
 
 use tollgate::{Key, key_list::KeyList};

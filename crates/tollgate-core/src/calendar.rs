@@ -133,7 +133,7 @@ impl Calendar {
         self
     }
 
-    pub(crate) const fn from_day(mut self, day: u8) -> Self {
+    pub(crate) const fn beginning_on(mut self, day: u8) -> Self {
         self.has_needless_day = !matches!(self.unit, CalendarUnit::Month);
         self.from_day = day;
         self

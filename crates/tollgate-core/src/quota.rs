@@ -184,7 +184,7 @@ impl Quota {
     #[cfg(feature = "calendar")]
     #[must_use]
     pub fn from_day(self, day: u8) -> Self {
-        self.with_calendar(|calendar| calendar.from_day(day))
+        self.with_calendar(|calendar| calendar.beginning_on(day))
     }
 
     /// For [`calendar`](Self::calendar): the day on which weeks begin. Default: Monday.

@@ -444,7 +444,7 @@ mod tests {
         let max = |rule: Rule| rule.wait(SECOND).max_waiting(2, 3);
         let [one, other] = rules().map(max);
         let before = WaitQueues::default();
-        let held = [1, 1].map(|key| before.enter(&[one.clone()], &[check(0, key)]));
+        let held = [1, 1].map(|key| before.enter(std::slice::from_ref(&one), &[check(0, key)]));
         // The rule has another place by now.
         let (after, rules) = (before.succeeding(), [other, one]);
         assert!(after.is_free(&[check(1, 1)]));

@@ -302,6 +302,7 @@ impl Bindings {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg(feature = "redis")]
+    #[must_use]
     pub fn hashed_list(name: &str, secret: &tollgate_redis::Secret) -> KeyList {
         let (key, of_list) = (crate::signing_key::SigningKey::new(secret), list_name(name));
         KeyList::hashed(name, move |entry| {

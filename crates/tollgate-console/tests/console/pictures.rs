@@ -82,6 +82,10 @@ async fn traffic(app: Router) {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a switch ends by the clock of the machine"
+)]
 #[tokio::test]
 async fn each_page_has_a_picture_in_light_in_dark_and_narrow() {
     let mut recorder = PrometheusBuilder::new();

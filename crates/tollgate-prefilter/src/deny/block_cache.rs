@@ -23,8 +23,10 @@ const PER_SHARD: usize = 1 << 10;
 /// How many entries are compared when one has to go.
 const SAMPLE: usize = 8;
 
+type BlockShard = HashMap<[u64; 3], KeyBlock>;
+
 pub(crate) struct BlockCache {
-    shards: Box<[Mutex<HashMap<[u64; 3], KeyBlock>>]>,
+    shards: Box<[Mutex<BlockShard>]>,
     per_shard: usize,
 }
 

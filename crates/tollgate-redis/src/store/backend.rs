@@ -49,7 +49,7 @@ pub(super) enum Answer {
     /// Nothing was sent: the time of its request was gone with what was asked before.
     Late,
     /// Of a request that has asked before: it ends when its time is gone, whatever waits for Redis before it.
-    Within(Pin<Box<Timeout<Answer>>>),
+    Within(Pin<Box<Timeout<Self>>>),
 }
 
 impl Backend {

@@ -60,7 +60,7 @@ pub(super) struct Descriptor {
     /// Whether its values had metrics.
     pub(super) has_metrics: bool,
     pub(super) limit: Option<Limit>,
-    pub(super) descriptors: Vec<Descriptor>,
+    pub(super) descriptors: Vec<Self>,
 }
 
 pub(super) struct Limit {

@@ -133,7 +133,7 @@ impl Table {
             u128::from(entry[0] ^ self.seed) * u128::from(entry[1] ^ self.seed.rotate_left(32) | 1);
         let mixed = (mixed as u64 ^ (mixed >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // A multiplication in place of a division.
-        let mut index = (u128::from(mixed) * self.places.len() as u128 >> 64) as usize;
+        let mut index = ((u128::from(mixed) * self.places.len() as u128) >> 64) as usize;
         while self.places[index] != [0; 2] && self.places[index] != entry {
             index += 1;
             if index == self.places.len() {
