@@ -152,7 +152,7 @@ fn a_document_asks_a_bound_list_for_a_named_key_and_a_hashed_one_holds_no_keys()
             "keys of one part",
         ),
     ] {
-        let error = parse(when).err().expect("it is wrong").to_string();
+        let error = parse(when).map(drop).expect_err("it is wrong").to_string();
         assert!(error.contains(words), "{error}");
     }
 }

@@ -215,7 +215,7 @@ mod tests {
         let endless = Table::new(&endless);
         assert!(size_of_val(&*endless.places) <= 40 * table.len && endless.ends.is_empty());
         for n in 0..200_000_u128 {
-            let entry = n * n << (n % 90);
+            let entry = (n * n) << (n % 90);
             // What has ended is in no list.
             let expected = entries.get(&entry) == Some(&Tick::MAX);
             assert_eq!(table.has(entry), expected, "{entry}");

@@ -314,8 +314,8 @@ mod tests {
             LiveConfig::new(&[], store.clone(), |_| Ok(()), rules).expect("a valid rule")
         });
         let limit = |live: &Arc<LiveConfig>| {
-            let set = live.load().rules.set().rules()[0].quota_of(0).limit();
-            set
+            let config = live.load();
+            config.rules.set().rules()[0].quota_of(0).limit()
         };
         const LAST: u64 = 300;
         std::thread::scope(|scope| {
