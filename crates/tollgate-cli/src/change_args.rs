@@ -168,7 +168,7 @@ mod tests {
             let after = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
             assert_eq!(after.map(|after| after.as_secs()), seconds, "{text}");
         }
-        let forever = "9000000h"
+        let forever = "90000000h"
             .parse::<Until>()
             .map(|until| UntilArgs { until: Some(until) });
         let wrong = forever.expect("a duration").time(now);

@@ -8,7 +8,8 @@ const page = { overview, rules, keys, explain }[name];
 const main = document.getElementById('main');
 const link = document.getElementById('link');
 
-let state, source, heardAt, asking = false;
+// `sampledAt`: of the last sample that the page has.
+let state, source, heardAt, sampledAt = 0, asking = false;
 
 // The state is asked for again when the rules have changed, and after each action.
 async function refresh() {
@@ -16,6 +17,7 @@ async function refresh() {
   asking = true;
   try {
     state = await get('state');
+    sampledAt = state.seconds.at(-1)?.[0] ?? 0;
     page.show(main, state, refresh);
   } catch (error) {
     if (error.status === 401) location.reload();
@@ -30,8 +32,13 @@ function connect() {
   source.onmessage = (event) => {
     const sample = JSON.parse(event.data);
     heardAt = Date.now();
-    if (!state || sample.version !== state.version) refresh();
-    else page.tick?.(sample, state);
+    // Between two streams a sample may be missed.
+    const misses = sample.at - sample.since > sampledAt + 100;
+    if (!state || sample.version !== state.version || misses) refresh();
+    else if (sample.at > sampledAt) {
+      sampledAt = sample.at;
+      page.tick?.(sample, state);
+    }
     tell();
   };
 }

@@ -118,6 +118,16 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
                 false => format!("reset a client of {rule}, which had used nothing"),
             };
             audit(who, because, &what);
+            #[cfg(feature = "redis")]
+            if let Some((fleet, _)) = &shared.parts.fleet {
+                // It is done, whatever becomes of the record: the event above says it too.
+                let recorded = fleet.record_reset(rule, None, &author).await;
+                recorded.map_err(|wrong| {
+                    Wrong::input(format!(
+                        "{what}, and the audit in Redis did not take it: {wrong}"
+                    ))
+                })?;
+            }
             what
         }
         Action::Preview {

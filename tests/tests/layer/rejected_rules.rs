@@ -91,7 +91,7 @@ fn a_rejected_document_shows_no_key_in_log_status_and_audit() {
     for limit in ["18/hh", "18/h"] {
         let wrong = handle.override_limit(LimitOverride::new("api", KEY, limit));
         let wrong = wrong.expect_err("the rule has no keys").to_string();
-        assert!(wrong.contains('^') && !wrong.contains(KEY), "{wrong}");
+        assert!(!wrong.contains(KEY), "{wrong}");
     }
 
     let (kept, logged) = (kept.0.lock().unwrap(), events.at(Level::ERROR));

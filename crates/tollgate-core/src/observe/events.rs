@@ -58,6 +58,8 @@ pub(super) fn denied(
     one_in: u64,
 ) {
     let plan = rule.plan_name(verdict.plan()).map(shown);
+    let subject_type = rule.subject_type_name().map(shown);
+    let tenant = tenant.map(shown);
     let route = (!route.is_empty()).then(|| shown(route));
     tracing::debug!(
         target: "tollgate",
@@ -67,8 +69,8 @@ pub(super) fn denied(
         retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64),
         algorithm = rule.quota().algorithm().name(),
         plan = plan.as_deref(),
-        subject_type = rule.subject_type_name(),
-        tenant,
+        subject_type = subject_type.as_deref(),
+        tenant = tenant.as_deref(),
         limit = rule.limit_under(verdict.plan()),
         remaining = verdict.knows_remaining().then(|| verdict.remaining()),
         cost = check.map(Check::cost),
@@ -89,12 +91,14 @@ pub(super) fn passed(
     decision: &Decision,
     tenant: Option<&str>,
 ) {
+    let subject_type = rule.subject_type_name().map(shown);
+    let tenant = tenant.map(shown);
     tracing::debug!(
         target: "tollgate",
         rule = rule.name(),
         answer = if verdict.is_degraded() { "passed" } else { "allowed" },
-        subject_type = rule.subject_type_name(),
-        tenant,
+        subject_type = subject_type.as_deref(),
+        tenant = tenant.as_deref(),
         cost = check.map(Check::cost),
         key = check.map(|check| tracing::field::display(check.key().prefix())),
         at_ms = decision.at() / 1_000,

@@ -54,12 +54,13 @@ fn encoder() -> Encoder {
 #[test]
 fn a_call_that_is_full_takes_no_operation_and_stays_as_it_is() {
     let (encoder, mut call) = (encoder(), Call::new());
-    for _ in 0..65_534 {
-        assert!(call.debit(&encoder, &Subject::check(0, 1)).is_some());
-    }
+    while call.debit(&encoder, &Subject::check(0, 1)).is_some() {}
+    // Each may have an answer for its block as well.
+    let full = call.checks();
+    assert!(full > 65_500, "{full}");
     for (place, operation) in OPERATIONS.into_iter().enumerate() {
         assert!(!operation(&mut call, &encoder), "{place}");
-        assert_eq!(call.checks(), 65_534, "{place}");
+        assert_eq!(call.checks(), full, "{place}");
     }
 }
 
