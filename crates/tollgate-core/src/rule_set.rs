@@ -273,12 +273,9 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{
         algorithm_kind::AlgorithmKind,
-        block::Block,
         consistency::{Consistency, LeaseShare},
         on_store_error::OnStoreError,
         quota::MAX_UNITS,

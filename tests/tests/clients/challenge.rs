@@ -6,6 +6,7 @@ use tollgate_tests::server::Server;
 use crate::browser::shown;
 
 /// The program of the guide.
+#[expect(unreachable_pub, reason = "it is as the guide shows it")]
 mod recipe {
     include!("challenge_app.rs");
 }

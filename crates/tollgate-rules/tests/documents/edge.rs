@@ -6,8 +6,8 @@ use tollgate_rules::{Bindings, Descriptor, Explained, Format, RuleDocument};
 
 use crate::{get, passing};
 
-fn read(text: &str, bindings: Bindings) -> RuleDocument {
-    RuleDocument::parse(text, Format::Toml, &bindings).unwrap_or_else(|wrong| panic!("{wrong}"))
+fn read(text: &str, bindings: &Bindings) -> RuleDocument {
+    RuleDocument::parse(text, Format::Toml, bindings).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
 fn descriptor(domain: &str, entries: &[(&str, &str)]) -> Descriptor {
@@ -38,12 +38,12 @@ const SHARED: &str = r#"
 #[tokio::test]
 async fn a_shared_document_has_the_rules_of_its_reader() {
     // In a service the rule of the edge counts nothing, and does not stand in for another of its group.
-    let service = read(SHARED, Bindings::new());
+    let service = read(SHARED, &Bindings::new());
     assert_eq!(passing(service.rules(), || get("/a")).await, 6);
     let at_edge = Bindings::new()
         .client_ip(tollgate::key::client_ip())
         .at_edge();
-    let edge = read(SHARED, at_edge);
+    let edge = read(SHARED, &at_edge);
     assert_eq!(passing(edge.rules(), || get("/a")).await, 3);
     let head = get("/a").into_parts().0;
     let elsewhere = |document: &RuleDocument| {
@@ -64,7 +64,7 @@ fn a_service_runs_with_rules_of_the_edge_alone() {
     let text =
         "version = 1\n[[rules]]\nname = 'a'\nat = 'edge'\nlimit = '5/s'\nby = 'descriptor:to'\n";
     let store = tollgate::MemoryStore::new();
-    assert!(RateLimitLayer::switchable(store, read(text, Bindings::new()).rules()).is_ok());
+    assert!(RateLimitLayer::switchable(store, read(text, &Bindings::new()).rules()).is_ok());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn conditions_on_descriptors_are_exact_and_ordered() {
         let text = format!(
             "version = 1\n[[rules]]\nname = 'a'\nlimit = '5/s'\nby = 'constant'\nwhen = {when}\n"
         );
-        let document = read(&text, Bindings::new().at_edge());
+        let document = read(&text, &Bindings::new().at_edge());
         document.explain(&head(descriptor(domain, entries)))[0].counts()
     };
     let when = "{ domain = 'sms', descriptor = [{ kind = 'alert' }, 'to'] }";
@@ -112,7 +112,7 @@ fn conditions_on_descriptors_are_exact_and_ordered() {
 fn a_rule_by_an_entry_counts_the_descriptors_that_have_it() {
     let text = "version = 1\n[[rules]]\nname = 'a'\nlimit = '5/s'\nby = ['descriptor:to', 'descriptor:kind']\n\
         [[overrides]]\nrule = 'a'\nkey = ['+44', 'alert']\nlimit = '7/s'\n";
-    let document = read(text, Bindings::new().at_edge());
+    let document = read(text, &Bindings::new().at_edge());
     let explain = |entries: &[(&str, &str)]| {
         let explained = document.explain(&head(descriptor("", entries))).remove(0);
         (
@@ -129,7 +129,7 @@ fn a_rule_by_an_entry_counts_the_descriptors_that_have_it() {
     assert_eq!(explain(&[alert, ("other", ""), ("to", "+44")]).3, key);
     assert_ne!(explain(&[("to", "+44"), ("to", "+45"), alert]).3, key);
     assert_eq!(explain(&[("to", "+44")]), (false, false, 5, None));
-    assert_eq!(explain(&[("to", ""), alert]).1, true);
+    assert!(explain(&[("to", ""), alert]).1);
     let (bare, ()) = http::Request::new(()).into_parts();
     assert!(!document.explain(&bare)[0].counts());
     assert_eq!(

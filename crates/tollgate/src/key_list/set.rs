@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_table_has_what_it_was_made_of_and_nothing_else_at_forty_bytes_an_entry() {
         let entries: HashMap<u128, Tick> = (0..100_000_u128)
-            .map(|n| (n * n << (n % 90), if n % 3 == 0 { 5 } else { Tick::MAX }))
+            .map(|n| ((n * n) << (n % 90), if n % 3 == 0 { 5 } else { Tick::MAX }))
             .collect();
         let list: Vec<_> = entries
             .iter()
