@@ -2,7 +2,7 @@
 //! a million clients, and how long an answer takes at 5 000 checks a second. See `benches/README.md`.
 //!
 //! ```text
-//! cargo run --release -p tollgate-benches --bin edge
+//! cargo run --release -p tollgate-benches --bin edge --features edge
 //! ```
 //!
 //! Servers are processes with one worker; the load comes from this one, as from an Envoy: 64 calls at a time on one connection.
