@@ -2,20 +2,15 @@
 //!
 //! | page | for |
 //! | --- | --- |
-//! | [`redis`] | the first steps, servers, a user, memory, timeouts, upgrades |
+//! | [`redis`] | the first steps, servers, a user, memory, timeouts, upgrades; a client looked up by hand, the script from other languages |
 //! | [`consistency`] | how often a rule calls Redis: exact, leased or eventual; promises, prices, bounds |
 //! | [`failures`] | what each failure costs, as a bound; clocks that step |
-//! | [`by_hand`] | looking a client up, resetting it, and the script from `redis-cli` and other languages |
 //!
 //! The short answer: a Redis or Valkey for limits alone, `maxmemory` with `noeviction` and an alarm at 70 %, nothing on disk,
 //! a user of its own, clocks that are slewed and never stepped, and each rule's answer to a failure chosen by what it
 //! protects.
 //!
 //! The pages hold text and pictures. Their programs, their table of memory and their access list are held to a server by tests.
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/by-hand.md")]
-pub mod by_hand {}
 
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/pictures.md")]

@@ -188,15 +188,14 @@ fn pages_of(package: &str) -> Vec<String> {
     names
 }
 
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 4] = [
     "tollgate",
     "tollgate-redis",
     "tollgate-rules",
     "tollgate-cli",
-    "tollgate-console",
 ];
-/// Those whose pages are read in the book alone: a program, and one whose pictures are large.
-const WITHOUT_RUSTDOC: [&str; 2] = ["tollgate-cli", "tollgate-console"];
+/// Those whose pages are read in the book alone: a program.
+const WITHOUT_RUSTDOC: [&str; 1] = ["tollgate-cli"];
 
 /// A page without the definitions at its foot.
 fn without_foot(text: &str) -> &str {
@@ -362,8 +361,8 @@ fn a_name_leads_to_the_file_that_defines_it() {
         ),
         ("key", "mod@tollgate_core::key#a-heading"),
         (
-            "by-hand.md#the-script",
-            "mod@crate::guide::by_hand#the-script",
+            "redis.md#from-another-language",
+            "mod@crate::guide::redis#from-another-language",
         ),
         ("choosing.md", "mod@crate::guide::waiting"),
         ("turn.svg", "data:image/svg+xml;base64,PHN2Zy8+"),
@@ -378,8 +377,8 @@ fn a_name_leads_to_the_file_that_defines_it() {
     assert_eq!(at("OnStoreError::Deny"), core("on_store_error.rs"));
     assert_eq!(at("key"), core("key.rs"));
     assert_eq!(
-        at("by-hand.md#the-script"),
-        Ok("by-hand.md#the-script".into())
+        at("redis.md#from-another-language"),
+        Ok("redis.md#from-another-language".into())
     );
     assert_eq!(at("turn.svg"), Ok("../pictures/turn.svg".into()));
     assert!(at("Keys::nothing").is_err() && at("choosing.md").is_err() && at("Rule").is_err());

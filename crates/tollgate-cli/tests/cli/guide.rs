@@ -8,8 +8,9 @@ use tollgate_rules::{Bindings, LiveRules, redis::RedisRules};
 use crate::support::{Program, RedisServer, SECRET, server_program};
 
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/command-line.md");
-const NIGHT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/operators-night.md");
-const TRY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/try-a-limit.md");
+const OPERATORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/operators.md");
+/// From here on the page has rules and a log of its own.
+const REPLAY: &str = "## Whom would these rules have denied?";
 
 /// A block of commands of the page: where it is, and its commands with what they print.
 struct Block {
@@ -27,12 +28,23 @@ fn the_transcript_is_what_the_program_prints() {
         blocks(&page).len() >= 5,
         "the page shows how the program is used"
     );
-    assert_transcript(GUIDE, &program);
+    let (questions, replay) = page.split_once(REPLAY).expect("a part on replays");
+    let [rules, log] =
+        ["```toml\n", "```text\n"].map(|begin| block(replay, begin).expect("a block"));
+    let replays = Program::new()
+        .file("limits.toml", rules)
+        .file("access.log", log);
+    let printed = [
+        transcript(questions, &program),
+        REPLAY.to_owned(),
+        transcript(replay, &replays),
+    ];
+    bless(GUIDE, &printed.concat());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operators_night_is_what_the_program_prints() {
-    let (server, page) = (server(), page(NIGHT));
+async fn a_night_of_operators_is_what_the_program_prints() {
+    let (server, page) = (server(), page(OPERATORS));
     let rules = block(&page, "```toml\n").expect("rules").to_owned();
     let push = [
         "rules",
@@ -69,7 +81,7 @@ async fn an_operators_night_is_what_the_program_prints() {
     .await;
     let night = tokio::task::spawn_blocking(move || {
         let program = Program::on_stored(&server).file("limits.toml", &rules);
-        assert_transcript(NIGHT, &program);
+        bless(OPERATORS, &transcript(&page, &program));
         server
     });
     let _server = night.await.expect("the page is right");
@@ -93,40 +105,32 @@ fn server() -> RedisServer {
     RedisServer::start_program(&server_program("valkey-9.1"), &settings)
 }
 
-#[test]
-fn the_page_on_trying_a_limit_shows_what_a_replay_prints() {
-    let page = page(TRY);
-    let [rules, log] =
-        ["```toml\n", "```text\n"].map(|begin| block(&page, begin).expect("a block"));
-    let program = Program::new()
-        .file("limits.toml", rules)
-        .file("access.log", log);
-    assert_transcript(TRY, &program);
-}
-
 fn page(path: &str) -> String {
     fs::read_to_string(path).expect("the page")
 }
 
-fn assert_transcript(path: &str, program: &Program) {
-    let page = page(path);
-    let mut blessed = String::new();
+/// The page with what the program prints, which is what it shows.
+fn transcript(page: &str, program: &Program) -> String {
+    let mut printed_page = String::new();
     let mut rest = 0;
-    for block in &blocks(&page) {
-        blessed.push_str(&page[rest..block.start]);
+    for block in &blocks(page) {
+        printed_page.push_str(&page[rest..block.start]);
         for (command, shown) in &block.commands {
             let ran = program.shell(command);
             let printed = format!("{}{}", ran.out, ran.err);
-            blessed.push_str(&format!("$ {command}\n{printed}"));
+            printed_page.push_str(&format!("$ {command}\n{printed}"));
             if env::var_os("TOLLGATE_BLESS").is_none() {
                 assert_eq!(timeless(shown), timeless(&printed), "$ {command}");
             }
         }
         rest = block.end;
     }
-    blessed.push_str(&page[rest..]);
+    printed_page + &page[rest..]
+}
+
+fn bless(path: &str, printed_page: &str) {
     if env::var_os("TOLLGATE_BLESS").is_some() {
-        fs::write(path, blessed).expect("the page is written");
+        fs::write(path, printed_page).expect("the page is written");
     }
 }
 

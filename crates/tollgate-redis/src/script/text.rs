@@ -14,7 +14,7 @@ use crate::connection::script::Script;
 /// The script, known to servers by its hash.
 pub(crate) static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT)));
 
-/// The text of the script, for clients in other languages: [how to call it by hand](crate::guide::by_hand).
+/// The text of the script, for clients in other languages: [how to call it by hand](crate::guide::redis#from-another-language).
 pub const TEXT: &str = concat!(
     include_str!("../../lua/prelude.lua"),
     "local step_of\n",

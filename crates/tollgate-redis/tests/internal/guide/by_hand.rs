@@ -15,7 +15,7 @@ use tollgate_test_servers::{
 
 use crate::internal_tests::guide::{load_script, run};
 
-const PAGE: &str = include_str!("../../../guide/by-hand.md");
+const PAGE: &str = include_str!("../../../guide/redis.md");
 
 /// The program of the page.
 fn python_of_the_page() -> &'static str {
