@@ -10,16 +10,17 @@ mod svg;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, routing::get};
-use http::request::Parts;
 use tokio::{net::TcpListener, sync::Semaphore};
 use tollgate::shed::{Capacity, Priority, ShedLayer};
+
+use tollgate::Head;
 
 /// How many requests are worked on at once, and for how long.
 const PERMITS: usize = 4;
 const WORK: Duration = Duration::from_millis(50);
 
 /// The class of a request is its path: `/p0` to `/p3`.
-fn class(head: &Parts) -> Priority {
+fn class(head: &Head<'_>) -> Priority {
     match head.uri.path() {
         "/p0" => Priority::P0,
         "/p1" => Priority::P1,

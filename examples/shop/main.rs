@@ -9,11 +9,12 @@ use axum::{
     extract::Query,
     routing::{get, post},
 };
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::{
-    MINUTE, MemoryStore, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    Head, MINUTE, MemoryStore, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND,
+    Store,
     key::{client_ip, header, look_up},
 };
 
@@ -93,7 +94,7 @@ fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
         .route("/healthz", get(|| async { "ok\n" })))
 }
 
-fn api_key(head: &Parts) -> Option<String> {
+fn api_key(head: &Head<'_>) -> Option<String> {
     let key = head.headers.get("x-api-key")?.to_str().ok()?;
     Some(key.to_owned())
 }
@@ -113,7 +114,7 @@ struct Search {
 }
 
 /// What a search costs: a unit for each word, at least one.
-fn words(head: &Parts) -> u64 {
+fn words(head: &Head<'_>) -> u64 {
     let words = Query::<Search>::try_from_uri(&head.uri)
         .map_or(0, |Query(search)| search.q.split_whitespace().count());
     words.max(1) as u64

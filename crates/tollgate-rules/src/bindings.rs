@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use http::request::Parts;
 use tollgate::{
-    Key, KeyBuf, Quota,
+    Head, Key, KeyBuf, Quota,
     key::{ClientIp, KeyExtractor, client_ip},
     key_list::KeyList,
     rules::InnerResponse,
@@ -13,12 +12,12 @@ use tollgate::{
 use crate::denial_audit::DenialAudit;
 
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
-pub(crate) type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
-pub(crate) type PlanFn = dyn Fn(&Parts) -> Option<Arc<str>> + Send + Sync;
-pub(crate) type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
+pub(crate) type CostFn = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
+pub(crate) type PlanFn = dyn Fn(&Head<'_>) -> Option<Arc<str>> + Send + Sync;
+pub(crate) type QuotaFn = dyn Fn(&Head<'_>) -> Option<Quota> + Send + Sync;
 /// The keyed hash of a client's key under the rule with this name.
 pub(crate) type HashKey = dyn Fn(&str, &KeyBuf) -> u128 + Send + Sync;
-pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+pub(crate) type Predicate = dyn Fn(&Head<'_>) -> bool + Send + Sync;
 pub(crate) type ResponseFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
 pub(crate) type ResponseCostFn = dyn Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync;
 
@@ -135,7 +134,7 @@ impl Bindings {
     pub fn cost(
         mut self,
         name: impl Into<String>,
-        cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static,
+        cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
     ) -> Self {
         self.costs.insert(name.into(), Arc::new(cost));
         self
@@ -146,9 +145,9 @@ impl Bindings {
     pub fn plan<P: AsRef<str>>(
         mut self,
         name: impl Into<String>,
-        plan: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static,
+        plan: impl Fn(&Head<'_>) -> Option<P> + Send + Sync + 'static,
     ) -> Self {
-        let plan = move |head: &Parts| plan(head).map(|plan| plan.as_ref().into());
+        let plan = move |head: &Head<'_>| plan(head).map(|plan| plan.as_ref().into());
         self.plans.insert(name.into(), Arc::new(plan));
         self
     }
@@ -186,7 +185,7 @@ impl Bindings {
     pub fn quota(
         mut self,
         name: impl Into<String>,
-        quota: impl Fn(&Parts) -> Option<Quota> + Send + Sync + 'static,
+        quota: impl Fn(&Head<'_>) -> Option<Quota> + Send + Sync + 'static,
     ) -> Self {
         self.quotas.insert(name.into(), Arc::new(quota));
         self
@@ -196,7 +195,7 @@ impl Bindings {
     pub fn condition(
         mut self,
         name: impl Into<String>,
-        condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+        condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.conditions.insert(name.into(), Arc::new(condition));
         self

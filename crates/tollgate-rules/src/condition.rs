@@ -13,6 +13,8 @@ use crate::{
     rule_key::RuleKey,
 };
 
+use tollgate::Head;
+
 /// A condition, and what is known of it.
 #[derive(Clone, Default)]
 pub(crate) struct Condition {
@@ -129,7 +131,7 @@ impl Condition {
         condition
     }
 
-    fn add(&mut self, holds: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static) {
+    fn add(&mut self, holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) {
         self.others.push(Arc::new(holds));
     }
 
@@ -283,10 +285,7 @@ impl Condition {
     }
 
     /// This condition and another one.
-    pub(crate) fn and(
-        &self,
-        holds: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn and(&self, holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         let mut both = self.clone();
         both.add(holds);
         both

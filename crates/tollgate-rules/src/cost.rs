@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::request::Parts;
 use tollgate_core::MAX_UNITS;
 
 use crate::{
@@ -10,6 +9,8 @@ use crate::{
     node::{Node, Value},
     reader::Reader,
 };
+
+use tollgate::Head;
 
 /// The units that a request takes.
 #[derive(Clone)]
@@ -36,7 +37,7 @@ impl Cost {
                 let max = max.and_then(|node| reader.number(node, "a cost in units", 1, MAX_UNITS));
                 let (name, max) = (name?, max?);
                 // What a client leaves out or misspells costs most.
-                let cost = move |head: &Parts| {
+                let cost = move |head: &Head<'_>| {
                     let value = head
                         .headers
                         .get(&name)

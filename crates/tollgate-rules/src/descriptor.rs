@@ -3,8 +3,7 @@
 
 use std::{fmt, iter, sync::Arc};
 
-use http::request::Parts;
-use tollgate::Key;
+use tollgate::{Head, Key};
 
 use crate::{
     node::{Node, Value},
@@ -63,18 +62,18 @@ impl Descriptor {
         self.entries.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    pub(crate) fn of(head: &Parts) -> Option<&Self> {
+    pub(crate) fn of<'h>(head: &Head<'h>) -> Option<&'h Self> {
         head.extensions.get()
     }
 
     /// Whether there is an entry with this key.
-    pub(crate) fn has(head: &Parts, key: &str) -> bool {
+    pub(crate) fn has(head: &Head<'_>, key: &str) -> bool {
         Self::of(head).is_some_and(|all| all.entries().any(|(other, _)| other == key))
     }
 
     /// The client that the entries with this key name: Envoy's configuration may repeat one, and all of them count. An empty value is
     /// none.
-    pub(crate) fn client(head: &Parts, key: &str) -> Option<Key> {
+    pub(crate) fn client(head: &Head<'_>, key: &str) -> Option<Key> {
         let values = Self::of(head)?.entries().filter(|(other, _)| *other == key);
         let values: Vec<&str> = values.map(|(_, value)| value).collect();
         let is_client = !values.is_empty() && !values.contains(&"");
@@ -153,7 +152,7 @@ impl DescriptorPattern {
         Some(Self(entries.into_iter().collect::<Option<_>>()?))
     }
 
-    pub(crate) fn matches(&self, head: &Parts) -> bool {
+    pub(crate) fn matches(&self, head: &Head<'_>) -> bool {
         let Some(descriptor) = Descriptor::of(head) else {
             return false;
         };

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use tollgate::{
-    Key, KeyBuf, Missing,
+    Head, Key, KeyBuf, Missing,
     key::{Extracted, NoKey},
 };
 use tollgate_core::{Quota, Tick};
@@ -223,7 +223,7 @@ impl fmt::Display for QuotaOrigin {
 
 impl Entries {
     /// What each rule does with a request at a time, in the order of the document.
-    pub(crate) fn explain(&self, head: &Parts, now: Tick) -> Vec<Explanation> {
+    pub(crate) fn explain(&self, head: &Head<'_>, now: Tick) -> Vec<Explanation> {
         let rules = 0..self.rules.len();
         rules
             .map(|rule| self.explain_rule(rule, head, now))
@@ -239,7 +239,7 @@ impl Entries {
         explaining.counted(key.as_ref())
     }
 
-    fn explain_rule(&self, index: usize, head: &Parts, now: Tick) -> Explanation {
+    fn explain_rule(&self, index: usize, head: &Head<'_>, now: Tick) -> Explanation {
         let rule = &self.rules[index];
         let mut explaining = Explaining::new(self, index, now);
         if let Cost::Computed(cost) = &rule.cost {
@@ -341,7 +341,7 @@ impl<'a> Explaining<'a> {
     }
 
     /// Why the rule does not look at the request's key.
-    fn why_not(&self, head: &Parts) -> Option<Explained> {
+    fn why_not(&self, head: &Head<'_>) -> Option<Explained> {
         if !self.rule().is_here {
             return Some(Explained::Elsewhere);
         }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use http::request::Parts;
-use tollgate::{KeyBuf, RequestRule};
+use tollgate::{Head, KeyBuf, RequestRule};
 use tollgate_core::{Tick, UnknownName};
 
 use crate::{
@@ -126,8 +125,8 @@ impl RuleDocument {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn explain(&self, head: &Parts) -> Vec<Explanation> {
-        self.entries.explain(head, now())
+    pub fn explain<'h>(&self, head: impl Into<Head<'h>>) -> Vec<Explanation> {
+        self.entries.explain(&head.into(), now())
     }
 
     /// What the rule with this name does with a client, as it is now: from the texts that an override of it would have, one for

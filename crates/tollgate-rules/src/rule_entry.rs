@@ -2,9 +2,9 @@
 
 use std::{collections::HashSet, ops::Range, sync::Arc, time::Duration};
 
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use tollgate::{
-    Missing, RequestRule, Rule,
+    Head, Missing, RequestRule, Rule,
     condition::{method_in, path_matches},
 };
 use tollgate_core::{
@@ -467,31 +467,31 @@ impl RuleEntry {
             rule = rule.when(method_in(condition.methods.clone()));
         }
         if let Some(holds) = condition.others() {
-            rule = rule.when(move |head: &Parts| holds(head));
+            rule = rule.when(move |head: &Head<'_>| holds(head));
         }
         if let Some(unless) = &self.unless {
             let holds = unless.predicate();
-            rule = rule.exempt(move |head: &Parts| holds(head));
+            rule = rule.exempt(move |head: &Head<'_>| holds(head));
         }
         for (holds, answer) in &self.on_store_error.by_condition {
             let holds = Arc::clone(holds);
-            rule = rule.on_store_error_when(move |head: &Parts| holds(head), *answer);
+            rule = rule.on_store_error_when(move |head: &Head<'_>| holds(head), *answer);
         }
         if let Some(exact) = &self.exact_when {
             let holds = exact.predicate();
-            rule = rule.exact_when(move |head: &Parts| holds(head));
+            rule = rule.exact_when(move |head: &Head<'_>| holds(head));
         }
         if let Cost::Computed(cost) = &self.cost {
             let cost = Arc::clone(cost);
-            rule = rule.cost_by(move |head: &Parts| cost(head));
+            rule = rule.cost_by(move |head: &Head<'_>| cost(head));
         }
         if let Some(plan) = &self.plan {
             let plan = Arc::clone(plan);
-            rule = rule.plan_by(move |head: &Parts| plan(head));
+            rule = rule.plan_by(move |head: &Head<'_>| plan(head));
         }
         if let Some(quota) = &self.quota {
             let quota = Arc::clone(quota);
-            rule = rule.quota_by(move |head: &Parts| quota(head).map(scaled));
+            rule = rule.quota_by(move |head: &Head<'_>| quota(head).map(scaled));
         }
         if let Some(counts) = &self.counts {
             let holds = Arc::clone(&counts.holds);

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderName, HeaderValue, Method, Uri, header::COOKIE, request::Parts};
 use tollgate::{
-    Key, KeyBuf,
+    Head, Key, KeyBuf,
     condition::PathPattern,
     key::{
         Extracted, KeyExtractor, PeerAddr, authorization, constant, cookie, grpc_method,
@@ -376,11 +376,11 @@ impl Part {
             TextForm::Request(prepare) => {
                 let (mut head, ()) = http::Request::new(()).into_parts();
                 prepare(text, &mut head)?;
-                self.extract(&head, key)
+                self.extract(&Head::from(&head), key)
             }
             TextForm::Constant => {
                 let (head, ()) = http::Request::new(()).into_parts();
-                self.extract(&head, key)
+                self.extract(&Head::from(&head), key)
             }
             TextForm::None => None,
         }
@@ -414,7 +414,7 @@ impl Part {
         }
     }
 
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Option<()> {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Option<()> {
         match self.extractor.extract(head, key) {
             Extracted::Key => Some(()),
             _ => None,

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use http::request::Parts;
 use tollgate_core::{CheckPolicy, OnStoreError, Rule, RuleError, RuleErrorKind};
 
-use crate::known_condition::Predicate;
+use crate::{head::Head, known_condition::Predicate};
 
 /// How the checks of some requests differ from their rule.
 #[derive(Clone, Default)]
@@ -33,7 +32,7 @@ impl CheckPolicies {
     }
 
     /// The policy of a request.
-    pub(crate) fn of(&self, head: &Parts) -> CheckPolicy {
+    pub(crate) fn of(&self, head: &Head<'_>) -> CheckPolicy {
         let mut policy = CheckPolicy::default();
         let mut answers = self.store_errors.iter();
         if let Some((_, answer)) = answers.find(|(applies, _)| applies(head)) {

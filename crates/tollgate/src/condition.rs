@@ -24,10 +24,11 @@
 //! [`RequestRule::when`]: crate::RequestRule::when
 //! [`RequestRule::exempt`]: crate::RequestRule::exempt
 
-use http::{Method, request::Parts};
+use http::Method;
 use tollgate_core::RuleError;
 
 use crate::{
+    head::Head,
     key::{KeyExtractor, client_ip, service_and_method},
     key_list::KeyList,
     known_condition::KnownCondition,
@@ -42,14 +43,14 @@ pub use crate::path_pattern::PathPattern;
 /// `method_in([Method::HEAD])` is HEAD alone. For GET alone write a closure, `|head| head.method == Method::GET`.
 pub fn method_in(
     methods: impl IntoIterator<Item = Method>,
-) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let mut methods: Vec<_> = methods.into_iter().collect();
     let mistake = method_mistake(&methods);
     if methods.contains(&Method::GET) {
         methods.push(Method::HEAD);
     }
     let routes = Routes::of_methods(Methods::any_of(&methods));
-    let holds = move |head: &Parts| methods.contains(&head.method);
+    let holds = move |head: &Head<'_>| methods.contains(head.method);
     let condition = KnownCondition::new(routes, holds);
     condition.with_mistake(mistake).into_fn()
 }
@@ -89,7 +90,7 @@ fn method_mistake(methods: &[Method]) -> Option<String> {
 ///
 /// The path is compared undecoded. A text that no path begins with is an error of the layer: a pattern such as `/users/{id}`, a
 /// query, characters that clients send escaped.
-pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let mut prefix = prefix.into();
     let mistake = prefix_mistake(&prefix);
     while prefix.ends_with('/') {
@@ -100,7 +101,7 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
         Some(path) => Routes::of_path(PathShape::under(PathOf::Uri, path)),
         None => Routes::any(),
     };
-    let holds = move |head: &Parts| {
+    let holds = move |head: &Head<'_>| {
         let rest = head.uri.path().strip_prefix(&*prefix);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
@@ -128,14 +129,16 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
 /// # Errors
 ///
 /// A text that is not a pattern. The error says what would be right.
-pub fn path(pattern: &str) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+pub fn path(
+    pattern: &str,
+) -> Result<impl Fn(&Head<'_>) -> bool + Send + Sync + 'static, RuleError> {
     Ok(path_matches(PathPattern::new(pattern)?))
 }
 
 /// The path matches this pattern: as [`path`], of a pattern that was made before.
-pub fn path_matches(pattern: PathPattern) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+pub fn path_matches(pattern: PathPattern) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let routes = Routes::of_path(pattern.shape(PathOf::Whole));
-    let holds = move |head: &Parts| pattern.matches(head);
+    let holds = move |head: &Head<'_>| pattern.matches(head);
     KnownCondition::new(routes, holds).into_fn()
 }
 
@@ -161,7 +164,7 @@ pub fn path_matches(pattern: PathPattern) -> impl Fn(&Parts) -> bool + Send + Sy
 /// A text that is not a network, or no network at all.
 pub fn client_in<N: ToString>(
     networks: impl IntoIterator<Item = N>,
-) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+) -> Result<impl Fn(&Head<'_>) -> bool + Send + Sync + 'static, RuleError> {
     client_ip().is_in(networks)
 }
 
@@ -173,7 +176,7 @@ pub fn client_in<N: ToString>(
 pub fn in_list(
     by: impl KeyExtractor,
     list: &KeyList,
-) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let (mistake, list) = (by.validate().err(), list.clone());
     let condition = KnownCondition::new(Routes::any(), move |head| list.has(&by, head));
     condition.with_mistake(mistake).into_fn()
@@ -182,11 +185,11 @@ pub fn in_list(
 /// The call is to this gRPC service, `weather.v1.Weather`.
 pub fn grpc_service_is(
     service: impl Into<String>,
-) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let service = service.into();
     let mistake = call_mistake(&service, "Current");
     let routes = Routes::of_path(PathShape::under(PathOf::Uri, &service));
-    let holds = move |head: &Parts| {
+    let holds = move |head: &Head<'_>| {
         let called = service_and_method(head.uri.path());
         called.is_some_and(|(called, _)| called == service)
     };
@@ -198,12 +201,12 @@ pub fn grpc_service_is(
 pub fn grpc_method_is(
     service: impl Into<String>,
     method: impl Into<String>,
-) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let (service, method) = (service.into(), method.into());
     let mistake = call_mistake(&service, &method);
     let path = format!("{service}/{method}");
     let routes = Routes::of_path(PathShape::exactly(PathOf::Uri, &path));
-    let holds = move |head: &Parts| {
+    let holds = move |head: &Head<'_>| {
         let called = service_and_method(head.uri.path());
         called.is_some_and(|(called, name)| called == service && name == method)
     };
@@ -233,7 +236,7 @@ fn call_mistake(service: &str, method: &str) -> Option<String> {
 /// Add the layer where the route is known: `route_layer`, a method router's `layer`, or `Router::layer`. It is `false` if no
 /// route matched, as in a fallback. A text that is no route, as [`PathPattern`] says, is an error of the layer.
 #[cfg(feature = "axum")]
-pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+pub fn route_is(route: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let route = route.into();
     let mistake = PathPattern::new(&route)
         .err()
@@ -242,24 +245,24 @@ pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sy
         Some(path) => Routes::of_path(PathShape::exactly(PathOf::Route, path)),
         None => Routes::any(),
     };
-    let holds = move |head: &Parts| PathOf::Route.path(head).is_some_and(|path| *path == *route);
+    let holds = move |head: &Head<'_>| PathOf::Route.path(head).is_some_and(|path| *path == *route);
     let condition = KnownCondition::new(routes, holds);
     condition.with_mistake(mistake).into_fn()
 }
 
 /// Either condition is `true`.
 pub fn any_of(
-    one: impl Fn(&Parts) -> bool + Send + Sync + 'static,
-    other: impl Fn(&Parts) -> bool + Send + Sync + 'static,
-) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    one: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    other: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let (one, other) = (KnownCondition::of(one), KnownCondition::of(other));
     one.or(other).into_fn()
 }
 
 /// The condition is `false`.
 pub fn not(
-    condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
-) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let KnownCondition { holds, mistake, .. } = KnownCondition::of(condition);
     // Without its routes: it is true outside of them.
     let not = KnownCondition::new(Routes::any(), move |head| !holds(head));
@@ -268,6 +271,8 @@ pub fn not(
 
 #[cfg(test)]
 mod tests {
+    use http::request::Parts;
+
     use super::*;
 
     fn head(method: Method, path: &str) -> Parts {
@@ -287,10 +292,14 @@ mod tests {
                 ("/", false),
                 ("/v1/internal", false),
             ] {
-                assert_eq!(under(&head(Method::GET, path)), holds, "{path}");
+                assert_eq!(
+                    under(&Head::from(&head(Method::GET, path))),
+                    holds,
+                    "{path}"
+                );
             }
         }
-        assert!(path_under("/")(&head(Method::GET, "/any")));
+        assert!(path_under("/")(&Head::from(&head(Method::GET, "/any"))));
     }
 
     fn from(peer: &str) -> Parts {
@@ -316,12 +325,12 @@ mod tests {
             ("192.0.2.7", true),
             ("192.0.2.8", false),
         ] {
-            assert_eq!(condition(&from(peer)), holds, "{peer}");
+            assert_eq!(condition(&Head::from(&from(peer))), holds, "{peer}");
         }
         let all = client_in(["0.0.0.0/0", "::/0"]).expect("networks");
-        assert!(all(&from("192.0.2.7")));
+        assert!(all(&Head::from(&from("192.0.2.7"))));
         // No peer address.
-        assert!(!all(&head(Method::GET, "/")));
+        assert!(!all(&Head::from(&head(Method::GET, "/"))));
     }
 
     #[test]
@@ -336,10 +345,13 @@ mod tests {
             head.headers.insert("x-forwarded-for", value);
             head
         };
-        assert!(condition(&through("10.0.0.1", "192.0.2.7")));
-        assert!(!condition(&through("10.0.0.1", "203.0.113.9")));
+        assert!(condition(&Head::from(&through("10.0.0.1", "192.0.2.7"))));
+        assert!(!condition(&Head::from(&through("10.0.0.1", "203.0.113.9"))));
         // Not through the proxy.
-        assert!(!condition(&through("203.0.113.9", "192.0.2.7")));
+        assert!(!condition(&Head::from(&through(
+            "203.0.113.9",
+            "192.0.2.7"
+        ))));
     }
 
     #[test]
@@ -368,8 +380,16 @@ mod tests {
             (vec![Method::POST], false, false),
         ] {
             let holds = method_in(methods.clone());
-            assert_eq!(holds(&head(Method::GET, "/")), get, "{methods:?}");
-            assert_eq!(holds(&head(Method::HEAD, "/")), head_too, "{methods:?}");
+            assert_eq!(
+                holds(&Head::from(&head(Method::GET, "/"))),
+                get,
+                "{methods:?}"
+            );
+            assert_eq!(
+                holds(&Head::from(&head(Method::HEAD, "/"))),
+                head_too,
+                "{methods:?}"
+            );
         }
     }
 

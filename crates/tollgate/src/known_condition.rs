@@ -5,11 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use http::request::Parts;
+use crate::{head::Head, routes::Routes};
 
-use crate::routes::Routes;
-
-pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+pub(crate) type Predicate = dyn Fn(&Head<'_>) -> bool + Send + Sync;
 
 /// A condition, and the routes outside of which it is false.
 ///
@@ -26,9 +24,9 @@ pub(crate) struct KnownCondition {
 /// The closure of a condition of ours. It puts the condition into a [`Probe`] in a head.
 type KnownFn = Box<dyn Known>;
 
-trait Known: Fn(&Parts) -> bool + Send + Sync {}
+trait Known: Fn(&Head<'_>) -> bool + Send + Sync {}
 
-impl<F: Fn(&Parts) -> bool + Send + Sync> Known for F {}
+impl<F: Fn(&Head<'_>) -> bool + Send + Sync> Known for F {}
 
 /// Stands in the extensions of a head to get the condition of a closure.
 #[derive(Clone, Default)]
@@ -37,7 +35,7 @@ struct Probe(Arc<Mutex<Option<KnownCondition>>>);
 impl KnownCondition {
     pub(crate) fn new(
         routes: Routes,
-        holds: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+        holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
             routes,
@@ -55,7 +53,7 @@ impl KnownCondition {
     /// The condition of a closure: of one of ours, what is known; any other may be true anywhere.
     pub(crate) fn of<F>(condition: F) -> Self
     where
-        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     {
         let known = (&condition as &dyn Any).downcast_ref::<KnownFn>();
         match known.and_then(Probe::condition_of) {
@@ -65,8 +63,8 @@ impl KnownCondition {
     }
 
     /// The condition as a closure.
-    pub(crate) fn into_fn(self) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
-        let known: KnownFn = Box::new(move |head: &Parts| match head.extensions.get() {
+    pub(crate) fn into_fn(self) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+        let known: KnownFn = Box::new(move |head: &Head<'_>| match head.extensions.get() {
             None => (self.holds)(head),
             Some(Probe(found)) => {
                 *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
@@ -91,7 +89,7 @@ impl Probe {
         let probe = Self::default();
         let (mut head, ()) = http::Request::new(()).into_parts();
         head.extensions.insert(probe.clone());
-        known(&head);
+        known(&Head::from(&head));
         let mut found = probe.0.lock().unwrap_or_else(PoisonError::into_inner);
         found.take()
     }

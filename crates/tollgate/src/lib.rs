@@ -163,6 +163,7 @@ pub mod decision;
 mod diagnostics;
 pub mod error;
 pub mod guide;
+mod head;
 pub mod header;
 mod inner_response;
 mod json_text;
@@ -191,6 +192,7 @@ pub use tollgate_core::{
 };
 
 pub use self::{
+    head::Head,
     header::HeaderStyle,
     message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,

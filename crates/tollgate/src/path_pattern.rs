@@ -2,10 +2,11 @@
 
 use std::{borrow::Cow, cmp::Ordering, fmt, sync::Arc};
 
-use http::request::Parts;
 use tollgate_core::{RuleError, RuleErrorKind};
 
 use crate::routes::{PathOf, PathShape, Segment, whole_path};
+
+use crate::head::Head;
 
 /// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
@@ -115,15 +116,15 @@ impl PathPattern {
 
     /// Whether the path of a request matches.
     #[must_use]
-    pub fn matches(&self, head: &Parts) -> bool {
-        self.walk(&whole_path(head), |_, _| {})
+    pub fn matches<'h>(&self, head: impl Into<Head<'h>>) -> bool {
+        self.walk(&whole_path(&head.into()), |_, _| {})
     }
 
     /// The value of a parameter or catch-all in the path of a request, undecoded and never empty. `None`: the path does not match,
     /// or the pattern has no parameter of this name.
     #[must_use]
-    pub fn parameter<'h>(&self, head: &'h Parts, name: &str) -> Option<Cow<'h, str>> {
-        match whole_path(head) {
+    pub fn parameter<'h>(&self, head: impl Into<Head<'h>>, name: &str) -> Option<Cow<'h, str>> {
+        match whole_path(&head.into()) {
             Cow::Borrowed(path) => self.value(path, name).map(Cow::Borrowed),
             Cow::Owned(path) => self
                 .value(&path, name)
@@ -433,6 +434,8 @@ fn unescaped(segment: &str) -> (Option<String>, Option<&str>) {
 mod tests {
     use axum::{Router, body::Body, routing::get};
     use tower::ServiceExt;
+
+    use http::request::Parts;
 
     use super::*;
 

@@ -1,6 +1,8 @@
 //! The protocol of a request.
 
-use http::{HeaderMap, Method, header, request::Parts};
+use http::{HeaderMap, Method, header};
+
+use crate::head::Head;
 
 /// The protocol of denials, see [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol), and of requests whose messages
 /// are counted, see [`MessageLimitLayer::protocol`](crate::MessageLimitLayer::protocol).
@@ -33,7 +35,7 @@ pub(crate) enum WireProtocol {
 
 impl Protocol {
     /// The protocol of this request.
-    pub(crate) fn of(self, head: &Parts) -> WireProtocol {
+    pub(crate) fn of(self, head: &Head<'_>) -> WireProtocol {
         match self {
             Self::Http => WireProtocol::Http,
             // A gRPC-Web client understands nothing else.
@@ -85,6 +87,8 @@ fn by_content_type(headers: &HeaderMap) -> WireProtocol {
 
 #[cfg(test)]
 mod tests {
+    use http::request::Parts;
+
     use super::*;
 
     fn head(method: Method, content_type: &str) -> Parts {
@@ -129,28 +133,32 @@ mod tests {
             ("", WireProtocol::Http),
         ] {
             let head = head(Method::POST, content_type);
-            assert_eq!(Protocol::Auto.of(&head), expected, "{content_type}");
+            assert_eq!(
+                Protocol::Auto.of(&Head::from(&head)),
+                expected,
+                "{content_type}"
+            );
         }
     }
 
     #[test]
     fn other_methods_are_not_grpc_unless_configured() {
         let get = head(Method::GET, "application/grpc");
-        assert_eq!(Protocol::Auto.of(&get), WireProtocol::Http);
-        assert_eq!(Protocol::Grpc.of(&get), WireProtocol::Grpc);
+        assert_eq!(Protocol::Auto.of(&Head::from(&get)), WireProtocol::Http);
+        assert_eq!(Protocol::Grpc.of(&Head::from(&get)), WireProtocol::Grpc);
         let post = head(Method::POST, "application/grpc");
-        assert_eq!(Protocol::Http.of(&post), WireProtocol::Http);
+        assert_eq!(Protocol::Http.of(&Head::from(&post)), WireProtocol::Http);
     }
 
     #[test]
     fn grpc_web_stays_grpc_web() {
         let web = head(Method::POST, "application/grpc-web-text");
         assert_eq!(
-            Protocol::Grpc.of(&web),
+            Protocol::Grpc.of(&Head::from(&web)),
             WireProtocol::GrpcWeb { text: true }
         );
         assert_eq!(
-            Protocol::Grpc.of(&head(Method::POST, "text/plain")),
+            Protocol::Grpc.of(&Head::from(&head(Method::POST, "text/plain"))),
             WireProtocol::Grpc
         );
     }

@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use http::{Method, request::Parts};
+use http::Method;
+
+use crate::head::Head;
 
 /// The paths and methods outside of which a condition is false: what an [index](crate::rate_limit) over the rules of a layer goes
 /// by. Cheap to clone.
@@ -160,7 +162,7 @@ fn literals(path: &str) -> Box<[Segment]> {
 }
 
 impl PathOf {
-    pub(crate) fn path(self, head: &Parts) -> Option<Cow<'_, str>> {
+    pub(crate) fn path<'h>(self, head: &Head<'h>) -> Option<Cow<'h, str>> {
         match self {
             Self::Uri => Some(head.uri.path().into()),
             Self::Whole => Some(whole_path(head)),
@@ -176,7 +178,7 @@ impl PathOf {
 /// The path of the request that a handler serves: as outer layers have rewritten it, with the prefixes that routers have stripped.
 ///
 /// Not axum's `OriginalUri`, which is what the outermost router has got: a layer behind that router may have rewritten it.
-pub(crate) fn whole_path(head: &Parts) -> Cow<'_, str> {
+pub(crate) fn whole_path<'h>(head: &Head<'h>) -> Cow<'h, str> {
     #[cfg(feature = "axum")]
     if let Some(prefix) = head.extensions.get::<axum::extract::NestedPath>() {
         let path = head.uri.path();

@@ -3,11 +3,12 @@
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, request::Parts};
+use http::{Response, StatusCode};
 use tollgate_core::{Block, Consistency, Decision, Key, KeyBuf, OnStoreError, Quota, Verdict};
 
 use crate::{
     check_policies::CheckPolicies,
+    head::Head,
     inner_response::InnerResponse,
     key::KeyExtractor,
     key_list::KeyList,
@@ -15,15 +16,15 @@ use crate::{
     routes::Routes,
 };
 
-type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
+type CostFn = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
 /// The number of the plan of a request. It calls the last argument with a name that the rule has no plan for.
-type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 + Send + Sync;
-type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
+type PlanFn = dyn Fn(&Head<'_>, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 + Send + Sync;
+type QuotaFn = dyn Fn(&Head<'_>) -> Option<Quota> + Send + Sync;
 type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
-type DeniedFn = dyn Fn(&Parts, &Key, &Decision) + Send + Sync;
+type DeniedFn = dyn Fn(&Head<'_>, &Key, &Decision) + Send + Sync;
 type CountsFn = dyn Fn(&InnerResponse<'_>) -> bool + Send + Sync;
 type ResponseCostFn = dyn Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync;
-pub(crate) type ChallengeFn = dyn Fn(&Parts, &Verdict) -> Option<Response<Bytes>> + Send + Sync;
+pub(crate) type ChallengeFn = dyn Fn(&Head<'_>, &Verdict) -> Option<Response<Bytes>> + Send + Sync;
 pub(crate) type KeyPlanFn = dyn Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
@@ -378,7 +379,7 @@ impl RequestRule {
     ///
     /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`, and the first one is
     /// an event at warn level. Cap the result.
-    pub fn cost_by(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+    pub fn cost_by(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
         let settings = self.set();
         settings.cost = Some(Arc::new(cost));
         settings.counts_units();
@@ -463,7 +464,7 @@ impl RequestRule {
     pub fn challenge(
         mut self,
         threshold: impl Into<Arc<str>>,
-        answer: impl Fn(&Parts, &Verdict) -> Option<Response<Bytes>> + Send + Sync + 'static,
+        answer: impl Fn(&Head<'_>, &Verdict) -> Option<Response<Bytes>> + Send + Sync + 'static,
     ) -> Self {
         let challenge: (_, Arc<ChallengeFn>) = (threshold.into(), Arc::new(answer));
         self.set().challenges.push(challenge);
@@ -565,15 +566,14 @@ impl RequestRule {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use http::request::Parts;
-    /// use tollgate::{MINUTE, Quota, Rule, key::header};
+    ///     /// use tollgate::{MINUTE, Quota, Rule, key::header};
     ///
     /// #[derive(Clone)]
     /// struct Account {
     ///     plan: Arc<str>,
     /// }
     ///
-    /// fn class(head: &Parts) -> Option<&'static str> {
+    /// fn class(head: &Head<'_>) -> Option<&'static str> {
     ///     head.headers.contains_key("x-partner").then_some("gold")
     /// }
     ///
@@ -581,7 +581,7 @@ impl RequestRule {
     ///     let rule = Rule::new(name, Quota::gcra(60, MINUTE)).plan("gold", Quota::gcra(600, MINUTE));
     ///     rule.by(header("x-api-key"))
     /// };
-    /// let of_account = |head: &Parts| Some(Arc::clone(&head.extensions.get::<Account>()?.plan));
+    /// let of_account = |head: &Head<'_>| Some(Arc::clone(&head.extensions.get::<Account>()?.plan));
     /// let rules = [
     ///     rule("reads").plan_by(of_account),
     ///     rule("writes").plan_by(of_account),
@@ -591,7 +591,7 @@ impl RequestRule {
     /// ```
     pub fn plan_by<P: AsRef<str>>(
         mut self,
-        plan: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static,
+        plan: impl Fn(&Head<'_>) -> Option<P> + Send + Sync + 'static,
     ) -> Self {
         let settings = self.set();
         settings.plan = Some(Arc::new(move |head, rule, unknown| {
@@ -637,7 +637,7 @@ impl RequestRule {
     /// ```
     pub fn quota_by(
         mut self,
-        quota: impl Fn(&Parts) -> Option<Quota> + Send + Sync + 'static,
+        quota: impl Fn(&Head<'_>) -> Option<Quota> + Send + Sync + 'static,
     ) -> Self {
         let settings = self.set();
         settings.rule = settings.rule.clone().variable_quota();
@@ -646,7 +646,7 @@ impl RequestRule {
     }
 
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
-    pub fn when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn when(mut self, applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         let (mut routes, mut applies) = self.condition(applies);
         let settings = self.set();
         if let Some(before) = settings.applies.take() {
@@ -687,7 +687,7 @@ impl RequestRule {
         let list = list.clone();
         let (nobody, ()) = http::Request::new(()).into_parts();
         match self.settings.key.clone() {
-            Some(by) if by.client_address(&nobody).is_some() => {
+            Some(by) if by.client_address(&Head::from(&nobody)).is_some() => {
                 self.when(move |head| list.has(&by, head))
             }
             _ => self.when_key(move |key| list.has_key(key)),
@@ -746,7 +746,7 @@ impl RequestRule {
     /// ```
     pub fn on_store_error_when(
         mut self,
-        applies: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+        applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
         answer: OnStoreError,
     ) -> Self {
         let (_, applies) = self.condition(applies);
@@ -772,7 +772,10 @@ impl RequestRule {
     /// # Accuracy
     ///
     /// As [`CheckPolicy::exact`](crate::decision::CheckPolicy::exact).
-    pub fn exact_when(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn exact_when(
+        mut self,
+        applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let (_, applies) = self.condition(applies);
         self.policies().add_exact(applies);
         self
@@ -781,7 +784,7 @@ impl RequestRule {
     /// A condition with where it can be true. Its mistake is kept for the layer.
     fn condition(
         &mut self,
-        condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+        condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     ) -> (Routes, Arc<Predicate>) {
         let known = KnownCondition::of(condition);
         let before = &mut self.set().condition_mistake;
@@ -814,7 +817,7 @@ impl RequestRule {
     /// ```
     pub fn on_denied(
         mut self,
-        denied: impl Fn(&Parts, &Key, &Decision) + Send + Sync + 'static,
+        denied: impl Fn(&Head<'_>, &Key, &Decision) + Send + Sync + 'static,
     ) -> Self {
         let settings = self.set();
         settings.on_denied = Some(Arc::new(denied));
@@ -823,7 +826,7 @@ impl RequestRule {
 
     /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as
     /// skipped. Called twice, either is enough.
-    pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn exempt(mut self, exempt: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         let (_, exempt) = self.condition(exempt);
         let settings = self.set();
         settings.exempt = Some(match settings.exempt.take() {

@@ -8,11 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, request::Parts};
+use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
 use tokio::{sync::Semaphore, time::Instant};
 use tollgate::{
-    Clock,
+    Clock, Head,
     shed::{Capacity, Priority, ShedLayer},
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneService};
@@ -111,7 +111,7 @@ pub(super) fn front(stack: Stack, work: Work) -> Front {
 }
 
 fn shed(capacity: Capacity) -> ShedLayer {
-    let of_request = |head: &Parts| head.extensions.get().copied().unwrap_or(Priority::P3);
+    let of_request = |head: &Head<'_>| head.extensions.get().copied().unwrap_or(Priority::P3);
     ShedLayer::new(capacity)
         .priority(of_request)
         .clock(Clock::tokio())

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use http::request::Parts;
 use proptest::{collection::vec, option, prelude::*};
-use tollgate::{Quota, RequestRule, Rule, key::constant};
+use tollgate::{Head, Quota, RequestRule, Rule, key::constant};
 
 /// A rule with a plan of its own, and whether the requests choose it.
 pub(crate) type Drawn = (String, Quota, Option<Quota>, bool);
@@ -72,6 +71,6 @@ pub(crate) fn request_rule((name, quota, plan, choose): &Drawn) -> RequestRule {
     rule.cost_by(|head| cost(head).unwrap_or(1))
 }
 
-fn cost(head: &Parts) -> Option<u64> {
+fn cost(head: &Head<'_>) -> Option<u64> {
     head.headers.get("x-cost")?.to_str().ok()?.parse().ok()
 }

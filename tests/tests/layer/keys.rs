@@ -8,8 +8,8 @@ use std::sync::{
 use axum::{Router, body::Body, routing};
 use http::{Method, Request, Response, StatusCode, request};
 use tollgate::{
-    Decision, KeyBuf, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason, RequestRule,
-    Rule,
+    Decision, Head, KeyBuf, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason,
+    RequestRule, Rule,
     condition::{client_in, method_in},
     key::{Extracted, KeyExtractor, NoKey, client_ip, constant, header, look_up},
 };
@@ -420,7 +420,7 @@ fn outside_of_tokio_a_look_up_is_waited_for() {
 struct Down;
 
 impl KeyExtractor for Down {
-    fn extract(&self, _: &request::Parts, _: &mut KeyBuf) -> Extracted {
+    fn extract(&self, _: &Head<'_>, _: &mut KeyBuf) -> Extracted {
         Extracted::Nothing(NoKey::LookUpFailed)
     }
 }

@@ -3,7 +3,7 @@
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response};
 use tollgate::{
-    ManualClock, SECOND,
+    Head, ManualClock, SECOND,
     key::{PeerAddr, header},
     shed::{Capacity, Priority, ShedLayer, TrustedHeaders},
 };
@@ -14,7 +14,7 @@ use tollgate_tests::{
 
 /// A service with room for this many requests in flight, whose class is their path.
 fn shed(requests: usize) -> ShedLayer {
-    let class = |head: &http::request::Parts| match head.uri.path() {
+    let class = |head: &Head<'_>| match head.uri.path() {
         "/p0" => Priority::P0,
         "/p1" => Priority::P1,
         "/p2" => Priority::P2,

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use axum::{Router, routing};
-use http::{Method, Request, request::Parts};
+use http::{Method, Request};
 use tollgate::{
-    Admission, Decision, HeaderStyle, Key, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer,
-    RequestRule, Rule,
+    Admission, Decision, Head, HeaderStyle, Key, MINUTE, MemoryStore, Outcome, Quota,
+    RateLimitLayer, RequestRule, Rule,
     condition::{any_of, grpc_method_is, grpc_service_is, method_in, path, path_under, route_is},
     key,
     key::header,
@@ -306,7 +306,7 @@ async fn a_rule_gets_its_own_denials_alone() {
         let seen = Arc::clone(&seen);
         (
             per_minute(name, limit),
-            move |head: &Parts, _: &Key, _: &Decision| {
+            move |head: &Head<'_>, _: &Key, _: &Decision| {
                 let mut seen = seen.lock().unwrap();
                 seen.push(format!("{name} {}", head.uri.path()));
             },
@@ -331,7 +331,7 @@ async fn a_rule_gets_the_key_of_its_denials_as_it_counts_them() {
     let seen: Arc<Mutex<Vec<(Key, bool)>>> = Arc::default();
     let record = {
         let seen = Arc::clone(&seen);
-        move |_: &Parts, key: &Key, decision: &Decision| {
+        move |_: &Head<'_>, key: &Key, decision: &Decision| {
             let denied = decision.retry_after().is_some();
             seen.lock().unwrap().push((key.clone(), denied));
         }
@@ -382,13 +382,13 @@ async fn a_rule_gets_the_key_of_its_denials_as_it_counts_them() {
     assert_eq!(*seen.lock().unwrap(), expected);
 }
 
-fn plan_of(head: &Parts) -> Option<&'static str> {
+fn plan_of(head: &Head<'_>) -> Option<&'static str> {
     (head.uri.path() == "/gold").then_some("gold")
 }
 
 #[tokio::test]
 async fn closures_are_named_functions_or_variables_or_written_in_place() {
-    let of_path = |head: &Parts| head.uri.path().strip_prefix('/').map(str::to_owned);
+    let of_path = |head: &Head<'_>| head.uri.path().strip_prefix('/').map(str::to_owned);
     let by_key = |_: &tollgate::KeyBuf| Some(Arc::from("gold"));
     let rule = |name| all(per_minute(name, 1).plan("gold", Quota::fixed_window(9, MINUTE)));
     let app = app([

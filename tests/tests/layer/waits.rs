@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate::{
-    Admission, Clock, Denied, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
+    Admission, Clock, Denied, Head, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
     RateLimitLayer, RequestRule, Rule, SECOND,
     key::{constant, header},
 };
@@ -105,7 +105,7 @@ async fn requests_start_one_after_the_other_in_their_order() {
 async fn a_waiting_request_holds_no_readiness_of_the_inner_service() {
     for look_up in [false, true] {
         let rule = if look_up {
-            let client = |head: &http::request::Parts| {
+            let client = |head: &Head<'_>| {
                 let client = head.headers["x-client"].to_str().expect("text").to_owned();
                 async move { Some(client) }
             };

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{
-    Clock, Consistency, HOUR, Key, LeaseShare, MINUTE, ManualClock, MemoryStore, Missing,
+    Clock, Consistency, HOUR, Head, Key, LeaseShare, MINUTE, ManualClock, MemoryStore, Missing,
     OnStoreError, Quota, RateLimitLayer, RequestRule, Rule, SECOND,
     condition::{
         any_of, client_in, grpc_method_is, grpc_service_is, method_in, not, path as path_is,
@@ -114,7 +114,7 @@ fn rule() -> Rule {
     Rule::new("rule", Quota::fixed_window(2, MINUTE))
 }
 
-fn tenant(head: &http::request::Parts) -> Option<Key> {
+fn tenant(head: &Head<'_>) -> Option<Key> {
     Some(Key::of(head.extensions.get::<Caller>()?.tenant))
 }
 
@@ -147,9 +147,8 @@ fn keys() -> Vec<Case> {
 fn conditions() -> Vec<Case> {
     let users = || path_is("/users/{id}").expect("a pattern");
     let by = || rule().by(constant("all"));
-    let has_beta = |head: &http::request::Parts| head.headers.contains_key("x-beta");
-    let beta_is_1 =
-        |head: &http::request::Parts| head.headers.get("x-beta").is_some_and(|value| value == "1");
+    let has_beta = |head: &Head<'_>| head.headers.contains_key("x-beta");
+    let beta_is_1 = |head: &Head<'_>| head.headers.get("x-beta").is_some_and(|value| value == "1");
     let is_in = |network: &'static str| client_in([network]).expect("a network");
     let cases: Vec<(&str, RequestRule)> = vec![
         ("when = { path = '/users/{id}' }", by().when(users())),
@@ -201,17 +200,15 @@ fn conditions() -> Vec<Case> {
 
 fn settings() -> Vec<Case> {
     let by_key = |rule: Rule| rule.by(header("x-api-key"));
-    let words =
-        |head: &http::request::Parts| head.uri.query().map_or(1, |query| query.len() as u64);
-    let in_header = |head: &http::request::Parts| {
+    let words = |head: &Head<'_>| head.uri.query().map_or(1, |query| query.len() as u64);
+    let in_header = |head: &Head<'_>| {
         let cost = head
             .headers
             .get("x-cost")
             .and_then(|cost| cost.to_str().ok()?.parse().ok());
         cost.map_or(2, |cost: u64| cost.clamp(1, 2))
     };
-    let token =
-        |head: &http::request::Parts| head.headers.get("x-limit")?.to_str().ok()?.parse().ok();
+    let token = |head: &Head<'_>| head.headers.get("x-limit")?.to_str().ok()?.parse().ok();
     let leased = Consistency::Leased {
         share: LeaseShare::percent(10),
     };

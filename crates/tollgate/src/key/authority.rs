@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::{header, request::Parts};
+use http::header;
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
     value::exactly_one,
 };
+
+use crate::head::Head;
 
 /// Counts by the host and port that a request is for: those of its URI, or else of its `Host` header. A budget for each
 /// virtual host.
@@ -26,7 +28,7 @@ pub fn authority() -> Authority {
 pub struct Authority(());
 
 impl KeyExtractor for Authority {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         match authority_of(head) {
             Ok(authority) => {
                 key.push(PartKind::AUTHORITY, authority.as_bytes());
@@ -42,7 +44,7 @@ impl KeyExtractor for Authority {
 }
 
 /// The host and port of a request, in lower case.
-fn authority_of(head: &Parts) -> Result<Cow<'_, str>, NoKey> {
+fn authority_of<'h>(head: &Head<'h>) -> Result<Cow<'h, str>, NoKey> {
     let authority = match head.uri.authority() {
         Some(authority) => authority.as_str(),
         None => exactly_one(head.headers.get_all(header::HOST).iter())?
@@ -79,7 +81,7 @@ mod tests {
             request = request.header(header::HOST, *host);
         }
         let head = request.body(()).unwrap().into_parts().0;
-        authority_of(&head).map(Cow::into_owned)
+        authority_of(&Head::from(&head)).map(Cow::into_owned)
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderValue, header, request::Parts};
+use http::{HeaderValue, header};
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
     value::{exactly_one, push_named},
 };
+
+use crate::head::Head;
 
 /// Counts by the credentials in `Authorization`, in one spelling: `Bearer s`, `bearer s` and `BEARER  s` are one client.
 ///
@@ -27,13 +29,13 @@ use crate::key::{
 /// [`extension`](crate::key::extension()) that holds who was found.
 ///
 /// ```
-/// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, authorization}};
+/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, authorization}};
 ///
 /// let key_of = |credentials: &str| {
 ///     let request = http::Request::builder().header("authorization", credentials);
 ///     let (head, ()) = request.body(()).unwrap().into_parts();
 ///     let mut key = KeyBuf::new();
-///     assert!(matches!(authorization().extract(&head, &mut key), Extracted::Key));
+///     assert!(matches!(authorization().extract(&Head::from(&head), &mut key), Extracted::Key));
 ///     Key::from(key)
 /// };
 /// assert_eq!(key_of("Bearer a7"), key_of("bearer  a7"));
@@ -49,7 +51,7 @@ pub fn authorization() -> Authorization {
 pub struct Authorization(());
 
 impl KeyExtractor for Authorization {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let values = head.headers.get_all(header::AUTHORIZATION).iter();
         let value = exactly_one(values.map(HeaderValue::as_bytes)).and_then(in_one_spelling);
         push_named(key, PartKind::HEADER, "authorization", value)

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use http::request::Parts;
 use tollgate_core::{Key, KeyBuf};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+
+use crate::head::Head;
 
 /// Counts by the key that a closure computes from the head of the request; `None` is no key.
 ///
@@ -14,7 +15,7 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 /// so return `None` for a client that sends none.
 ///
 /// ```
-/// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, computed}};
+/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, computed}};
 ///
 /// #[derive(Clone)]
 /// struct Claims {
@@ -30,12 +31,12 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 /// let (mut head, ()) = http::Request::new(()).into_parts();
 /// head.extensions.insert(Claims { tenant: "acme".to_owned(), user: 7 });
 /// let mut key = KeyBuf::new();
-/// assert!(matches!(by_user.extract(&head, &mut key), Extracted::Key));
+/// assert!(matches!(by_user.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of(("acme", 7)));
 /// ```
 pub fn computed<F>(make: F) -> Computed<F>
 where
-    F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+    F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
 {
     Computed { make }
 }
@@ -48,9 +49,9 @@ pub struct Computed<F> {
 
 impl<F> KeyExtractor for Computed<F>
 where
-    F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+    F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
 {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         match (self.make)(head) {
             Some(made) => {
                 key.append(made.as_ref());

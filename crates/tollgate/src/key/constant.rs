@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::extractor::{Extracted, KeyExtractor};
+
+use crate::head::Head;
 
 /// Counts all requests together, or thresholds a key: `(constant("export"), header("x-api-key"))`.
 ///
@@ -23,7 +24,7 @@ pub struct Constant {
 }
 
 impl KeyExtractor for Constant {
-    fn extract(&self, _: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, _: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::CONSTANT, &self.value);
         Extracted::Key
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderValue, header, request::Parts};
+use http::{HeaderValue, header};
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
@@ -10,6 +10,8 @@ use crate::key::{
     percent::{Plus, decoded},
     value::{exactly_one, push_named},
 };
+
+use crate::head::Head;
 
 /// Counts by the value of a cookie, such as a session.
 ///
@@ -32,7 +34,7 @@ pub struct Cookie {
 }
 
 impl KeyExtractor for Cookie {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let lines = head.headers.get_all(header::COOKIE).iter();
         let pairs = lines
             .map(HeaderValue::as_bytes)

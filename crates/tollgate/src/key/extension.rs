@@ -2,13 +2,14 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use http::request::Parts;
 use tollgate_core::{Key, KeyBuf, KeyPart, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
     value::push_found,
 };
+
+use crate::head::Head;
 
 /// Counts by a value in the request's extensions, set by an outer middleware.
 ///
@@ -21,7 +22,7 @@ use crate::key::{
 /// [`constant`](crate::key::constant()).
 ///
 /// ```
-/// use tollgate::{KeyBuf, PartKind, key::{Extracted, KeyExtractor, KeyPart, extension}};
+/// use tollgate::{Head, KeyBuf, PartKind, key::{Extracted, KeyExtractor, KeyPart, extension}};
 ///
 /// #[derive(Clone)]
 /// struct Tenant(String);
@@ -34,10 +35,10 @@ use crate::key::{
 ///
 /// let (mut head, ()) = http::Request::new(()).into_parts();
 /// let mut key = KeyBuf::new();
-/// assert!(matches!(extension::<Tenant>().extract(&head, &mut key), Extracted::Nothing(_)));
+/// assert!(matches!(extension::<Tenant>().extract(&Head::from(&head), &mut key), Extracted::Nothing(_)));
 ///
 /// head.extensions.insert(Tenant("acme".to_owned()));
-/// assert!(matches!(extension::<Tenant>().extract(&head, &mut key), Extracted::Key));
+/// assert!(matches!(extension::<Tenant>().extract(&Head::from(&head), &mut key), Extracted::Key));
 /// ```
 #[must_use]
 pub fn extension<T>() -> Extension<T>
@@ -55,7 +56,7 @@ where
 /// of [`PartKind::EXTENSION`].
 ///
 /// ```
-/// use tollgate::{KeyBuf, PartKind, key::{Extracted, KeyExtractor, extension_with}};
+/// use tollgate::{Head, KeyBuf, PartKind, key::{Extracted, KeyExtractor, extension_with}};
 ///
 /// #[derive(Clone)]
 /// struct Claims {
@@ -67,7 +68,7 @@ where
 /// let (mut head, ()) = http::Request::new(()).into_parts();
 /// head.extensions.insert(Claims { subject: "ada".to_owned() });
 /// let mut key = KeyBuf::new();
-/// assert!(matches!(by_subject.extract(&head, &mut key), Extracted::Key));
+/// assert!(matches!(by_subject.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(key.parts().next(), Some((PartKind::EXTENSION, &b"ada"[..])));
 /// ```
 pub fn extension_with<T, F, P>(find: F) -> ExtensionWith<T, F, P>
@@ -87,7 +88,7 @@ where
 /// As [`extension_with`], for a key that is not a reference into the value: two fields of it, say.
 ///
 /// ```
-/// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, extension_key}};
+/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, extension_key}};
 ///
 /// #[derive(Clone)]
 /// struct Claims {
@@ -100,7 +101,7 @@ where
 /// let (mut head, ()) = http::Request::new(()).into_parts();
 /// head.extensions.insert(Claims { tenant: "acme".to_owned(), user: 7 });
 /// let mut key = KeyBuf::new();
-/// assert!(matches!(by_user.extract(&head, &mut key), Extracted::Key));
+/// assert!(matches!(by_user.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of(("acme", 7)));
 /// ```
 pub fn extension_key<T, F>(make: F) -> ExtensionKey<T, F>
@@ -121,7 +122,7 @@ impl<T> KeyExtractor for Extension<T>
 where
     T: KeyPart + Send + Sync + 'static,
 {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         push_found(key, PartKind::EXTENSION, head.extensions.get::<T>())
     }
 
@@ -154,7 +155,7 @@ where
     F: Fn(&T) -> Option<&P> + Send + Sync + 'static,
     P: KeyPart + ?Sized + 'static,
 {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let found = head.extensions.get::<T>().and_then(&self.find);
         push_found(key, PartKind::EXTENSION, found)
     }
@@ -190,7 +191,7 @@ where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Option<Key> + Send + Sync + 'static,
 {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         match head.extensions.get::<T>().and_then(&self.make) {
             Some(made) => {
                 key.append(made.as_ref());

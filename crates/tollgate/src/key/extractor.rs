@@ -2,8 +2,9 @@
 
 use std::{borrow::Cow, fmt, net::IpAddr, sync::Arc};
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, Pending};
+
+use crate::head::Head;
 
 /// Finds the key of a request in its head.
 ///
@@ -17,7 +18,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Adds the parts of the request's key to `key`.
     ///
     /// After any result but [`Extracted::Key`], the caller removes the parts that were added.
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted;
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted;
 
     /// What it counts by: the label `subject_type` of a rule's metrics, unless the rule [says it](crate::Rule::subject_type). A
     /// fixed word, such as `ip` or `header`, and nothing of a request. Default: `custom`.
@@ -27,7 +28,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// The client's whole address, if the key is made of it: [lists](crate::key_list) of networks are compared with that. `None`, the
     /// default: it is another key.
-    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
         let _ = head;
         None
     }
@@ -113,7 +114,7 @@ impl fmt::Debug for NoKey {
 impl std::error::Error for NoKey {}
 
 impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         (**self).extract(head, key)
     }
 
@@ -121,7 +122,7 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
         (**self).subject_type()
     }
 
-    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
         (**self).client_address(head)
     }
 
@@ -131,7 +132,7 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
 }
 
 impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         (**self).extract(head, key)
     }
 
@@ -139,7 +140,7 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
         (**self).subject_type()
     }
 
-    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
         (**self).client_address(head)
     }
 

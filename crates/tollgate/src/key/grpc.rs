@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+
+use crate::head::Head;
 
 /// Counts by the gRPC service that is called, `weather.v1.Weather`: the first segment of the path. The key has one part of
 /// [`PartKind::GRPC_SERVICE`].
@@ -42,7 +43,7 @@ pub(crate) fn service_and_method(path: &str) -> Option<(&str, &str)> {
 }
 
 impl KeyExtractor for GrpcService {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let Some((service, _)) = service_and_method(head.uri.path()) else {
             return Extracted::Nothing(NoKey::Absent);
         };
@@ -56,7 +57,7 @@ impl KeyExtractor for GrpcService {
 }
 
 impl KeyExtractor for GrpcMethod {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let path = head.uri.path();
         if service_and_method(path).is_none() {
             return Extracted::Nothing(NoKey::Absent);

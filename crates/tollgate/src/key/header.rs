@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderName, HeaderValue, request::Parts};
+use http::{HeaderName, HeaderValue};
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
     value::{exactly_one, push_named},
 };
+
+use crate::head::Head;
 
 /// Counts by the value of a header, such as an API key.
 ///
@@ -36,7 +38,7 @@ pub struct Header {
 }
 
 impl KeyExtractor for Header {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         match &self.name {
             Ok(name) => {
                 let value = exactly_one(head.headers.get_all(name).iter());

@@ -2,7 +2,6 @@
 
 use std::{fmt, marker::PhantomData};
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, KeyPart, PartKind};
 
 use crate::key::{
@@ -10,24 +9,26 @@ use crate::key::{
     value::push_found,
 };
 
+use crate::head::Head;
+
 /// Counts by a value that a closure borrows from the head of the request; `None` is no key.
 ///
 /// For a key that is not a reference into the head, such as lower-cased text, two values or a constant, use
 /// [`computed`](crate::key::computed()). An empty value is a key. The key equals [`Key::of(value)`](tollgate_core::Key::of).
 ///
 /// ```
-/// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, key_fn}};
+/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, key_fn}};
 ///
 /// let by_agent = key_fn(|head| head.headers.get("user-agent"));
 ///
 /// let (head, ()) = http::Request::builder().header("user-agent", "curl/8").body(()).unwrap().into_parts();
 /// let mut key = KeyBuf::new();
-/// assert!(matches!(by_agent.extract(&head, &mut key), Extracted::Key));
+/// assert!(matches!(by_agent.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of("curl/8"));
 /// ```
 pub fn key_fn<F, P>(find: F) -> KeyFn<F, P>
 where
-    F: Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
+    F: for<'h> Fn(&Head<'h>) -> Option<&'h P> + Send + Sync + 'static,
     P: KeyPart + ?Sized + 'static,
 {
     KeyFn {
@@ -44,10 +45,10 @@ pub struct KeyFn<F, P: ?Sized> {
 
 impl<F, P> KeyExtractor for KeyFn<F, P>
 where
-    F: Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
+    F: for<'h> Fn(&Head<'h>) -> Option<&'h P> + Send + Sync + 'static,
     P: KeyPart + ?Sized + 'static,
 {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         push_found(key, PartKind::VALUE, (self.find)(head))
     }
 }

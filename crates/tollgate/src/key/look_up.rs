@@ -2,10 +2,11 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, KeyPart, PartKind, Pending};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+
+use crate::head::Head;
 
 /// Counts by the key that a future finds, such as the tenant of an API key in a database. `None` is no key.
 ///
@@ -44,7 +45,7 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 /// ```
 pub fn look_up<F, Fut, K>(find: F) -> LookUp<F, Fut>
 where
-    F: Fn(&Parts) -> Fut + Send + Sync + 'static,
+    F: Fn(&Head<'_>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
     K: KeyPart,
 {
@@ -62,11 +63,11 @@ pub struct LookUp<F, Fut> {
 
 impl<F, Fut, K> KeyExtractor for LookUp<F, Fut>
 where
-    F: Fn(&Parts) -> Fut + Send + Sync + 'static,
+    F: Fn(&Head<'_>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
     K: KeyPart,
 {
-    fn extract(&self, head: &Parts, _: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, _: &mut KeyBuf) -> Extracted {
         let found = (self.find)(head);
         Extracted::Later(Pending::new(async move {
             let value = found.await.ok_or(NoKey::Absent)?;

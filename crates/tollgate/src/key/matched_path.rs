@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+
+use crate::head::Head;
 
 /// Counts by the pattern of the route, such as `/users/{id}`. The key has one part of [`PartKind::ROUTE`].
 ///
@@ -21,7 +22,7 @@ pub fn matched_path() -> MatchedPath {
 pub struct MatchedPath(());
 
 impl KeyExtractor for MatchedPath {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         match head.extensions.get::<axum::extract::MatchedPath>() {
             Some(route) => {
                 key.push(PartKind::ROUTE, route.as_str());

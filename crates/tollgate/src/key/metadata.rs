@@ -6,7 +6,7 @@ use base64::{
     Engine, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use http::{HeaderName, HeaderValue, request::Parts};
+use http::{HeaderName, HeaderValue};
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
@@ -14,6 +14,8 @@ use crate::key::{
     header::header_name,
     value::{exactly_one, push_named},
 };
+
+use crate::head::Head;
 
 /// Padding is optional (gRPC over HTTP/2 §Custom-Metadata).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -58,7 +60,7 @@ pub struct Metadata {
 }
 
 impl KeyExtractor for Metadata {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let name = match &self.name {
             Ok(name) => name,
             Err(mistake) => {

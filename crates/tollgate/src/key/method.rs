@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::extractor::{Extracted, KeyExtractor};
+
+use crate::head::Head;
 
 /// Counts by the request's method; mostly a part of a tuple. The key has one part of [`PartKind::METHOD`].
 ///
@@ -21,7 +22,7 @@ pub fn method() -> Method {
 pub struct Method(());
 
 impl KeyExtractor for Method {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::METHOD, head.method.as_str());
         Extracted::Key
     }

@@ -30,13 +30,13 @@
 //! A budget for each API key, and for each address where there is no key:
 //!
 //! ```
-//! use tollgate::{KeyBuf, key::{Extracted, KeyExtractor, KeyExtractorExt, PeerAddr, client_ip, header}};
+//! use tollgate::{Head, KeyBuf, key::{Extracted, KeyExtractor, KeyExtractorExt, PeerAddr, client_ip, header}};
 //!
 //! let extractor = header("x-api-key").or(client_ip());
 //! let key_of = |request: http::request::Builder| {
 //!     let (head, ()) = request.body(()).unwrap().into_parts();
 //!     let mut key = KeyBuf::new();
-//!     assert!(matches!(extractor.extract(&head, &mut key), Extracted::Key));
+//!     assert!(matches!(extractor.extract(&Head::from(&head), &mut key), Extracted::Key));
 //!     key
 //! };
 //! let request = || http::Request::builder().extension(PeerAddr("192.0.2.1:40000".parse().unwrap()));

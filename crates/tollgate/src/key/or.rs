@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, Pending};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+
+use crate::head::Head;
 
 /// Combinators of extractors.
 pub trait KeyExtractorExt: KeyExtractor + Sized {
@@ -42,7 +43,7 @@ pub struct Or<A, B> {
 }
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let start = key.len();
         match self.first.extract(head, key) {
             Extracted::Key => Extracted::Key,

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::extractor::{Extracted, KeyExtractor};
+
+use crate::head::Head;
 
 /// Counts by the request's path, without the query. The key has one part of [`PartKind::PATH`].
 ///
@@ -22,7 +23,7 @@ pub fn path() -> Path {
 pub struct Path(());
 
 impl KeyExtractor for Path {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::PATH, head.uri.path());
         Extracted::Key
     }

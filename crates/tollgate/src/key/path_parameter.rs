@@ -8,12 +8,15 @@ use std::{
 };
 
 use axum::extract::{FromRequestParts, RawPathParams, rejection::RawPathParamsRejection};
-use http::{Request, request::Parts};
+use http::Request;
 use tollgate_core::{KeyBuf, PartKind};
 
-use crate::key::{
-    extractor::{Extracted, KeyExtractor, NoKey},
-    value::{exactly_one, push_named},
+use crate::{
+    head::Head,
+    key::{
+        extractor::{Extracted, KeyExtractor, NoKey},
+        value::{exactly_one, push_named},
+    },
 };
 
 /// Counts by a parameter of the route: `path_parameter("tenant")` on `/tenants/{tenant}/orders`.
@@ -37,7 +40,7 @@ pub struct PathParameter {
 }
 
 impl KeyExtractor for PathParameter {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let parameters = match parameters(head) {
             Ok(parameters) => parameters,
             Err(why) => return Extracted::Nothing(why),
@@ -62,7 +65,7 @@ impl KeyExtractor for PathParameter {
     }
 }
 
-fn parameters(head: &Parts) -> Result<RawPathParams, NoKey> {
+fn parameters(head: &Head<'_>) -> Result<RawPathParams, NoKey> {
     let (mut copy, ()) = Request::new(()).into_parts();
     copy.extensions = head.extensions.clone();
     // axum reads the extensions only, so the first poll is ready.

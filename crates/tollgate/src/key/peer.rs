@@ -2,9 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::request::Parts;
-
-use crate::key::extractor::NoKey;
+use crate::{head::Head, key::extractor::NoKey};
 
 /// The address of the socket peer, as an extension of the request.
 ///
@@ -28,7 +26,7 @@ use crate::key::extractor::NoKey;
 pub struct PeerAddr(pub SocketAddr);
 
 /// The peer's address, an IPv4-mapped one as IPv4.
-pub(crate) fn peer(head: &Parts) -> Option<IpAddr> {
+pub(crate) fn peer(head: &Head<'_>) -> Option<IpAddr> {
     // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all share one budget.
     with_peer(head, |peer| peer.ip().to_canonical())
 }
@@ -48,7 +46,7 @@ pub(crate) fn no_peer() -> NoKey {
 ///
 /// The sources, by precedence. Add the connect info of another framework here.
 #[inline]
-pub(crate) fn with_peer<T>(head: &Parts, then: impl FnOnce(&SocketAddr) -> T) -> Option<T> {
+pub(crate) fn with_peer<T>(head: &Head<'_>, then: impl FnOnce(&SocketAddr) -> T) -> Option<T> {
     if let Some(PeerAddr(peer)) = head.extensions.get() {
         return Some(then(peer));
     }
@@ -64,7 +62,7 @@ pub(crate) fn with_peer<T>(head: &Parts, then: impl FnOnce(&SocketAddr) -> T) ->
 
 #[cfg(feature = "axum")]
 #[inline]
-fn axum_peer(head: &Parts) -> Option<&SocketAddr> {
+fn axum_peer<'h>(head: &Head<'h>) -> Option<&'h SocketAddr> {
     use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
 
     let info = head.extensions.get::<ConnectInfo<SocketAddr>>();
@@ -74,7 +72,7 @@ fn axum_peer(head: &Parts) -> Option<&SocketAddr> {
 }
 
 #[cfg(feature = "tonic")]
-fn tonic_peer(head: &Parts) -> Option<SocketAddr> {
+fn tonic_peer(head: &Head<'_>) -> Option<SocketAddr> {
     use tonic::{Request, metadata::MetadataMap, transport::server::TcpConnectInfo};
 
     if let Some(plain) = head.extensions.get::<TcpConnectInfo>() {

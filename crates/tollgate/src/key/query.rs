@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
@@ -10,6 +9,8 @@ use crate::key::{
     percent::{Plus, decoded},
     value::{exactly_one, push_named},
 };
+
+use crate::head::Head;
 
 /// Counts by a parameter of the query: `query("token")` finds `abc` in `/search?token=abc`.
 ///
@@ -29,7 +30,7 @@ pub struct Query {
 }
 
 impl KeyExtractor for Query {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         let query = head.uri.query().unwrap_or_default();
         let values = query.as_bytes().split(|&b| b == b'&').filter_map(|pair| {
             let end = pair.iter().position(|&b| b == b'=').unwrap_or(pair.len());

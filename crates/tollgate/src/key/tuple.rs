@@ -7,10 +7,12 @@ use std::{
     task::Poll,
 };
 
-use http::request::Parts;
 use tollgate_core::{KeyBuf, Pending};
 
-use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+use crate::{
+    head::Head,
+    key::extractor::{Extracted, KeyExtractor, NoKey},
+};
 
 type LookUp = Pending<Result<KeyBuf, NoKey>>;
 
@@ -20,7 +22,7 @@ macro_rules! tuple {
         ///
         /// Look-ups run concurrently.
         impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
-            fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+            fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
                 in_order(&[$(&self.$field),+], head, key)
             }
 
@@ -44,7 +46,7 @@ tuple!(A 0, B 1, C 2, D 3);
 tuple!(A 0, B 1, C 2, D 3, E 4);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 
-fn in_order(extractors: &[&dyn KeyExtractor], head: &Parts, key: &mut KeyBuf) -> Extracted {
+fn in_order(extractors: &[&dyn KeyExtractor], head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
     if !key.is_empty() {
         // A nested tuple: collect our parts separately, because a look-up may have to take them along.
         let mut own = KeyBuf::new();
@@ -76,7 +78,7 @@ fn with_look_up(
     before: KeyBuf,
     later: LookUp,
     after: &[&dyn KeyExtractor],
-    head: &Parts,
+    head: &Head<'_>,
 ) -> Extracted {
     let mut rest = KeyBuf::new();
     let rest_later = match in_order(after, head, &mut rest) {

@@ -10,12 +10,12 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::request::Parts;
 use ipnet::IpNet;
 use tollgate_core::{KeyBuf, PartKind, RuleError, RuleErrorKind, Tick};
 
 use crate::{
     diagnostics,
+    head::Head,
     key::{Extracted, KeyExtractor, only_value},
     key_list::{
         entry::{self, Entry},
@@ -171,7 +171,7 @@ impl KeyList {
     }
 
     /// Whether it has the key that `by` finds in a head, or the whole address where that is the client's.
-    pub(crate) fn has(&self, by: &dyn KeyExtractor, head: &Parts) -> bool {
+    pub(crate) fn has(&self, by: &dyn KeyExtractor, head: &Head<'_>) -> bool {
         match by.client_address(head) {
             Some(Ok(address)) => return self.has_address(address),
             Some(Err(why)) => {

@@ -7,10 +7,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, header, request};
+use http::{HeaderMap, Response, header, request};
 use tollgate_core::{Decision, Key, Reason, store::Checks};
 
 use crate::{
+    head::Head,
     message::error::{MessageLimitError, MessageLimitErrorKind},
     rate_limit::{
         config::Config,
@@ -50,7 +51,7 @@ impl Call {
         config: Arc<Config>,
         max_wait: MaxWait,
         mut known: KnownChecks,
-        head: &request::Parts,
+        head: &Head<'_>,
     ) -> Arc<Self> {
         config.rules.keys_of(head, &mut known);
         Arc::new(Self {
@@ -69,7 +70,12 @@ impl Call {
 
     /// Ends the call: the client gets the denial, and the handler this error.
     pub(super) fn deny(&self, decision: Decision) -> MessageLimitError {
-        (self.config.rules).denied(&self.head, decision.verdicts(), &decision, &self.found);
+        (self.config.rules).denied(
+            &Head::from(&self.head),
+            decision.verdicts(),
+            &decision,
+            &self.found,
+        );
         let kind = match decision.reason() {
             Some(Reason::StoreFailed) | None => MessageLimitErrorKind::StoreFailed,
             Some(Reason::Blocked) => MessageLimitErrorKind::Blocked,
@@ -110,14 +116,14 @@ impl Call {
         let seed = jitter_seed(&self.checks);
         response(
             &self.config,
-            &denial(&self.config, &self.head, decision, seed),
+            &denial(&self.config, Head::from(&self.head), decision, seed),
         )
     }
 
     /// The trailers of a response that has begun.
     pub(super) fn trailers(&self, decision: &Decision) -> HeaderMap {
         let seed = jitter_seed(&self.checks);
-        let denial = denial(&self.config, &self.head, decision, seed);
+        let denial = denial(&self.config, Head::from(&self.head), decision, seed);
         self.config.responses.trailers(&denial)
     }
 }
@@ -131,15 +137,12 @@ impl fmt::Debug for Call {
 }
 
 /// The parts of a head that a gRPC denial depends on.
-fn for_denial(head: &request::Parts) -> request::Parts {
-    let (mut copy, ()) = Request::new(()).into_parts();
-    copy.method = head.method.clone();
-    copy.uri = head.uri.clone();
-    copy.version = head.version;
+fn for_denial(head: &Head<'_>) -> request::Parts {
+    let mut headers = HeaderMap::new();
     for name in [header::CONTENT_TYPE, header::ACCEPT] {
         if let Some(value) = head.headers.get(&name) {
-            copy.headers.insert(name, value.clone());
+            headers.insert(name, value.clone());
         }
     }
-    copy
+    head.to_parts(headers)
 }

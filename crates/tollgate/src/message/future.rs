@@ -15,6 +15,7 @@ use tollgate_core::Pending;
 use tower_service::Service;
 
 use crate::{
+    head::Head,
     message::{
         body::MessageBody,
         call::{Call, MaxWait},
@@ -106,10 +107,9 @@ where
     if checks.checks.is_empty() {
         return (ready.call(request.map(MessageBody::unlimited)), None);
     }
-    let (head, body) = request.into_parts();
-    let call = Call::new(Arc::clone(config), max_wait, checks, &head);
-    let body = MessageBody::counted(body, Arc::clone(&call));
-    (ready.call(Request::from_parts(head, body)), Some(call))
+    let call = Call::new(Arc::clone(config), max_wait, checks, &Head::from(&request));
+    let request = request.map(|body| MessageBody::counted(body, Arc::clone(&call)));
+    (ready.call(request), Some(call))
 }
 
 impl<S, B, RB> Future for MessageLimitFuture<S, B>
@@ -138,8 +138,8 @@ where
                             state.set(State::Inner { future, call });
                         }
                         Err(refusal) => {
-                            let (head, _) = request.into_parts();
-                            return Poll::Ready(Ok(without_body(reject(&config, &head, &refusal))));
+                            let rejection = reject(&config, &Head::from(&request), &refusal);
+                            return Poll::Ready(Ok(without_body(rejection)));
                         }
                     }
                 }

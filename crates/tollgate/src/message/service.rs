@@ -12,6 +12,7 @@ use tollgate_core::Pending;
 use tower_service::Service;
 
 use crate::{
+    head::Head,
     message::{
         body::MessageBody,
         call::MaxWait,
@@ -85,12 +86,12 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
-        let (head, body) = request.into_parts();
         let mut checks = RequestChecks::default();
+        let head = Head::from(&request);
         // One configuration for all of the call.
         let config = &self.config.load();
         // A preflight carries no identity and no messages.
-        let rejection = if is_preflight(&head, !body.is_end_stream()) {
+        let rejection = if is_preflight(&head, !request.body().is_end_stream()) {
             config.rules.observer.preflight();
             None
         } else {
@@ -110,7 +111,6 @@ where
             self.inner = self.inner.clone();
             return MessageLimitFuture::rejected(rejection);
         }
-        let request = Request::from_parts(head, body);
         if !checks.has_look_ups() {
             let (inner, max_wait) = (&mut self.inner, self.max_wait);
             let (future, call) = call(inner, request, config, max_wait, checks.checks.into());

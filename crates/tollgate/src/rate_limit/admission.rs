@@ -15,10 +15,13 @@ use tollgate_core::{
     observe::Timer, store::Checks,
 };
 
-use crate::rate_limit::{
-    config::Config,
-    decide::acquire,
-    deny::{denial, response_without_quota},
+use crate::{
+    head::Head,
+    rate_limit::{
+        config::Config,
+        decide::acquire,
+        deny::{denial, response_without_quota},
+    },
 };
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
@@ -271,8 +274,13 @@ impl Admission {
                 let found = [(number, key.clone())];
                 config
                     .rules
-                    .denied(head, decision.verdicts(), &decision, &found);
-                let denial = denial(config, head, &decision, check.key().bits() as u64);
+                    .denied(&Head::from(head), decision.verdicts(), &decision, &found);
+                let denial = denial(
+                    config,
+                    Head::from(head),
+                    &decision,
+                    check.key().bits() as u64,
+                );
                 response_without_quota(config, &denial.in_units(cost.is_some()))
             }
             // There is always a head if there are rules for handlers.

@@ -3,7 +3,7 @@
 use std::{slice, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Extensions, Response, request};
+use http::{Request, Response};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Decision, Key, Pending, RuleSet, Tick, Verdict,
@@ -11,6 +11,7 @@ use tollgate_core::{
 };
 
 use crate::{
+    head::Head,
     header::{applies, server_timing},
     inner_response::InnerResponse,
     rate_limit::{
@@ -90,7 +91,7 @@ impl Answered {
 #[cold]
 pub(crate) fn answer_denied(
     config: &Config,
-    head: &request::Parts,
+    head: &Head<'_>,
     decision: &Decision,
     seed: u64,
     found: &[(u16, Key)],
@@ -102,14 +103,14 @@ pub(crate) fn answer_denied(
 
 /// The answer of a challenge to an allowed request, which counts by it.
 #[cold]
-pub(crate) fn challenged(
+pub(crate) fn challenged<B>(
     config: &Arc<Config>,
-    head: &mut request::Parts,
+    request: &mut Request<B>,
     decision: &mut Decision,
     checks: &Checks,
 ) -> Option<Box<Response<Bytes>>> {
-    let mut response = config.rules.challenge(head, decision)?;
-    let marks = Marks::set(config, head, decision, checks);
+    let mut response = config.rules.challenge(&Head::from(&*request), decision)?;
+    let marks = Marks::set(config, request, decision, checks);
     let mut admitted = Admitted::several(Arc::clone(config), decision, checks, marks);
     // Its body is whole: nothing is left to wait for.
     drop(admitted.on_response(&mut response));
@@ -117,22 +118,22 @@ pub(crate) fn challenged(
 }
 
 /// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns what answers it.
-pub(crate) fn admit(
+pub(crate) fn admit<B>(
     config: Arc<Config>,
-    head: &mut request::Parts,
+    request: &mut Request<B>,
     decided: Decided,
     known: &KnownChecks,
 ) -> Result<Option<Admitted<Several>>, Answered> {
     let checks = &known.checks;
     match decided {
-        Decided::Pass => Ok(pass(config, head)),
+        Decided::Pass => Ok(pass(config, request)),
         Decided::Allow(mut decision) => {
             if config.rules.has_challenges()
-                && let Some(response) = challenged(&config, head, &mut decision, checks)
+                && let Some(response) = challenged(&config, request, &mut decision, checks)
             {
                 return Err(Answered::at_once(response));
             }
-            let marks = Marks::set(&config, head, &decision, checks);
+            let marks = Marks::set(&config, request, &decision, checks);
             Ok(Some(Admitted::several(
                 config,
                 &mut decision,
@@ -142,20 +143,21 @@ pub(crate) fn admit(
         }
         Decided::Deny(denied) => {
             let (decision, seed) = *denied;
-            Err(answer_denied(&config, head, &decision, seed, &known.found))
+            let head = Head::from(&*request);
+            Err(answer_denied(&config, &head, &decision, seed, &known.found))
         }
         Decided::Refuse(refusal) => {
-            let response = Box::new(reject(&config, head, &refusal));
+            let response = Box::new(reject(&config, &Head::from(&*request), &refusal));
             Err(Answered::at_once(response))
         }
     }
 }
 
 /// Lets a request through that no rule is about, with an [`Admission`] if configured.
-pub(crate) fn pass(config: Arc<Config>, head: &mut request::Parts) -> Option<Admitted<Several>> {
+pub(crate) fn pass<B>(config: Arc<Config>, request: &mut Request<B>) -> Option<Admitted<Several>> {
     config.attach_decision.then(|| {
         let (mut decision, checks) = (Decision::unlimited(0), Checks::new());
-        let marks = Marks::set(&config, head, &decision, &checks);
+        let marks = Marks::set(&config, request, &decision, &checks);
         Admitted::several(config, &mut decision, &checks, marks)
     })
 }
@@ -231,18 +233,20 @@ pub(crate) struct Marks {
 impl Marks {
     /// Marks the request.
     #[inline(always)]
-    pub(crate) fn set(
+    pub(crate) fn set<B>(
         config: &Arc<Config>,
-        head: &mut request::Parts,
+        request: &mut Request<B>,
         decision: &Decision,
         checks: &Checks,
     ) -> Self {
         // The admission has a clone, which shares the slots.
-        let attach = || attach(config, head, decision, checks);
+        let attach = || attach(config, request, decision, checks);
         let admission = config.attach_decision.then(attach);
         Self {
             admission,
-            marked: config.duplicates.mark(head, decision.at()),
+            marked: config
+                .duplicates
+                .mark(request.extensions_mut(), decision.at()),
         }
     }
 }
@@ -452,17 +456,18 @@ impl Drop for Several {
 }
 
 /// Puts an [`Admission`] into a request's extensions.
-fn attach(
+fn attach<B>(
     config: &Arc<Config>,
-    head: &mut request::Parts,
+    request: &mut Request<B>,
     decision: &Decision,
     checks: &Checks,
 ) -> Admission {
     let (decision, checks) = (decision.clone(), checks.clone());
     let for_handler = config.rules.is_checked_in_handler;
-    let head_alone = for_handler.then(|| without_extensions(head));
+    let head = Head::from(&*request);
+    let head_alone = for_handler.then(|| head.to_parts(head.headers.clone()));
     let admission = Admission::new(Arc::clone(config), decision, checks, head_alone);
-    head.extensions.insert(admission.clone());
+    request.extensions_mut().insert(admission.clone());
     admission
 }
 
@@ -474,15 +479,4 @@ pub(crate) fn one_per_rule<'a>(
     all.sort_by_key(|verdict| (verdict.rule(), strictness(verdict)));
     all.dedup_by_key(|verdict| verdict.rule());
     all
-}
-
-/// A copy of a head without its extensions.
-fn without_extensions(head: &request::Parts) -> request::Parts {
-    let (mut copy, ()) = http::Request::new(()).into_parts();
-    copy.method = head.method.clone();
-    copy.uri = head.uri.clone();
-    copy.version = head.version;
-    copy.headers = head.headers.clone();
-    copy.extensions = Extensions::new();
-    copy
 }

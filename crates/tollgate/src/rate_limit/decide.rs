@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Response, header, request};
+use http::{Method, Response, header};
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
     Check, Decision, Pending, Reason, Step, Ticket, WaitErrorKind, layer::LayerLimiter,
@@ -11,6 +11,7 @@ use tollgate_core::{
 };
 
 use crate::{
+    head::Head,
     observe::Route,
     rate_limit::{
         config::Config,
@@ -83,7 +84,7 @@ pub(crate) enum Decided {
 #[inline(always)]
 pub(crate) fn ask(
     config: &Config,
-    head: &request::Parts,
+    head: &Head<'_>,
     has_body: bool,
     checks: &mut RequestChecks,
 ) -> Asked {
@@ -305,14 +306,14 @@ pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
 #[inline]
 pub(crate) fn report(
     config: &Config,
-    head: &request::Parts,
+    head: &Head<'_>,
     checks: &Checks,
     decision: &Decision,
     timer: Timer,
 ) {
     let route = match decision.is_allowed() {
         true => Route::default(),
-        false => Route::of(&head.extensions),
+        false => Route::of(head.extensions),
     };
     let limiter = &config.rules.limiter;
     limiter.report(checks, decision, timer, route.as_str());
@@ -328,8 +329,8 @@ pub(crate) fn jitter_seed(checks: &[Check]) -> u64 {
 
 /// Whether this is a CORS preflight as browsers send it: without a body and without `Content-Type`. A request with either may
 /// be work for a service that ignores the method.
-pub(crate) fn is_preflight(head: &request::Parts, has_body: bool) -> bool {
-    head.method == Method::OPTIONS
+pub(crate) fn is_preflight(head: &Head<'_>, has_body: bool) -> bool {
+    *head.method == Method::OPTIONS
         && !has_body
         && head.headers.contains_key(header::ORIGIN)
         && head

@@ -1,10 +1,11 @@
 //! The response to a denied request.
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, request};
+use http::{HeaderMap, Response, StatusCode};
 use tollgate_core::{Decision, Key, Reason};
 
 use crate::{
+    head::Head,
     header::{
         applies,
         name::{RATELIMIT, RATELIMIT_POLICY},
@@ -30,14 +31,14 @@ pub(crate) struct QuotaHidden;
 
 /// The response to a request that a rule rejects because it has no key.
 #[cold]
-pub(crate) fn reject(config: &Config, head: &request::Parts, refusal: &Refusal) -> Response<Bytes> {
+pub(crate) fn reject(config: &Config, head: &Head<'_>, refusal: &Refusal) -> Response<Bytes> {
     let decision = match refusal.why {
         NoKey::LookUpFailed => Decision::without_answer(),
         _ => Decision::without_key(),
     };
     config.rules.observe_refusal(refusal);
     let rules = config.rules.set();
-    let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
+    let denial = Denial::without_key(*head, &decision, rules, refusal.status, &refusal.why)
         .hide_quota(config.settings.hide_quota);
     let response = config
         .responses
@@ -49,14 +50,14 @@ pub(crate) fn reject(config: &Config, head: &request::Parts, refusal: &Refusal) 
 /// the head.
 pub(crate) fn deny(
     config: &Config,
-    head: &request::Parts,
+    head: &Head<'_>,
     decision: &Decision,
     seed: u64,
     found: &[(u16, Key)],
 ) -> Response<Bytes> {
     let verdicts = decision.verdicts();
     config.rules.denied(head, verdicts, decision, found);
-    response(config, &denial(config, head, decision, seed))
+    response(config, &denial(config, *head, decision, seed))
 }
 
 /// The response with the quota's header fields.
@@ -83,7 +84,7 @@ pub(crate) fn response(config: &Config, denial: &Denial<'_>) -> Response<Bytes> 
 /// The response to a denial, with `Retry-After` only. A handler's denial passes through the layer, which then writes the
 /// fields of all quotas together.
 pub(crate) fn response_without_quota(config: &Config, denial: &Denial<'_>) -> Response<Bytes> {
-    let protocol = config.settings.protocol.of(denial.head());
+    let protocol = config.settings.protocol.of(&denial.head());
     let mut response = config.responses.respond(denial, protocol);
     if let Some(delay) = denial.retry_after() {
         retry_after::write(response.headers_mut(), delay);
@@ -93,7 +94,7 @@ pub(crate) fn response_without_quota(config: &Config, denial: &Denial<'_>) -> Re
 
 pub(crate) fn denial<'a>(
     config: &'a Config,
-    head: &'a request::Parts,
+    head: Head<'a>,
     decision: &'a Decision,
     seed: u64,
 ) -> Denial<'a> {

@@ -5,9 +5,11 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use http::request::Parts;
+use http::Extensions;
 use smallvec::SmallVec;
 use tollgate_core::Tick;
+
+use crate::head::Head;
 
 /// Detects a layer that is applied twice, by sampling: it thresholds a request and checks whether the same rules count it again.
 /// Cheap to clone; clones share everything.
@@ -46,37 +48,37 @@ impl DuplicateDetector {
 
     /// Whether these rules have counted the request already.
     #[inline]
-    pub(crate) fn has_counted(&self, head: &Parts) -> bool {
+    pub(crate) fn has_counted(&self, head: &Head<'_>) -> bool {
         self.shared.watching.load(Ordering::Relaxed) && self.is_marked(head)
     }
 
     #[cold]
-    fn is_marked(&self, head: &Parts) -> bool {
+    fn is_marked(&self, head: &Head<'_>) -> bool {
         let counted = head.extensions.get::<CountedBy>();
         counted.is_some_and(|counted| counted.0.contains(&self.shared.rules))
     }
 
     /// Marks a request that was counted at `at` if it is time for another mark. Returns whether it did.
     #[inline]
-    pub(crate) fn mark(&self, head: &mut Parts, at: Tick) -> bool {
+    pub(crate) fn mark(&self, extensions: &mut Extensions, at: Tick) -> bool {
         // About a second; never 0.
         let second = (at >> 20) + 1;
         self.shared.marked.load(Ordering::Relaxed) != second
-            && !head.extensions.is_empty()
-            && self.mark_first_of(second, head)
+            && !extensions.is_empty()
+            && self.mark_first_of(second, extensions)
     }
 
     #[cold]
-    fn mark_first_of(&self, second: u64, head: &mut Parts) -> bool {
+    fn mark_first_of(&self, second: u64, extensions: &mut Extensions) -> bool {
         if self.shared.marked.swap(second, Ordering::Relaxed) == second {
             return false;
         }
         self.shared.watching.store(true, Ordering::Relaxed);
-        match head.extensions.get_mut::<CountedBy>() {
+        match extensions.get_mut::<CountedBy>() {
             Some(counted) => counted.0.push(self.shared.rules),
             None => {
                 let counted = SmallVec::from_slice(&[self.shared.rules]);
-                head.extensions.insert(CountedBy(counted));
+                extensions.insert(CountedBy(counted));
             }
         }
         true

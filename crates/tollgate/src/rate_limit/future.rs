@@ -183,16 +183,14 @@ where
                         mut service,
                         is_ready,
                         waits_since,
-                        request,
+                        mut request,
                         config,
                     } = *waiting.take().expect("polled after completion");
-                    let (mut head, body) = request.into_parts();
                     let waited = waits_since.filter(|_| config.settings.server_timing);
                     let waited = waited.map(|since| since.elapsed());
-                    match admit(config, &mut head, decided, &checks) {
+                    match admit(config, &mut request, decided, &checks) {
                         Ok(admitted) => {
                             let admitted = admitted.map(|admitted| admitted.after(waited));
-                            let request = Request::from_parts(head, body);
                             if is_ready {
                                 let future = service.call(request);
                                 state.set(State::Inner { future, admitted });

@@ -1,9 +1,10 @@
 //! What the rules of a layer would do with a request or a client: for operators.
 
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use tollgate_core::{Check, CheckPolicy, CheckQuota, Key, KeyBuf, Limiter, Mode, PartKind};
 
 use crate::{
+    head::Head,
     key::Extracted,
     rate_limit::{
         layer::RateLimitLayer,
@@ -100,7 +101,8 @@ impl Inspection {
     }
 
     /// What the rule at this place of the layer's rules would do with a request.
-    pub async fn effect(&self, rule: usize, head: &Parts) -> RuleEffect {
+    pub async fn effect<'a>(&self, rule: usize, head: impl Into<Head<'a>>) -> RuleEffect {
+        let head = &head.into();
         let Some(request_rule) = self.rules.list().get(rule) else {
             return RuleEffect::Off;
         };

@@ -6,6 +6,7 @@ use tollgate_core::{Key, KeyBuf, Limiter, MemoryStore, Quota, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
+    head::Head,
     key::{Extracted, client_ip},
     rate_limit::{
         live_config::LiveConfig,
@@ -161,10 +162,14 @@ impl RateLimitLayer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
+    pub fn key_of<'a>(&self, rule: &str, head: impl Into<Head<'a>>) -> Option<Key> {
         let mut key = KeyBuf::new();
         let config = self.config.load();
-        match config.rules.extractor(rule)?.extract(head, &mut key) {
+        match config
+            .rules
+            .extractor(rule)?
+            .extract(&head.into(), &mut key)
+        {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) | Extracted::Later(_) => None,
         }
@@ -194,11 +199,14 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn look_up_key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
+    pub async fn look_up_key_of<'a>(&self, rule: &str, head: impl Into<Head<'a>>) -> Option<Key> {
         let mut key = KeyBuf::new();
         let extracted = {
             let config = self.config.load();
-            config.rules.extractor(rule)?.extract(head, &mut key)
+            config
+                .rules
+                .extractor(rule)?
+                .extract(&head.into(), &mut key)
         };
         match extracted {
             Extracted::Key => Some(key.into()),

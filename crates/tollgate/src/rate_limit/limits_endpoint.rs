@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{Response, request::Parts};
+use http::Response;
 use tollgate_core::{Clock, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict};
 
 use crate::{
+    head::Head,
     header::response_time::epoch_seconds,
     json_text::{JsonObject, respond},
     key::KeyExtractor,
@@ -124,7 +125,8 @@ impl LimitsEndpoint {
     }
 
     /// The answer to a request with this head, whatever its path.
-    pub async fn respond(&self, head: &Parts) -> Response<Bytes> {
+    pub async fn respond<'a>(&self, head: impl Into<Head<'a>>) -> Response<Bytes> {
+        let head = &head.into();
         let mut answers = Vec::new();
         for layer in &self.layers {
             let config = layer.load();

@@ -17,6 +17,8 @@ use crate::rate_limit::{
     request_rules::{KnownChecks, Refusal, RequestChecks},
 };
 
+use crate::head::Head;
+
 /// What a proxy asks about in one call: the head of its client's request, or something that it counts by. See
 /// [`RateLimitLayer::decide`].
 #[derive(Clone, Debug)]
@@ -145,7 +147,7 @@ impl RateLimitLayer {
         let collected = match collect(&config, parts).await {
             Ok(collected) => collected,
             Err((head, refusal)) => {
-                let response = reject(&config, head, &refusal);
+                let response = reject(&config, &head, &refusal);
                 return PartsDecision {
                     config,
                     decision: Decision::without_key(),
@@ -177,16 +179,17 @@ impl RateLimitLayer {
 async fn collect<'a>(
     config: &Config,
     parts: &'a [RequestPart],
-) -> Result<Collected, (&'a Parts, Box<Refusal>)> {
+) -> Result<Collected, (Head<'a>, Box<Refusal>)> {
     let mut all = Collected::default();
     for part in parts {
         let mut of_part = SmallVec::new();
-        if config.settings.count_preflight || !is_preflight(&part.head, false) {
+        let head = Head::from(&part.head);
+        if config.settings.count_preflight || !is_preflight(&head, false) {
             let mut asked = RequestChecks::default();
-            let refused = |refusal| (&part.head, refusal);
+            let refused = |refusal| (head, refusal);
             match part.is_fragment {
-                true => config.rules.collect_of_fragment(&part.head, &mut asked),
-                false => config.rules.collect(&part.head, &mut asked),
+                true => config.rules.collect_of_fragment(&head, &mut asked),
+                false => config.rules.collect(&head, &mut asked),
             }
             .map_err(refused)?;
             let known = match asked.has_look_ups() {
@@ -277,12 +280,18 @@ fn respond(
             let verdicts = of_part
                 .iter()
                 .filter_map(|it| decision.verdicts().get(usize::from(*it)));
-            config
-                .rules
-                .denied(&part.head, verdicts, decision, &collected.known.found);
+            config.rules.denied(
+                &Head::from(&part.head),
+                verdicts,
+                decision,
+                &collected.known.found,
+            );
         }
         let seed = jitter_seed(&collected.known.checks);
-        response = response_without_quota(config, &denial(config, &whole.head, decision, seed));
+        response = response_without_quota(
+            config,
+            &denial(config, Head::from(&whole.head), decision, seed),
+        );
     }
     if config.settings.shows_quota() {
         let verdicts = one_per_rule(decision.verdicts().iter());

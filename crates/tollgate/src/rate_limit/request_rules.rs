@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, request::Parts};
+use http::{Response, StatusCode};
 use smallvec::SmallVec;
 use tollgate_core::{
     Block, Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError,
@@ -13,6 +13,7 @@ use tollgate_core::{
 };
 
 use crate::{
+    head::Head,
     inner_response::InnerResponse,
     key::{Extracted, KeyExtractor, NoKey},
     observe::Observer,
@@ -218,7 +219,7 @@ impl RequestRules {
     #[inline]
     pub(crate) fn collect(
         &self,
-        head: &Parts,
+        head: &Head<'_>,
         request_checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
         if let Some(slashes) = &self.slashes {
@@ -240,7 +241,7 @@ impl RequestRules {
     fn collect_found(
         &self,
         index: &RouteIndex,
-        head: &Parts,
+        head: &Head<'_>,
         key: &mut KeyBuf,
         checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
@@ -253,7 +254,7 @@ impl RequestRules {
     /// The same of a head that says only a part of its request: a rule whose key it lacks does not apply to it.
     pub(crate) fn collect_of_fragment(
         &self,
-        head: &Parts,
+        head: &Head<'_>,
         checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
         let mut key = KeyBuf::new();
@@ -277,7 +278,7 @@ impl RequestRules {
         &self,
         number: u16,
         request_rule: &RequestSettings,
-        head: &Parts,
+        head: &Head<'_>,
         key: &mut KeyBuf,
         checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
@@ -349,7 +350,7 @@ impl RequestRules {
     }
 
     /// Checks that cost nothing, of the enforced rules that apply to who sent this head, whatever it is for. Nothing is reported.
-    pub(crate) async fn checks_of_caller(&self, head: &Parts) -> Checks {
+    pub(crate) async fn checks_of_caller(&self, head: &Head<'_>) -> Checks {
         let (mut checks, mut later) = (Checks::new(), RequestChecks::default());
         let mut key = KeyBuf::new();
         for (place, request_rule) in self.all().enumerate() {
@@ -399,7 +400,7 @@ impl RequestRules {
         &self,
         rule: u16,
         request_rule: &RequestSettings,
-        head: &Parts,
+        head: &Head<'_>,
     ) -> CheckQuota {
         CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
             let unknown = &mut |name: &str| self.unknown_plan(rule, name);
@@ -413,7 +414,7 @@ impl RequestRules {
         &self,
         rule: u16,
         request_rule: &RequestSettings,
-        head: &Parts,
+        head: &Head<'_>,
     ) -> CheckQuota {
         let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) else {
             return self.planned(rule, request_rule, head);
@@ -527,7 +528,7 @@ impl RequestRules {
     #[cold]
     pub(crate) fn denied<'a>(
         &self,
-        head: &Parts,
+        head: &Head<'_>,
         verdicts: impl IntoIterator<Item = &'a Verdict>,
         decision: &Decision,
         found: &[(u16, Key)],
@@ -549,7 +550,7 @@ impl RequestRules {
     }
 
     /// The keys of checks that a copy of the head does not have.
-    pub(crate) fn keys_of(&self, head: &Parts, known: &mut KnownChecks) {
+    pub(crate) fn keys_of(&self, head: &Head<'_>, known: &mut KnownChecks) {
         for check in &known.checks {
             let (number, rule) = (check.rule(), self.of_rule(check.rule()));
             if rule.on_denied.is_some() && known.found.iter().all(|(found, _)| *found != number) {
@@ -565,7 +566,11 @@ impl RequestRules {
     }
 
     /// The answer of the first challenge to an admitted request that is above its threshold.
-    pub(crate) fn challenge(&self, head: &Parts, decision: &Decision) -> Option<Response<Bytes>> {
+    pub(crate) fn challenge(
+        &self,
+        head: &Head<'_>,
+        decision: &Decision,
+    ) -> Option<Response<Bytes>> {
         let above = decision
             .verdicts()
             .iter()
@@ -721,7 +726,7 @@ impl fmt::Debug for RequestRules {
 }
 
 /// The key of a request; that of all requests without one, if it has none.
-fn key_in(rule: &RequestSettings, head: &Parts) -> Key {
+fn key_in(rule: &RequestSettings, head: &Head<'_>) -> Key {
     let mut key = KeyBuf::new();
     match rule
         .key

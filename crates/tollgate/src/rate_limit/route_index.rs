@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use http::request::Parts;
 use smallvec::SmallVec;
 
 use crate::routes::{Methods, PathOf, PathShape, Routes, Segment};
+
+use crate::head::Head;
 
 /// Finds the rules whose conditions can be true for a request, by its method and path, so that a request does not cost a call
 /// of each condition.
@@ -81,10 +82,10 @@ impl RouteIndex {
     #[inline]
     pub(crate) fn each<E>(
         &self,
-        head: &Parts,
+        head: &Head<'_>,
         mut candidate: impl FnMut(u16) -> Result<(), E>,
     ) -> Result<(), E> {
-        let method = Methods::of(&head.method);
+        let method = Methods::of(head.method);
         let mut found = Found::new();
         for (of, tree) in &self.trees {
             if let Some(path) = of.path(head) {
@@ -176,6 +177,8 @@ mod tests {
     use proptest::{collection::vec, prelude::*, sample::select};
     use tollgate_core::{MINUTE, Quota};
 
+    use http::request::Parts;
+
     use super::*;
     use crate::{
         condition::{any_of, grpc_method_is, grpc_service_is, method_in, not, path, path_under},
@@ -197,7 +200,7 @@ mod tests {
         LongPath,
     }
 
-    type Predicate = Box<dyn Fn(&Parts) -> bool + Send + Sync>;
+    type Predicate = Box<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
 
     impl Condition {
         /// The condition as users give it to a rule: with what is known of it.
@@ -306,7 +309,7 @@ mod tests {
 
     fn candidates(index: &RouteIndex, head: &Parts) -> Vec<u16> {
         let mut candidates = Vec::new();
-        let Ok(()) = index.each(head, |rule| {
+        let Ok(()) = index.each(&Head::from(head), |rule| {
             candidates.push(rule);
             Ok::<_, Infallible>(())
         });
@@ -336,7 +339,7 @@ mod tests {
                 }
                 let applies = |rule: &u16| {
                     let all = conditions[usize::from(*rule)].iter();
-                    all.map(Condition::predicate).all(|holds| holds(&head))
+                    all.map(Condition::predicate).all(|holds| holds(&Head::from(&head)))
                 };
                 let expected: Vec<u16> = (0..rules.len() as u16).filter(applies).collect();
                 let candidates = candidates(&index, &head);
@@ -344,7 +347,7 @@ mod tests {
                 let holds = |rule: &u16| {
                     let rule = &rules[usize::from(*rule)];
                     let applies = rule.settings().applies.as_ref();
-                    applies.is_none_or(|holds| holds(&head))
+                    applies.is_none_or(|holds| holds(&Head::from(&head)))
                 };
                 let found: Vec<u16> = candidates.into_iter().filter(holds).collect();
                 prop_assert_eq!(found, expected, "{:?}", head.uri);

@@ -7,12 +7,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Request, Response};
 use http_body::Body;
 use tollgate_core::{Decision, Pending, Step, observe::Timer, store::Checks};
 use tower_service::Service;
 
 use crate::{
+    head::Head,
     observe::Route,
     rate_limit::{
         admit::{Admitted, Answered, Marks, answer_denied, challenged, only_one, pass},
@@ -84,29 +85,34 @@ where
     }
 
     #[inline]
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let timer = Timer::start();
-        let (mut head, body) = request.into_parts();
         let mut checks = RequestChecks::default();
         // One configuration for all of the request.
         let config = self.config.load();
-        let admitted = match ask(&config, &head, !body.is_end_stream(), &mut checks) {
-            Asked::Nothing => pass(config, &mut head),
+        let admitted = match ask(
+            &config,
+            &Head::from(&request),
+            !request.body().is_end_stream(),
+            &mut checks,
+        ) {
+            Asked::Nothing => pass(config, &mut request),
             Asked::Checks => match acquire_first(&config, &checks.checks) {
                 // By reference: a decision and its checks are large to move.
                 Some(Step::Ready(ref mut decision)) => {
                     let checks = &checks.checks;
                     if waits(&config, decision) {
-                        return self.delay(Some(&*decision), checks, head, body, config);
+                        return self.delay(Some(&*decision), checks, request, config);
                     }
-                    report(&config, &head, checks, decision, timer);
+                    report(&config, &Head::from(&request), checks, decision, timer);
                     if !decision.is_allowed() {
                         let seed = jitter_seed(checks);
-                        let answered = answer_denied(&config, &head, decision, seed, &[]);
+                        let answered =
+                            answer_denied(&config, &Head::from(&request), decision, seed, &[]);
                         return self.answer(answered);
                     }
                     if config.rules.has_challenges()
-                        && let Some(response) = challenged(&config, &mut head, decision, checks)
+                        && let Some(response) = challenged(&config, &mut request, decision, checks)
                     {
                         return self.reject(response);
                     }
@@ -114,34 +120,34 @@ where
                         None
                     } else if let Some((check, verdict)) = only_one(&config, decision, checks) {
                         let at = decision.at();
-                        let marked = config.duplicates.mark(&mut head, at);
-                        let future = self.inner.call(Request::from_parts(head, body));
+                        let marked = config.duplicates.mark(request.extensions_mut(), at);
+                        let future = self.inner.call(request);
                         // Written where it stays, not moved there: the processor would wait for each piece.
                         let kept = Admitted::one(config, *check, *verdict, at, marked);
                         return ResponseFuture::inner_of_one(future, kept);
                     } else {
-                        let marks = Marks::set(&config, &mut head, decision, checks);
-                        let future = self.inner.call(Request::from_parts(head, body));
+                        let marks = Marks::set(&config, &mut request, decision, checks);
+                        let future = self.inner.call(request);
                         let kept = Admitted::several(config, decision, checks, marks);
                         return ResponseFuture::inner(future, Some(kept));
                     }
                 }
                 Some(Step::Wait(reply)) => {
-                    let route = Route::of(&head.extensions);
+                    let route = Route::of(request.extensions());
                     let decided = wait(Arc::clone(&config), checks.checks, reply, timer, route);
-                    return self.decide_later(Pending::new(decided), head, body, config);
+                    return self.decide_later(Pending::new(decided), request, config);
                 }
-                None => return self.delay(None, &checks.checks, head, body, config),
+                None => return self.delay(None, &checks.checks, request, config),
             },
             Asked::LookUps => {
-                let route = Route::of(&head.extensions);
+                let route = Route::of(request.extensions());
                 let decided = look_up(Arc::clone(&config), checks, timer, route);
-                return self.decide_later(Pending::new(decided), head, body, config);
+                return self.decide_later(Pending::new(decided), request, config);
             }
             Asked::Rejected(response) => return self.reject(response),
         };
         // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-        ResponseFuture::inner(self.inner.call(Request::from_parts(head, body)), admitted)
+        ResponseFuture::inner(self.inner.call(request), admitted)
     }
 }
 
@@ -173,8 +179,7 @@ impl<S: Clone> RateLimit<S> {
         &mut self,
         decision: Option<&Decision>,
         checks: &Checks,
-        head: Parts,
-        body: B,
+        request: Request<B>,
         config: Arc<Config>,
     ) -> ResponseFuture<S, B>
     where
@@ -183,15 +188,14 @@ impl<S: Clone> RateLimit<S> {
         let delayed = Delayed::new(&config.rules.limiter, checks, decision.cloned());
         let progress = (Progress::Waits(delayed), checks.clone().into());
         let progress = Pending::new(std::future::ready(progress));
-        self.decide_later(progress, head, body, config)
+        self.decide_later(progress, request, config)
     }
 
     #[inline(never)]
     fn decide_later<B>(
         &mut self,
         decided: Pending<(Progress, KnownChecks)>,
-        head: Parts,
-        body: B,
+        request: Request<B>,
         config: Arc<Config>,
     ) -> ResponseFuture<S, B>
     where
@@ -200,7 +204,6 @@ impl<S: Clone> RateLimit<S> {
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        let request = Request::from_parts(head, body);
         ResponseFuture::deciding(decided, ready, request, config)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use http::{Uri, request::Parts, uri::PathAndQuery};
+use http::{Uri, uri::PathAndQuery};
 
-use crate::{diagnostics, routes::PathOf, rule::RequestSettings};
+use crate::{diagnostics, head::Head, routes::PathOf, rule::RequestSettings};
 
 /// Tells once of a request that a rule on a path would count if its path had fewer slashes.
 ///
@@ -25,7 +25,11 @@ impl SlashDetector {
 
     /// Looks at a request.
     #[inline]
-    pub(crate) fn look<'a>(&self, head: &Parts, rules: impl Iterator<Item = &'a RequestSettings>) {
+    pub(crate) fn look<'a>(
+        &self,
+        head: &Head<'_>,
+        rules: impl Iterator<Item = &'a RequestSettings>,
+    ) {
         let path = head.uri.path();
         let is_normal = path.len() < 2 || !(path.ends_with('/') || path.contains("//"));
         if !is_normal && self.left.load(Ordering::Relaxed) > 0 {
@@ -34,12 +38,11 @@ impl SlashDetector {
     }
 
     #[cold]
-    fn compare<'a>(&self, head: &Parts, mut rules: impl Iterator<Item = &'a RequestSettings>) {
-        let Some(uri) = normalized(&head.uri) else {
+    fn compare<'a>(&self, head: &Head<'_>, mut rules: impl Iterator<Item = &'a RequestSettings>) {
+        let Some(uri) = normalized(head.uri) else {
             return;
         };
-        let mut normal = head.clone();
-        normal.uri = uri;
+        let normal = Head { uri: &uri, ..*head };
         let passed = rules.find(|rule| {
             let paths = rule.routes.paths().unwrap_or_default();
             paths

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Response, request};
+use http::Response;
 use tokio::time::sleep;
 use tollgate_core::{Decision, Outcome, Pending};
 
-use crate::{protocol::WireProtocol, rate_limit::config::Config};
+use crate::{head::Head, protocol::WireProtocol, rate_limit::config::Config};
 
 /// What a denial waits for, with the longest time of the rules that deny; `None`: it is sent at once.
 #[inline]
 pub(crate) fn hold(
     config: &Config,
-    head: &request::Parts,
+    head: &Head<'_>,
     decision: &Decision,
     response: &Response<Bytes>,
 ) -> Option<Pending<()>> {
@@ -41,7 +41,7 @@ pub(crate) fn hold(
 }
 
 /// How long the client of a gRPC call waits: at most eight digits and a unit.
-fn grpc_timeout(head: &request::Parts) -> Option<Duration> {
+fn grpc_timeout(head: &Head<'_>) -> Option<Duration> {
     let text = head.headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;

@@ -2,14 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use tollgate_core::{Decision, Outcome, Reason, Retry, RuleSet, Verdict};
 
-use crate::key::NoKey;
+use crate::{head::Head, key::NoKey};
 
 /// A denial, from which [`Rejection::custom`](crate::rejection::Rejection::custom) makes a response.
 pub struct Denial<'a> {
-    head: &'a Parts,
+    head: Head<'a>,
     decision: &'a Decision,
     rules: &'a RuleSet,
     no_key: Option<&'a NoKey>,
@@ -23,7 +23,7 @@ pub struct Denial<'a> {
 impl<'a> Denial<'a> {
     /// A denial by the decision. `status` is for exceeded quotas; a store failure is a 503.
     pub(crate) fn new(
-        head: &'a Parts,
+        head: Head<'a>,
         decision: &'a Decision,
         rules: &'a RuleSet,
         status: StatusCode,
@@ -48,7 +48,7 @@ impl<'a> Denial<'a> {
 
     /// A denial because a rule found no key, with the rule's status. `decision` has no verdicts.
     pub(crate) fn without_key(
-        head: &'a Parts,
+        head: Head<'a>,
         decision: &'a Decision,
         rules: &'a RuleSet,
         status: StatusCode,
@@ -95,7 +95,7 @@ impl<'a> Denial<'a> {
 
     /// The request's head.
     #[must_use]
-    pub fn head(&self) -> &'a Parts {
+    pub fn head(&self) -> Head<'a> {
         self.head
     }
 

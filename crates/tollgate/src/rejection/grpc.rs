@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE},
-    request::Parts,
 };
 use tollgate_core::{Reason, Retry, RuleSet};
 
 use crate::{
+    head::Head,
     header::{
         PerQuota,
         name::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK, GRPC_STATUS, GRPC_STATUS_DETAILS},
@@ -68,7 +68,7 @@ impl GrpcRejection {
         let mut response = Response::new(Bytes::new());
         // Room for these, `Retry-After` and two fields about the quota.
         let mut fields = HeaderMap::with_capacity(8);
-        fields.insert(CONTENT_TYPE, content_type(denial.head(), protocol));
+        fields.insert(CONTENT_TYPE, content_type(&denial.head(), protocol));
         self.write_status(&mut fields, denial);
         if let Some(pushback) = pushback(denial) {
             fields.insert(GRPC_RETRY_PUSHBACK, pushback);
@@ -133,7 +133,7 @@ impl GrpcRejection {
 }
 
 /// The response to a request in gRPC-Web that reached a limit on messages without being translated to gRPC.
-pub(crate) fn grpc_web_is_not_translated(head: &Parts) -> Response<Bytes> {
+pub(crate) fn grpc_web_is_not_translated(head: &Head<'_>) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     let text = Protocol::Grpc.of(head) == (WireProtocol::GrpcWeb { text: true });
@@ -146,7 +146,11 @@ pub(crate) fn grpc_web_is_not_translated(head: &Parts) -> Response<Bytes> {
 }
 
 /// The response to a call that is shed: `UNAVAILABLE`, with a pushback. `protocol` is gRPC or gRPC-Web.
-pub(crate) fn unavailable(head: &Parts, protocol: WireProtocol, wait: Duration) -> Response<Bytes> {
+pub(crate) fn unavailable(
+    head: &Head<'_>,
+    protocol: WireProtocol,
+    wait: Duration,
+) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, content_type(head, protocol));
@@ -258,7 +262,7 @@ fn millis(wait: Duration) -> Option<u32> {
     i32::try_from(millis).ok()?.try_into().ok()
 }
 
-fn content_type(head: &Parts, protocol: WireProtocol) -> HeaderValue {
+fn content_type(head: &Head<'_>, protocol: WireProtocol) -> HeaderValue {
     const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
     const WEB: HeaderValue = HeaderValue::from_static("application/grpc-web+proto");
     const WEB_TEXT: HeaderValue = HeaderValue::from_static("application/grpc-web-text+proto");
@@ -270,7 +274,7 @@ fn content_type(head: &Parts, protocol: WireProtocol) -> HeaderValue {
 }
 
 /// Whether the client accepts the text form of gRPC-Web, if it says so.
-fn wants_text(head: &Parts) -> Option<bool> {
+fn wants_text(head: &Head<'_>) -> Option<bool> {
     let accept = head.headers.get(ACCEPT)?.to_str().ok()?;
     if accept.contains("application/grpc-web-text") {
         Some(true)

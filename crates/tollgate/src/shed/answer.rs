@@ -6,18 +6,18 @@ use bytes::Bytes;
 use http::{
     HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
-    request::Parts,
 };
 
 use crate::{
-    header::retry_after, protocol::WireProtocol, rate_limit::Refund, rejection::unavailable,
+    head::Head, header::retry_after, protocol::WireProtocol, rate_limit::Refund,
+    rejection::unavailable,
 };
 
 /// The problem type of the `RateLimit` drafts for a service that has less capacity than usual.
 const PROBLEM: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503}"#;
 
 /// 503, or `UNAVAILABLE` in gRPC. Limits outside of the layer give their units back.
-pub(super) fn answer(head: &Parts, protocol: WireProtocol, wait: Duration) -> Response<Bytes> {
+pub(super) fn answer(head: &Head<'_>, protocol: WireProtocol, wait: Duration) -> Response<Bytes> {
     let mut response = match protocol {
         WireProtocol::Http => problem(head),
         grpc => unavailable(head, grpc, wait),
@@ -27,7 +27,7 @@ pub(super) fn answer(head: &Parts, protocol: WireProtocol, wait: Duration) -> Re
     response
 }
 
-fn problem(head: &Parts) -> Response<Bytes> {
+fn problem(head: &Head<'_>) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from_static(PROBLEM));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     let fields = response.headers_mut();

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::request::Parts;
 use tollgate_core::{Clock, DAY};
 use tower_layer::Layer;
 
 use crate::{
+    head::Head,
     protocol::Protocol,
     shed::{
         capacity::Capacity, error::ShedError, observe::Observer, priority::Priority, service::Shed,
@@ -37,7 +37,7 @@ impl ShedLayer {
     }
 
     /// The class of a request. Default: P2 for `GET`, `HEAD` and `OPTIONS`, P1 otherwise.
-    pub fn priority(self, of: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
+    pub fn priority(self, of: impl Fn(&Head<'_>) -> Priority + Send + Sync + 'static) -> Self {
         self.with(|shedder| shedder.priority = Arc::new(of))
     }
 

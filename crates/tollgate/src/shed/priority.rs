@@ -1,6 +1,8 @@
 //! How important a request is.
 
-use http::{Method, request::Parts};
+use http::Method;
+
+use crate::head::Head;
 
 /// The class of a request: what is shed last, and what first.
 ///
@@ -22,8 +24,8 @@ impl Priority {
     pub const ALL: [Self; 4] = [Self::P0, Self::P1, Self::P2, Self::P3];
 
     /// Reads are P2, other requests P1.
-    pub(super) fn by_method(head: &Parts) -> Self {
-        match head.method {
+    pub(super) fn by_method(head: &Head<'_>) -> Self {
+        match *head.method {
             Method::GET | Method::HEAD | Method::OPTIONS => Self::P2,
             _ => Self::P1,
         }

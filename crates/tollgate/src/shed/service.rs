@@ -9,8 +9,11 @@ use arc_swap::ArcSwap;
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::shed::{
-    answer::answer, body::ShedBody, future::ShedFuture, priority::Priority, shedder::Shedder,
+use crate::{
+    head::Head,
+    shed::{
+        answer::answer, body::ShedBody, future::ShedFuture, priority::Priority, shedder::Shedder,
+    },
 };
 
 /// Sheds requests to `S`. Made by [`ShedLayer`](crate::shed::ShedLayer).
@@ -58,11 +61,11 @@ where
 
     fn call(&mut self, request: Request<B>) -> ShedFuture<S::Future> {
         let shedder = self.shedder.load();
-        let (head, body) = request.into_parts();
         // `Guard` derefs to the `Arc` that a place keeps.
-        match shedder.admit(&head, self.fixed) {
-            Ok(place) => ShedFuture::inner(self.inner.call(Request::from_parts(head, body)), place),
+        match shedder.admit(&Head::from(&request), self.fixed) {
+            Ok(place) => ShedFuture::inner(self.inner.call(request), place),
             Err(retry_after) => {
+                let head = Head::from(&request);
                 let response = answer(&head, shedder.protocol.of(&head), retry_after);
                 drop(shedder);
                 // Dropping the instance frees what `poll_ready` has reserved: a permit, a place in a queue.

@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use http::request::Parts;
 use tollgate_core::{Clock, Tick};
 
 use crate::{
+    head::Head,
     protocol::Protocol,
     shed::{
         capacity::{Capacity, Signal},
@@ -33,7 +33,7 @@ pub(super) struct Shedder {
     pub(super) capacity: Capacity,
     /// The share of the capacity from which on a class is shed. That of P0 is never reached.
     pub(super) thresholds: [f64; 4],
-    pub(super) priority: Arc<dyn Fn(&Parts) -> Priority + Send + Sync>,
+    pub(super) priority: Arc<dyn Fn(&Head<'_>) -> Priority + Send + Sync>,
     pub(super) headers: Option<TrustedHeaders>,
     pub(super) retry_after: Duration,
     pub(super) protocol: Protocol,
@@ -82,7 +82,7 @@ impl Shedder {
     /// A place for the request, or for how long its client should wait before a retry.
     pub(super) fn admit(
         self: &Arc<Self>,
-        head: &Parts,
+        head: &Head<'_>,
         fixed: Option<Priority>,
     ) -> Result<InFlight, Duration> {
         let of_peer = || {
@@ -145,11 +145,11 @@ impl Shedder {
     }
 
     /// At random. The same for the retries of a request within a minute, where a trusted peer has given its id.
-    fn draw(&self, head: &Parts, now: Tick) -> u64 {
+    fn draw(&self, head: &Head<'_>, now: Tick) -> u64 {
         let id = self
             .headers
             .as_ref()
-            .and_then(|headers| headers.request_id_of(head));
+            .and_then(|headers| headers.request_id_of(*head));
         match id {
             Some(id) => self.secret.hash_one((now / MINUTE, id)),
             None => self

@@ -1,9 +1,10 @@
 //! Header fields that are read from trusted peers only: any client can send `x-priority: 0`.
 
-use http::{HeaderName, request::Parts};
+use http::HeaderName;
 use ipnet::IpNet;
 
 use crate::{
+    head::Head,
     key::{peer, trust},
     shed::{error::ShedError, priority::Priority},
 };
@@ -88,7 +89,7 @@ impl TrustedHeaders {
     }
 
     /// The class that a trusted peer has given.
-    pub(super) fn priority_of(&self, head: &Parts) -> Option<Priority> {
+    pub(super) fn priority_of(&self, head: &Head<'_>) -> Option<Priority> {
         let mut values = head.headers.get_all(self.priority.as_ref()?).iter();
         let value = values.next().filter(|_| self.trusts(head))?;
         Some(match values.next() {
@@ -98,12 +99,12 @@ impl TrustedHeaders {
     }
 
     /// The id that a trusted peer has given.
-    pub(super) fn request_id_of<'a>(&self, head: &'a Parts) -> Option<&'a [u8]> {
+    pub(super) fn request_id_of<'a>(&self, head: Head<'a>) -> Option<&'a [u8]> {
         let value = head.headers.get(self.request_id.as_ref()?)?;
-        self.trusts(head).then(|| value.as_bytes())
+        self.trusts(&head).then(|| value.as_bytes())
     }
 
-    fn trusts(&self, head: &Parts) -> bool {
+    fn trusts(&self, head: &Head<'_>) -> bool {
         peer(head).map_or(self.socket, |peer| {
             self.networks.iter().any(|network| network.contains(&peer))
         })

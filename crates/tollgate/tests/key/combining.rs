@@ -1,8 +1,7 @@
 //! Tuples and alternatives.
 
-use http::request::Parts;
 use tollgate::{
-    KeyBuf, PartKind,
+    Head, KeyBuf, PartKind,
     key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, client_ip, constant, header, method},
 };
 
@@ -14,7 +13,7 @@ const CONSTANT: PartKind = PartKind::CONSTANT;
 struct Careless;
 
 impl KeyExtractor for Careless {
-    fn extract(&self, _: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, _: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::VALUE, "left behind");
         Extracted::Nothing(NoKey::Absent)
     }
@@ -53,7 +52,7 @@ fn a_tuple_with_a_missing_part_has_no_key_and_leaves_nothing() {
     let mut found = KeyBuf::new();
     let by = (constant("a"), header("x-api-key"));
     assert!(matches!(
-        by.extract(&empty(), &mut found),
+        by.extract(&Head::from(&empty()), &mut found),
         Extracted::Nothing(NoKey::Absent)
     ));
     assert!(found.is_empty());

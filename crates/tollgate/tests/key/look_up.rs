@@ -5,9 +5,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use http::request::Parts;
 use tollgate::{
-    KeyBuf, PartKind,
+    Head, KeyBuf, PartKind,
     decision::Pending,
     key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, constant, header, look_up},
 };
@@ -100,7 +99,7 @@ fn or_falls_back_to_a_look_up_and_starts_it_only_then() {
 struct Careless;
 
 impl KeyExtractor for Careless {
-    fn extract(&self, _: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, _: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         key.push(PartKind::VALUE, "left behind");
         Extracted::Later(Pending::new(async { Ok(parts([(CONSTANT, "later")])) }))
     }

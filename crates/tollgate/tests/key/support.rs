@@ -8,7 +8,7 @@ use std::{
 
 use http::{HeaderValue, Request, request::Parts};
 use tollgate::{
-    KeyBuf, PartKind,
+    Head, KeyBuf, PartKind,
     key::{ClientIp, Extracted, KeyExtractor, NoKey, PeerAddr},
 };
 
@@ -47,7 +47,7 @@ pub(crate) fn from(peer: &str, mut head: Parts) -> Parts {
 /// The key, which is there at once.
 pub(crate) fn key(extractor: &impl KeyExtractor, head: &Parts) -> Result<KeyBuf, NoKey> {
     let mut key = KeyBuf::new();
-    match extractor.extract(head, &mut key) {
+    match extractor.extract(&Head::from(head), &mut key) {
         Extracted::Key => Ok(key),
         Extracted::Nothing(why) => Err(why),
         _ => panic!("the key comes later"),
@@ -57,7 +57,7 @@ pub(crate) fn key(extractor: &impl KeyExtractor, head: &Parts) -> Result<KeyBuf,
 /// The key, after as many polls as it takes.
 pub(crate) fn key_later(extractor: &impl KeyExtractor, head: &Parts) -> Result<KeyBuf, NoKey> {
     let mut key = KeyBuf::new();
-    let Extracted::Later(later) = extractor.extract(head, &mut key) else {
+    let Extracted::Later(later) = extractor.extract(&Head::from(head), &mut key) else {
         panic!("the key does not come later")
     };
     assert!(key.is_empty(), "a key that comes later adds nothing yet");

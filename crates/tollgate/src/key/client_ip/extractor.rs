@@ -10,12 +10,13 @@ use std::{
     },
 };
 
-use http::{HeaderName, header, request::Parts};
+use http::{HeaderName, header};
 use ipnet::IpNet;
 use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, RuleError, RuleErrorKind};
 
 use crate::{
     diagnostics,
+    head::Head,
     key::{
         client_ip::{
             forwarded, single_header,
@@ -216,7 +217,7 @@ impl ClientIp {
     /// # Errors
     ///
     /// As [`address`](Self::address).
-    pub fn resolve(&self, head: &Parts) -> Result<Network, NoKey> {
+    pub fn resolve<'a>(&self, head: impl Into<Head<'a>>) -> Result<Network, NoKey> {
         self.address(head).map(|address| self.network(address))
     }
 
@@ -225,9 +226,9 @@ impl ClientIp {
     /// # Errors
     ///
     /// [`NoKey::Misconfigured`] if the request has no peer address, and no trusted proxy names the client; the text says what to add.
-    pub fn address(&self, head: &Parts) -> Result<IpAddr, NoKey> {
-        let peer = peer(head);
-        let headers = &head.headers;
+    pub fn address<'a>(&self, head: impl Into<Head<'a>>) -> Result<IpAddr, NoKey> {
+        let head = &head.into();
+        let (peer, headers) = (peer(head), head.headers);
         match peer {
             Some(peer) if !self.trust.trusts(peer) => {
                 self.report_untrusted(peer, head);
@@ -303,7 +304,7 @@ impl ClientIp {
     pub fn is_in<N: ToString>(
         self,
         networks: impl IntoIterator<Item = N>,
-    ) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+    ) -> Result<impl Fn(&Head<'_>) -> bool + Send + Sync + 'static, RuleError> {
         let wrong = |mistake: String| RuleError::general(RuleErrorKind::Key, mistake);
         self.validate().map_err(wrong)?;
         let networks: Vec<IpNet> = networks
@@ -317,7 +318,7 @@ impl ClientIp {
             ));
         }
         let reported = AtomicBool::new(false);
-        Ok(move |head: &Parts| match self.address(head) {
+        Ok(move |head: &Head<'_>| match self.address(head) {
             Ok(client) => networks.iter().any(|network| network.contains(&client)),
             Err(why) => {
                 // Once.
@@ -333,7 +334,7 @@ impl ClientIp {
 
     /// Reports once that an untrusted peer sends the header: a client that invents it, or a proxy that is not configured.
     #[inline]
-    fn report_untrusted(&self, peer: IpAddr, head: &Parts) {
+    fn report_untrusted(&self, peer: IpAddr, head: &Head<'_>) {
         if matches!(self.source, Source::Peer) || self.distrusted.load(Ordering::Relaxed) {
             return;
         }
@@ -370,7 +371,7 @@ impl ClientIp {
 }
 
 /// The field of a proxy that a request has.
-fn proxy_header(head: &Parts, own: Option<&HeaderName>) -> Option<HeaderName> {
+fn proxy_header(head: &Head<'_>, own: Option<&HeaderName>) -> Option<HeaderName> {
     let names = [Some(X_FORWARDED_FOR), Some(header::FORWARDED), own.cloned()];
     let mut names = names.into_iter().flatten();
     names.find(|name| head.headers.contains_key(name))
@@ -381,7 +382,7 @@ static LOOKS_LEFT: AtomicU32 = AtomicU32::new(100_000);
 
 /// Reports once in a process that a peer sends what a proxy sends, where no proxy is configured.
 #[cold]
-fn look_for_proxy(head: &Parts) {
+fn look_for_proxy(head: &Head<'_>) {
     let left = LOOKS_LEFT.load(Ordering::Relaxed);
     let Some(name) = proxy_header(head, None) else {
         // Threads may count one request for two.
@@ -401,7 +402,7 @@ fn look_for_proxy(head: &Parts) {
 const TWO_TRUSTS: &str = "client_ip() takes trusted_proxies(..) or hops(..), not both";
 
 impl KeyExtractor for ClientIp {
-    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         if matches!(self.source, Source::Peer) {
             if LOOKS_LEFT.load(Ordering::Relaxed) > 0 {
                 look_for_proxy(head);
@@ -425,7 +426,7 @@ impl KeyExtractor for ClientIp {
         "ip".into()
     }
 
-    fn client_address(&self, head: &Parts) -> Option<Result<IpAddr, NoKey>> {
+    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
         Some(self.address(head))
     }
 

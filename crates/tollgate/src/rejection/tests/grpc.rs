@@ -12,6 +12,7 @@ use tonic_types::{ErrorDetails, ErrorInfo, QuotaFailure, QuotaViolation, StatusE
 
 use super::scene::{SOON, Scene, TOO_MANY, denied};
 use crate::{
+    head::Head,
     key::NoKey,
     protocol::Protocol,
     rejection::{Denial, grpc::GrpcRejection},
@@ -28,7 +29,7 @@ fn scene() -> Scene {
 }
 
 fn respond(scene: &Scene, denial: &Denial<'_>) -> Response<bytes::Bytes> {
-    let protocol = Protocol::Auto.of(&scene.head);
+    let protocol = Protocol::Auto.of(&Head::from(&scene.head));
     GrpcRejection::new(&scene.rules).respond(denial, protocol)
 }
 
@@ -209,7 +210,8 @@ fn a_missing_key_is_the_code_that_means_the_rules_status() {
     ] {
         let status = StatusCode::from_u16(status).expect("a status");
         let denial =
-            Denial::without_key(&scene.head, &nothing, &scene.rules, status, why).hide_quota(quiet);
+            Denial::without_key(Head::from(&scene.head), &nothing, &scene.rules, status, why)
+                .hide_quota(quiet);
         let response = respond(&scene, &denial);
         assert_eq!(response.headers()["grpc-status"], code);
         let reported = Status::from_header_map(response.headers()).expect("a status");
@@ -318,7 +320,7 @@ proptest! {
         scene.rules = RuleSet::new([rule]).expect("a valid rule");
         let answer = Assessment::new(false, 0, micros, Retry::after_micros(micros));
         let decision = scene.decide([Verdict::new(0, 0, answer, Source::Store)]);
-        let denial = Denial::new(&scene.head, &decision, &scene.rules, TOO_MANY);
+        let denial = Denial::new(Head::from(&scene.head), &decision, &scene.rules, TOO_MANY);
         let response = respond(&scene, &denial);
         let raw = response.headers()[DETAILS].to_str().expect("ASCII");
         prop_assert!(!raw.contains('='));

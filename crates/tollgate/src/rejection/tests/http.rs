@@ -11,6 +11,7 @@ use tollgate_core::{Decision, Outcome, Quota, Reason, Retry, Rule, RuleSet, Verd
 
 use super::scene::{SOON, Scene, TOO_MANY, denied};
 use crate::{
+    head::Head,
     key::NoKey,
     rejection::{Denial, Rejection, http::HttpRejection},
 };
@@ -112,7 +113,7 @@ fn a_missing_key_has_the_status_of_its_rule() {
     let scene = Scene::new();
     let nothing = Decision::unlimited(0);
     let denial = Denial::without_key(
-        &scene.head,
+        Head::from(&scene.head),
         &nothing,
         &scene.rules,
         StatusCode::UNAUTHORIZED,
@@ -151,7 +152,8 @@ fn a_client_learns_nothing_about_the_set_up() {
         ),
     ] {
         let status = StatusCode::from_u16(599).expect("a status");
-        let denial = Denial::without_key(&scene.head, &nothing, &scene.rules, status, why);
+        let denial =
+            Denial::without_key(Head::from(&scene.head), &nothing, &scene.rules, status, why);
         // A status without a name of its own.
         assert_eq!(
             scene.value(Rejection::problem(), &denial),
@@ -253,7 +255,12 @@ fn a_prepared_body_equals_one_made_from_the_denial() {
 fn the_status_of_a_problem_is_that_of_the_response() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
-    let denial = Denial::new(&scene.head, &decision, &scene.rules, StatusCode::FORBIDDEN);
+    let denial = Denial::new(
+        Head::from(&scene.head),
+        &decision,
+        &scene.rules,
+        StatusCode::FORBIDDEN,
+    );
     for prepared_for in [TOO_MANY, StatusCode::FORBIDDEN] {
         let response =
             HttpRejection::new(Rejection::problem(), &scene.rules, prepared_for).respond(&denial);

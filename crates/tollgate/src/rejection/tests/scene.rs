@@ -7,7 +7,10 @@ use tollgate_core::{
     Decision, MINUTE, Quota, Retry, Rule, RuleSet, Source, Verdict, algorithm::Assessment,
 };
 
-use crate::rejection::{Denial, Rejection, http::HttpRejection};
+use crate::{
+    head::Head,
+    rejection::{Denial, Rejection, http::HttpRejection},
+};
 
 pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
@@ -39,7 +42,7 @@ impl Scene {
     }
 
     pub(super) fn denial<'a>(&'a self, decision: &'a Decision) -> Denial<'a> {
-        Denial::new(&self.head, decision, &self.rules, TOO_MANY)
+        Denial::new(Head::from(&self.head), decision, &self.rules, TOO_MANY)
     }
 
     pub(super) fn respond(&self, rejection: Rejection, denial: &Denial<'_>) -> Response<Bytes> {
