@@ -12,7 +12,7 @@ use tollgate_test_servers::{
 use tollgate_test_services::service::Service;
 
 /// How often calls were sent on to a server of the first three.
-async fn sent_on(cluster: &RedisCluster) -> u64 {
+pub(crate) async fn sent_on(cluster: &RedisCluster) -> u64 {
     let mut sum = 0;
     for server in 0..3 {
         let stats = cluster.say(server, &["INFO", "commandstats"]).await;
