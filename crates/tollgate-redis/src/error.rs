@@ -33,6 +33,14 @@ impl SetupError {
         }
     }
 
+    /// An address that cannot be used: which part of it, and what would be right.
+    pub(crate) fn address(what: impl fmt::Display) -> Self {
+        Self::new(
+            SetupErrorKind::Address,
+            format!("the address of Redis: {what}"),
+        )
+    }
+
     /// What it is about.
     #[must_use]
     pub fn kind(&self) -> SetupErrorKind {

@@ -16,11 +16,8 @@ use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
 use tollgate_redis::{
     Address, Keys, RedisStore, RedisStoreBuilder, SetupError,
     redis_1::{
-        self, StreamedCredentials,
-        redis::{
-            self, BasicAuth, Client, Commands, ConnectionAddr, ConnectionInfo, RedisResult,
-            StreamingCredentialsProvider,
-        },
+        StreamedCredentials,
+        redis::{self, BasicAuth, Client, Commands, RedisResult, StreamingCredentialsProvider},
     },
 };
 use tollgate_test_servers::{
@@ -73,24 +70,6 @@ async fn a_store_from_a_client_logs_in_and_writes_where_the_client_does() {
         }
         drop(limiter);
         server.command(&["FLUSHALL"]).await;
-    }
-}
-
-#[tokio::test]
-async fn whatever_redis_rs_takes_for_an_address_is_one() {
-    let server = RedisServer::start(&["--unixsocket", "socket"]).await;
-    let port = server.port();
-    let place = ConnectionAddr::Tcp("127.0.0.1".into(), port);
-    let info: ConnectionInfo = server.url().parse().expect("redis-rs takes it");
-    works(place, |builder| builder).await;
-    works(&info, |builder| builder).await;
-    works(info, |builder| builder).await;
-    for address in [
-        redis_1::server(("127.0.0.1", port)),
-        redis_1::server(server.url()),
-        redis_1::server(ConnectionAddr::Unix(server.dir().join("socket"))),
-    ] {
-        works(address.expect("it can be used"), |builder| builder).await;
     }
 }
 

@@ -27,6 +27,16 @@ pub(crate) enum Protocol {
     Resp2,
 }
 
+impl Access {
+    /// The same with another login, if there is one.
+    pub(crate) fn by(&self, login: Option<&Login>) -> Self {
+        Self {
+            login: login.unwrap_or(&self.login).clone(),
+            ..self.clone()
+        }
+    }
+}
+
 impl Login {
     /// The user and the password, where there is a password. Before access lists everybody was `default`.
     pub(crate) fn parts(&self) -> Option<(&str, &str)> {

@@ -3,11 +3,8 @@
 use std::{convert::Infallible, fmt, path::PathBuf};
 
 use crate::{
-    address::{
-        access::{Access, Login},
-        error::AddressError,
-    },
-    error::{SetupError, SetupErrorKind},
+    address::access::{Access, Login},
+    error::SetupError,
 };
 
 /// Where a Redis is: a server, sentinels that know which server, or a cluster. With who logs in.
@@ -40,7 +37,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Address {
     pub(crate) target: Target,
+    /// Who logs in at the server that decides.
     pub(crate) access: Access,
+    /// Whether connections are encrypted, to servers as well as to sentinels.
     pub(crate) encrypted: bool,
 }
 
@@ -92,15 +91,6 @@ impl Address {
         }
     }
 
-    pub(crate) fn target(&self) -> &Target {
-        &self.target
-    }
-
-    /// Who logs in at the server that decides.
-    pub(crate) fn access(&self) -> &Access {
-        &self.access
-    }
-
     /// Who logs in at these sentinels.
     pub(crate) fn sentinel_access(&self, sentinels: &Sentinels) -> Access {
         Access {
@@ -108,21 +98,6 @@ impl Address {
             database: 0,
             ..self.access.clone()
         }
-    }
-
-    /// Whether connections are encrypted, to servers as well as to sentinels.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.encrypted
-    }
-}
-
-impl Sentinels {
-    pub(crate) fn places(&self) -> &[Place] {
-        &self.places
-    }
-
-    pub(crate) fn master(&self) -> &str {
-        &self.master
     }
 }
 
@@ -133,12 +108,6 @@ impl fmt::Display for Place {
             Self::Tcp(host, port) => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
-    }
-}
-
-impl From<AddressError> for SetupError {
-    fn from(wrong: AddressError) -> Self {
-        Self::new(SetupErrorKind::Address, wrong.to_string())
     }
 }
 

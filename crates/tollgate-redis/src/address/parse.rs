@@ -5,14 +5,11 @@
 use std::str::FromStr;
 
 use crate::{
-    address::{Access, Address, AddressError, Login, Place, Protocol, Sentinels, Target},
+    address::{Access, Address, Login, Place, Protocol, Sentinels, Target},
     error::SetupError,
 };
 
-/// Why a cluster is given no number of a database.
-pub(crate) const ONLY_DATABASE_0: &str = "a cluster has only database 0; leave the number out";
-
-type Result<T> = std::result::Result<T, AddressError>;
+type Result<T> = std::result::Result<T, SetupError>;
 
 #[derive(Clone, Copy)]
 enum Form {
@@ -60,17 +57,24 @@ impl Form {
     }
 }
 
-fn wrong<T>(what: impl Into<String>) -> Result<T> {
-    Err(AddressError::new(what))
+fn wrong<T>(what: impl std::fmt::Display) -> Result<T> {
+    Err(SetupError::address(what))
 }
 
-impl Address {
-    /// Reads an address.
+/// An encrypted address, in a build that cannot encrypt.
+pub(crate) fn needs_tls() -> SetupError {
+    SetupError::address("encrypted connections need the feature `tls` of tollgate-redis")
+}
+
+impl FromStr for Address {
+    type Err = SetupError;
+
+    /// Reads an address in one of the [forms](Address).
     ///
     /// # Errors
     ///
     /// The part that is wrong, and what would be right. No error repeats what may be a password.
-    pub(crate) fn parse(url: &str) -> Result<Self> {
+    fn from_str(url: &str) -> Result<Self> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return wrong("there is no scheme; write it as redis://host:6379/0");
         };
@@ -80,7 +84,7 @@ impl Address {
         };
         let encrypted = scheme.starts_with("rediss");
         if encrypted && !cfg!(feature = "tls") {
-            return Err(AddressError::needs_tls());
+            return Err(needs_tls());
         }
         let form = Form::of(&scheme)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -193,7 +197,7 @@ fn target(
         }
         Form::Cluster => {
             if database(path.trim_matches('/'))? != 0 {
-                return wrong(ONLY_DATABASE_0);
+                return wrong("a cluster has only database 0; leave the number out");
             }
             Target::Cluster(places(6379)?)
         }
@@ -271,25 +275,12 @@ fn decode(text: &str, what: &str) -> Result<String> {
         .or_else(|_| wrong(format!("the {what} is not UTF-8 once it is decoded")))
 }
 
-impl FromStr for Address {
-    type Err = SetupError;
-
-    /// Reads an address in one of the [forms](Address).
-    ///
-    /// # Errors
-    ///
-    /// The part that is wrong, and what would be right. No error repeats what may be a password.
-    fn from_str(text: &str) -> std::result::Result<Self, SetupError> {
-        Ok(Self::parse(text)?)
-    }
-}
-
 macro_rules! from_text {
     ($($text:ty),*) => {$(
         impl TryFrom<$text> for Address {
             type Error = SetupError;
 
-            fn try_from(text: $text) -> std::result::Result<Self, SetupError> {
+            fn try_from(text: $text) -> Result<Self> {
                 text.parse()
             }
         }

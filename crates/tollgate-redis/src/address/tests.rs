@@ -1,37 +1,39 @@
 //! Tests of what users write.
 
 use super::*;
+use crate::error::SetupError;
 
 fn tcp(host: &str, port: u16) -> Place {
     Place::Tcp(host.into(), port)
 }
 
+fn parse(url: &str) -> Result<Address, SetupError> {
+    url.parse()
+}
+
 fn refused(url: &str) -> String {
-    Address::parse(url).unwrap_err().to_string()
+    parse(url).unwrap_err().to_string()
 }
 
 #[test]
 fn a_server_is_a_host_with_what_is_usual() {
-    let address = Address::parse("redis://limits.example").unwrap();
-    assert_eq!(
-        address.target(),
-        &Target::Server(tcp("limits.example", 6379))
-    );
-    assert_eq!(address.access().database, 0);
-    assert_eq!(address.access().login.parts(), None);
+    let address = parse("redis://limits.example").unwrap();
+    assert_eq!(address.target, Target::Server(tcp("limits.example", 6379)));
+    assert_eq!(address.access.database, 0);
+    assert_eq!(address.access.login.parts(), None);
 }
 
 #[test]
 fn a_socket_has_a_password_alone_or_its_login_before_the_path() {
     let login = |url: &str| {
-        let address = Address::parse(url).unwrap();
-        let (user, password) = address.access().login.parts().unwrap();
+        let address = parse(url).unwrap();
+        let (user, password) = address.access.login.parts().unwrap();
         (user.to_owned(), password.to_owned())
     };
     let of = |user: &str| (user.to_owned(), "secret".to_owned());
     assert_eq!(login("unix:///socket?pass=secret"), of("default"));
     assert_eq!(login("unix://rl:secret@/socket?db=1"), of("rl"));
-    assert!(Address::parse("unix:///s").is_ok());
+    assert!(parse("unix:///s").is_ok());
     assert!(refused("unix:///").contains("unix:///path"));
 }
 
@@ -46,21 +48,21 @@ fn a_port_without_its_colon_is_refused_and_not_left_out() {
         assert!(error.contains("`]`") && error.contains("`:`"), "{error}");
     }
     for usual in ["redis://[::1]", "redis://[::1]:"] {
-        let address = Address::parse(usual).unwrap();
-        assert_eq!(address.target(), &Target::Server(tcp("::1", 6379)));
+        let address = parse(usual).unwrap();
+        assert_eq!(address.target, Target::Server(tcp("::1", 6379)));
     }
 }
 
 #[test]
 fn the_version_of_the_protocol_can_be_said() {
-    let protocol = |url: &str| Address::parse(url).unwrap().access().protocol;
+    let protocol = |url: &str| parse(url).unwrap().access.protocol;
     assert_eq!(protocol("redis://host"), Protocol::Newest);
     assert_eq!(protocol("redis://host?protocol=resp3"), Protocol::Newest);
     assert_eq!(protocol("redis://host/1?protocol=resp2"), Protocol::Resp2);
     assert_eq!(protocol("redis-cluster://a,b?protocol=2"), Protocol::Resp2);
     assert_eq!(protocol("unix:///socket?db=1&protocol=2"), Protocol::Resp2);
-    let address = Address::parse("redis-sentinel://a,b/m?protocol=2").unwrap();
-    let Target::Sentinel(sentinels) = address.target() else {
+    let address = parse("redis-sentinel://a,b/m?protocol=2").unwrap();
+    let Target::Sentinel(sentinels) = &address.target else {
         panic!("{address:?}");
     };
     assert_eq!(address.sentinel_access(sentinels).protocol, Protocol::Resp2);
@@ -79,33 +81,33 @@ fn encryption_without_certificates_is_refused_with_the_remedy() {
 #[test]
 fn sentinels_are_a_list_with_the_name_of_a_master() {
     let url = "redis-sentinel://rl:secret@one:26380,two/mymaster/4?sentinel_password=other";
-    let address = Address::parse(url).unwrap();
-    let Target::Sentinel(sentinels) = address.target() else {
+    let address = parse(url).unwrap();
+    let Target::Sentinel(sentinels) = &address.target else {
         panic!("{address:?}");
     };
-    assert_eq!(sentinels.places(), [tcp("one", 26380), tcp("two", 26379)]);
-    assert_eq!(sentinels.master(), "mymaster");
+    assert_eq!(sentinels.places, [tcp("one", 26380), tcp("two", 26379)]);
+    assert_eq!(sentinels.master, "mymaster");
     assert_eq!(
         address.sentinel_access(sentinels).login.parts(),
         Some(("default", "other"))
     );
     assert_eq!(address.sentinel_access(sentinels).database, 0);
-    assert_eq!(address.access().login.parts(), Some(("rl", "secret")));
-    assert_eq!(address.access().database, 4);
-    let same = |text: &str| format!("{:?}", Address::parse(text).unwrap());
+    assert_eq!(address.access.login.parts(), Some(("rl", "secret")));
+    assert_eq!(address.access.database, 4);
+    let same = |text: &str| format!("{:?}", parse(text).unwrap());
     assert_eq!(same(&url.replace("redis-", "redis+")), same(url));
     assert_eq!(same(&url.replace("redis-", "valkey-")), same(url));
 }
 
 #[test]
 fn a_cluster_is_a_list_of_servers_with_one_login() {
-    let address = Address::parse("redis-cluster://rl:secret@one:7000,[::1],two/0").unwrap();
+    let address = parse("redis-cluster://rl:secret@one:7000,[::1],two/0").unwrap();
     let servers = vec![tcp("one", 7000), tcp("::1", 6379), tcp("two", 6379)];
-    assert_eq!(address.target(), &Target::Cluster(servers));
-    assert_eq!(address.access().database, 0);
+    assert_eq!(address.target, Target::Cluster(servers));
+    assert_eq!(address.access.database, 0);
     let node = address.of_node(tcp("three", 7001));
-    assert_eq!(node.target(), &Target::Server(tcp("three", 7001)));
-    assert_eq!(node.access().login.parts(), Some(("rl", "secret")));
+    assert_eq!(node.target, Target::Server(tcp("three", 7001)));
+    assert_eq!(node.access.login.parts(), Some(("rl", "secret")));
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn an_error_names_the_part_and_what_would_be_right() {
 
 #[test]
 fn a_second_s_stands_for_encryption() {
-    let encrypted = |url: &str| Address::parse(url).unwrap().is_encrypted();
+    let encrypted = |url: &str| parse(url).unwrap().encrypted;
     assert!(!encrypted("redis://host"));
     if cfg!(feature = "tls") {
         assert!(encrypted("rediss://host"));
@@ -165,10 +167,10 @@ fn no_error_and_no_debug_output_shows_a_password() {
         "unix://:sesame@run/x",
         ":sesame@host",
     ] {
-        let error = Address::parse(url).unwrap_err();
+        let error = parse(url).unwrap_err();
         assert!(!error.to_string().contains("sesame"), "{url}: {error}");
         assert!(!format!("{error:?}").contains("sesame"), "{url}");
     }
-    let address = Address::parse("redis-sentinel://u:sesame@h/m?sentinel_password=sesame");
+    let address = parse("redis-sentinel://u:sesame@h/m?sentinel_password=sesame");
     assert!(!format!("{address:?}").contains("sesame"));
 }

@@ -67,7 +67,8 @@ fn gone(why: &'static str) -> CallError {
 pub(super) struct Waiting {
     request: Request,
     deadline: Instant,
-    attempt: Attempt,
+    /// How often the server did not know the script.
+    unknown: u8,
     /// Whether it goes out as a command of its own.
     alone: bool,
     /// Whether `ASKING` goes before it, each time.
@@ -75,17 +76,9 @@ pub(super) struct Waiting {
     answer: oneshot::Sender<Result<Value, CallError>>,
 }
 
-/// How a call is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
-    First,
-    /// The server did not know the script, and so did not run it. Another call may bring the text.
-    Again,
-    /// It did not know it once more: the text that another call had brought was flushed. This one brings its own.
-    Bring,
-    /// It was sent with the text.
-    Brought,
-}
+/// How often a server may say that it does not know the script, and so did not run it. Then another call may bring the text; then the
+/// text that it brought was flushed, and this one brings its own.
+const MOST_UNKNOWN: u8 = 2;
 
 impl Waiting {
     pub(super) fn new(request: Request, deadline: Instant) -> (Self, Call) {
@@ -94,7 +87,7 @@ impl Waiting {
             alone: request.count().is_none(),
             request,
             deadline,
-            attempt: Attempt::First,
+            unknown: 0,
             asking: false,
             answer,
         };
@@ -141,28 +134,19 @@ impl Waiting {
     }
 
     /// Marks that the server did not know the script. False if there is nothing left to try.
-    pub(super) fn again(&mut self) -> bool {
-        self.attempt = match self.attempt {
-            Attempt::First => Attempt::Again,
-            Attempt::Again => Attempt::Bring,
-            Attempt::Bring | Attempt::Brought => return false,
-        };
-        true
-    }
-
-    /// Whether the text of the script has to go along.
-    pub(super) fn brings_script(&self) -> bool {
-        self.attempt == Attempt::Bring
-    }
-
-    /// The text of the script goes along.
-    pub(super) fn with_script(&mut self) {
-        self.attempt = Attempt::Brought;
+    pub(super) fn is_unknown_again(&mut self) -> bool {
+        self.unknown += 1;
+        self.unknown <= MOST_UNKNOWN
     }
 
     /// Whether the server did not know the script.
-    pub(super) fn is_again(&self) -> bool {
-        self.attempt != Attempt::First
+    pub(super) fn was_unknown(&self) -> bool {
+        self.unknown > 0
+    }
+
+    /// Whether the text of the script has to go along, whoever else brings it.
+    pub(super) fn brings_script(&self) -> bool {
+        self.unknown == MOST_UNKNOWN
     }
 
     /// From now on it travels with no other.

@@ -38,17 +38,3 @@ fn decimal(number: usize, digits: &mut [u8; 20]) -> &[u8] {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_written_as_the_protocol_says() {
-        let mut out = Vec::new();
-        push_count(&mut out, 2);
-        push_argument(&mut out, b"PING");
-        push_argument(&mut out, b"0123456789");
-        assert_eq!(out, b"*2\r\n$4\r\nPING\r\n$10\r\n0123456789\r\n");
-    }
-}

@@ -164,16 +164,4 @@ mod tests {
             assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{code}");
         }
     }
-
-    #[test]
-    fn the_store_hears_whether_a_call_may_have_run() {
-        let kind = |kind| StoreError::from(CallError::new(kind, "so")).kind();
-        assert_eq!(kind(CallErrorKind::Unknown), StoreErrorKind::Timeout);
-        assert_eq!(kind(CallErrorKind::Expired), StoreErrorKind::Unavailable);
-        assert_eq!(kind(CallErrorKind::Overloaded), StoreErrorKind::Overloaded);
-        assert_eq!(
-            kind(CallErrorKind::Misconfigured),
-            StoreErrorKind::Misconfigured
-        );
-    }
 }

@@ -1,10 +1,10 @@
-//! What happens to a node, and to its calls on their way.
+//! What happens to servers, and to calls on their way.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::connection::{breaker_state::BreakerState, connect_error::ConnectErrorKind, peer::Peer};
 
-/// Something that happened to a node.
+/// Something that happened to a server, or to the cluster that it is part of.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeEvent {
     /// There is a connection to this server.
@@ -22,17 +22,17 @@ pub(crate) enum NodeEvent {
     LoggedInAnew,
     /// An open connection could not log in anew, and why. It is tried again.
     NotLoggedInAnew(Arc<str>),
-    /// The breaker went from one state to another.
-    Breaker {
-        /// The state it left.
-        from: BreakerState,
-        /// The state it is in.
-        to: BreakerState,
-    },
+    /// The breaker is in another state now.
+    Breaker(BreakerState),
+    /// The server is no longer in the map of its cluster. Its connection ends when its last call has.
+    Left,
+    /// No server could say what the map of the cluster is, and why the last one could not. They are asked again; until then the
+    /// old map holds.
+    NotLearnt(Arc<str>),
 }
 
-/// The receiver of events. Called from the node's supervisor: it may not block.
-pub(crate) type EventSink = Arc<dyn Fn(&NodeEvent) + Send + Sync>;
+/// Is told of events, with what metrics and logs call the server. Called from tasks of connections: it may not block.
+pub(crate) type EventSink = Arc<dyn Fn(&str, &NodeEvent) + Send + Sync>;
 
 /// Something that happened to a call.
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics read it"))]

@@ -83,9 +83,11 @@ impl Handshake {
             }
             match self.stream.read_buf(&mut self.input).await {
                 Ok(0) => {
-                    let why = self.not_written.take().map(|error| format!(": {error}"));
-                    let why = why.unwrap_or_default();
-                    return Err(failed(format!("the server closed the connection{why}")));
+                    let closed = "the server closed the connection";
+                    return Err(failed(match self.not_written.take() {
+                        Some(error) => format!("{closed}: {error}"),
+                        None => closed.to_owned(),
+                    }));
                 }
                 Ok(_) => {}
                 Err(error) => return Err(failed(error.to_string())),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::connection::{
-    breaker::Breaker, connect_error::ConnectError, error::CallError, event::NodeEvent,
-    options::NodeOptions, queue::Queue,
+    breaker::Breaker, connect_error::ConnectError, error::CallError, options::NodeOptions,
+    queue::Queue,
 };
 
 /// What requests and the supervisor both see.
@@ -33,10 +33,6 @@ impl Shared {
 
     pub(super) fn line(&self) -> Guard<Arc<Link>> {
         self.line.load()
-    }
-
-    pub(super) fn tell(&self, event: &NodeEvent) {
-        (self.options.events)(event);
     }
 
     pub(super) fn set_connected(&self, queue: Arc<Queue>) {

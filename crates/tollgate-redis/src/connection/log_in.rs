@@ -9,7 +9,6 @@ use std::{
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    address::Access,
     connection::{caught::caught, connect_error::ConnectError},
     credentials::{Credentials, CredentialsProvider},
 };
@@ -41,44 +40,27 @@ impl CredentialsSource {
         })))
     }
 
-    /// What a connection says first. The provider is called, if there is one; its credentials come along.
-    pub(super) async fn access(
-        &self,
-        access: &Access,
-    ) -> Result<(Access, Option<Credentials>), ConnectError> {
-        let Some(source) = &self.0 else {
-            return Ok((access.clone(), None));
-        };
-        let credentials = source.fetch().await?;
-        Ok((with_login(access, &credentials), Some(credentials)))
+    /// Credentials that the provider gives now; `None` where those of the address are used for good.
+    pub(super) async fn fetch(&self) -> Result<Option<Credentials>, ConnectError> {
+        match &self.0 {
+            Some(source) => source.fetch().await.map(Some),
+            None => Ok(None),
+        }
     }
 
-    /// As [`access`](Self::access), for a connection that lasts for a question. What was given last will do while it is good.
-    pub(super) async fn brief_access(&self, access: &Access) -> Result<Access, ConnectError> {
-        let Some(source) = &self.0 else {
-            return Ok(access.clone());
-        };
-        let last = source.last().clone();
-        let good = last.filter(|(_, due)| *due > Instant::now());
-        let credentials = match good {
-            Some((credentials, _)) => credentials,
-            None => source.fetch().await?,
-        };
-        Ok(with_login(access, &credentials))
+    /// As [`fetch`](Self::fetch), for a connection that lasts for a question: what was given last will do while it is good.
+    pub(super) async fn known(&self) -> Result<Option<Credentials>, ConnectError> {
+        let last = self.0.as_ref().and_then(|source| source.last().clone());
+        match last {
+            Some((credentials, due)) if due > Instant::now() => Ok(Some(credentials)),
+            _ => self.fetch().await,
+        }
     }
 
     /// Credentials were refused, or it is unknown whether they were.
     pub(super) fn forget(&self) {
         if let Some(source) = &self.0 {
             *source.last() = None;
-        }
-    }
-
-    /// Credentials of the provider; `None` where those of the address are used for good.
-    pub(super) async fn fetch(&self) -> Option<Result<Credentials, ConnectError>> {
-        match &self.0 {
-            Some(source) => Some(source.fetch().await),
-            None => None,
         }
     }
 
@@ -116,14 +98,6 @@ impl Source {
     }
 }
 
-/// The same access by other credentials.
-fn with_login(access: &Access, credentials: &Credentials) -> Access {
-    Access {
-        login: credentials.login.clone(),
-        ..access.clone()
-    }
-}
-
 /// When credentials of this lifetime are to be replaced: after three quarters of it, or up to an eighth earlier, so that not
 /// all connections log in anew together.
 pub(super) fn due(lifetime: Duration, seed: u64) -> Duration {
@@ -131,17 +105,12 @@ pub(super) fn due(lifetime: Duration, seed: u64) -> Duration {
     lifetime.mul_f64(0.75 - early).max(LEAST_LIFE)
 }
 
-impl fmt::Debug for CredentialsSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Some(_) => "CredentialsSource(provider)",
-            None => "CredentialsSource(address)",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+
+    use tollgate_core::Step;
+
     use super::*;
 
     #[test]
@@ -155,5 +124,28 @@ mod tests {
             );
         }
         assert_eq!(due(Duration::ZERO, 7), LEAST_LIFE);
+    }
+
+    struct Panics;
+
+    impl CredentialsProvider for Panics {
+        fn credentials(&self) -> Step<Result<Credentials, Box<dyn Error + Send + Sync>>> {
+            panic!("it is a test")
+        }
+
+        fn replaced(&self, _: &Credentials) -> Step<()> {
+            panic!("it is a test")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_panics_has_given_no_credentials() {
+        let source = CredentialsSource::new(Panics);
+        let replaced = source.replaced(&Credentials::password("sesame")).await;
+        let fetched = source.fetch().await.map(drop);
+        for result in [replaced, fetched] {
+            let why = result.expect_err("it has panicked").to_string();
+            assert_eq!(why, "no credentials: the provider has panicked");
+        }
     }
 }

@@ -5,18 +5,20 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{
-    address::{Address, AddressError, Target},
+    address::{Address, Target},
     connection::{
         breaker::Breaker,
         breaker_state::BreakerState,
         call::{Call, Waiting},
         connect_error::{ConnectError, ConnectErrorKind},
         error::{CallError, CallErrorKind},
+        event::NodeEvent,
         link::{Link, Shared},
         options::NodeOptions,
         request::Request,
         supervisor::supervise,
     },
+    error::SetupError,
 };
 
 /// A server and the one connection to it, which a task of this node makes, minds, and makes anew.
@@ -40,9 +42,9 @@ impl Node {
     /// # Panics
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
-    pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, AddressError> {
-        if let Target::Cluster(_) = address.target() {
-            return Err(AddressError::new(
+    pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, SetupError> {
+        if let Target::Cluster(_) = address.target {
+            return Err(SetupError::address(
                 "this needs one server; name it with redis://, or sentinels that know it with redis-sentinel://",
             ));
         }
@@ -51,11 +53,9 @@ impl Node {
         options.deadline = options.deadline.min(LONGEST);
         let missing =
             ConnectError::new(ConnectErrorKind::Server, "it is being connected").to_call_error();
-        let breaker = Breaker::new(
-            options.breaker.clone(),
-            options.seed,
-            Arc::clone(&options.events),
-        );
+        let (events, name) = (Arc::clone(&options.events), Arc::clone(&options.name));
+        let report = move |state| events(&name, &NodeEvent::Breaker(state));
+        let breaker = Breaker::new(options.breaker.clone(), options.seed, report);
         let shared = Arc::new(Shared::new(options, breaker, missing));
         let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
         Ok(Self { shared, supervisor })

@@ -1,13 +1,13 @@
 //! The numbers of a node.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     address::Place,
     connection::{
         breaker::BreakerOptions,
         caught::caught_call,
-        event::{CallSink, EventSink},
+        event::{CallSink, EventSink, NodeEvent},
         log_in::CredentialsSource,
         security::Security,
     },
@@ -39,6 +39,8 @@ pub(crate) struct NodeOptions {
     pub(crate) longest_pause: Duration,
     /// How often sentinels are asked whether the master is still the master.
     pub(crate) sentinel_interval: Duration,
+    /// What metrics and logs call the server.
+    pub(crate) name: Arc<str>,
     /// In the name of the key that probes write.
     pub(crate) namespace: String,
     pub(crate) instance: String,
@@ -77,6 +79,7 @@ impl Default for NodeOptions {
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_secs(5),
             sentinel_interval: Duration::from_secs(5),
+            name: "redis".into(),
             namespace: "tests".to_owned(),
             instance: "one".to_owned(),
             probe_tag: None,
@@ -85,7 +88,7 @@ impl Default for NodeOptions {
             breaker: BreakerOptions::default(),
             credentials: CredentialsSource::default(),
             security: Security::default(),
-            events: Arc::new(|_| {}),
+            events: Arc::new(|_, _| {}),
             calls: None,
             seed: fastrand::u64(..),
         }
@@ -93,6 +96,10 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
+    pub(super) fn tell(&self, event: &NodeEvent) {
+        (self.events)(&self.name, event);
+    }
+
     /// Three deadlines, and at least half a second: a stall that is shorter costs no connection.
     pub(super) fn silence(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(500);
@@ -124,15 +131,6 @@ impl NodeOptions {
         let mapped = mapped.and_then(|map| caught_call(|| map(&host, port)).flatten());
         let (host, port) = mapped.unwrap_or((host, port));
         Place::Tcp(host, port)
-    }
-}
-
-impl fmt::Debug for NodeOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeOptions")
-            .field("deadline", &self.deadline)
-            .field("connect_timeout", &self.connect_timeout)
-            .finish_non_exhaustive()
     }
 }
 

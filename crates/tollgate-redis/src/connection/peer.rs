@@ -19,7 +19,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// A server that says nothing of itself.
-    pub(super) fn unknown(place: Place) -> Self {
+    pub(crate) fn unknown(place: Place) -> Self {
         Self {
             place,
             server: String::new(),
@@ -31,8 +31,7 @@ impl Peer {
 
     /// What it has answered to `HELLO 3`: names and values, alternating.
     pub(super) fn of_hello(place: Place, answer: &Value) -> Self {
-        let pairs = answer.list().unwrap_or_default();
-        let pairs = pairs.chunks_exact(2);
+        let pairs = answer.list().unwrap_or_default().chunks_exact(2);
         let text = |name: &str| {
             let mut pairs = pairs.clone();
             let pair = pairs.find(|pair| pair[0].text() == Some(name));

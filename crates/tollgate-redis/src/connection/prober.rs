@@ -8,11 +8,7 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::{Breaker, Plan},
-    call::Waiting,
-    options::NodeOptions,
-    queue::Queue,
-    request::Request,
+    breaker::Breaker, call::Waiting, options::NodeOptions, queue::Queue, request::Request,
     script::Script,
 };
 
@@ -26,14 +22,16 @@ pub(crate) static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
 /// How long a probe's key lives, in milliseconds.
 pub(crate) const LIFE: &str = "5000";
 
-/// Probes on one connection, whenever the breaker plans one. Never ends.
+/// Probes on one connection, whenever one is due. Never ends.
 pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOptions) {
     loop {
-        match breaker.plan() {
-            Plan::Nothing => breaker.changed().await,
-            Plan::Tick(at) => wait(breaker, at).await,
-            Plan::Probe(at) if at > Instant::now() => wait(breaker, at).await,
-            Plan::Probe(_) => {
+        match breaker.due() {
+            None => breaker.changed().await,
+            Some(at) if at > Instant::now() => select! {
+                () = sleep_until(at) => {}
+                () = breaker.changed() => {}
+            },
+            Some(_) => {
                 let deadline = Instant::now() + options.deadline;
                 let key = options.probe_key();
                 let (key, args) = ([key.as_bytes()], [&b"1"[..], LIFE.as_bytes()]);
@@ -47,12 +45,5 @@ pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOption
                 breaker.probed(call.await.map_or_else(|error| !error.weighs(), |_| true));
             }
         }
-    }
-}
-
-async fn wait(breaker: &Breaker, until: Instant) {
-    select! {
-        () = sleep_until(until) => {}
-        () = breaker.changed() => {}
     }
 }

@@ -66,7 +66,8 @@ impl Queue {
     pub(super) fn take(
         &self,
         room: usize,
-        (taken, expired): (&mut VecDeque<Waiting>, &mut Vec<Waiting>),
+        taken: &mut VecDeque<Waiting>,
+        expired: &mut Vec<Waiting>,
         mut is_over: impl FnMut(&Waiting) -> bool,
     ) {
         let mut state = self.lock();
@@ -88,8 +89,8 @@ impl Queue {
     /// Takes out the calls whose deadline has passed.
     pub(super) fn take_expired(&self, now: Instant, expired: &mut VecDeque<Waiting>) {
         let mut state = self.lock();
-        let due = state.calls.iter().take_while(|call| call.deadline() <= now);
-        let due = due.count();
+        let is_due = |call: &&Waiting| call.deadline() <= now;
+        let due = state.calls.iter().take_while(is_due).count();
         expired.extend(state.calls.drain(..due));
     }
 
@@ -133,48 +134,5 @@ impl fmt::Debug for Queue {
             .field("waiting", &self.len())
             .field("limit", &self.limit)
             .finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::connection::{call::Call, request::Request};
-
-    /// A call with this deadline, in a queue.
-    fn push(queue: &Queue, deadline: Instant) -> Result<Call, CallError> {
-        let (waiting, call) = Waiting::new(Request::command(&["PING"]), deadline);
-        queue.push(waiting).map(|()| call)
-    }
-
-    #[tokio::test]
-    async fn a_call_expires_at_its_deadline_and_not_before() {
-        let (queue, now) = (Queue::new(3), Instant::now());
-        let ms = Duration::from_millis;
-        let calls = [5, 5, 6].map(|after| push(&queue, now + ms(after)));
-        assert!(calls.iter().all(Result::is_ok));
-        let mut expired = VecDeque::new();
-        for (after, expected) in [(4, 0), (5, 2), (6, 3)] {
-            queue.take_expired(now + ms(after), &mut expired);
-            assert_eq!(expired.len(), expected, "after {after} ms");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_queue_that_is_closed_answers_all_calls_with_why_it_was_closed_first() {
-        let (queue, deadline) = (Queue::new(2), Instant::now());
-        let waiting = push(&queue, deadline).expect("there is room");
-        for why in ["the server closed it", "it is no longer needed"] {
-            let error = CallError::new(CallErrorKind::Unavailable, why);
-            queue.close(&error);
-        }
-        let late = push(&queue, deadline).expect_err("it is closed");
-        let waiting = waiting.await.expect_err("it was not sent");
-        for error in [waiting, late] {
-            assert_eq!(error.to_string(), "the server closed it");
-        }
-        assert_eq!(queue.len(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Logging in anew while a connection is open.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     select,
@@ -42,7 +42,7 @@ pub(super) async fn renew(used: Option<Credentials>, queue: &Queue, options: &No
                 Ok(credentials) => {
                     used = credentials.unwrap_or(used);
                     backoff.reset();
-                    (options.events)(&NodeEvent::LoggedInAnew);
+                    options.tell(&NodeEvent::LoggedInAnew);
                     break;
                 }
                 Err(why) => failed(&why, &mut backoff, options).await,
@@ -53,18 +53,14 @@ pub(super) async fn renew(used: Option<Credentials>, queue: &Queue, options: &No
 
 /// Reports it, and pauses: a token service that fails is not to be called without end.
 async fn failed(why: &ConnectError, backoff: &mut Backoff, options: &NodeOptions) {
-    let why = Arc::clone(why.message());
-    (options.events)(&NodeEvent::NotLoggedInAnew(why));
+    options.tell(&NodeEvent::NotLoggedInAnew(why.message()));
     sleep(FIRST_PAUSE + backoff.next(Instant::now())).await;
 }
 
 /// From Redis 8.2 on a log-in that is refused ends the earlier one. Then the next call is refused, and a connection is made anew.
 async fn log_in(queue: &Queue, options: &NodeOptions) -> Result<Option<Credentials>, ConnectError> {
-    let Some(credentials) = options.credentials.fetch().await else {
-        return Ok(None);
-    };
-    let credentials = credentials?;
-    if let Some(command) = credentials.login.auth() {
+    let credentials = options.credentials.fetch().await?;
+    if let Some(command) = (credentials.as_ref()).and_then(|credentials| credentials.login.auth()) {
         let deadline = Instant::now() + options.deadline;
         let (waiting, call) = Waiting::new(Request::command(&command), deadline);
         let answer = match queue.push(waiting) {
@@ -76,7 +72,7 @@ async fn log_in(queue: &Queue, options: &NodeOptions) -> Result<Option<Credentia
             return Err(ConnectError::of_server("AUTH", &error.to_string()));
         }
     }
-    Ok(Some(credentials))
+    Ok(credentials)
 }
 
 async fn wait(time: Option<Duration>) {

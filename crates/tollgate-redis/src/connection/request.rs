@@ -33,15 +33,13 @@ struct Checks {
     answers: usize,
     at: usize,
     slot: u16,
-    /// How many of them are for sliding logs.
-    logs: u16,
     /// For how long they keep the server, as it is estimated.
     time: Duration,
     /// Whether it is one check that may repeat for the next key.
     repeats: bool,
 }
 
-/// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
+/// Where a check says which algorithm it is for, and the sliding log there, which takes a server longer than others.
 const ALGORITHM: usize = 13;
 const LOG: u8 = 20;
 
@@ -110,14 +108,12 @@ impl Request {
         }
         let (count, at) = (args.len(), request.bytes.len());
         let mut answers = count;
-        let mut logs = 0_u16;
         let mut time = Duration::ZERO;
         let mut repeats = request.keys == 1 && count == 1;
         for check in args {
             // The answer says more to a rule that blocks keys.
             answers += usize::from(check.len() > REPEATABLE && check[0] & BLOCKS != 0);
             repeats &= check.len() == REPEATABLE && check[0] <= MOST_REPEATABLE;
-            logs = logs.saturating_add(u16::from(check.get(ALGORITHM) == Some(&LOG)));
             time = time.saturating_add(time_of(check));
             request.push_arg(check);
         }
@@ -126,7 +122,6 @@ impl Request {
             answers,
             at,
             slot,
-            logs,
             time,
             repeats,
         });
@@ -174,12 +169,6 @@ impl Request {
     /// How many answers to checks come; `None` as for [`count`](Self::count).
     pub(super) fn answers(&self) -> Option<usize> {
         self.checks.map(|checks| checks.answers)
-    }
-
-    /// For how many usual checks it keeps a server.
-    pub(super) fn weight(&self) -> usize {
-        self.checks
-            .map_or(0, |checks| checks.count + usize::from(checks.logs))
     }
 
     /// For how long it keeps a server, as it is estimated.
@@ -323,8 +312,8 @@ fn time_of(check: &[u8]) -> Duration {
     if check.get(ALGORITHM) != Some(&LOG) {
         return CHECK_TIME;
     }
-    let limit = check.get(LIMIT).and_then(|limit| limit.try_into().ok());
-    let limit = limit.map_or(0.0, f64::from_le_bytes);
+    let limit =
+        (check.get(LIMIT).and_then(|limit| limit.try_into().ok())).map_or(0.0, f64::from_le_bytes);
     // A limit is a whole number, and so is what it is cut to.
     LOG_TIME + LOG_UNIT_TIME * limit.clamp(0.0, MOST_UNITS) as u32
 }
@@ -461,20 +450,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_weighs_its_checks_and_logs_and_a_script_takes_as_long_as_a_check() {
+    fn the_time_of_a_request_is_that_of_its_checks_and_grows_with_the_limits_of_logs() {
         let script = script();
-        let weighs = |request: &Request| (request.count(), request.weight(), request.server_time());
         let micros = Duration::from_micros;
-        let other = Request::new(&script, &["a"], &["b"]);
-        assert_eq!(weighs(&other), (None, 0, micros(4)));
-        let usual = request(&script, &["a"], &[check(0, 1), check(0, 1)]);
-        assert_eq!(weighs(&usual), (Some(2), 2, micros(8)));
         let logs = request(&script, &["a"], &[log(100.0), check(0, 1), log(0.0)]);
-        assert_eq!(weighs(&logs), (Some(3), 5, micros(23 + 4 + 8)));
-        let largest = request(&script, &["a"], &[log(1e6)]);
-        let time = micros(150_008);
-        assert_eq!(weighs(&largest), (Some(1), 2, time));
-        let refused = request(&script, &["a"], &[log(1e18)]);
-        assert_eq!(weighs(&refused), (Some(1), 2, time));
+        assert_eq!(logs.server_time(), micros(23 + 4 + 8));
+        for limit in [1e6, 1e18] {
+            let largest = request(&script, &["a"], &[log(limit)]);
+            assert_eq!(largest.server_time(), micros(150_008));
+        }
     }
 }

@@ -1,47 +1,40 @@
 //! Whether and how connections are encrypted.
 
-use std::fmt;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 
+#[cfg(feature = "tls")]
 use tokio::net::TcpStream;
-
-use crate::{
-    address::{Address, AddressError},
-    connection::{
-        connect_error::{ConnectError, ConnectErrorKind},
-        stream::Stream,
-    },
+#[cfg(feature = "tls")]
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ClientConfig, pki_types::ServerName},
 };
 
-/// What an application says about encryption. Nothing by default.
+#[cfg(feature = "tls")]
+use crate::connection::{
+    connect_error::{ConnectError, ConnectErrorKind},
+    stream::Stream,
+};
+use crate::{address::Address, error::SetupError};
+
+/// What an application says about encryption: a configuration of rustls, with whom to trust, by which cryptography, and with which
+/// certificate of one's own. Nothing by default.
 #[derive(Clone, Default)]
 pub(crate) struct Security {
     #[cfg(feature = "tls")]
-    config: Option<std::sync::Arc<tokio_rustls::rustls::ClientConfig>>,
+    pub(crate) config: Option<Arc<ClientConfig>>,
 }
 
 impl Security {
-    /// Encrypts by a configuration of rustls: whom to trust, by which cryptography, with which certificate of one's own.
-    #[cfg(feature = "tls")]
-    pub(crate) fn rustls(
-        config: impl Into<std::sync::Arc<tokio_rustls::rustls::ClientConfig>>,
-    ) -> Self {
-        Self {
-            config: Some(config.into()),
-        }
-    }
-
-    /// Whether it can encrypt.
-    fn is_there(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return self.config.is_some();
-        #[cfg(not(feature = "tls"))]
-        false
-    }
-
     /// Refuses an address that asks for encryption, unless it is said here whom to trust.
-    pub(super) fn check(&self, address: &Address) -> Result<(), AddressError> {
-        if address.is_encrypted() && !self.is_there() {
-            return Err(AddressError::new(
+    pub(super) fn check(&self, address: &Address) -> Result<(), SetupError> {
+        #[cfg(feature = "tls")]
+        let is_there = self.config.is_some();
+        #[cfg(not(feature = "tls"))]
+        let is_there = false;
+        if address.encrypted && !is_there {
+            return Err(SetupError::address(
                 "an encrypted connection needs to know whom to trust; give `RedisStoreBuilder::tls` a configuration of rustls, \
                  with the roots and the certificates that it says (those of a client of redis-rs cannot be read, and its \
                  `insecure` is not taken over)",
@@ -57,46 +50,16 @@ impl Security {
         stream: TcpStream,
         host: &str,
     ) -> Result<Stream, ConnectError> {
-        use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
-
+        let failed = |what: String| ConnectError::new(ConnectErrorKind::Tls, what);
         let Some(config) = &self.config else {
-            return Err(ConnectError::new(
-                ConnectErrorKind::Tls,
-                "there is no TLS configuration",
-            ));
+            return Err(failed("there is no TLS configuration".to_owned()));
         };
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            ConnectError::new(
-                ConnectErrorKind::Tls,
-                "the host is no name that a certificate could have",
-            )
-        })?;
-        let connector = TlsConnector::from(std::sync::Arc::clone(config));
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| failed("the host is no name that a certificate could have".to_owned()))?;
+        let connector = TlsConnector::from(Arc::clone(config));
         match connector.connect(name, stream).await {
             Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(ConnectError::new(
-                ConnectErrorKind::Tls,
-                format!("TLS: {error}"),
-            )),
+            Err(error) => Err(failed(format!("TLS: {error}"))),
         }
-    }
-
-    #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unused_async, reason = "as with the feature `tls`")]
-    pub(super) async fn encrypt(&self, _: TcpStream, _: &str) -> Result<Stream, ConnectError> {
-        Err(ConnectError::new(
-            ConnectErrorKind::Tls,
-            "TLS needs the feature `tls`",
-        ))
-    }
-}
-
-impl fmt::Debug for Security {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_there() {
-            "Security(rustls)"
-        } else {
-            "Security(none)"
-        })
     }
 }

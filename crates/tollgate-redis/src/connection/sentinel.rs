@@ -14,15 +14,9 @@ use crate::{
     },
 };
 
-/// The sentinels of a master. Their majority decides where it is.
+/// The sentinels of a master, and how each of them is asked. Their majority decides where the master is.
 pub(super) struct SentinelQuery {
     sentinels: Sentinels,
-    sentinel: Arc<Sentinel>,
-}
-
-/// How each of them is asked.
-struct Sentinel {
-    master: String,
     access: Access,
     /// How long one may take.
     patience: Duration,
@@ -32,28 +26,24 @@ struct Sentinel {
 
 impl SentinelQuery {
     pub(super) fn new(address: &Address, sentinels: &Sentinels, options: &NodeOptions) -> Self {
-        let sentinel = Sentinel {
-            master: sentinels.master().to_owned(),
+        Self {
+            sentinels: sentinels.clone(),
             access: address.sentinel_access(sentinels),
             patience: options.connect_timeout() / 2,
             connector: Connector::new(address, options),
             options: options.clone(),
-        };
-        Self {
-            sentinels: sentinels.clone(),
-            sentinel: Arc::new(sentinel),
         }
     }
 
     /// Where the master is: what more than half of all sentinels say, or, once none is waited for any more, more than half of
     /// those that have answered. One that was cut off from the others may still name the old master.
-    pub(super) async fn master(&self) -> Result<Place, ConnectError> {
-        let places = self.sentinels.places();
+    pub(super) async fn master(self: &Arc<Self>) -> Result<Place, ConnectError> {
+        let places = &self.sentinels.places;
         // Dropped with this future, and all connections with it.
         let mut queries = JoinSet::new();
         for place in places {
-            let (sentinel, place) = (Arc::clone(&self.sentinel), place.clone());
-            queries.spawn(async move { sentinel.ask(&place).await });
+            let (query, place) = (Arc::clone(self), place.clone());
+            queries.spawn(async move { query.ask(&place).await });
         }
         let mut named: Vec<Place> = Vec::new();
         let mut last = unresolved("there are no sentinels");
@@ -78,19 +68,7 @@ impl SentinelQuery {
             ))
         })
     }
-}
 
-/// The place that more than half of so many have named.
-fn majority(named: &[Place], of: usize) -> Option<Place> {
-    let votes = |place: &&Place| named.iter().filter(|named| named == place).count();
-    named.iter().find(|place| votes(place) * 2 > of).cloned()
-}
-
-fn unresolved(what: impl Into<Arc<str>>) -> ConnectError {
-    ConnectError::new(ConnectErrorKind::Unresolved, what)
-}
-
-impl Sentinel {
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
         let answer = timeout(self.patience, self.master_by(place)).await;
         answer
@@ -102,7 +80,11 @@ impl Sentinel {
     }
 
     async fn master_by(&self, place: &Place) -> Result<Place, ConnectError> {
-        let query = [vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.master]];
+        let query = [vec![
+            "SENTINEL",
+            "GET-MASTER-ADDR-BY-NAME",
+            &self.sentinels.master,
+        ]];
         let connected = self.connector.connect(place, &self.access, &query);
         let answer = match connected.await?.answers.pop() {
             Some(Ok(answer)) => answer,
@@ -119,10 +101,20 @@ impl Sentinel {
             }
             _ => Err(unresolved(format!(
                 "no master is known by the name {:?}",
-                self.master
+                self.sentinels.master
             ))),
         }
     }
+}
+
+/// The place that more than half of so many have named.
+fn majority(named: &[Place], of: usize) -> Option<Place> {
+    let votes = |place: &&Place| named.iter().filter(|named| named == place).count();
+    named.iter().find(|place| votes(place) * 2 > of).cloned()
+}
+
+fn unresolved(what: impl Into<Arc<str>>) -> ConnectError {
+    ConnectError::new(ConnectErrorKind::Unresolved, what)
 }
 
 #[cfg(test)]
@@ -159,6 +151,7 @@ mod tests {
         };
         let address = Address::of_target(Target::Sentinel(sentinels.clone()));
         let query = SentinelQuery::new(&address, &sentinels, &NodeOptions::default());
+        let query = Arc::new(query);
         let began = Instant::now();
         let master = query.master().await;
         let master = master.map(|place| place.to_string());
@@ -186,22 +179,5 @@ mod tests {
             "{why}"
         );
         assert_eq!(took, PATIENCE);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_sentinel_that_does_not_say_is_named_with_what_it_says() {
-        let silent = play("/silent", "");
-        let (answer, _) = resolve(&[&silent]).await;
-        let why = answer.expect_err("it is silent");
-        assert_eq!(why, "sentinel /silent: no answer in time");
-        let refuses = play("/refuses", "-NOPERM no permissions\r\n");
-        let (answer, _) = resolve(&[&refuses]).await;
-        let why = answer.expect_err("it refuses");
-        assert!(
-            why.starts_with("sentinel /refuses: SENTINEL: NOPERM"),
-            "{why}"
-        );
-        let (answer, _) = resolve(&[]).await;
-        assert_eq!(answer, Err("there are no sentinels".to_owned()));
     }
 }

@@ -43,9 +43,11 @@ async fn keep_connected(address: &Address, shared: &Shared) {
     let options = &shared.options;
     let mut backoff = Backoff::new(options.first_pause, options.longest_pause, options.seed);
     let connector = Connector::new(address, options);
-    let sentinels = match address.target() {
+    let sentinels = match &address.target {
+        Target::Sentinel(sentinels) => {
+            Some(Arc::new(SentinelQuery::new(address, sentinels, options)))
+        }
         Target::Server(_) | Target::Cluster(_) => None,
-        Target::Sentinel(sentinels) => Some(SentinelQuery::new(address, sentinels, options)),
     };
     loop {
         match connect(address, &connector, sentinels.as_ref(), options).await {
@@ -62,8 +64,7 @@ async fn keep_connected(address: &Address, shared: &Shared) {
             }
             Err(error) => {
                 options.credentials.forget();
-                let why = Arc::clone(error.message());
-                shared.tell(&NodeEvent::NotConnected(error.kind(), why));
+                options.tell(&NodeEvent::NotConnected(error.kind(), error.message()));
                 shared.set_missing(&error);
             }
         }
@@ -83,19 +84,21 @@ struct Connection {
 async fn connect(
     address: &Address,
     connector: &Connector,
-    sentinels: Option<&SentinelQuery>,
+    sentinels: Option<&Arc<SentinelQuery>>,
     options: &NodeOptions,
 ) -> Result<Connection, ConnectError> {
-    let unresolved = |what: &str| Err(ConnectError::new(ConnectErrorKind::Unresolved, what));
-    let (place, further) = match (address.target(), sentinels) {
+    let (place, further) = match (&address.target, sentinels) {
         (Target::Server(place), _) => (place.clone(), Vec::new()),
-        (Target::Sentinel(_), Some(sentinels)) => (sentinels.master().await?, vec![vec!["ROLE"]]),
-        (Target::Sentinel(_), None) => return unresolved("there are no sentinels"),
-        (Target::Cluster(_), _) => return unresolved("a cluster is no server"),
+        (_, Some(sentinels)) => (sentinels.master().await?, vec![vec!["ROLE"]]),
+        (_, None) => {
+            let what = "no server is named";
+            return Err(ConnectError::new(ConnectErrorKind::Unresolved, what));
+        }
     };
     let ready = async {
         // Not part of the time to connect in: a token service may be far away.
-        let (access, used) = options.credentials.access(address.access()).await?;
+        let used = options.credentials.fetch().await?;
+        let access = address.access.by(used.as_ref().map(|used| &used.login));
         let within = options.connect_timeout();
         let connected = timeout(within, connector.connect(&place, &access, &further)).await;
         let connected = connected.unwrap_or_else(|_| {
@@ -130,7 +133,7 @@ struct Ended {
 /// Serves one connection until it is lost.
 async fn serve(
     connection: Connection,
-    sentinels: Option<&SentinelQuery>,
+    sentinels: Option<&Arc<SentinelQuery>>,
     shared: &Shared,
 ) -> Ended {
     let Connection { stream, peer, used } = connection;
@@ -144,7 +147,7 @@ async fn serve(
     );
     shared.set_connected(Arc::clone(&queue));
     shared.breaker.connected();
-    shared.tell(&NodeEvent::Connected(Arc::clone(&peer)));
+    options.tell(&NodeEvent::Connected(Arc::clone(&peer)));
     let lost = select! {
         // What was answered counts before what is lost.
         biased;
@@ -161,7 +164,7 @@ async fn serve(
     let why: Arc<str> = lost.to_string().into();
     let error = ConnectError::new(ConnectErrorKind::Server, Arc::clone(&why));
     shared.set_missing(&error);
-    shared.tell(&NodeEvent::Lost { why, was_idle });
+    options.tell(&NodeEvent::Lost { why, was_idle });
     Ended {
         was_of_use: driver.was_of_use(),
         was_idle,
@@ -169,7 +172,7 @@ async fn serve(
 }
 
 /// Ends when sentinels name another master. Where there are none, never.
-async fn moved(place: &Place, sentinels: Option<&SentinelQuery>, options: &NodeOptions) {
+async fn moved(place: &Place, sentinels: Option<&Arc<SentinelQuery>>, options: &NodeOptions) {
     let Some(sentinels) = sentinels else {
         return std::future::pending().await;
     };
@@ -186,24 +189,13 @@ async fn moved(place: &Place, sentinels: Option<&SentinelQuery>, options: &NodeO
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        error::Error,
-        sync::{
-            Mutex,
-            atomic::{AtomicUsize, Ordering},
-        },
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
     };
-
-    use tollgate_core::{Pending, Step};
 
     use super::*;
-    use crate::{
-        connection::{
-            log_in::CredentialsSource, node::Node, options::NodeOptions, request::Request,
-            script::Script, stream::memory,
-        },
-        credentials::CredentialsProvider,
-    };
+    use crate::connection::{node::Node, request::Request, script::Script, stream::memory};
 
     type Events = Arc<Mutex<Vec<(Instant, NodeEvent)>>>;
 
@@ -212,7 +204,7 @@ mod tests {
         let sink = Arc::clone(&events);
         let mut options = NodeOptions {
             seed: 7,
-            events: Arc::new(move |event| {
+            events: Arc::new(move |_, event| {
                 sink.lock().unwrap().push((Instant::now(), event.clone()));
             }),
             ..NodeOptions::default()
@@ -279,71 +271,12 @@ mod tests {
         }
     }
 
-    /// Panics when it is asked for the time with this number, and the first time that it is to say when others replace these.
-    struct Panics {
-        at: usize,
-        asked: AtomicUsize,
-        watched: AtomicUsize,
-    }
-
-    impl CredentialsProvider for Panics {
-        fn credentials(&self) -> Step<Result<Credentials, Box<dyn Error + Send + Sync>>> {
-            let number = self.asked.fetch_add(1, Ordering::Relaxed);
-            assert!(number != self.at, "it is a test");
-            let credentials = Credentials::new("limits", "sesame");
-            Step::Ready(Ok(credentials.expires_in(Duration::from_secs(100))))
-        }
-
-        fn replaced(&self, _: &Credentials) -> Step<()> {
-            let number = self.watched.fetch_add(1, Ordering::Relaxed);
-            Step::Wait(Pending::new(async move {
-                assert!(number > 0, "it is a test");
-                std::future::pending().await
-            }))
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_provider_that_panics_has_given_no_credentials_and_is_asked_again() {
-        memory::play("/server", |_| ":1\r\n".to_owned());
-        for at in [0, 1] {
-            let (node, events) = start(server(), |options| {
-                options.credentials = CredentialsSource::new(Panics {
-                    at,
-                    asked: AtomicUsize::new(0),
-                    watched: AtomicUsize::new(0),
-                });
-            });
-            sleep(Duration::from_secs(150)).await;
-            let why = "no credentials: the provider has panicked";
-            let happened = |wanted: &dyn Fn(&NodeEvent) -> bool| {
-                let events = events.lock().unwrap();
-                events.iter().filter(|(_, event)| wanted(event)).count()
-            };
-            let expected = match at {
-                // That of `replaced` is an event, and not the end of it.
-                0 => (1, 1),
-                _ => (0, 2),
-            };
-            let not_connected = happened(&|event| {
-                let why = format!("/server: {why}").into();
-                *event == NodeEvent::NotConnected(ConnectErrorKind::Credentials, why)
-            });
-            let not_anew = happened(&|event| *event == NodeEvent::NotLoggedInAnew(why.into()));
-            assert_eq!((not_connected, not_anew), expected);
-            assert!(happened(&|event| *event == NodeEvent::LoggedInAnew) > 0);
-            let script = Arc::new(Script::new("return 1"));
-            let answer = node.call(Request::new(&script, &["k"], &[])).await;
-            assert!(answer.is_ok(), "{answer:?}");
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_task_that_has_panicked_says_so_and_connects_anew() {
         memory::play("/server", |_| ":1\r\n".to_owned());
         let (node, _) = start(server(), |options| {
             let events = AtomicUsize::new(0);
-            options.events = Arc::new(move |event| {
+            options.events = Arc::new(move |_, event| {
                 let is_first = events.fetch_add(1, Ordering::Relaxed) == 0;
                 assert!(!is_first, "it is a test of {event:?}");
             });

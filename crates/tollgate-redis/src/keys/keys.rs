@@ -40,7 +40,6 @@ use tollgate_core::{KeyBuf, store::Fingerprint};
 use crate::keys::{
     mask::Mask,
     plain::Plain,
-    rotation::Rotation,
     secret::{Secret, SecretError},
 };
 
@@ -52,9 +51,17 @@ pub struct Keys(Kind);
 enum Kind {
     /// As they were given, for tests.
     Given,
-    Hashed(Secret, Mask),
-    Rotating(Arc<Rotation>),
+    Hashed(Arc<Hashed>),
     Plain(Arc<Plain>),
+}
+
+/// By a secret, or by two of which one is in force.
+struct Hashed {
+    newer: Secret,
+    older: Option<Secret>,
+    /// Whether states move to the name by the newer secret: it is in force.
+    moves: bool,
+    mask: Mask,
 }
 
 /// A fingerprint as it is written in a name.
@@ -68,8 +75,17 @@ impl Keys {
     /// As fingerprints, keyed by this secret: the names in Redis reveal nothing about the clients.
     #[must_use]
     pub fn hashed(secret: Secret) -> Self {
-        let mask = Mask::of(&secret);
-        Self(Kind::Hashed(secret, mask))
+        Self::by(secret, None, false)
+    }
+
+    fn by(newer: Secret, older: Option<Secret>, moves: bool) -> Self {
+        let mask = Mask::of(&newer);
+        Self(Kind::Hashed(Arc::new(Hashed {
+            newer,
+            older,
+            moves,
+            mask,
+        })))
     }
 
     /// Readable, for debugging: `address=192.0.2.1/32`, or the start and a hash of long values.
@@ -108,30 +124,32 @@ impl Keys {
     /// Whether a second secret is known.
     #[must_use]
     pub fn is_rotating(&self) -> bool {
-        matches!(self.0, Kind::Rotating(_))
+        matches!(&self.0, Kind::Hashed(hashed) if hashed.older.is_some())
     }
 
     fn rotate(self, other: Secret, moves: bool) -> Result<Self, SecretError> {
-        let current = match self.0 {
-            Kind::Hashed(current, _) => current,
-            Kind::Rotating(_) => {
-                return Err(SecretError::new(
-                    "two secrets are known already; end one change of secrets before the next",
-                ));
-            }
-            Kind::Plain(_) | Kind::Given => {
-                return Err(SecretError::new(
-                    "keys that are written plainly have no secret; take `Keys::hashed`",
-                ));
-            }
+        let Kind::Hashed(hashed) = self.0 else {
+            return Err(SecretError::new(
+                "keys that are written plainly have no secret; take `Keys::hashed`",
+            ));
         };
+        if hashed.older.is_some() {
+            return Err(SecretError::new(
+                "two secrets are known already; end one change of secrets before the next",
+            ));
+        }
+        let current = hashed.newer.clone();
         if current == other {
             return Err(SecretError::new(
                 "the other secret is the one in force; give the one before or after it, or none",
             ));
         }
-        let rotation = Rotation::new(current, other, moves);
-        Ok(Self(Kind::Rotating(Arc::new(rotation))))
+        let (newer, older) = if moves {
+            (current, other)
+        } else {
+            (other, current)
+        };
+        Ok(Self::by(newer, Some(older), moves))
     }
 
     /// The fingerprint of a key in this process. The one in Redis is [derived from it](Self::names).
@@ -139,8 +157,7 @@ impl Keys {
         let digest = digest(domain, key);
         match &self.0 {
             Kind::Given => Fingerprint::from_bits(u128::from_le_bytes(digest)),
-            Kind::Hashed(_, mask) => mask.put_on(digest),
-            Kind::Rotating(rotation) => rotation.mask(digest),
+            Kind::Hashed(hashed) => hashed.mask.put_on(digest),
             Kind::Plain(plain) => {
                 let fingerprint = Fingerprint::from_bits(u128::from_le_bytes(digest));
                 plain.remember(fingerprint, key);
@@ -153,10 +170,10 @@ impl Keys {
     pub(crate) fn names(&self, key: Fingerprint) -> (Name, Option<Name>) {
         match &self.0 {
             Kind::Given => (Name::Hash(key), None),
-            Kind::Hashed(secret, mask) => (Name::Hash(secret.sign(mask.take_off(key))), None),
-            Kind::Rotating(rotation) => {
-                let (newer, older) = rotation.both(key);
-                (Name::Hash(newer), Some(Name::Hash(older)))
+            Kind::Hashed(hashed) => {
+                let digest = hashed.mask.take_off(key);
+                let name = |secret: &Secret| Name::Hash(secret.sign(digest));
+                (name(&hashed.newer), hashed.older.as_ref().map(name))
             }
             Kind::Plain(plain) => {
                 let name = plain.text(key).map_or(Name::Hash(key), Name::Text);
@@ -169,15 +186,21 @@ impl Keys {
     pub(crate) fn tags(&self) -> Vec<String> {
         match &self.0 {
             Kind::Given => vec!["given".to_owned()],
-            Kind::Hashed(secret, _) => vec![secret.tag()],
-            Kind::Rotating(rotation) => rotation.tags().into(),
+            Kind::Hashed(hashed) => {
+                let secrets = [Some(&hashed.newer), hashed.older.as_ref()];
+                let mut tags: Vec<_> = secrets.into_iter().flatten().map(Secret::tag).collect();
+                if !hashed.moves {
+                    tags.reverse();
+                }
+                tags
+            }
             Kind::Plain(_) => vec!["plain".to_owned()],
         }
     }
 
     /// Whether states are moved from the older name to the newer.
     pub(crate) fn moves(&self) -> bool {
-        matches!(&self.0, Kind::Rotating(rotation) if rotation.moves())
+        matches!(&self.0, Kind::Hashed(hashed) if hashed.moves)
     }
 }
 
@@ -208,7 +231,6 @@ fn hash(parts: [&[u8]; 3]) -> blake3::Hash {
     blake3::hash(&bytes[..bytes.len() - left])
 }
 
-#[cold]
 fn hash_long(parts: [&[u8]; 3]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -222,11 +244,9 @@ impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Kind::Given => "Keys(as given)",
-            Kind::Hashed(..) => "Keys(hashed)",
-            Kind::Rotating(rotation) if rotation.moves() => {
-                "Keys(hashed, with the previous secret)"
-            }
-            Kind::Rotating(_) => "Keys(hashed, with the next secret)",
+            Kind::Hashed(hashed) if hashed.older.is_none() => "Keys(hashed)",
+            Kind::Hashed(hashed) if hashed.moves => "Keys(hashed, with the previous secret)",
+            Kind::Hashed(_) => "Keys(hashed, with the next secret)",
             Kind::Plain(_) => "Keys(plain)",
         })
     }

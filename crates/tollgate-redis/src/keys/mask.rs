@@ -35,7 +35,6 @@ impl Mask {
         }))
     }
 
-    #[inline]
     pub(crate) fn put_on(&self, digest: [u8; 16]) -> Fingerprint {
         let (mut left, mut right) = halves(u128::from_le_bytes(digest));
         for round in &self.0 {
@@ -44,7 +43,6 @@ impl Mask {
         Fingerprint::from_bits(u128::from(left) << 64 | u128::from(right))
     }
 
-    #[inline]
     pub(crate) fn take_off(&self, key: Fingerprint) -> [u8; 16] {
         let (mut left, mut right) = halves(key.bits());
         for round in self.0.iter().rev() {
@@ -56,7 +54,6 @@ impl Mask {
 
 impl Round {
     /// Both halves of a product, in one.
-    #[inline]
     fn of(&self, half: u64) -> u64 {
         let product = u128::from(half ^ self.plus) * u128::from(self.times);
         let (high, low) = halves(product);
@@ -64,7 +61,6 @@ impl Round {
     }
 }
 
-#[inline]
 fn halves(bits: u128) -> (u64, u64) {
     ((bits >> 64) as u64, bits as u64)
 }

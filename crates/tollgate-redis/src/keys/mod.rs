@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! keyspace ── slot, packed
-//! └─ keys ── rotation, plain ── mask ── secret
+//! └─ keys ── plain, mask ── secret
 //! ```
 
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
@@ -11,6 +11,5 @@ pub(crate) mod keyspace;
 mod mask;
 pub(crate) mod packed;
 mod plain;
-mod rotation;
 pub(crate) mod secret;
 pub(crate) mod slot;

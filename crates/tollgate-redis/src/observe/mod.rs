@@ -1,13 +1,14 @@
 //! What is seen from outside: metrics (feature `metrics`) and events (feature `tracing`).
 
 mod calls;
-mod events;
 #[cfg(feature = "metrics")]
-mod meters;
+mod handles;
+#[cfg(feature = "metrics")]
+mod names;
 mod observer;
 mod rule_counts;
-#[cfg(feature = "metrics")]
-mod traffic_meters;
+#[cfg(feature = "tracing")]
+mod standing;
 
 pub(crate) use self::{
     calls::{CallFor, Stopwatch},

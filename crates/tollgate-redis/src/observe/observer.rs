@@ -1,5 +1,7 @@
 //! The one place where everything is reported.
 
+#[cfg(feature = "metrics")]
+use std::sync::OnceLock;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -13,58 +15,81 @@ use tollgate_core::{Rule, RuleSet};
 use tollgate_prefilter::EngineUsage;
 use tollgate_prefilter::{Effective, EngineEvents, LeaseEvent, ReportEvent, TableUsage};
 
+#[cfg(feature = "tracing")]
+use crate::observe::standing::{Standings, Transition};
 #[cfg(feature = "metrics")]
-use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
+use crate::{
+    connection::event::CallEvent,
+    observe::{
+        handles::{Handles, count_node},
+        names,
+    },
+};
 use crate::{
     connection::{
-        error::CallError,
+        error::{CallError, CallErrorKind},
         event::{CallSink, NodeEvent},
     },
     observe::{
         calls::{CallFor, Stopwatch},
-        events::Events,
         rule_counts::RuleCounts,
     },
 };
 
-/// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
+/// Tells metrics (feature `metrics`) and logs (feature `tracing`) what happened: a server that is lost and that is back, and mistakes
+/// of the set-up now and then; never a key or a password. Without the features its calls are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
-    events: Events,
     /// Those that are bound.
     rules: Mutex<Vec<Arc<RuleCounts>>>,
     units_lost: AtomicU64,
+    #[cfg(feature = "tracing")]
+    standings: Standings,
     #[cfg(feature = "metrics")]
-    meters: Meters,
-    #[cfg(feature = "metrics")]
-    traffic: Arc<TrafficMeters>,
+    handles: OnceLock<Handles>,
 }
 
 /// Counts what happens in the engine.
 #[derive(Debug)]
 pub(crate) struct EngineObserver(pub(crate) Arc<Observer>);
 
+#[cfg_attr(not(feature = "metrics"), allow(unused_variables, reason = "metrics"))]
 impl EngineEvents for EngineObserver {
     fn lease(&self, event: LeaseEvent) {
         #[cfg(feature = "metrics")]
-        self.0.meters.lease(event);
-        #[cfg(not(feature = "metrics"))]
-        let _ = event;
+        self.0.handles().leases[event as usize].increment(1);
     }
 
     fn reports(&self, event: ReportEvent, count: usize) {
         #[cfg(feature = "metrics")]
-        self.0.meters.reports(event, count);
-        #[cfg(not(feature = "metrics"))]
-        let _ = (event, count);
+        self.0.handles().reports[event as usize].increment(count as u64);
     }
 
     fn units_lost(&self, units: u64) {
-        self.0.lose_units(units);
+        self.0.units_lost.fetch_add(units, Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        self.0.handles().lost_units.increment(units);
     }
 }
 
+/// An event of tracing: its level, fields, and message. Without the feature it is nothing.
+macro_rules! log {
+    ($level:ident: $($what:tt)*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "tollgate", $($what)*);
+    };
+}
+
+#[cfg_attr(
+    not(all(feature = "metrics", feature = "tracing")),
+    allow(unused_variables, clippy::unused_self, reason = "the features")
+)]
 impl Observer {
+    #[cfg(feature = "metrics")]
+    fn handles(&self) -> &Handles {
+        self.handles.get_or_init(Handles::new)
+    }
+
     /// Rules are bound, and counted so: each quota of each rule. Gives what is counted of them, by rule and plan.
     pub(crate) fn bound(
         &self,
@@ -116,9 +141,9 @@ impl Observer {
     }
 
     /// A rule is counted exactly, because its quota does not support its consistency.
-    #[cold]
     fn exact(&self, rule: &Rule, plan: usize, why: &str) {
-        self.events.exact(rule.name(), rule.plan_name(plan), why);
+        let (rule, plan) = (rule.name(), rule.plan_name(plan));
+        log!(warn: rule, plan, why, "the rule is counted exactly: its quota does not support the configured consistency");
     }
 
     /// Publishes by how much `instances` instances may exceed each limit.
@@ -127,129 +152,152 @@ impl Observer {
         for rule in &*self.rules() {
             rule.publish_bounds(instances);
         }
-        #[cfg(not(feature = "metrics"))]
-        let _ = instances;
     }
 
     /// A call is sent, or cannot be.
-    #[inline]
     pub(crate) fn sent(&self, what_for: CallFor) {
         #[cfg(feature = "metrics")]
-        self.meters.sent(what_for);
-        #[cfg(not(feature = "metrics"))]
-        let _ = what_for;
+        self.handles().calls[what_for as usize].increment(1);
     }
 
     /// Redis has answered a call, or not.
-    #[inline]
     pub(crate) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
         #[cfg(feature = "metrics")]
-        self.meters.called(stopwatch, error);
-        #[cfg(not(feature = "metrics"))]
-        let _ = stopwatch;
+        match error {
+            None => self.handles().answered.record(stopwatch.elapsed()),
+            Some(error) => {
+                self.handles().failed.record(stopwatch.elapsed());
+                self.handles().errors[error.kind() as usize].increment(1);
+            }
+        }
         if let Some(error) = error {
-            self.events.failed(error);
+            self.background_failed(error);
+        }
+    }
+
+    /// A call has failed. Logged where it goes on until the set-up changes: no request waits for a heartbeat, or for a look at the
+    /// size of the namespace, so that nothing else would tell of a right that is missing.
+    pub(crate) fn background_failed(&self, error: &CallError) {
+        let lasts = matches!(
+            error.kind(),
+            CallErrorKind::Misconfigured | CallErrorKind::NotWritable
+        );
+        if lasts && self.may_log() {
+            log!(error: %error, "Redis refuses a call, and will until this is changed (logged at most every 10 s)");
         }
     }
 
     /// Redis has answered something that is no reply of the script.
-    #[cold]
     pub(crate) fn misunderstood(&self) {
         #[cfg(feature = "metrics")]
-        self.meters.misunderstood();
-        self.events.misunderstood();
+        self.handles().protocol.increment(1);
+        if self.may_log() {
+            log!(error: "Redis sent a reply that is not the script's; is it behind a proxy? (logged at most every 10 s)");
+        }
     }
 
     /// A settlement was lost: its request has ended already, and no one sees the failure.
     pub(crate) fn settlement_lost(&self) {
         #[cfg(feature = "metrics")]
-        self.meters.settlement_lost();
+        self.handles().settlements_lost.increment(1);
     }
 
     /// `count` instances share the store now.
     pub(crate) fn instances(&self, count: u32) {
         #[cfg(feature = "metrics")]
-        self.meters.instances(count);
+        self.gauge(names::INSTANCES, f64::from(count));
         self.publish_bounds(count);
     }
 
-    /// A heartbeat has failed, or a look at the size of the namespace. No request waits for it, so that nothing else would tell
-    /// of a right that is missing.
-    pub(crate) fn background_failed(&self, error: &CallError) {
-        self.events.failed(error);
+    /// A gauge that is set each few seconds, so that its handle is looked up.
+    #[cfg(feature = "metrics")]
+    fn gauge(&self, name: &'static str, value: f64) {
+        self.handles();
+        metrics::gauge!(name).set(value);
     }
 
     /// The keys of the namespace, and about how many bytes they take. `used` is the share of the memory that is in use, on the server
     /// that is nearest to its bound.
     #[cfg(feature = "metrics")]
     pub(crate) fn namespace_size(&self, keys: u64, bytes: u64, used: Option<f64>) {
-        self.meters.namespace_size(keys, bytes, used);
+        self.gauge(names::NAMESPACE_KEYS, keys as f64);
+        self.gauge(names::NAMESPACE_BYTES, bytes as f64);
+        if let Some(used) = used {
+            self.gauge(names::MEMORY_USED, used);
+        }
     }
 
     /// Other instances have this many other quotas for a rule of this instance.
     pub(crate) fn quota_conflicts(&self, rule: &str, others: usize) {
         #[cfg(feature = "metrics")]
-        self.meters.quota_conflicts(rule, others);
-        #[cfg(not(feature = "metrics"))]
-        let _ = (rule, others);
+        metrics::gauge!(names::QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
     }
 
-    /// Another instance has had another quota for a rule for longer than a deployment takes.
-    #[cold]
+    /// Another instance has had another quota for a rule for longer than a deployment takes. Once for each time that it begins.
     pub(crate) fn quotas_differ(&self, rule: &str, here: &str, elsewhere: &str, since: Duration) {
-        self.events.quotas_differ(rule, here, elsewhere, since);
+        log!(error: rule, here, elsewhere, ?since,
+            "two quotas count against one state: give the rule the same quota in every service of the namespace, or \
+             another name in one of them");
     }
 
     /// Instances of the namespace write keys in this many other ways, and share no state with this one.
     pub(crate) fn key_conflicts(&self, others: usize) {
         #[cfg(feature = "metrics")]
-        self.meters.key_conflicts(others);
-        #[cfg(not(feature = "metrics"))]
-        let _ = others;
+        self.gauge(names::KEY_CONFLICTS, others as f64);
     }
 
-    /// An instance that writes keys otherwise has come.
-    #[cold]
+    /// An instance that writes keys otherwise has come. Once for each time that it begins.
     pub(crate) fn keys_differ(&self, here: &str, elsewhere: &str) {
-        self.events.keys_differ(here, elsewhere);
+        log!(error: here, elsewhere,
+            "an instance of the namespace writes the keys of clients by another secret or partition, so that each client has two \
+             budgets: give all of them the same, or change the secret in the three steps of `Keys`");
     }
 
     /// This process holds so much now.
     #[cfg(feature = "metrics")]
     pub(crate) fn usage(&self, usage: &EngineUsage) {
-        self.meters.usage(usage);
+        let handles = self.handles();
+        for (gauge, number) in [
+            (&handles.on_lease, usage.units_on_lease),
+            (&handles.unreported, usage.units_unreported),
+            (&handles.leased_keys[0], usage.leased_keys),
+            (&handles.leased_keys[1], usage.scheduled_keys),
+            (&handles.table_keys[0], usage.leases.keys),
+            (&handles.table_keys[1], usage.reports.keys),
+            (&handles.table_bytes[0], usage.leases.bytes),
+            (&handles.table_bytes[1], usage.reports.bytes),
+            (&handles.table_bytes[3], usage.deny_cache_bytes),
+        ] {
+            gauge.set(number as f64);
+        }
     }
 
     /// A request was decided without a call.
-    #[inline]
     pub(crate) fn saved_call(&self) {
         #[cfg(feature = "metrics")]
-        self.meters.saved_call();
+        self.handles().calls_saved.increment(1);
     }
 
     /// What became of slots since the last call: keys that were reported, grants that were void, requests that outlived their slots;
     /// and the slots in use.
     pub(crate) fn slots(&self, counts: [u64; 3], in_use: u64) {
         #[cfg(feature = "metrics")]
-        self.meters.slots(counts, in_use);
-        #[cfg(not(feature = "metrics"))]
-        let _ = (counts, in_use);
+        {
+            let handles = self.handles();
+            for (counter, count) in handles.slots.iter().zip(counts) {
+                counter.increment(count);
+            }
+            handles.slots_in_use.set(in_use as f64);
+        }
     }
 
     /// The table of slots is so large now.
     pub(crate) fn slot_table(&self, usage: TableUsage) {
         #[cfg(feature = "metrics")]
-        self.meters.slot_table(usage);
-        #[cfg(not(feature = "metrics"))]
-        let _ = usage;
-    }
-
-    /// Redis may not have counted these units, and they are not reported again.
-    #[cold]
-    pub(crate) fn lose_units(&self, units: u64) {
-        self.units_lost.fetch_add(units, Ordering::Relaxed);
-        #[cfg(feature = "metrics")]
-        self.meters.reports_lost_units(units);
+        {
+            self.handles().table_keys[2].set(usage.keys as f64);
+            self.handles().table_bytes[2].set(usage.bytes as f64);
+        }
     }
 
     /// The units that Redis may not have counted, and that are not reported again.
@@ -257,37 +305,73 @@ impl Observer {
         self.units_lost.load(Ordering::Relaxed)
     }
 
-    /// A start waits for Redis.
+    /// A start waits for Redis. Its caller says so seldom.
     pub(crate) fn waits(&self, since: Duration, why: &str) {
-        self.events.waits(since, why);
+        log!(warn: ?since, why, "the start still waits for Redis");
     }
 
     /// What counts calls on their way.
-    pub(crate) fn calls(&self) -> CallSink {
+    pub(crate) fn calls(self: &Arc<Self>) -> CallSink {
         #[cfg(feature = "metrics")]
-        return Some({
-            let traffic = Arc::clone(&self.traffic);
-            Arc::new(move |event| traffic.count(event))
-        });
+        {
+            let observer = Arc::clone(self);
+            return Some(Arc::new(move |event| {
+                let handles = observer.handles();
+                match event {
+                    CallEvent::Queued(waited) => handles.queue.record(waited),
+                    CallEvent::RoundTrip(took) => handles.round_trip.record(took),
+                    CallEvent::Resent(why) => handles.resent[why as usize].increment(1),
+                }
+            }));
+        }
         #[cfg(not(feature = "metrics"))]
         None
     }
 
-    /// Something happened to a connection.
+    /// Something happened to a server, or to its cluster.
     pub(crate) fn node(&self, node: &str, event: &NodeEvent) {
         #[cfg(feature = "metrics")]
-        self.meters.node(node, event);
-        self.events.node(node, event);
+        {
+            self.handles();
+            count_node(node, event);
+        }
+        match event {
+            NodeEvent::Connected(peer) =>
+            {
+                #[cfg(feature = "tracing")]
+                if self.standings.may_log_peer(node, peer.to_string()) {
+                    log!(info: node, address = %peer.place, server = peer.server, version = peer.version, role = peer.role,
+                        protocol = peer.protocol, "connected to Redis");
+                }
+            }
+            NodeEvent::NotLoggedInAnew(why) if self.may_log() => {
+                log!(error: node, %why,
+                    "a connection could not log in anew; it goes on until the server ends it, and tries again (logged at most every 10 s)");
+            }
+            NodeEvent::NotLearnt(why) if self.may_log() => {
+                log!(warn: %why,
+                    "no server of the cluster reported its topology; the last known one stays in use (logged at most every 10 s)");
+            }
+            _ => {}
+        }
+        #[cfg(feature = "tracing")]
+        match self.standings.transition(node, event) {
+            Some(Transition::Lost(why)) => {
+                log!(warn: node, why, "Redis is unavailable; each rule applies its `on_store_error`");
+            }
+            Some(Transition::Found) => {
+                log!(info: node, "Redis decides again");
+            }
+            None => {}
+        }
     }
 
-    /// A server is no longer part of the cluster.
-    pub(crate) fn node_left(&self, node: &str) {
-        self.events.node_left(node);
-    }
-
-    /// No server could say what the cluster is.
-    pub(crate) fn not_learnt(&self, why: &str) {
-        self.events.not_learnt(why);
+    /// Whether a mistake may be logged now.
+    fn may_log(&self) -> bool {
+        #[cfg(feature = "tracing")]
+        return self.standings.may_log();
+        #[cfg(not(feature = "tracing"))]
+        false
     }
 }
 

@@ -12,6 +12,9 @@ use metrics::{Counter, counter, gauge};
 use tollgate_core::Source;
 use tollgate_prefilter::Effective;
 
+#[cfg(feature = "metrics")]
+use crate::observe::names::{BOUND, DECISIONS, NEW_KEYS, NEW_KEYS_REFUSED, RESERVE};
+
 /// The counters of one rule under one consistency.
 #[derive(Debug)]
 pub(crate) struct RuleCounts {
@@ -75,7 +78,6 @@ impl RuleCounts {
     }
 
     /// A check was decided.
-    #[inline]
     pub(crate) fn decided(&self, source: Source) {
         #[cfg(feature = "metrics")]
         {
@@ -151,41 +153,6 @@ impl RuleCounts {
     fn name(&self) -> Arc<str> {
         Arc::clone(&self.rule)
     }
-}
-
-#[cfg(feature = "metrics")]
-const DECISIONS: &str = "tollgate_redis_decisions_total";
-#[cfg(feature = "metrics")]
-const NEW_KEYS: &str = "tollgate_redis_new_keys_total";
-#[cfg(feature = "metrics")]
-const NEW_KEYS_REFUSED: &str = "tollgate_redis_new_keys_refused_total";
-#[cfg(feature = "metrics")]
-const BOUND: &str = "tollgate_redis_over_admission_bound_units";
-#[cfg(feature = "metrics")]
-const RESERVE: &str = "tollgate_redis_lease_limit_units";
-
-#[cfg(feature = "metrics")]
-pub(super) fn describe() {
-    metrics::describe_counter!(
-        DECISIONS,
-        "Checks that were decided, by who answered: Redis, or this process alone"
-    );
-    metrics::describe_counter!(
-        NEW_KEYS,
-        "Keys that were created: checks and reports that found no usage"
-    );
-    metrics::describe_counter!(
-        NEW_KEYS_REFUSED,
-        "Checks of clients beyond the cap on new keys, which share one bucket"
-    );
-    metrics::describe_gauge!(
-        BOUND,
-        "Units by which all instances together may be above the limit of a key; 0 for exact and leased"
-    );
-    metrics::describe_gauge!(
-        RESERVE,
-        "Units of a key that may sit unused in leases while a request is denied"
-    );
 }
 
 #[cfg(feature = "metrics")]

@@ -10,49 +10,21 @@
 //! The connection stays tollgate's own, and nothing of redis-rs runs for a request: `docs/design/redis-connection.md` in the
 //! repository says why.
 //!
-//! # One server
+//! # Addresses
 //!
-//! Where an address is asked for, a [`Client`](redis::Client), a [`ConnectionInfo`](redis::ConnectionInfo) and a [`ConnectionAddr`](redis::ConnectionAddr) will do. [`server`] takes whatever
-//! else is [`IntoConnectionInfo`](redis::IntoConnectionInfo).
+//! Where an address is asked for, a [`&Client`](redis::Client) and a [`&ConnectionInfo`](redis::ConnectionInfo) will do. Sentinels and
+//! clusters, which are lists in redis-rs, are given as [text](crate::Address).
 //!
 //! ```
-//! use tollgate_redis::{Keys, RedisStore, redis_1::{self, redis}};
+//! use tollgate_redis::{Keys, RedisStore, redis_1::redis};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = redis::Client::open("redis://limits:sesame@localhost/2")?;
 //! let store = RedisStore::builder(&client, "shop", Keys::plain()).connect()?;
-//! // Or by a host and a port.
-//! let address = redis_1::server(("localhost", 6379))?;
-//! let other = RedisStore::builder(address, "shop", Keys::plain()).connect()?;
-//! # drop((store, other));
-//!
-//! let refused = redis_1::server(("", 6379)).unwrap_err();
-//! assert_eq!(refused.to_string(), "the address of Redis: a host is empty");
+//! # drop(store);
 //! # Ok(())
 //! # }
-//! ```
-//!
-//! # Sentinel and Cluster
-//!
-//! Both are lists, as for `SentinelClient` and `ClusterClient`:
-//!
-//! ```
-//! use tollgate_redis::redis_1::{self, redis::{ConnectionAddr, RedisConnectionInfo}};
-//!
-//! let nodes = ["one", "two", "three"].map(|host| ConnectionAddr::Tcp(host.into(), 7000));
-//! let cluster = redis_1::cluster(nodes)?;
-//!
-//! // Who logs in at the sentinels is in their addresses; who logs in at the servers is said apart.
-//! let servers = RedisConnectionInfo::default().set_username("limits").set_password("sesame");
-//! let sentinels = ["redis://:secret@one:26379", "redis://:secret@two:26379"];
-//! let address = redis_1::sentinel(sentinels, "mymaster", &servers)?;
-//!
-//! let mixed = ["redis://:one@first:7000", "redis://:two@second:7000"];
-//! let refused = redis_1::cluster(mixed).unwrap_err();
-//! assert!(refused.to_string().contains("different users or passwords"));
-//! # drop((cluster, address));
-//! # Ok::<(), tollgate_redis::SetupError>(())
 //! ```
 //!
 //! # Credentials
@@ -91,7 +63,4 @@ mod credentials;
 #[doc(no_inline)]
 pub use redis;
 
-pub use self::{
-    address::{cluster, sentinel, server},
-    credentials::StreamedCredentials,
-};
+pub use self::credentials::StreamedCredentials;

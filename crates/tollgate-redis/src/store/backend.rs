@@ -14,13 +14,11 @@ use tokio::{
 };
 
 use crate::{
-    address::{Address, AddressError, Target},
+    address::{Address, Target},
     connection::{
         breaker_state::BreakerState,
         call::Call,
-        cluster::{
-            event::ClusterEvent, options::ClusterOptions, routed::ClusterCall, router::Cluster,
-        },
+        cluster::{routed::ClusterCall, router::Cluster},
         error::{CallError, CallErrorKind},
         node::Node,
         options::NodeOptions,
@@ -28,6 +26,7 @@ use crate::{
         script::Script,
         value::Value,
     },
+    error::SetupError,
     observe::Observer,
     script::call,
 };
@@ -36,7 +35,7 @@ use crate::{
 pub(super) enum Backend {
     /// One server, or the one that sentinels name.
     One {
-        name: String,
+        name: Arc<str>,
         node: Node,
     },
     Cluster(Cluster),
@@ -45,7 +44,7 @@ pub(super) enum Backend {
 /// An answer on its way.
 pub(super) enum Answer {
     One(Call),
-    Cluster(Box<ClusterCall>),
+    Cluster(ClusterCall),
     /// Nothing was sent: the time of its request was gone with what was asked before.
     Late,
     /// Of a request that has asked before: it ends when its time is gone, whatever waits for Redis before it.
@@ -58,20 +57,16 @@ impl Backend {
         address: Address,
         mut options: NodeOptions,
         observer: &Arc<Observer>,
-    ) -> Result<Self, AddressError> {
+    ) -> Result<Self, SetupError> {
         let observer = Arc::clone(observer);
         options.calls = observer.calls();
-        if matches!(address.target(), Target::Cluster(_)) {
-            let options = ClusterOptions {
-                node: options,
-                events: Arc::new(move |event| tell(&observer, event)),
-                ..ClusterOptions::default()
-            };
-            return Cluster::start(address, options).map(Self::Cluster);
-        }
-        let name = name_of(&address);
-        let reported = name.clone();
-        options.events = Arc::new(move |event| observer.node(&reported, event));
+        options.events = Arc::new(move |node, event| observer.node(node, event));
+        options.name = match &address.target {
+            Target::Server(place) => place.to_string().into(),
+            Target::Sentinel(sentinels) => sentinels.master.as_str().into(),
+            Target::Cluster(_) => return Cluster::start(address, options).map(Self::Cluster),
+        };
+        let name = Arc::clone(&options.name);
         let node = Node::start(address, options)?;
         Ok(Self::One { name, node })
     }
@@ -82,7 +77,7 @@ impl Backend {
             |slot| Request::checks(script, slot, call.keys(), call.args()).of_rules(call.rules());
         match self {
             Self::One { node, .. } => Answer::One(node.call(request(0))),
-            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.send(call.keys(), request))),
+            Self::Cluster(cluster) => Answer::Cluster(cluster.send(call.keys(), request)),
         }
     }
 
@@ -90,7 +85,7 @@ impl Backend {
     pub(super) fn run(&self, script: &Arc<Script>, keys: &[&str], args: &[&str]) -> Answer {
         match self {
             Self::One { node, .. } => Answer::One(node.call(Request::new(script, keys, args))),
-            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.call(script, keys, args))),
+            Self::Cluster(cluster) => Answer::Cluster(cluster.call(script, keys, args)),
         }
     }
 
@@ -131,7 +126,7 @@ impl Backend {
     /// The servers that decide requests, and whether requests are kept from them.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {
-            Self::One { name, node } => vec![(name.clone(), node.breaker())],
+            Self::One { name, node } => vec![(name.to_string(), node.breaker())],
             Self::Cluster(cluster) => {
                 let nodes = cluster.breakers().into_iter();
                 nodes
@@ -166,7 +161,7 @@ impl Future for Answer {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::One(call) => Pin::new(call).poll(cx),
-            Self::Cluster(call) => Pin::new(&mut **call).poll(cx),
+            Self::Cluster(call) => Pin::new(call).poll(cx),
             Self::Late => Poll::Ready(Err(CallError::new(
                 CallErrorKind::Expired,
                 "Redis was not asked: the time was gone with what was asked before",
@@ -178,23 +173,6 @@ impl Future for Answer {
                 })
             }),
         }
-    }
-}
-
-fn tell(observer: &Observer, event: &ClusterEvent) {
-    match event {
-        ClusterEvent::Node(place, event) => observer.node(&place.to_string(), event),
-        ClusterEvent::Left(place) => observer.node_left(&place.to_string()),
-        ClusterEvent::NotLearnt(why) => observer.not_learnt(why),
-    }
-}
-
-/// What a server is called in metrics and events.
-fn name_of(address: &Address) -> String {
-    match address.target() {
-        Target::Server(place) => place.to_string(),
-        Target::Sentinel(sentinels) => sentinels.master().to_owned(),
-        Target::Cluster(_) => "cluster".to_owned(),
     }
 }
 

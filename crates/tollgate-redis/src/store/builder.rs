@@ -319,7 +319,9 @@ impl RedisStoreBuilder {
     /// of one's own. Connections to an address with `redis://` stay unencrypted.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
-        self.options.security = Security::rustls(config);
+        self.options.security = Security {
+            config: Some(config.into()),
+        };
         self
     }
 
@@ -335,7 +337,7 @@ impl RedisStoreBuilder {
         let address = self.address?;
         let partition = match self.partition {
             Some(partition) => partition,
-            None if matches!(address.target(), Target::Cluster(_)) => {
+            None if matches!(address.target, Target::Cluster(_)) => {
                 return Err(SetupError::new(SetupErrorKind::Setting, CHOOSE));
             }
             None => Partition::One,
@@ -355,8 +357,7 @@ impl RedisStoreBuilder {
         options.client_name.get_or_insert_with(client_name);
         options.namespace = self.namespace;
         options.instance.clone_from(&instance);
-        let backend = Backend::start(address, options, &observer)
-            .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
+        let backend = Backend::start(address, options, &observer)?;
         let options = EngineOptions {
             deny_cache: self.learns,
             ..EngineOptions::default()
@@ -453,7 +454,7 @@ impl fmt::Debug for RedisStoreBuilder {
             .field("address", &self.address)
             .field("namespace", &self.namespace)
             .field("partition", &self.partition)
-            .field("options", &self.options)
+            .field("deadline", &self.options.deadline)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The state of a machine, where requests read it.
+//! A machine with a clock, where requests read how many of them go to the server.
 
 use std::{
     fmt,
@@ -12,46 +12,40 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use crate::connection::{
-    breaker::{
-        machine::{Machine, Plan},
-        options::BreakerOptions,
-    },
+    breaker::machine::{BreakerOptions, Machine},
     breaker_state::BreakerState,
-    event::{EventSink, NodeEvent},
 };
 
-/// A [`Machine`] with a clock, and its state where requests can read it.
+/// A [`Machine`] with a clock, and the share of requests that it lets through.
 pub(in crate::connection) struct Breaker {
-    /// Bits 0 to 7: the share of requests that are let through, in percent. Bit 8: probing. Bits 16 and up: requests that
-    /// were counted while the share was neither 0 nor 100.
+    /// Bits 0 to 7: the share, in percent. Bits 8 and up: requests that were counted while it was neither 0 nor 100.
     word: AtomicU64,
     machine: Mutex<Machine>,
     origin: Instant,
     changed: Notify,
-    events: EventSink,
+    /// Is told of each new state.
+    report: Box<dyn Fn(BreakerState) + Send + Sync>,
 }
 
 const SHARE: u64 = 0xff;
-const PROBING: u64 = 1 << 8;
-const ONE_REQUEST: u64 = 1 << 16;
+const ONE_REQUEST: u64 = 1 << 8;
 
 impl Breaker {
     pub(in crate::connection) fn new(
         options: BreakerOptions,
         seed: u64,
-        events: EventSink,
+        report: impl Fn(BreakerState) + Send + Sync + 'static,
     ) -> Self {
         Self {
             word: AtomicU64::new(100),
             machine: Mutex::new(Machine::new(options, seed)),
             origin: Instant::now(),
             changed: Notify::new(),
-            events,
+            report: Box::new(report),
         }
     }
 
     /// Whether a request may go to the server. One relaxed load unless a share of the requests is let through.
-    #[inline]
     pub(in crate::connection) fn admits(&self) -> bool {
         // Nothing else is read on the strength of the word, so that it needs no order.
         match self.word.load(Ordering::Relaxed) & SHARE {
@@ -66,16 +60,7 @@ impl Breaker {
     }
 
     pub(in crate::connection) fn state(&self) -> BreakerState {
-        let word = self.word.load(Ordering::Relaxed);
-        match (word & SHARE, word & PROBING) {
-            (100, _) => BreakerState::Closed,
-            (0, 0) => BreakerState::Open,
-            (0, _) => BreakerState::Probing,
-            // The share is eight bits.
-            (share, _) => BreakerState::Ramping {
-                percent: share as u8,
-            },
-        }
+        self.lock().state()
     }
 
     /// Calls were answered, or failed in a way that weighs.
@@ -99,17 +84,13 @@ impl Breaker {
         self.tell(Machine::disconnected);
     }
 
-    /// What is due: now, or when it says.
-    pub(in crate::connection) fn plan(&self) -> Plan<Instant> {
+    /// When the breaker wants to know more. If that is over, by a probe.
+    pub(in crate::connection) fn due(&self) -> Option<Instant> {
         self.tell(Machine::tick);
-        match self.lock().plan() {
-            Plan::Nothing => Plan::Nothing,
-            Plan::Probe(at) => Plan::Probe(self.origin + at),
-            Plan::Tick(at) => Plan::Tick(self.origin + at),
-        }
+        self.lock().due().map(|due| self.origin + due)
     }
 
-    /// Waits until the plan may have changed.
+    /// Waits until another time is due.
     pub(in crate::connection) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -122,28 +103,19 @@ impl Breaker {
             what(&mut machine, now);
             let to = machine.state();
             if from != to {
-                self.word.store(word(to), Ordering::Relaxed);
+                self.word.store(u64::from(to.share()), Ordering::Relaxed);
             }
             (from, to)
         };
         if from != to {
             self.changed.notify_one();
-            (self.events)(&NodeEvent::Breaker { from, to });
+            (self.report)(to);
         }
     }
 
     /// The machine is whole at each of its steps, so that a poisoned lock says nothing.
     fn lock(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn word(state: BreakerState) -> u64 {
-    match state {
-        BreakerState::Closed => 100,
-        BreakerState::Open => 0,
-        BreakerState::Probing => PROBING,
-        BreakerState::Ramping { percent } => u64::from(percent),
     }
 }
 
@@ -155,43 +127,15 @@ impl fmt::Debug for Breaker {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tokio::time::advance;
-
     use super::*;
 
     #[tokio::test]
     async fn a_share_is_spread_evenly_over_the_requests() {
-        let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
+        let breaker = Breaker::new(BreakerOptions::default(), 1, |_| {});
         for percent in [10, 50] {
-            breaker
-                .word
-                .store(word(BreakerState::Ramping { percent }), Ordering::Relaxed);
+            breaker.word.store(percent, Ordering::Relaxed);
             let admitted = (0..1_000).filter(|_| breaker.admits()).count();
-            assert_eq!(admitted, usize::from(percent) * 10);
-            assert_eq!(breaker.state(), BreakerState::Ramping { percent });
+            assert_eq!(admitted as u64, percent * 10);
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_requests_read_is_the_state_of_the_machine() {
-        let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
-        assert!(breaker.admits());
-        // One moment, and so one failure.
-        breaker.record(0, 5);
-        assert_eq!(breaker.state(), BreakerState::Closed);
-        for _ in 0..4 {
-            advance(BreakerOptions::default().slice()).await;
-            breaker.record(0, 1);
-        }
-        assert_eq!(breaker.state(), BreakerState::Open);
-        assert!(!breaker.admits());
-        breaker.connected();
-        breaker.probed(true);
-        assert_eq!(breaker.state(), BreakerState::Probing);
-        assert!(!breaker.admits());
-        breaker.probed(false);
-        assert_eq!(breaker.state(), BreakerState::Open);
     }
 }

@@ -5,32 +5,67 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::connection::{
-    breaker::{
-        options::{BreakerOptions, SHARES},
-        recent::Recent,
-    },
+    breaker::recent::{Recent, SLICES},
     breaker_state::BreakerState,
 };
 
-/// What is due at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::connection) enum Plan<T> {
-    /// Nothing, until something happens.
-    Nothing,
-    /// A probe.
-    Probe(T),
-    /// [`Machine::tick`].
-    Tick(T),
+/// When requests are kept from a server that fails, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct BreakerOptions {
+    /// How many failures open it. Those within a [slice](Self::slice) of each other count as one, however many calls failed: a
+    /// stall fails everything that was in flight. With little traffic they have to be in a row, without an answer in between.
+    pub(crate) failures: u32,
+    /// How far back the failure rate looks.
+    pub(crate) window: Duration,
+    /// From this number of calls within the window on, the failure rate decides, and no longer a row of failures.
+    pub(crate) busy: u32,
+    /// The failure rate: the share of calls, in percent, that have to fail within the window.
+    pub(crate) percent: u32,
+    /// How long no request is sent once it has opened: at least this, and up to half as long again at random, so that many
+    /// processes do not come back at once. It doubles each time that it opens again soon, and halves with each second that
+    /// requests are answered in between. Within a long outage it is a sixteenth of the outage, if that is longer.
+    pub(crate) pause: Duration,
+    pub(crate) longest_pause: Duration,
+    /// How many probes in a row have to be answered before requests are let through.
+    pub(crate) probes: u32,
+    /// For how long only a part of the requests is let through after the probes.
+    pub(crate) ramp: Duration,
+}
+
+impl Default for BreakerOptions {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            window: Duration::from_secs(1),
+            busy: 20,
+            percent: 50,
+            pause: Duration::from_millis(100),
+            longest_pause: Duration::from_secs(10),
+            probes: 2,
+            ramp: Duration::from_millis(300),
+        }
+    }
+}
+
+/// The shares of requests, in percent, that are let through after the probes, one after the other.
+const SHARES: [u8; 2] = [10, 50];
+
+impl BreakerOptions {
+    /// The time within which failures count as one.
+    fn slice(&self) -> Duration {
+        (self.window / SLICES).max(Duration::from_millis(1))
+    }
 }
 
 /// Times are since any one origin. A time that goes back makes nothing sooner.
 #[derive(Clone, Debug)]
-pub(in crate::connection) struct Machine {
+pub(super) struct Machine {
     options: BreakerOptions,
     phase: Phase,
     /// The calls since requests were last let through.
     recent: Recent,
-    row: Row,
+    /// The moments with failures since the last answer.
+    row: u32,
     /// The last pause that an opening began with.
     pause: Duration,
     rng: Rng,
@@ -43,24 +78,15 @@ enum Phase {
     },
     Open {
         since: Duration,
+        /// When it is probed next.
         until: Duration,
-    },
-    /// It has been open since then.
-    Probing {
-        since: Duration,
+        /// The probes in a row that were answered.
         answered: u32,
     },
     Ramping {
         step: usize,
         until: Duration,
     },
-}
-
-/// Failures without an answer in between; those within a slice of each other are one.
-#[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    failures: u32,
-    counted: Option<Duration>,
 }
 
 /// A pause is doubled once less after this time without a failure.
@@ -73,114 +99,106 @@ const PART_OF_OUTAGE: u32 = 16;
 const MOMENTS_OF_RAMP: u32 = 2;
 
 impl Machine {
-    pub(in crate::connection) fn new(options: BreakerOptions, seed: u64) -> Self {
+    pub(super) fn new(options: BreakerOptions, seed: u64) -> Self {
         Self {
             options,
             phase: Phase::Closed {
                 since: Duration::ZERO,
             },
             recent: Recent::default(),
-            row: Row::default(),
+            row: 0,
             // Nothing to double yet.
             pause: Duration::ZERO,
             rng: Rng::with_seed(seed),
         }
     }
 
-    pub(in crate::connection) fn state(&self) -> BreakerState {
+    pub(super) fn state(&self) -> BreakerState {
         match self.phase {
             Phase::Closed { .. } => BreakerState::Closed,
-            Phase::Open { .. } => BreakerState::Open,
-            Phase::Probing { .. } => BreakerState::Probing,
+            Phase::Open { answered: 0, .. } => BreakerState::Open,
+            Phase::Open { .. } => BreakerState::Probing,
             Phase::Ramping { step, .. } => BreakerState::Ramping {
                 percent: SHARES[step],
             },
         }
     }
 
-    pub(in crate::connection) fn plan(&self) -> Plan<Duration> {
+    /// When it is to be probed, or while shares are let through, [to go on](Self::tick).
+    pub(super) fn due(&self) -> Option<Duration> {
         match self.phase {
-            Phase::Closed { .. } => Plan::Nothing,
-            Phase::Open { until, .. } => Plan::Probe(until),
-            Phase::Probing { .. } => Plan::Probe(Duration::ZERO),
-            Phase::Ramping { until, .. } => Plan::Tick(until),
+            Phase::Closed { .. } => None,
+            Phase::Open { until, .. } | Phase::Ramping { until, .. } => Some(until),
         }
     }
 
     /// Calls of requests. While it is open they are stragglers that were sent before, and say nothing new.
     ///
     /// Among results that became known at one time, the answers count as the earlier ones.
-    pub(in crate::connection) fn record(&mut self, answered: u32, failed: u32, now: Duration) {
-        if matches!(self.phase, Phase::Open { .. } | Phase::Probing { .. }) {
+    pub(super) fn record(&mut self, answered: u32, failed: u32, now: Duration) {
+        if let Phase::Open { .. } = self.phase {
             return;
         }
-        let slice = self.options.slice();
-        self.recent.add(answered, failed, now, slice);
+        let is_moment = (self.recent).add(answered, failed, now, self.options.slice());
         if answered > 0 {
-            self.row = Row::default();
+            self.row = 0;
         }
+        self.row = self.row.saturating_add(u32::from(is_moment));
         if failed == 0 {
             return;
-        }
-        if self.row.counted.is_none_or(|last| now >= last + slice) {
-            self.row.failures = self.row.failures.saturating_add(1);
-            self.row.counted = Some(now);
         }
         let (options, recent) = (&self.options, &self.recent);
         let is_rate = |moments| recent.moments() >= moments && recent.fails(options.percent);
         let opens = match self.phase {
             Phase::Ramping { .. } => is_rate(MOMENTS_OF_RAMP.min(options.failures)),
             _ if recent.calls() >= options.busy => is_rate(options.failures),
-            _ => self.row.failures >= options.failures,
+            _ => self.row >= options.failures,
         };
         if opens {
             self.open(now);
         }
     }
 
-    pub(in crate::connection) fn probed(&mut self, answered: bool, now: Duration) {
-        let (since, before) = match self.phase {
-            Phase::Open { since, .. } => (since, 0),
-            Phase::Probing { since, answered } => (since, answered),
-            Phase::Closed { .. } | Phase::Ramping { .. } => return,
+    pub(super) fn probed(&mut self, is_answered: bool, now: Duration) {
+        let Phase::Open {
+            until, answered, ..
+        } = &mut self.phase
+        else {
+            return;
         };
-        if !answered {
+        if !is_answered {
             return self.open(now);
         }
-        if before + 1 < self.options.probes {
-            self.phase = Phase::Probing {
-                since,
-                answered: before + 1,
+        (*until, *answered) = (now, *answered + 1);
+        if *answered == self.options.probes {
+            self.recent = Recent::default();
+            self.row = 0;
+            self.phase = Phase::Ramping {
+                step: 0,
+                until: now.saturating_add(self.step()),
             };
-            return;
         }
-        self.recent = Recent::default();
-        self.row = Row::default();
-        self.phase = Phase::Ramping {
-            step: 0,
-            until: now.saturating_add(self.step()),
-        };
     }
 
     /// The pause need not be longer than the shortest once there is a connection: how often one is tried is spread out already.
-    pub(in crate::connection) fn connected(&mut self, now: Duration) {
-        if let Phase::Open { since, until } = &mut self.phase {
+    pub(super) fn connected(&mut self, now: Duration) {
+        if let Phase::Open { since, until, .. } = &mut self.phase {
             let earliest = since.saturating_add(self.options.pause);
             *until = now.max(earliest).min(*until);
         }
     }
 
     /// A connection that was lost or could not be made is one failure, however many calls were on it.
-    pub(in crate::connection) fn disconnected(&mut self, now: Duration) {
+    pub(super) fn disconnected(&mut self, now: Duration) {
         match self.phase {
-            Phase::Closed { .. } | Phase::Ramping { .. } => self.record(0, 1, now),
-            Phase::Probing { .. } => self.open(now),
-            Phase::Open { .. } => {}
+            Phase::Open { answered: 0, .. } => {}
+            Phase::Open { .. } => self.open(now),
+            _ => self.record(0, 1, now),
         }
     }
 
     /// Lets time pass.
-    pub(in crate::connection) fn tick(&mut self, now: Duration) {
+    pub(super) fn tick(&mut self, now: Duration) {
         if let Phase::Ramping { step, until } = self.phase
             && now >= until
         {
@@ -197,34 +215,31 @@ impl Machine {
 
     /// A part of the pause is chance, so that many processes do not come back at once.
     fn open(&mut self, now: Duration) {
+        let options = &self.options;
         let (since, pause) = match self.phase {
-            Phase::Open { since, .. } | Phase::Probing { since, .. } => {
+            Phase::Open { since, .. } => {
                 let part = now.saturating_sub(since) / PART_OF_OUTAGE;
                 (since, self.pause.max(part))
             }
-            Phase::Closed { since } => {
-                let well = now.saturating_sub(since).as_secs() / DECAY.as_secs();
-                let halved = u32::try_from(well)
-                    .ok()
-                    .and_then(|well| 1_u32.checked_shl(well));
-                (now, self.begin_pause(halved.unwrap_or(u32::MAX)))
+            // Twice the last one, halved for each time without a failure.
+            Phase::Closed { .. } | Phase::Ramping { .. } => {
+                let well = match self.phase {
+                    Phase::Closed { since } => now.saturating_sub(since).as_secs(),
+                    _ => 0,
+                };
+                let halved = 1_u32 << (well / DECAY.as_secs()).min(31);
+                self.pause = (self.pause.saturating_mul(2) / halved)
+                    .min(options.longest_pause)
+                    .max(options.pause);
+                (now, self.pause)
             }
-            Phase::Ramping { .. } => (now, self.begin_pause(1)),
         };
-        let pause = pause.min(self.options.longest_pause);
+        let pause = pause.min(options.longest_pause);
         self.phase = Phase::Open {
             since,
             until: now.saturating_add(pause.mul_f64(1.0 + 0.5 * self.rng.f64())),
+            answered: 0,
         };
-    }
-
-    /// The pause of an opening: twice the last one, divided by `decay`.
-    fn begin_pause(&mut self, decay: u32) -> Duration {
-        let options = &self.options;
-        self.pause = (self.pause.saturating_mul(2) / decay)
-            .min(options.longest_pause)
-            .max(options.pause);
-        self.pause
     }
 
     /// How long each share is let through.

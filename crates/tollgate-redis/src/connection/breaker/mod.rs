@@ -5,9 +5,8 @@
 
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod breaker;
-pub(in crate::connection) mod machine;
-pub(in crate::connection) mod options;
+mod machine;
 mod recent;
 
-pub(crate) use self::options::BreakerOptions;
-pub(super) use self::{breaker::Breaker, machine::Plan};
+pub(super) use self::breaker::Breaker;
+pub(crate) use self::machine::BreakerOptions;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::connection::breaker::options::SLICES;
+/// The parts of a window. Failures within one part of another count as one.
+pub(super) const SLICES: u32 = 8;
 
 /// The whole slices of a window, and that which goes on.
 const KEPT: usize = SLICES as usize + 1;
@@ -26,8 +27,14 @@ struct Slice {
 }
 
 impl Recent {
-    /// Adds calls at this time; a time that goes back counts as the last one.
-    pub(super) fn add(&mut self, answered: u32, failed: u32, now: Duration, slice: Duration) {
+    /// Adds calls at this time; a time that goes back counts as the last one. Says whether this is another moment with failures.
+    pub(super) fn add(
+        &mut self,
+        answered: u32,
+        failed: u32,
+        now: Duration,
+        slice: Duration,
+    ) -> bool {
         // A slice is a millisecond at least.
         let micros = |time: Duration| time.as_micros() as u64;
         let number = micros(now) / micros(slice).max(1);
@@ -55,6 +62,7 @@ impl Recent {
             sum.failed += failed;
             sum.moments += u32::from(is_moment);
         }
+        is_moment
     }
 
     pub(super) fn calls(&self) -> u32 {

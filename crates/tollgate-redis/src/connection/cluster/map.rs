@@ -53,11 +53,10 @@ impl Map {
         mut member: impl FnMut(&Place, Option<u16>) -> Option<Arc<Member>>,
     ) -> Self {
         let mut map = Self::empty(unassigned);
-        for range in table.ranges() {
-            let owner = map
-                .find(&range.primary)
-                .or_else(|| map.add(member(&range.primary, Some(range.first))?));
-            let owner = owner.unwrap_or(UNLISTED);
+        for range in &table.ranges {
+            let owner = (map.find(&range.primary))
+                .or_else(|| map.add(member(&range.primary, Some(range.first))?))
+                .unwrap_or(UNLISTED);
             for slot in &map.owners[usize::from(range.first)..=usize::from(range.last)] {
                 slot.store(owner, Ordering::Relaxed);
             }
@@ -80,11 +79,10 @@ impl Map {
     /// This map knows no server for it.
     pub(super) fn owner(&self, slot: u16) -> Result<&Arc<Member>, CallError> {
         // Nothing is read on the strength of a number but members that were there before the map was shared.
-        let owner = self.owners.get(usize::from(slot));
-        let owner = owner.map_or(UNLISTED, |owner| owner.load(Ordering::Relaxed));
-        self.members
-            .get(usize::from(owner))
-            .ok_or_else(|| self.unassigned.clone())
+        let owner = (self.owners.get(usize::from(slot)))
+            .map_or(UNLISTED, |owner| owner.load(Ordering::Relaxed));
+        let member = self.members.get(usize::from(owner));
+        member.ok_or_else(|| self.unassigned.clone())
     }
 
     /// Why a slot has no owner here.
@@ -129,16 +127,13 @@ impl Map {
     }
 
     fn find(&self, place: &Place) -> Option<u16> {
-        let place = self
-            .members
-            .iter()
-            .position(|member| member.place == *place);
-        place.and_then(|place| u16::try_from(place).ok())
+        let mut members = self.members.iter();
+        u16::try_from(members.position(|member| member.place == *place)?).ok()
     }
 
     fn add(&mut self, member: Arc<Member>) -> Option<u16> {
-        let place = u16::try_from(self.members.len()).ok();
-        let place = place.filter(|place| *place != UNLISTED)?;
+        let count = u16::try_from(self.members.len()).ok();
+        let place = count.filter(|place| *place != UNLISTED)?;
         self.members.push(member);
         Some(place)
     }

@@ -14,12 +14,10 @@
 //! ```text
 //! router ── topology_refresh ── topology ── table
 //!        └─ routed ── shared ── map
-//!                   └─ redirect ── event, options
+//!                   └─ redirect
 //! ```
 
-pub(crate) mod event;
 mod map;
-pub(crate) mod options;
 mod redirect;
 pub(crate) mod routed;
 pub(crate) mod router;

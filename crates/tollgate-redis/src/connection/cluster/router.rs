@@ -5,17 +5,17 @@ use std::{fmt, sync::Arc};
 use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
 
 use crate::{
-    address::{Address, AddressError, Place, Target},
+    address::{Address, Place, Target},
     connection::{
         breaker_state::BreakerState,
-        cluster::{
-            options::ClusterOptions, routed::ClusterCall, shared::Shared, topology_refresh::learn,
-        },
+        cluster::{routed::ClusterCall, shared::Shared, topology_refresh::learn},
         error::{CallError, CallErrorKind},
         node::LONGEST,
+        options::NodeOptions,
         request::Request,
         script::Script,
     },
+    error::SetupError,
     keys::slot::slot,
 };
 
@@ -37,17 +37,14 @@ impl Cluster {
     /// # Panics
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
-    pub(crate) fn start(
-        address: Address,
-        mut options: ClusterOptions,
-    ) -> Result<Self, AddressError> {
-        let Target::Cluster(_) = address.target() else {
-            return Err(AddressError::new(
+    pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, SetupError> {
+        let Target::Cluster(_) = address.target else {
+            return Err(SetupError::address(
                 "it names no cluster; write it as redis-cluster://host:6379,host2:6379",
             ));
         };
-        options.node.security.check(&address)?;
-        options.node.deadline = options.node.deadline.min(LONGEST);
+        options.security.check(&address)?;
+        options.deadline = options.deadline.min(LONGEST);
         let shared = Arc::new(Shared::new(options, Handle::current()));
         let topology_refresh = tokio::spawn(learn(address, Arc::clone(&shared))).abort_handle();
         Ok(Self {
@@ -93,7 +90,7 @@ impl Cluster {
             Ok(member) => member,
             Err(error) => return ClusterCall::refused(error),
         };
-        let deadline = Instant::now() + self.shared.options.node.deadline;
+        let deadline = Instant::now() + self.shared.options.deadline;
         ClusterCall::send(&self.shared, member, first, deadline, || request(first))
     }
 

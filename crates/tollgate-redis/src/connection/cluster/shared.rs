@@ -12,22 +12,20 @@ use tokio::{runtime::Handle, sync::Notify, time::Instant};
 use crate::{
     address::Place,
     connection::{
-        cluster::{
-            event::ClusterEvent,
-            map::{Map, Member},
-            options::ClusterOptions,
-        },
+        cluster::map::{Map, Member},
         error::{CallError, CallErrorKind},
+        options::NodeOptions,
     },
 };
 
 /// The state of a cluster.
 pub(super) struct Shared {
     pub(super) map: ArcSwap<Map>,
-    pub(super) options: ClusterOptions,
+    pub(super) options: NodeOptions,
     /// So that a call finds a timer wherever it is polled.
     pub(super) runtime: Handle,
-    stale: Arc<Notify>,
+    /// A notice here starts a topology refresh.
+    pub(super) stale: Arc<Notify>,
     named: Mutex<HashMap<Place, Instant>>,
 }
 
@@ -37,7 +35,7 @@ const WELCOME: Duration = Duration::from_secs(30);
 const MOST_NAMED: usize = 1_000;
 
 impl Shared {
-    pub(super) fn new(options: ClusterOptions, runtime: Handle) -> Self {
+    pub(super) fn new(options: NodeOptions, runtime: Handle) -> Self {
         let unknown = CallError::new(
             CallErrorKind::Unavailable,
             "not connected to Redis: the servers of the cluster are not known yet",
@@ -49,15 +47,6 @@ impl Shared {
             stale: Arc::new(Notify::new()),
             named: Mutex::new(HashMap::new()),
         }
-    }
-
-    pub(super) fn tell(&self, event: &ClusterEvent) {
-        (self.options.events)(event);
-    }
-
-    /// A notice here starts a topology refresh.
-    pub(super) fn stale(&self) -> &Arc<Notify> {
-        &self.stale
     }
 
     /// The member at `place`, which a server sent a call to. If it is not known yet it will be.

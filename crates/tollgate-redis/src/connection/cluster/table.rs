@@ -9,8 +9,9 @@ use crate::{
 /// Who has which slots, as one server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
-    ranges: Vec<Range>,
-    servers: Vec<Place>,
+    pub(super) ranges: Vec<Range>,
+    /// Primaries and replicas: all that can be asked for the table.
+    pub(super) servers: Vec<Place>,
 }
 
 /// Slots in a row, both ends included, and their primary.
@@ -54,15 +55,6 @@ impl Table {
             }
         }
         (!ranges.is_empty()).then_some(Self { ranges, servers })
-    }
-
-    pub(super) fn ranges(&self) -> &[Range] {
-        &self.ranges
-    }
-
-    /// Primaries and replicas: all that can be asked for the table.
-    pub(super) fn servers(&self) -> &[Place] {
-        &self.servers
     }
 }
 
@@ -119,8 +111,8 @@ mod tests {
         let (a, b) = ("*3 $1 a :7000 $2 id", "*3 $1 b :7001 $2 id");
         let answer = format!("*3 *4 :0 :1 {a} {b} *4 :2 :2 {b} {a} *3 :3 :4 {a}");
         let table = read(&answer).unwrap();
-        assert_eq!(table.servers(), [tcp("a", 7000), tcp("b", 7001)]);
-        let ranges = table.ranges().iter();
+        assert_eq!(table.servers, [tcp("a", 7000), tcp("b", 7001)]);
+        let ranges = table.ranges.iter();
         let ranges: Vec<_> = ranges.map(|it| (it.first, it.last)).collect();
         assert_eq!(ranges, [(0, 1), (2, 2), (3, 4)]);
     }
@@ -129,7 +121,7 @@ mod tests {
     fn a_server_without_a_host_is_where_it_was_asked() {
         for host in ["$-1", "_", "$0 "] {
             let table = read(&format!("*1 *3 :0 :1 *3 {host} :7001 $2 id")).unwrap();
-            assert_eq!(table.ranges()[0].primary, tcp("asked", 7001), "{host}");
+            assert_eq!(table.ranges[0].primary, tcp("asked", 7001), "{host}");
         }
     }
 
@@ -141,11 +133,11 @@ mod tests {
             "*4 $8 hostname $1 b $2 ip $3 ::2",
         ] {
             let table = read(&format!("*1 *3 :0 :1 *4 $1 ? :7001 $2 id {known}")).unwrap();
-            assert_eq!(table.ranges()[0].primary, tcp("::2", 7001), "{known}");
+            assert_eq!(table.ranges[0].primary, tcp("::2", 7001), "{known}");
         }
         let table = read("*2 *3 :0 :1 *3 $1 ? :7001 $2 id *3 :2 :3 *3 $1 a :7002 $2 id").unwrap();
-        assert_eq!(table.ranges().len(), 1);
-        assert_eq!(table.servers(), [tcp("a", 7002)]);
+        assert_eq!(table.ranges.len(), 1);
+        assert_eq!(table.servers, [tcp("a", 7002)]);
     }
 
     #[test]

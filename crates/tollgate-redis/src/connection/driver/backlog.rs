@@ -117,7 +117,6 @@ impl Backlog {
         // Outside of the lock of the queue they are answered.
         let mut expired = Vec::new();
         let room = self.room.saturating_sub(self.inflight.len());
-        let mut unknown: SmallVec<[Arc<Script>; 1]> = SmallVec::new();
         while self.taken.len() < room
             && let Some(call) = self.again.pop_front()
         {
@@ -126,19 +125,11 @@ impl Backlog {
             }
             if is_over(&call) {
                 expired.push(call);
-                continue;
+            } else {
+                self.taken.push_back(call);
             }
-            let script = call.request().script();
-            if let Some(script) = script
-                && call.is_again()
-                && !unknown.iter().any(|known| Arc::ptr_eq(known, script))
-            {
-                unknown.push(Arc::clone(script));
-            }
-            self.taken.push_back(call);
         }
-        let taken = (&mut self.taken, &mut expired);
-        self.queue.take(room, taken, is_over);
+        (self.queue).take(room, &mut self.taken, &mut expired, is_over);
         let expired = not_asked(expired);
         let alone = self.alone.rules();
         for call in &mut self.taken {
@@ -153,26 +144,23 @@ impl Backlog {
             self.taken.make_contiguous().sort_by_key(place);
         }
         let now = now.filter(|_| self.events.is_some());
+        // Whose text one of these calls brings: the next ones find it there.
+        let mut brought: SmallVec<[Arc<Script>; 1]> = SmallVec::new();
         while let Some(first) = self.taken.front() {
             if let Some(now) = now
-                && !first.is_again()
+                && !first.was_unknown()
             {
                 self.tell(CallEvent::Queued(self.waited(first, now)));
             }
-            // The first one brings the text, and the others find it there.
-            let script = first.request().script();
-            let place = script.and_then(|script| {
-                let mut unknown = unknown.iter();
-                unknown.position(|known| Arc::ptr_eq(known, script))
-            });
-            let is_first = place.map(|place| unknown.remove(place)).is_some();
-            let is_asking = first.is_asking();
             let count = self.company(first);
-            let mut calls = self.taken.range(..count);
-            let with_body = is_first || calls.any(Waiting::brings_script);
-            if with_body {
-                let calls = self.taken.range_mut(..count);
-                calls.for_each(Waiting::with_script);
+            let is_asking = first.is_asking();
+            let mut with_body = self.taken.range(..count).any(Waiting::brings_script);
+            if let Some(script) = first.request().script()
+                && self.taken.range(..count).any(Waiting::was_unknown)
+                && !brought.iter().any(|known| Arc::ptr_eq(known, script))
+            {
+                brought.push(Arc::clone(script));
+                with_body = true;
             }
             if is_asking {
                 // No call waits for its reply; the reply to the next call shows what became of it.
@@ -200,12 +188,12 @@ impl Backlog {
 
     /// How many of the calls that were taken become one command, beginning with the first.
     fn company(&self, first: &Waiting) -> usize {
-        let mut weight = first.request().weight();
+        let mut checks = first.request().count().unwrap_or(0);
         let mut time = first.request().server_time();
         let others = self.taken.iter().skip(1).take_while(|call| {
-            weight += call.request().weight();
+            checks += call.request().count().unwrap_or(0);
             time += call.request().server_time();
-            weight <= self.together && time <= self.batch_time && first.goes_with(call)
+            checks <= self.together && time <= self.batch_time && first.goes_with(call)
         });
         1 + others.count()
     }
@@ -281,7 +269,7 @@ impl Backlog {
         let mut received = Received::default();
         for mut call in self.entries.drain(..).filter_map(|entry| entry.call) {
             let goes_again = match code {
-                "NOSCRIPT" => call.again(),
+                "NOSCRIPT" => call.is_unknown_again(),
                 // The key of another was missing while their hash slot moves.
                 "TRYAGAIN" if travelled_together => {
                     self.alone.add(call.request().rules());

@@ -219,12 +219,13 @@ impl Driver {
         if self.armed == Some(Alarm::Deadline) {
             return;
         }
-        let silent = self.last_received + self.silence;
-        let silent = self.backlog.is_owed().then_some((silent, Alarm::Silence));
-        let first = self.backlog.first_deadline(waiting);
-        let first = first.map(|at| (at, Alarm::Deadline));
-        let next = [first, silent].into_iter().flatten();
-        self.armed = next.min_by_key(|(at, _)| *at).map(|(at, alarm)| {
+        let deadline = self.backlog.first_deadline(waiting);
+        let next = [
+            deadline.map(|at| (at, Alarm::Deadline)),
+            (self.backlog.is_owed()).then(|| (self.last_received + self.silence, Alarm::Silence)),
+        ];
+        let first = next.into_iter().flatten().min_by_key(|(at, _)| *at);
+        self.armed = first.map(|(at, alarm)| {
             self.timer.as_mut().reset(at);
             alarm
         });

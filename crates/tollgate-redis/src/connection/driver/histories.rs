@@ -140,7 +140,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     let (client, server) = duplex(rng.usize(1..2_000));
     let server = tokio::spawn(serve(server, rng.u64(..)));
     let queue = Arc::new(Queue::new(options.waiting));
-    let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
+    let breaker = Breaker::new(BreakerOptions::default(), 1, |_| {});
     let driver = Driver::new(
         Box::new(client),
         Arc::clone(&queue),

@@ -51,10 +51,7 @@ impl Decoder {
             Err(stop) => return unfinished(stop, bytes),
         }
         let mut reader = Reader::new(bytes);
-        if let Err(stop) = reader.attributes() {
-            return unfinished(stop, bytes);
-        }
-        let is_push = bytes.get(reader.at()) == Some(&b'>');
+        let is_push = bytes.first() == Some(&b'>');
         match reader.value() {
             Ok(_) if is_push => Ok(Some((Reply::Push, reader.at()))),
             Ok(Value::Error(line)) => Ok(Some((Reply::Error(line), reader.at()))),

@@ -72,18 +72,6 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Reads what is said about the value that follows, if anything is.
-    pub(super) fn attributes(&mut self) -> Result<(), Stop> {
-        for _ in 0..=DEEPEST {
-            if self.bytes.get(self.at) != Some(&b'|') {
-                return Ok(());
-            }
-            let line = self.line()?;
-            self.list(pairs(&line[1..])?, 0)?;
-        }
-        malformed("a reply is nested deeper than 16 levels")
-    }
-
     /// Reads a value of any kind.
     pub(super) fn value(&mut self) -> Result<Value, Stop> {
         self.nested(0)
@@ -163,12 +151,8 @@ impl<'a> Reader<'a> {
                 None => Value::Nil,
             },
             b'~' | b'>' => Value::List(self.list(count(text)?, depth)?),
-            b'%' => Value::List(self.list(pairs(text)?, depth)?),
-            // Says something about the value that follows, which is the answer.
-            b'|' => {
-                self.list(pairs(text)?, depth)?;
-                self.nested(depth + 1)?
-            }
+            // A number of pairs that is too large stays too large.
+            b'%' => Value::List(self.list(count(text)?.saturating_mul(2), depth)?),
             b'_' => Value::Nil,
             b'#' => match text {
                 b"t" => Value::Integer(1),
@@ -191,11 +175,6 @@ impl<'a> Reader<'a> {
 
 fn error(text: &[u8]) -> Value {
     Value::Error(String::from_utf8_lossy(text).replace(['\r', '\n'], " "))
-}
-
-/// How many values this number of pairs has. A number that is too large stays too large.
-fn pairs(text: &[u8]) -> Result<usize, Stop> {
-    Ok(count(text)?.saturating_mul(2))
 }
 
 /// A length of what is there in any case: only strings and arrays of version 2 may be nothing.

@@ -58,7 +58,6 @@ fn in_our_words(theirs: Theirs) -> Option<Value> {
         Theirs::Boolean(boolean) => Value::Integer(boolean.into()),
         Theirs::Array(values) | Theirs::Set(values) => Value::List(list(values)),
         Theirs::Map(pairs) => Value::List(list(flat(pairs))),
-        Theirs::Attribute { data, .. } => return in_our_words(*data),
         Theirs::Push { .. } => return None,
         Theirs::ServerError(error) => Value::Error(match error.details() {
             Some(details) => format!("{} {details}", error.code()).replace(['\r', '\n'], " "),
@@ -90,7 +89,6 @@ fn nested(theirs: Theirs) -> Value {
                     .collect(),
             )
         }
-        Theirs::Attribute { data, .. } => nested(*data),
         other => in_our_words(other).unwrap_or(Value::Nil),
     }
 }

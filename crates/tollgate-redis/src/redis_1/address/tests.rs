@@ -1,6 +1,7 @@
 //! What of an address of redis-rs is taken over.
 
 use proptest::prelude::*;
+use redis::IntoConnectionInfo;
 
 use super::*;
 
@@ -8,17 +9,8 @@ fn info(url: &str) -> ConnectionInfo {
     url.into_connection_info().expect("redis-rs takes it")
 }
 
-fn refused(address: Result<Address, SetupError>) -> String {
-    address.expect_err("it cannot be used").to_string()
-}
-
-fn encrypted() -> ConnectionAddr {
-    ConnectionAddr::TcpTls {
-        host: "localhost".into(),
-        port: 6379,
-        insecure: false,
-        tls_params: None,
-    }
+fn of(url: &str) -> Address {
+    Address::try_from(&info(url)).expect("it can be used")
 }
 
 #[test]
@@ -31,82 +23,31 @@ fn everything_that_can_be_read_is_taken_over() {
     let info = info("redis://example:6380").set_redis_settings(settings);
     let address = Address::try_from(&info).expect("it can be used");
     let expected = Target::Server(Place::Tcp("example".into(), 6380));
-    assert_eq!(address.target(), &expected);
-    assert!(!address.is_encrypted());
-    let access = address.access();
+    assert_eq!(address.target, expected);
+    assert!(!address.encrypted);
+    let access = address.access;
     assert_eq!(access.login.parts(), Some(("limits", "sesame")));
     assert_eq!(access.database, 3);
     assert_eq!(access.protocol, Protocol::Newest);
     // Its default, whatever the server could do.
-    let address = server("redis://localhost").expect("it can be used");
-    assert_eq!(address.access().protocol, Protocol::Resp2);
+    let address = of("redis://localhost");
+    assert_eq!(address.access.protocol, Protocol::Resp2);
 }
 
 #[test]
 fn what_cannot_be_used_is_named_with_the_remedy() {
-    for (address, words) in [
-        (server("http://localhost"), "redis-rs refuses it"),
-        (server(("", 6379)), "host is empty"),
-        (server(("localhost", 0)), "6379 is usual"),
-        (server("redis://localhost/-1"), "-1 is not a number from 0"),
-        (cluster(Vec::<String>::new()), "name one server"),
-        (cluster(["redis://one/1"]), "database 0"),
-        (cluster(["unix:///one"]), "hosts with ports"),
-        (
-            cluster(["redis://:a@one", "redis://:b@two"]),
-            "different users or passwords",
-        ),
-        (
-            cluster(["redis://one/0", "redis://two/1"]),
-            "different databases",
-        ),
-        (
-            cluster(["redis://one", "redis://two?protocol=resp3"]),
-            "different protocols",
-        ),
-        (
-            sentinel(["redis://one"], "", &RedisConnectionInfo::default()),
-            "sentinel monitor",
-        ),
-        (
-            sentinel(Vec::<String>::new(), "m", &RedisConnectionInfo::default()),
-            "name one server",
-        ),
-    ] {
-        let error = refused(address);
-        assert!(error.contains(words), "{error:?} lacks {words:?}");
-    }
-    if cfg!(feature = "tls") {
-        let mixed = [ConnectionAddr::Tcp("one".into(), 1), encrypted()];
-        assert!(refused(cluster(mixed)).contains("different settings of TLS"));
-    }
-}
-
-#[test]
-fn sentinels_and_servers_have_logins_of_their_own() {
-    let servers = RedisConnectionInfo::default()
-        .set_username("limits")
-        .set_password("sesame")
-        .set_db(2);
-    let sentinels = ["redis://:secret@one:1", "redis://:secret@two:2"];
-    let address = sentinel(sentinels, "mymaster", &servers).expect("it can be used");
-    let Target::Sentinel(sentinels) = address.target() else {
-        panic!("{address:?}");
+    let at = |host: &str, port| {
+        let place = ConnectionAddr::Tcp(host.into(), port);
+        place.into_connection_info().expect("a place")
     };
-    let places = ["one:1", "two:2"];
-    assert!(
-        sentinels
-            .places()
-            .iter()
-            .map(ToString::to_string)
-            .eq(places)
-    );
-    assert_eq!(sentinels.master(), "mymaster");
-    let access = address.sentinel_access(sentinels);
-    assert_eq!(access.login.parts(), Some(("default", "secret")));
-    assert_eq!(access.database, 0);
-    assert_eq!(address.access().login.parts(), Some(("limits", "sesame")));
-    assert_eq!(address.access().database, 2);
+    for (info, words) in [
+        (at("", 6379), "host is empty"),
+        (at("localhost", 0), "6379 is usual"),
+        (info("redis://localhost/-1"), "-1 is not a number from 0"),
+    ] {
+        let error = Address::try_from(&info).expect_err("it cannot be used");
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 /// What stands in a URL as it is, and percent-encoded.
@@ -177,10 +118,10 @@ fn url() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn the_texts_that_redis_rs_reads_mean_the_same_here(url in url()) {
-        let theirs = server(&*url).expect("redis-rs reads it");
+        let theirs = of(&url);
         let ours: Address = url.parse().expect("so do we");
         prop_assert_eq!(format!("{theirs:?}"), format!("{ours:?}"));
-        let password = |address: &Address| address.access().login.password.clone();
+        let password = |address: &Address| address.access.login.password.clone();
         prop_assert_eq!(password(&theirs), password(&ours));
     }
 }

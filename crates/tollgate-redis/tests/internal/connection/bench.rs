@@ -5,20 +5,17 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    address::Address,
-    connection::{
-        breaker::BreakerOptions,
-        breaker_state::BreakerState,
-        call::Call,
-        error::{CallError, CallErrorKind},
-        event::NodeEvent,
-        node::Node,
-        options::NodeOptions,
-        request::Request,
-        script::Script,
-        value::Value,
-    },
+use crate::connection::{
+    breaker::BreakerOptions,
+    breaker_state::BreakerState,
+    call::Call,
+    error::{CallError, CallErrorKind},
+    event::NodeEvent,
+    node::Node,
+    options::NodeOptions,
+    request::Request,
+    script::Script,
+    value::Value,
 };
 
 pub(super) use tollgate_test_servers::eventually::eventually;
@@ -54,13 +51,13 @@ impl Bench {
         let mut options = NodeOptions {
             longest_pause: Duration::from_millis(200),
             seed: 7,
-            events: Arc::new(move |event| sink.lock().unwrap().push(event.clone())),
+            events: Arc::new(move |_, event| sink.lock().unwrap().push(event.clone())),
             breaker: quick(),
             ..NodeOptions::default()
         };
         change(&mut options);
         Self {
-            node: Node::start(Address::parse(url).unwrap(), options).unwrap(),
+            node: Node::start(url.parse().unwrap(), options).unwrap(),
             events,
             script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
         }

@@ -16,7 +16,7 @@ use crate::{
 async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
     let cluster = RedisCluster::start().await;
     let bench = ClusterBench::start_with(&cluster.url_of([4]), |options| {
-        options.node.deadline = Duration::from_secs(10);
+        options.deadline = Duration::from_secs(10);
     });
     bench.is_well(&keys()).await;
     let mut by_slot = vec![None; SLOTS];

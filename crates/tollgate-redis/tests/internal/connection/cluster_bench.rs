@@ -10,12 +10,11 @@ use std::{
 use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
 
 use crate::{
-    address::Address,
     connection::{
-        cluster::{
-            event::ClusterEvent, options::ClusterOptions, routed::ClusterCall, router::Cluster,
-        },
+        cluster::{routed::ClusterCall, router::Cluster},
         error::CallError,
+        event::NodeEvent,
+        options::NodeOptions,
         script::Script,
         value::Value,
     },
@@ -25,7 +24,7 @@ use crate::{
 
 pub(super) struct ClusterBench {
     pub(super) cluster: Cluster,
-    events: Arc<Mutex<Vec<ClusterEvent>>>,
+    events: Arc<Mutex<Vec<NodeEvent>>>,
     script: Arc<Script>,
     reported: Mutex<BTreeMap<String, Counted>>,
 }
@@ -46,20 +45,20 @@ impl ClusterBench {
         Self::start_with(url, |_| {})
     }
 
-    pub(super) fn start_with(url: &str, change: impl FnOnce(&mut ClusterOptions)) -> Self {
+    pub(super) fn start_with(url: &str, change: impl FnOnce(&mut NodeOptions)) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
-        let mut options = ClusterOptions {
-            events: Arc::new(move |event| sink.lock().unwrap().push(event.clone())),
-            ..ClusterOptions::default()
+        let mut options = NodeOptions {
+            deadline: Duration::from_secs(1),
+            longest_pause: Duration::from_millis(500),
+            seed: 7,
+            breaker: quick(),
+            events: Arc::new(move |_, event| sink.lock().unwrap().push(event.clone())),
+            ..NodeOptions::default()
         };
-        options.node.deadline = Duration::from_secs(1);
-        options.node.longest_pause = Duration::from_millis(500);
-        options.node.seed = 7;
-        options.node.breaker = quick();
         change(&mut options);
         Self {
-            cluster: Cluster::start(Address::parse(url).unwrap(), options).unwrap(),
+            cluster: Cluster::start(url.parse().unwrap(), options).unwrap(),
             events,
             script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
             reported: Mutex::default(),
@@ -130,7 +129,7 @@ impl ClusterBench {
         places
     }
 
-    pub(super) fn count_events(&self, wanted: impl Fn(&ClusterEvent) -> bool) -> usize {
+    pub(super) fn count_events(&self, wanted: impl Fn(&NodeEvent) -> bool) -> usize {
         let events = self.events.lock().unwrap();
         events.iter().filter(|event| wanted(event)).count()
     }

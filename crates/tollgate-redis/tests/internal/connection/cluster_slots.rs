@@ -41,7 +41,7 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
     const FIRST_KEY: &[u8] = &[0, 0, 0, 1, 0];
     let cluster = RedisCluster::start_patient().await;
     let bench = ClusterBench::start_with(&cluster.url(), |options| {
-        options.node.deadline = Duration::from_secs(10);
+        options.deadline = Duration::from_secs(10);
     });
     let (old, new) = (tagged("old", 50), tagged("new", 50));
     let count_each = async |keys: &[String], expected: &dyn Fn(&str) -> i64| {

@@ -6,12 +6,9 @@ use tollgate_test_servers::{
 };
 
 use crate::{
-    address::Address,
     connection::{
-        breaker_state::BreakerState,
-        cluster::{event::ClusterEvent, options::ClusterOptions, router::Cluster},
-        error::CallErrorKind,
-        script::Script,
+        breaker_state::BreakerState, cluster::router::Cluster, error::CallErrorKind,
+        event::NodeEvent, options::NodeOptions, script::Script,
     },
     internal_tests::connection::{
         bench::eventually,
@@ -29,7 +26,7 @@ async fn a_cluster_that_is_restarted_as_a_whole_is_found_again_also_by_who_comes
     }
     let early = ClusterBench::start(&cluster.url());
     eventually("nobody can say what the map is", || async {
-        let tried = |event: &ClusterEvent| matches!(event, ClusterEvent::NotLearnt(_));
+        let tried = |event: &NodeEvent| matches!(event, NodeEvent::NotLearnt(_));
         (early.count_events(tried) > 0).then_some(())
     })
     .await;
@@ -67,8 +64,8 @@ async fn what_is_no_cluster_is_named_and_learnt_later() {
     })
     .await;
     assert_eq!(error.kind(), CallErrorKind::Misconfigured);
-    let one = Address::parse("redis://127.0.0.1").unwrap();
-    let error = Cluster::start(one, ClusterOptions::default()).unwrap_err();
+    let one = "redis://127.0.0.1".parse().unwrap();
+    let error = Cluster::start(one, NodeOptions::default()).unwrap_err();
     assert!(error.to_string().contains("redis-cluster://"), "{error}");
 }
 

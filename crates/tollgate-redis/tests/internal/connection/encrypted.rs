@@ -10,11 +10,8 @@ use tokio_rustls::rustls::{
 use tollgate_test_servers::redis_server::{RedisServer, free_port};
 
 use crate::{
-    address::Address,
     connection::{
-        cluster::{event::ClusterEvent, options::ClusterOptions, router::Cluster},
-        event::NodeEvent,
-        security::Security,
+        cluster::router::Cluster, event::NodeEvent, options::NodeOptions, security::Security,
     },
     internal_tests::connection::{
         bench::{Bench, eventually},
@@ -90,7 +87,9 @@ impl Encrypted {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Security::rustls(config)
+        Security {
+            config: Some(Arc::new(config)),
+        }
     }
 }
 
@@ -153,15 +152,14 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
     let url = format!("rediss-cluster://rl:pass@127.0.0.1:{}", encrypted.port);
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = ClusterBench::start_with(&url, |options| {
-        options.node.connect_timeout = Some(std::time::Duration::from_secs(5));
-        options.node.security = security;
+        options.connect_timeout = Some(std::time::Duration::from_secs(5));
+        options.security = security;
     });
     bench.is_well(&keys()).await;
     assert_eq!(bench.places(), [format!("127.0.0.1:{}", encrypted.port)]);
     let clients = encrypted.server.command(&["CLIENT", "LIST"]).await;
     assert!(clients.contains("user=rl"), "{clients}");
-    let address = Address::parse(&url).unwrap();
-    let error = Cluster::start(address, ClusterOptions::default()).unwrap_err();
+    let error = Cluster::start(url.parse().unwrap(), NodeOptions::default()).unwrap_err();
     assert!(error.to_string().contains("rustls"), "{error}");
 }
 
@@ -185,9 +183,9 @@ async fn behind_a_nat(name: &str) -> (Encrypted, ClusterBench) {
     // The server that the address names has a certificate for that name in any case.
     let url = format!("rediss-cluster://localhost:{}", encrypted.port);
     let bench = ClusterBench::start_with(&url, |options| {
-        options.node.connect_timeout = Some(std::time::Duration::from_secs(5));
-        options.node.security = security;
-        options.node.address_map = Some(Arc::new(|host, port| {
+        options.connect_timeout = Some(std::time::Duration::from_secs(5));
+        options.security = security;
+        options.address_map = Some(Arc::new(|host, port| {
             (host == ANNOUNCED).then(|| ("127.0.0.1".to_owned(), port))
         }));
     });
@@ -206,7 +204,7 @@ async fn a_certificate_has_to_be_for_the_host_that_the_address_map_gives() {
 #[tokio::test]
 async fn a_certificate_for_the_host_that_a_server_announces_is_not_enough() {
     let (_encrypted, bench) = behind_a_nat(ANNOUNCED).await;
-    let is_refused = |event: &ClusterEvent| matches!(event, ClusterEvent::Node(_, NodeEvent::NotConnected(_, why)) if why.contains("TLS: invalid peer certificate"));
+    let is_refused = |event: &NodeEvent| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("TLS: invalid peer certificate"));
     eventually("the certificate is refused", || async {
         (bench.count_events(is_refused) > 0).then_some(())
     })

@@ -3,7 +3,6 @@
 mod created;
 mod flood;
 mod names;
-mod partition;
 mod resets;
 mod rotation;
 pub(in crate::internal_tests) mod server;

@@ -80,3 +80,22 @@ fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
         }
     }
 }
+
+#[test]
+fn a_partition_by_a_rule_that_there_is_not_is_refused() {
+    let rules = RuleSet::new([
+        Rule::new("api", Quota::gcra(1, MINUTE)),
+        Rule::new("trial", Quota::gcra(1, MINUTE)).shadow(),
+    ]);
+    let rules = rules.expect("valid rules");
+    for name in ["tenant", "trial"] {
+        let keyspace = Keyspace::new("shop", Partition::ByRule(name.into())).expect("letters");
+        let error = Encoder::new(&rules, keyspace)
+            .expect_err("not enforced")
+            .to_string();
+        assert!(
+            error.contains(name) && error.contains("enforced rule of this name"),
+            "{error}"
+        );
+    }
+}

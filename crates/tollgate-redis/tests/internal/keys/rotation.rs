@@ -184,7 +184,9 @@ fn without_source(decision: &Decision) -> Decision {
     Decision::new(decision.at(), verdicts, |_| true)
 }
 
-fn one_budget_throughout(partition: &Partition) {
+#[test]
+fn one_budget_is_shared_throughout_a_change_of_secrets() {
+    let partition = &Partition::One;
     for seed in 1..6 {
         let mut history = History::new(seed);
         let (old, new) = (Keys::hashed(secret(1)), Keys::hashed(secret(2)));
@@ -207,16 +209,6 @@ fn one_budget_throughout(partition: &Partition) {
         history.run(&[&third]);
         assert!(history.allowed > 100 && history.denied > 100, "{history:?}");
     }
-}
-
-#[test]
-fn one_budget_is_shared_throughout_a_change_of_secrets() {
-    one_budget_throughout(&Partition::One);
-}
-
-#[test]
-fn one_budget_is_shared_throughout_a_change_of_secrets_with_a_slot_for_each_client() {
-    one_budget_throughout(&Partition::Key);
 }
 
 #[test]

@@ -8,7 +8,6 @@ mod heartbeat;
 mod owed;
 mod refused;
 mod replaced;
-mod reports;
 mod runs;
 mod written;
 

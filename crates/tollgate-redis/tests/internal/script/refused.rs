@@ -1,48 +1,8 @@
-//! Commands that the server refuses to one check.
+//! A check that fails beside others.
 
-use crate::script::{call::Call, refusal::Refusal, reply::Reply};
-use tollgate_core::{Check, Outcome, store::Fingerprint};
-use tollgate_test_servers::redis_client::Integers as _;
+use tollgate_core::Outcome;
 
-use crate::internal_tests::script::{MARGIN, NOW, Subject, every_algorithm};
-
-/// A check of a client that nothing is known of.
-fn of_another(rule: u16, cost: u64) -> Check {
-    Check::new(rule, Fingerprint::from_bits(8), cost)
-}
-
-impl Subject {
-    fn reply(&mut self, call: &Call) -> Reply {
-        let integers = self.send(call).integers();
-        Reply::new(call.checks(), integers).expect("a whole reply")
-    }
-}
-
-#[test]
-fn a_command_that_the_user_lacks_fails_the_checks_that_need_it() {
-    let mut subject = Subject::new(every_algorithm());
-    subject.connection.say("ACL SETUSER default -del");
-    let mut call = Call::at(NOW, MARGIN);
-    assert!(
-        call.acquire(&subject.encoder, &[of_another(0, 1)])
-            .is_some()
-    );
-    assert!(call.reset(&subject.encoder, 1, of_another(1, 0).key()));
-    assert!(
-        call.acquire(&subject.encoder, &[of_another(2, 1)])
-            .is_some()
-    );
-    let reply = subject.reply(&call);
-    let refusals = [0, 1, 2].map(|place| reply.refusal(place));
-    assert_eq!(refusals, [None, Some(Refusal::NoPermission), None]);
-    subject.connection.say("ACL SETUSER default +del -get");
-    let mut call = Call::at(NOW, MARGIN);
-    assert!(
-        call.acquire(&subject.encoder, &[of_another(0, 1)])
-            .is_some()
-    );
-    assert_eq!(subject.reply(&call).refusal(0), Some(Refusal::NoPermission));
-}
+use crate::internal_tests::script::{NOW, Subject, every_algorithm};
 
 /// Of the first rule the key holds another type: nothing is known of it, and the others are decided without it.
 #[test]

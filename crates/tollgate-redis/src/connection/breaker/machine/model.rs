@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use crate::connection::{
-    breaker::{
-        machine::{Machine, Plan},
-        options::BreakerOptions,
-    },
+    breaker::machine::{BreakerOptions, Machine},
     breaker_state::BreakerState,
 };
 
@@ -111,18 +108,21 @@ impl Model {
         if answered {
             return;
         }
-        let row = self.calls.iter().rev().take_while(|call| !call.1);
-        let mut row: Vec<_> = row.map(|call| call.0).collect();
-        row.reverse();
-        let row = moments(row.into_iter()).len();
         let is_recent = |at: u64| at / 100 + 8 >= now / 100;
         let recent = self.calls.iter().filter(|call| is_recent(call.0)).count();
-        let failed = self.calls.iter().filter(|call| !call.1);
-        let failed: Vec<_> = failed.map(|call| call.0).collect();
-        let recently_failed = failed.iter().filter(|at| is_recent(**at)).count();
-        let moments = moments(failed.into_iter());
-        let moments = moments.into_iter().filter(|at| is_recent(*at)).count();
-        let is_rate = moments >= 2 && recently_failed * 100 >= recent * 60;
+        let failed = |calls: &[(u64, bool)]| {
+            let failed = calls.iter().filter(|call| !call.1);
+            failed.map(|call| call.0).collect::<Vec<_>>()
+        };
+        let recently_failed = failed(&self.calls);
+        let recently_failed = recently_failed.iter().filter(|at| is_recent(**at)).count();
+        let all = moments(failed(&self.calls).into_iter());
+        let recent_moments = all.iter().filter(|at| is_recent(**at)).count();
+        let is_rate = recent_moments >= 2 && recently_failed * 100 >= recent * 60;
+        // The moments that had not begun before the last answer.
+        let answered = self.calls.iter().rposition(|call| call.1);
+        let before = failed(&self.calls[..answered.unwrap_or(0)]);
+        let row = all.len() - moments(before.into_iter()).len();
         let opens = match self.state {
             State::Closed if recent < 3 => row >= 2,
             _ => is_rate,
@@ -187,7 +187,7 @@ fn explore(machine: &Machine, model: &Model, now: u64, depth: u32, history: &mut
         };
         let time = Duration::from_millis(now);
         history.push(step);
-        let before = machine.plan();
+        let before = machine.due();
         match step {
             Step::Answered => machine.record(1, 0, time),
             Step::Failed => machine.record(0, 1, time),
@@ -199,15 +199,15 @@ fn explore(machine: &Machine, model: &Model, now: u64, depth: u32, history: &mut
         }
         model.step(step, now);
         assert_eq!(machine.state(), model.state(), "{history:?}");
-        match (machine.state(), machine.plan()) {
-            (BreakerState::Closed, Plan::Nothing) => {}
-            (BreakerState::Open, Plan::Probe(at)) => {
+        match (machine.state(), machine.due()) {
+            (BreakerState::Closed, None) => {}
+            (BreakerState::Open, Some(at)) => {
                 if step == Step::Connected {
                     // Not before the shortest pause has passed.
                     let earliest = Duration::from_millis(now.max(model.opened_at + 200));
                     assert!(at <= earliest, "{history:?}");
-                    assert!(before == Plan::Probe(at) || at == earliest, "{history:?}");
-                } else if before != Plan::Probe(at) {
+                    assert!(before == Some(at) || at == earliest, "{history:?}");
+                } else if before != Some(at) {
                     let paused = at.saturating_sub(time).as_micros() as u64;
                     let least = model.present * 1_000;
                     assert!(
@@ -216,11 +216,11 @@ fn explore(machine: &Machine, model: &Model, now: u64, depth: u32, history: &mut
                     );
                 }
             }
-            (BreakerState::Probing, Plan::Probe(at)) => assert!(at <= time, "{history:?}"),
-            (BreakerState::Ramping { .. }, Plan::Tick(at)) => {
+            (BreakerState::Probing, Some(at)) => assert!(at <= time, "{history:?}"),
+            (BreakerState::Ramping { .. }, Some(at)) => {
                 assert!(at <= time + Duration::from_millis(100), "{history:?}");
             }
-            // Without a plan it would stay as it is for ever.
+            // Without a time it would stay as it is for ever.
             other => panic!("{history:?}: {other:?}"),
         }
         histories += explore(&machine, &model, now, depth - 1, history);
@@ -258,52 +258,29 @@ fn every_history_of_six_steps_after_a_recovery_is_what_the_model_says() {
     explore(&machine, &model, 100, 6, &mut history);
 }
 
-/// As usual, but one failure is enough.
-fn one_failure() -> BreakerOptions {
-    BreakerOptions {
-        failures: 1,
-        ..BreakerOptions::default()
-    }
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-#[test]
-fn failures_of_one_moment_count_once_however_many_they_are() {
-    let mut machine = Machine::new(BreakerOptions::default(), 1);
-    for moment in 0..4 {
-        for call in 0..100 {
-            machine.record(0, 7, ms(moment * 125 + call));
-            assert_eq!(machine.state(), BreakerState::Closed);
-        }
-    }
-    machine.record(0, 1, ms(500));
-    assert_eq!(machine.state(), BreakerState::Open);
-}
-
 #[test]
 fn one_failure_does_not_end_a_ramp_and_a_rate_of_them_does() {
+    let ms = Duration::from_millis;
     let ramping = || {
-        let mut machine = Machine::new(one_failure(), 1);
-        machine.record(0, 1, ms(0));
-        machine.probed(true, ms(200));
-        machine.probed(true, ms(200));
-        machine.options = BreakerOptions::default();
+        let mut machine = Machine::new(BreakerOptions::default(), 1);
+        for moment in 0..5 {
+            machine.record(0, 7, ms(moment * 125));
+        }
+        machine.probed(true, ms(700));
+        machine.probed(true, ms(700));
         assert_eq!(machine.state(), BreakerState::Ramping { percent: 10 });
         machine
     };
     let mut machine = ramping();
-    machine.record(0, 3, ms(210));
-    machine.record(0, 1, ms(300));
+    machine.record(0, 3, ms(710));
+    machine.record(0, 1, ms(800));
     assert_eq!(machine.state(), BreakerState::Ramping { percent: 10 });
-    machine.tick(ms(350));
-    machine.record(9, 1, ms(400));
-    machine.tick(ms(500));
+    machine.tick(ms(850));
+    machine.record(9, 1, ms(900));
+    machine.tick(ms(1_000));
     assert_eq!(machine.state(), BreakerState::Closed);
     let mut machine = ramping();
-    machine.record(0, 1, ms(210));
-    machine.record(0, 1, ms(340));
+    machine.record(0, 1, ms(710));
+    machine.record(0, 1, ms(840));
     assert_eq!(machine.state(), BreakerState::Open);
 }

@@ -60,7 +60,7 @@ impl AsyncWrite for Pieces {
 }
 
 fn driver(stream: Pieces, queue: &Arc<Queue>, options: &NodeOptions) -> Driver {
-    let breaker = Breaker::new(BreakerOptions::default(), 1, Arc::new(|_| {}));
+    let breaker = Breaker::new(BreakerOptions::default(), 1, |_| {});
     Driver::new(
         Box::new(stream),
         Arc::clone(queue),

@@ -9,13 +9,6 @@ impl Bench {
         self.check_at("", 0, key)
     }
 
-    /// The same for a rule with this bit.
-    fn check_of(&self, rule: u32, key: &str) -> Call {
-        let args = ["", "abc\u{1}\0"].map(str::as_bytes).into_iter();
-        let request = Request::checks(&self.script, 0, [key.as_bytes()].into_iter(), args);
-        self.send(request.of_rules(1 << rule))
-    }
-
     fn check_at(&self, time: &str, slot: u16, key: &str) -> Call {
         let args = [time, "abc\u{1}\0"].map(str::as_bytes).into_iter();
         let keys = [key.as_bytes()].into_iter();
@@ -34,36 +27,6 @@ fn answer(numbers: &[i64]) -> String {
 
 fn reply_of(number: i64) -> Value {
     Value::Integers([7, number, 0, 0].into())
-}
-
-/// The arguments of the first command, behind the hash.
-fn arguments(text: &str) -> Vec<&str> {
-    let lines = text.split("\r\n").skip(1).step_by(2);
-    let arguments = text.split("\r\n").skip(2).step_by(2);
-    lines
-        .zip(arguments)
-        .take_while(|(length, _)| length.starts_with('$'))
-        .map(|(_, argument)| argument)
-        .skip(2)
-        .collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn checks_that_wait_become_one_command_and_each_gets_its_own_reply() {
-    let mut bench = by_default(65_536);
-    let calls = [bench.check("a"), bench.check("b"), bench.check("c")];
-    let sent = bench.received().await;
-    assert_eq!(commands(&sent), ["EVALSHA"]);
-    assert!(sent.starts_with("*10\r\n"));
-    let checks = ["abc\u{1}\0", "abc\u{2}\0", "abc\u{3}\0"];
-    assert_eq!(
-        arguments(&sent),
-        [&["3", "a", "b", "c", ""], &checks[..]].concat()
-    );
-    bench.answers(&answer(&[1, 2, 3])).await;
-    for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), reply_of(number));
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,95 +69,6 @@ async fn calls_of_different_times_or_slots_do_not_travel_together() {
     };
     let keys: Vec<_> = commands.into_iter().map(keys).collect();
     assert_eq!(keys, [vec!["e"], vec!["a", "c"], vec!["b"], vec!["d"]]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_error_answers_each_call_and_counts_for_each() {
-    let mut bench = Bench::new(
-        NodeOptions {
-            breaker: BreakerOptions {
-                failures: 1,
-                busy: 5,
-                ..BreakerOptions::default()
-            },
-            ..NodeOptions::default()
-        },
-        65_536,
-    );
-    // Four are answered, and four fail: half of them, which they are only if each counts.
-    let calls: Vec<_> = (0..4).map(|_| bench.check("a")).collect();
-    bench.received().await;
-    bench.answers(&answer(&[1, 2, 3, 4])).await;
-    for call in calls {
-        assert!(call.await.is_ok());
-    }
-    let calls: Vec<_> = (0..4).map(|_| bench.check("a")).collect();
-    bench.received().await;
-    bench.answers("-LOADING Redis is loading\r\n").await;
-    for call in calls {
-        assert_eq!(kind(call.await), CallErrorKind::Unavailable);
-    }
-    assert_eq!(bench.breaker.state(), BreakerState::Open);
-}
-
-/// Three calls; the server refuses the one of rule 2. `sent` are the arguments of the first command: if that is
-/// known to be refused, without the one.
-async fn refuse(bench: &mut Bench, sent: &str, is_known: bool) {
-    let calls = [
-        bench.check_of(1, "a"),
-        bench.check_of(2, "b"),
-        bench.check_of(3, "c"),
-    ];
-    let received = bench.received().await;
-    assert_eq!(arguments(&received), sent.split(' ').collect::<Vec<_>>());
-    let refused = "-NOPERM No permissions to access a key\r\n";
-    if !is_known {
-        // None of them has run: servers look at the keys first.
-        bench.answers(refused).await;
-        assert_eq!(commands(&bench.received().await), ["EVALSHA"; 3]);
-        let each = [answer(&[1]), refused.to_owned(), answer(&[3])];
-        bench.answers(&each.concat()).await;
-    } else {
-        let alone = received.rsplit_once("EVALSHA").unwrap().1;
-        assert!(alone.contains("\r\nb\r\n") && commands(&received).len() == 2);
-        bench.answers(&(answer(&[1, 3]) + refused)).await;
-    }
-    let [a, b, c] = calls;
-    assert_eq!(a.await.unwrap(), reply_of(1));
-    assert_eq!(kind(b.await), CallErrorKind::Misconfigured);
-    assert_eq!(c.await.unwrap(), reply_of(3));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_the_user_may_not_make_takes_no_other_with_it_and_then_goes_alone() {
-    let all = "3 a b c  abc\u{1}\0 abc\u{2}\0 abc\u{3}\0";
-    let others = "2 a c  abc\u{1}\0 abc\u{2}\0";
-    let mut bench = by_default(65_536);
-    refuse(&mut bench, all, false).await;
-    // Only the rule that was refused goes alone from now on.
-    for _ in 0..20 {
-        refuse(&mut bench, others, true).await;
-    }
-    // After a while somebody may have changed the rights.
-    tokio::time::sleep(Duration::from_secs(11)).await;
-    refuse(&mut bench, all, false).await;
-    assert_eq!(bench.breaker.state(), BreakerState::Closed);
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_a_hash_slot_moves_each_call_is_tried_alone_and_later_ones_go_alone_at_once() {
-    let mut bench = by_default(65_536);
-    let both = |bench: &Bench| ["there", "missing"].map(|key| bench.check_of(5, key));
-    let [there, missing] = both(&bench);
-    bench.received().await;
-    bench.answers("-TRYAGAIN Multiple keys\r\n").await;
-    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
-    let text = format!("{}-TRYAGAIN Multiple keys\r\n", answer(&[1]));
-    bench.answers(&text).await;
-    assert_eq!(there.await.unwrap(), reply_of(1));
-    assert_eq!(kind(missing.await), CallErrorKind::TryAgain);
-    let _later = both(&bench);
-    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,7 @@ fn answer() -> impl Strategy<Value = Vec<u8>> {
     ];
     leaf.prop_recursive(4, 24, 5, |inner| {
         let many = vec(inner.clone(), 0..5);
-        let pairs = vec((inner.clone(), inner.clone()), 0..4);
+        let pairs = vec((inner.clone(), inner), 0..4);
         let pairs = pairs.prop_map(|pairs| {
             (
                 pairs.len(),
@@ -79,11 +79,8 @@ fn answer() -> impl Strategy<Value = Vec<u8>> {
             4 => (prop_oneof![Just('*'), Just('~')], many).prop_map(|(mark, values)| {
                 [format!("{mark}{}\r\n", values.len()).into_bytes(), values.concat()].concat()
             }),
-            2 => pairs.clone().prop_map(|(count, values)| {
+            2 => pairs.prop_map(|(count, values)| {
                 [format!("%{count}\r\n").into_bytes(), values].concat()
-            }),
-            1 => (pairs, inner).prop_map(|((count, values), data)| {
-                [format!("|{count}\r\n").into_bytes(), values, data].concat()
             }),
         ]
     })

@@ -1,0 +1,168 @@
+//! How a server stands: what is worth one line of a log when it is lost, and one when it is back.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::time::{Duration, Instant};
+
+use crate::connection::{breaker_state::BreakerState, event::NodeEvent};
+
+/// The least time between two lines about mistakes: a busy service makes each of them with every request.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How all servers stand.
+#[derive(Debug, Default)]
+pub(super) struct Standings {
+    nodes: Mutex<HashMap<Box<str>, Standing>>,
+    last_mistake: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct Standing {
+    /// Whether requests are without it.
+    is_down: bool,
+    is_connected: bool,
+    is_open: bool,
+    /// The server of the last line about a connection, and when it was.
+    peer: Option<(Instant, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transition<'a> {
+    Lost(&'a str),
+    Found,
+}
+
+impl Standings {
+    /// Whether a mistake may be logged now.
+    pub(super) fn may_log(&self) -> bool {
+        let now = Instant::now();
+        let mut last = lock(&self.last_mistake);
+        let may = last.is_none_or(|last| now.duration_since(last) >= PAUSE);
+        if may {
+            *last = Some(now);
+        }
+        may
+    }
+
+    /// Whether a connection to this server may be logged: at most once in a while, unless it is another one than before.
+    pub(super) fn may_log_peer(&self, node: &str, peer: String) -> bool {
+        let now = Instant::now();
+        let mut nodes = lock(&self.nodes);
+        let last = &mut nodes.entry(node.into()).or_default().peer;
+        let may = (last.as_ref())
+            .is_none_or(|(at, last)| *last != peer || now.duration_since(*at) >= PAUSE);
+        if may {
+            *last = Some((now, peer));
+        }
+        may
+    }
+
+    /// What an event changes for requests.
+    pub(super) fn transition<'a>(
+        &self,
+        node: &str,
+        event: &'a NodeEvent,
+    ) -> Option<Transition<'a>> {
+        let mut nodes = lock(&self.nodes);
+        if *event == NodeEvent::Left {
+            nodes.remove(node);
+            return None;
+        }
+        nodes.entry(node.into()).or_default().transition(event)
+    }
+}
+
+impl Standing {
+    /// One when requests begin to be without a server, and one when they are not any more, however often it was tried in between.
+    fn transition<'a>(&mut self, event: &'a NodeEvent) -> Option<Transition<'a>> {
+        let why = match event {
+            NodeEvent::Connected(_) => {
+                self.is_connected = true;
+                None
+            }
+            // Another connection is made at once. If it cannot be, that is told.
+            NodeEvent::Lost { was_idle: true, .. } => {
+                self.is_connected = false;
+                None
+            }
+            NodeEvent::NotConnected(_, why) | NodeEvent::Lost { why, .. } => {
+                self.is_connected = false;
+                Some(&**why)
+            }
+            NodeEvent::Breaker(to) => {
+                self.is_open = *to != BreakerState::Closed;
+                self.is_open.then_some("too many calls have failed")
+            }
+            // All goes on as it was.
+            NodeEvent::LoggedInAnew
+            | NodeEvent::NotLoggedInAnew(_)
+            | NodeEvent::Left
+            | NodeEvent::NotLearnt(_) => return None,
+        };
+        match why {
+            Some(why) if !self.is_down => {
+                self.is_down = true;
+                Some(Transition::Lost(why))
+            }
+            None if self.is_down && self.is_connected && !self.is_open => {
+                self.is_down = false;
+                Some(Transition::Found)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Each change under these locks is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        address::Place,
+        connection::{connect_error::ConnectErrorKind, peer::Peer},
+    };
+
+    #[test]
+    fn a_lost_server_is_logged_once_and_its_return_once() {
+        let place = Place::Tcp("localhost".to_owned(), 6379);
+        let connected = NodeEvent::Connected(Arc::new(Peer::unknown(place)));
+        let refused = NodeEvent::NotConnected(ConnectErrorKind::Tcp, "refused".into());
+        let lost = |was_idle| NodeEvent::Lost {
+            why: "it was closed".into(),
+            was_idle,
+        };
+        let ramping = BreakerState::Ramping { percent: 10 };
+        let breaker = [BreakerState::Open, ramping, BreakerState::Closed].map(NodeEvent::Breaker);
+        let [open, ramping, closed] = &breaker;
+        let mut standing = Standing::default();
+        for (event, is_found) in [
+            (&connected, None),
+            // An idle connection says nothing, and the next one neither.
+            (&lost(true), None),
+            (&connected, None),
+            (&lost(false), Some(false)),
+            (open, None),
+            (&refused, None),
+            // Connected, and not trusted yet.
+            (&connected, None),
+            (ramping, None),
+            (closed, Some(true)),
+            // The breaker opens while the connection is up.
+            (open, Some(false)),
+            (closed, Some(true)),
+        ] {
+            let transition = standing.transition(event);
+            let found = transition.map(|transition| transition == Transition::Found);
+            assert_eq!(found, is_found, "{event:?}");
+        }
+    }
+}
