@@ -20,7 +20,12 @@ async function refresh() {
     sampledAt = state.seconds.at(-1)?.[0] ?? 0;
     page.show(main, state, refresh);
   } catch (error) {
-    if (error.status === 401) location.reload();
+    // Not again and again: where a token changes, one process shows the page and another one asks for a log-in.
+    const before = Number(sessionStorage.getItem('tollgate-reload'));
+    if (error.status === 401 && Math.abs(Date.now() - before) > 10000) {
+      sessionStorage.setItem('tollgate-reload', Date.now());
+      location.reload();
+    }
   } finally {
     asking = false;
   }
@@ -28,7 +33,7 @@ async function refresh() {
 
 function connect() {
   if (source && source.readyState !== EventSource.CLOSED) return;
-  source = new EventSource('events');
+  source = new EventSource(`events?${name}`);
   source.onmessage = (event) => {
     const sample = JSON.parse(event.data);
     heardAt = Date.now();

@@ -23,6 +23,8 @@ enum Kind {
     Token {
         hash: blake3::Hash,
         cookie: blake3::Hash,
+        /// Its own for each token: while the token changes, processes have two, and a browser keeps a cookie of each.
+        cookie_name: String,
     },
     Loopback,
     Application,
@@ -65,6 +67,7 @@ impl Access {
         Ok(Self(Kind::Token {
             hash: blake3::hash(token.as_bytes()),
             cookie: blake3::Hash::from_bytes(cookie),
+            cookie_name: format!("{COOKIE}-{:.8}", blake3::hash(&cookie).to_hex()),
         }))
     }
 
@@ -88,15 +91,20 @@ impl Access {
         match &self.0 {
             Kind::Application => Ok(()),
             Kind::Loopback => loopback(head).map_err(Refusal::Forbidden),
-            Kind::Token { hash, cookie } => {
+            Kind::Token {
+                hash,
+                cookie,
+                cookie_name,
+            } => {
                 // Both are compared as hashes, in constant time.
                 let bearer = field(&head.headers, header::AUTHORIZATION.as_str());
                 let bearer = bearer.and_then(|it| it.strip_prefix("Bearer "));
                 let has_token = bearer.is_some_and(|token| blake3::hash(token.as_bytes()) == *hash);
-                let mut cookies = cookies(&head.headers);
-                match has_token
-                    || cookies.any(|it| blake3::Hash::from_hex(it).is_ok_and(|it| it == *cookie))
-                {
+                let is_own = |(name, value): (&str, &str)| {
+                    name == cookie_name
+                        && blake3::Hash::from_hex(value).is_ok_and(|it| it == *cookie)
+                };
+                match has_token || cookies(&head.headers).any(is_own) {
                     true => Ok(()),
                     false => Err(Refusal::LogIn),
                 }
@@ -111,7 +119,12 @@ impl Access {
 
     /// The cookie for who has this token. It is sent back on encrypted connections alone, if it was asked for on one.
     pub(crate) fn log_in(&self, token: &str, head: &Parts) -> Option<String> {
-        let Kind::Token { hash, cookie } = &self.0 else {
+        let Kind::Token {
+            hash,
+            cookie,
+            cookie_name,
+        } = &self.0
+        else {
             return None;
         };
         if blake3::hash(token.as_bytes()) != *hash {
@@ -124,13 +137,15 @@ impl Access {
             ""
         };
         Some(format!(
-            "{COOKIE}={}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}",
+            "{cookie_name}={}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}",
             cookie.to_hex()
         ))
     }
 
-    pub(crate) fn log_out() -> String {
-        format!("{COOKIE}=; HttpOnly; SameSite=Strict; Max-Age=0")
+    /// The ends of all cookies of consoles that a request has.
+    pub(crate) fn log_out(head: &Parts) -> impl Iterator<Item = String> {
+        let of_consoles = cookies(&head.headers).filter(|(name, _)| name.starts_with(COOKIE));
+        of_consoles.map(|(name, _)| format!("{name}=; HttpOnly; SameSite=Strict; Max-Age=0"))
     }
 }
 
@@ -199,17 +214,11 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let fields = headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|it| it.to_str().ok());
-    let pairs = fields
-        .flat_map(|field| field.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    pairs
-        .filter(|(name, _)| *name == COOKIE)
-        .map(|(_, value)| value)
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let fields = headers.get_all(header::COOKIE).iter();
+    let fields = fields.filter_map(|it| it.to_str().ok());
+    let pairs = fields.flat_map(|field| field.split(';'));
+    pairs.filter_map(|pair| pair.trim().split_once('='))
 }
 
 impl fmt::Debug for Access {

@@ -6,10 +6,16 @@ use serde_json::{Value, json};
 
 /// What is compared: the text of now with that of ten seconds ago, and a little more.
 const KEPT: u64 = 10_500_000;
+/// The longest time between two texts.
+const LONGEST: u64 = 4_900_000;
 
 /// The latest texts, as numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Scrapes(VecDeque<Scrape>);
+pub(crate) struct Scrapes {
+    all: VecDeque<Scrape>,
+    /// What the last one has cost, in microseconds.
+    took: u64,
+}
 
 /// Sums by name, and by the label that matters.
 #[derive(Debug, Default)]
@@ -78,17 +84,25 @@ impl Scrape {
 }
 
 impl Scrapes {
-    pub(crate) fn add(&mut self, at: u64, text: &str) {
-        self.0.push_back(Scrape::parse(at, text));
+    /// Whether to read the metrics again: each second, and with many rules so seldom that it takes a hundredth of a core.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        let rest = (100 * self.took).min(LONGEST);
+        let last = self.all.back();
+        last.is_none_or(|last| now < last.at || now - last.at >= rest)
+    }
+
+    pub(crate) fn add(&mut self, at: u64, text: &str, took: u64) {
+        self.took = took;
+        self.all.push_back(Scrape::parse(at, text));
         let is_old = |scrape: &Scrape| scrape.at.saturating_add(KEPT) < at || scrape.at > at;
-        while self.0.front().is_some_and(is_old) {
-            self.0.pop_front();
+        while self.all.front().is_some_and(is_old) {
+            self.all.pop_front();
         }
     }
 
     /// By label, how much a counter has grown in ten seconds.
     fn growth(&self, name: &'static str) -> HashMap<&str, f64> {
-        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
+        let (Some(first), Some(last)) = (self.all.front(), self.all.back()) else {
             return HashMap::new();
         };
         let before: HashMap<&str, f64> = first.of(name).collect();
@@ -127,7 +141,9 @@ impl Scrapes {
 
     /// By rule, how many requests in ten seconds had little left.
     pub(crate) fn near_limit(&self) -> HashMap<&str, f64> {
-        self.growth(NEAR)
+        let mut near = self.growth(NEAR);
+        near.retain(|_, requests| *requests > 0.0);
+        near
     }
 
     /// How many calls to Redis had no reply within the deadline, in ten seconds.
@@ -140,7 +156,7 @@ impl Scrapes {
 
     /// What the page shows. `null`: the application gives no metrics.
     pub(crate) fn shown(&self) -> Value {
-        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
+        let (Some(first), Some(last)) = (self.all.front(), self.all.back()) else {
             return Value::Null;
         };
         let seconds = (last.at.saturating_sub(first.at)) as f64 / 1e6;

@@ -14,35 +14,43 @@ use crate::{
     console::{Shared, lock},
     problems::{problems, used},
     tally::{Tally, share_shadowed},
+    viewers::Shown,
 };
 
-/// What a tab hears each second.
-pub(crate) fn sample(shared: &Shared, since: u64) -> Value {
+/// Reads the metrics of the process.
+pub(crate) fn scrape(shared: &Shared) {
     let now = shared.clock.now();
-    if let Some(render) = &shared.parts.metrics {
+    if let Some(render) = &shared.parts.metrics
+        && lock(&shared.scrapes).is_due(now)
+    {
         // It is code of the application, and the samples go on without it.
         let text = catch_unwind(AssertUnwindSafe(|| render())).unwrap_or_default();
-        lock(&shared.scrapes).add(now, &text);
+        lock(&shared.scrapes).add(now, &text, shared.clock.now().saturating_sub(now));
     }
-    let problems = problems(shared);
-    let meters = lock(&shared.scrapes).shown();
-    let samples = lock(&shared.samples);
-    let sum = samples
-        .seconds
-        .back()
-        .map(|(_, sum)| *sum)
-        .unwrap_or_default();
-    json!({
-        "version": version(shared),
-        "at": now / 1_000,
-        "since": since / 1_000,
-        "sum": sum,
-        "rules": used(shared, &samples),
-        "problems": problems,
-        "meters": meters,
-        "near": lock(&shared.scrapes).near_limit(),
-        "previews": previews(shared, |source, name| samples.recent(source, name, 59)),
-    })
+}
+
+/// What a tab hears each second.
+pub(crate) fn sample(shared: &Shared, since: u64, shown: Shown) -> Value {
+    let (at, since, version) = (shared.clock.now() / 1_000, since / 1_000, version(shared));
+    let mut sample = json!({ "version": version, "at": at, "since": since });
+    match shown {
+        Shown::Version => {}
+        Shown::Overview => {
+            sample["problems"] = problems(shared).into();
+            sample["meters"] = lock(&shared.scrapes).shown();
+            let samples = lock(&shared.samples);
+            let last = samples.seconds.back();
+            sample["sum"] = json!(last.map(|(_, sum)| *sum).unwrap_or_default());
+        }
+        Shown::Rules => {
+            let samples = lock(&shared.samples);
+            sample["rules"] = used(shared, &samples).into();
+            sample["previews"] =
+                previews(shared, |source, name| samples.recent(source, name, 59)).into();
+            sample["near"] = json!(lock(&shared.scrapes).near_limit());
+        }
+    }
+    sample
 }
 
 /// What changes whenever the page has to ask for the state again.

@@ -23,6 +23,7 @@ use crate::{
     overview,
     response::{Wrong, answer, redirect, respond},
     sampler,
+    viewers::Shown,
 };
 
 /// The largest body.
@@ -113,7 +114,7 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
             StatusCode::UNAUTHORIZED,
             "log in first".to_owned(),
         ))),
-        (Ok(()), path) if is_get => get(shared, path),
+        (Ok(()), path) if is_get => get(shared, path, head.uri.query().unwrap_or_default()),
         (Ok(()), path) if head.method == Method::POST => post(shared, path, &head, body).await,
         _ => answer(Err(Wrong(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -122,11 +123,11 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
     }
 }
 
-fn get(shared: &Shared, path: &str) -> Response {
+fn get(shared: &Shared, path: &str, query: &str) -> Response {
     match path {
         "state" => answer(Ok(overview::state(shared))),
         "top" => answer(Ok(client::top(shared))),
-        "events" => events(shared),
+        "events" => events(shared, query),
         path if PAGES.contains(&path) => respond(StatusCode::OK, HTML, PAGE),
         _ => not_found(),
     }
@@ -155,7 +156,7 @@ async fn post(shared: &Shared, path: &str, head: &Parts, body: Body) -> Response
         },
         "logout" => {
             let mut response = answer(Ok(json!({})));
-            set_cookie(&mut response, &Access::log_out());
+            Access::log_out(head).for_each(|cookie| set_cookie(&mut response, &cookie));
             return response;
         }
         _ => return not_found(),
@@ -209,7 +210,7 @@ async fn log_in(access: &Access, head: &Parts, body: Body) -> Response {
 fn set_cookie(response: &mut Response, cookie: &str) {
     // Letters, digits and signs of our own.
     if let Ok(cookie) = HeaderValue::from_str(cookie) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 }
 
@@ -241,9 +242,14 @@ async fn read<T: DeserializeOwned>(head: &Parts, body: Body) -> Result<T, Wrong>
     })
 }
 
-/// Samples as server-sent events. A tab that reads slowly gets the latest one when it reads.
-fn events(shared: &Shared) -> Response {
-    let Some(receiver) = shared.viewers.subscribe() else {
+/// Samples for a page as server-sent events. A tab that reads slowly gets the latest one when it reads.
+fn events(shared: &Shared, page: &str) -> Response {
+    let shown = match page {
+        "keys" | "explain" => Shown::Version,
+        "rules" => Shown::Rules,
+        _ => Shown::Overview,
+    };
+    let Some(receiver) = shared.viewers.subscribe(shown) else {
         return answer(Err(Wrong(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many tabs look already".to_owned(),

@@ -10,7 +10,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{console::Shared, overview};
+use crate::{console::Shared, overview, viewers::Shown};
 
 /// How long samples go on without a tab: one that is loaded again is not missed.
 const LINGERS: u32 = 3;
@@ -46,9 +46,12 @@ async fn run(shared: Weak<Shared>) {
             true => LINGERS,
             false => lingers.saturating_sub(1),
         };
-        if lingers > 0 {
-            let sample = overview::sample(&shared, since);
-            viewers.send(format!("data: {sample}\n\n").into());
+        if viewers.show(Shown::Overview) || viewers.show(Shown::Rules) {
+            overview::scrape(&shared);
+        }
+        for shown in Shown::ALL.into_iter().filter(|it| viewers.show(*it)) {
+            let sample = overview::sample(&shared, since, shown);
+            viewers.send(shown, format!("data: {sample}\n\n").into());
         }
     }
 }

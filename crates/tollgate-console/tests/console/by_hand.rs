@@ -109,13 +109,44 @@ async fn only_who_has_the_token_is_let_in() {
         .await,
         200
     );
-    // Another token has another cookie.
-    let other = app
-        .console(Access::token(&TOKEN.replace('b', "c")).expect("long"))
-        .router();
+}
+
+/// While a token changes, one of two processes has the new one.
+#[tokio::test]
+async fn a_browser_stays_logged_in_to_processes_with_two_tokens() {
+    let app = App::new(LIMITS);
+    let tokens = [TOKEN.to_owned(), TOKEN.replace('b', "c")];
+    let of_token = |token: &String| app.console(Access::token(token).expect("long")).router();
+    let processes = tokens.each_ref().map(of_token);
+    let mut cookies = Vec::new();
+    for (process, token) in processes.iter().zip(&tokens) {
+        let log_in = Request::post("/login").header("content-type", "application/json");
+        let body = Body::from(json!({ "token": token }).to_string());
+        let answer = sent(process, log_in.body(body).expect("a request")).await;
+        let cookie = answer.headers()[header::SET_COOKIE].to_str().expect("text");
+        cookies.push(cookie.split(';').next().expect("a pair").to_owned());
+    }
+    let names: Vec<_> = cookies.iter().map(|it| it.split('=').next()).collect();
+    assert_ne!(names[0], names[1]);
+    let statuses = async |cookie: &str| {
+        let [one, two] = &processes;
+        let fields = [("cookie", cookie)];
+        [
+            status(one, "GET", "/state", &fields).await,
+            status(two, "GET", "/state", &fields).await,
+        ]
+    };
+    assert_eq!(statuses(&cookies[0]).await, [200, 401]);
+    assert_eq!(statuses(&cookies.join("; ")).await, [200, 200]);
+    let log_out = Request::post("/logout").header("cookie", cookies.join("; "));
+    let answer = sent(
+        &processes[0],
+        log_out.body(Body::empty()).expect("a request"),
+    )
+    .await;
     assert_eq!(
-        status(&other, "GET", "/state", &[("cookie", cookie)]).await,
-        401
+        answer.headers().get_all(header::SET_COOKIE).iter().count(),
+        2
     );
 }
 
