@@ -10,8 +10,9 @@ use std::{
     net::IpAddr,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -26,7 +27,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, UnixListener, UnixStream},
     sync::watch,
     task::JoinSet,
@@ -220,7 +221,7 @@ impl<D: Door> Connection<D> {
                 })
             }
         });
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(Copied(io)), service));
         let mut ends = pin!(async {
             let aged = async {
                 match age {
@@ -240,6 +241,38 @@ impl<D: Door> Connection<D> {
         }
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
+    }
+}
+
+/// A stream that takes one buffer at a time. To one that takes several, h2 writes each answer of 256 bytes or more by a call of the
+/// system of its own; to this one it copies all up to 1 KiB, and writes what has gathered.
+struct Copied<I>(I);
+
+impl<I: AsyncRead + Unpin> AsyncRead for Copied<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Copied<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
 

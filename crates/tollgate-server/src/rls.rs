@@ -1,19 +1,26 @@
 //! The door for Envoy's rate limit service, with `grpc.health.v1`.
 
 use std::{
+    future::ready,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
+use bytes::{BufMut as _, BytesMut};
 use http::{
-    HeaderMap, Request, Response,
+    HeaderMap, HeaderName, HeaderValue, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use metrics::counter;
+use prost::Message as _;
 use tokio::time::Instant;
-use tollgate::{RateLimitLayer, service::RequestPart};
-use tonic::{Code as Grpc, Status, body::Body};
+use tollgate::{
+    RateLimitLayer,
+    service::{RequestPart, grpc_timeout},
+};
+use tonic::{Status, body::Body};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tower_service::Service as _;
 
@@ -23,31 +30,34 @@ use crate::{
     listener::Door,
     metrics::{Checks, Code},
     proto::{
-        HeaderValue, RateLimitRequest, RateLimitResponse,
+        HeaderValue as Field, RateLimitRequest, RateLimitResponse,
         rate_limit_response::{Code as Answer, DescriptorStatus},
-        rate_limit_service_server::{RateLimitService, RateLimitServiceServer},
     },
 };
 
+/// The method of Envoy's service.
+const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The most bytes of a message. A client's fields are in it, of which Envoy takes 60 KiB.
 const MAX_MESSAGE: usize = 256 << 10;
+/// What is in front of a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
 /// How long a store may take. Envoy waits for 20 ms by default, and then lets its client pass.
 pub(crate) const MAX_WAIT: Duration = Duration::from_millis(10);
 /// What the way back takes.
 const WAY_BACK: Duration = Duration::from_millis(3);
 
-/// Answers Envoy.
+/// Answers Envoy. The frame of gRPC is written here: tonic's takes more time than all that is decided.
 pub(crate) struct RlsDoor<H> {
-    rls: RateLimitServiceServer<Rls>,
+    layer: RateLimitLayer,
+    checks: Checks,
     health: HealthServer<H>,
 }
 
 impl<H: Health> RlsDoor<H> {
     pub(crate) fn new(layer: RateLimitLayer, health: HealthServer<H>) -> Self {
-        let checks = Checks::new(<Self as Door>::NAME);
-        let rls = RateLimitServiceServer::new(Rls { layer, checks });
         Self {
-            rls: rls.max_decoding_message_size(MAX_MESSAGE),
+            layer,
+            checks: Checks::new(<Self as Door>::NAME),
             health,
         }
     }
@@ -58,19 +68,28 @@ impl<H: Health> Door for RlsDoor<H> {
     const NAME: &'static str = "grpc";
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        if request.uri().path().starts_with("/grpc.health.v1.Health/") {
+        let path = request.uri().path();
+        if path.starts_with("/grpc.health.v1.Health/") {
             let Ok(response) = self.health.clone().call(request).await;
             return response;
         }
-        let Ok(response) = self.rls.clone().call(request).await;
-        match Status::from_header_map(response.headers()) {
-            // The message is too long, or no message.
-            Some(status) if matches!(status.code(), Grpc::OutOfRange | Grpc::Internal) => {
-                counter!("tollgate_invalid_messages_total").increment(1);
-                Status::invalid_argument(status.message()).into_http()
-            }
-            _ => response,
+        if path != METHOD {
+            let message = "tollgate-server has envoy.service.ratelimit.v3 and grpc.health.v1";
+            return Status::unimplemented(message).into_http();
         }
+        let began = Instant::now();
+        let (head, body) = request.into_parts();
+        let answered = match message_of(body).await {
+            Ok(message) => self.should_rate_limit(message, &head.headers, began).await,
+            Err(wrong) => {
+                counter!("tollgate_invalid_messages_total").increment(1);
+                Err(wrong)
+            }
+        };
+        answered.map_or_else(
+            |wrong| Status::invalid_argument(wrong).into_http(),
+            |answer| response(&answer),
+        )
     }
 
     fn refuse(&self) -> Response<Body> {
@@ -79,39 +98,65 @@ impl<H: Health> Door for RlsDoor<H> {
     }
 }
 
-/// Envoy's rate limit service.
-struct Rls {
-    layer: RateLimitLayer,
-    checks: Checks,
+/// The message of a call.
+async fn message_of(body: Incoming) -> Result<RateLimitRequest, String> {
+    let too_long = |_| format!("a message is longer than {MAX_MESSAGE} bytes, or it ends early");
+    let body = Limited::new(body, PREFIX + MAX_MESSAGE).collect().await;
+    let mut bytes = body.map_err(too_long)?.to_bytes();
+    let is_whole = bytes
+        .split_first_chunk::<PREFIX>()
+        .is_some_and(|(prefix, message)| *prefix == frame_prefix(message.len()));
+    if !is_whole {
+        return Err("a call has one message, which is not compressed".to_owned());
+    }
+    RateLimitRequest::decode(bytes.split_off(PREFIX)).map_err(|wrong| wrong.to_string())
 }
 
-#[tonic::async_trait]
-impl RateLimitService for Rls {
+/// What is in front of a message that is not compressed.
+fn frame_prefix(length: usize) -> [u8; PREFIX] {
+    // Messages are shorter than 4 GiB.
+    let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    [0, a, b, c, d]
+}
+
+/// The response of a call that has succeeded.
+fn response(answer: &RateLimitResponse) -> Response<Body> {
+    const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+    const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+    let length = answer.encoded_len();
+    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    bytes.put_slice(&frame_prefix(length));
+    answer.encode_raw(&mut bytes);
+    let trailers = HeaderMap::from_iter([(STATUS, HeaderValue::from_static("0"))]);
+    let body = Full::new(bytes.freeze()).with_trailers(ready(Some(Ok(trailers))));
+    let mut response = Response::new(Body::new(body));
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+impl<H> RlsDoor<H> {
     async fn should_rate_limit(
         &self,
-        request: tonic::Request<RateLimitRequest>,
-    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        let began = Instant::now();
-        let patience = patience(request.metadata().as_ref());
-        let message = request.into_inner();
+        message: RateLimitRequest,
+        fields: &HeaderMap,
+        began: Instant,
+    ) -> Result<RateLimitResponse, String> {
         let domain = message.domain.clone();
-        let answered = match parts_of(message) {
-            Ok(parts) => Ok(self.decide(parts, began + patience).await),
-            Err(wrong) => Err(Status::invalid_argument(wrong)),
-        };
-        match &answered {
-            Ok(answer) => {
+        match parts_of(message) {
+            Ok(parts) => {
+                let answer = self.decide(parts, began + patience(fields)).await;
                 let is_allowed = answer.overall_code() == Answer::Ok;
                 self.checks.count(&domain, Code::of(is_allowed), began);
+                Ok(answer)
             }
-            // Its domain may be anything.
-            Err(_) => self.checks.count("", Code::Invalid, began),
+            Err(wrong) => {
+                // Its domain may be anything.
+                self.checks.count("", Code::Invalid, began);
+                Err(wrong)
+            }
         }
-        answered.map(tonic::Response::new)
     }
-}
 
-impl Rls {
     async fn decide(
         &self,
         asked: Vec<Option<RequestPart>>,
@@ -163,7 +208,7 @@ fn passed() -> DescriptorStatus {
 }
 
 /// The fields of a response for Envoy's client. Envoy writes the status itself, and the length.
-fn fields(headers: &HeaderMap) -> Vec<HeaderValue> {
+fn fields(headers: &HeaderMap) -> Vec<Field> {
     let is_grpc = headers.contains_key("grpc-status");
     let is_own = |name: &str| {
         name == CONTENT_LENGTH
@@ -172,7 +217,7 @@ fn fields(headers: &HeaderMap) -> Vec<HeaderValue> {
     };
     let fields = headers.iter().filter(|(name, _)| !is_own(name.as_str()));
     let fields = fields.filter_map(|(name, value)| {
-        Some(HeaderValue {
+        Some(Field {
             key: name.as_str().to_owned(),
             value: value.to_str().ok()?.to_owned(),
         })
@@ -182,25 +227,8 @@ fn fields(headers: &HeaderMap) -> Vec<HeaderValue> {
 
 /// How long the store may take, by what Envoy still waits.
 fn patience(headers: &HeaderMap) -> Duration {
-    let left = headers
-        .get("grpc-timeout")
-        .and_then(|value| timeout(value.to_str().ok()?));
+    let left = grpc_timeout(headers);
     left.map_or(MAX_WAIT, |left| left.saturating_sub(WAY_BACK).min(MAX_WAIT))
-}
-
-/// `18m` is 18 ms.
-fn timeout(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u64 = number.parse().ok().filter(|_| number.len() <= 8)?;
-    Some(match unit {
-        "H" => Duration::from_secs(number * 3_600),
-        "M" => Duration::from_secs(number * 60),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
 }
 
 fn told_of_negative_hits(descriptors: usize) {

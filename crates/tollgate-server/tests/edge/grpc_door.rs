@@ -69,7 +69,10 @@ async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
             "\"header:no name\"",
         ),
         (request(vec![user(), many_hits]), "hits"),
-        (request(vec![descriptor(&[("user", &long)])]), "300"),
+        (
+            request(vec![descriptor(&[("user", &long)])]),
+            "262144 bytes",
+        ),
     ] {
         let refused: Status = client
             .should_rate_limit(wrong)

@@ -42,5 +42,6 @@ pub use self::{
     request_parts::{PartsDecision, RequestPart},
     rules_handle::RulesHandle,
     service::RateLimit,
+    slow::grpc_timeout,
     top_keys_endpoint::TopKeysEndpoint,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderMap, Response};
 use tokio::time::sleep;
 use tollgate_core::{Decision, Outcome, Pending};
 
@@ -26,7 +26,7 @@ pub(crate) fn hold(
     let slow = denies.filter_map(|verdict| rules.slow_denials_of(verdict.rule()));
     let mut by = slow.map(|slow| slow.by).max()?;
     if config.settings.protocol.of(head) != WireProtocol::Http
-        && let Some(timeout) = grpc_timeout(head)
+        && let Some(timeout) = grpc_timeout(&head.headers)
     {
         // The client is still there to read it.
         by = by.min(timeout / 2);
@@ -40,9 +40,10 @@ pub(crate) fn hold(
     }))
 }
 
-/// How long the client of a gRPC call waits: at most eight digits and a unit.
-fn grpc_timeout(head: &Head<'_>) -> Option<Duration> {
-    let text = head.headers.get("grpc-timeout")?.to_str().ok()?;
+/// How long the client of a gRPC call waits, by its field `grpc-timeout`: at most eight digits and a unit.
+#[must_use]
+pub fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
     Some(match unit {
