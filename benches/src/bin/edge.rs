@@ -184,18 +184,27 @@ fn constant() {
 /// What Envoy sends of a request with the key of an API.
 fn request(key: u64) -> RateLimitRequest {
     let key = format!("key-{key}");
-    let entries = [
+    asked(&[
         ("path", "/search/things?q=a"),
         ("method", "GET"),
         ("remote_address", "192.0.2.7"),
         ("header:x-api-key", &key),
-    ];
-    let entries = entries.map(|(key, value)| Entry {
-        key: key.to_owned(),
-        value: value.to_owned().into(),
+    ])
+}
+
+/// The same by a descriptor of a configuration that exists.
+fn descriptor(key: u64) -> RateLimitRequest {
+    let kind = format!("kind-{key}");
+    asked(&[("kind", &kind), ("to", "+441234")])
+}
+
+fn asked(entries: &[(&str, &str)]) -> RateLimitRequest {
+    let entries = entries.iter().map(|(key, value)| Entry {
+        key: (*key).to_owned(),
+        value: (*value).to_owned().into(),
     });
     let descriptor = RateLimitDescriptor {
-        entries: entries.into(),
+        entries: entries.collect(),
         ..RateLimitDescriptor::default()
     };
     RateLimitRequest {
@@ -206,7 +215,7 @@ fn request(key: u64) -> RateLimitRequest {
 }
 
 /// Calls for a while, and returns how much processor time each took the server, in µs.
-async fn round(served: &Served, code: Code, keys: u64) -> f64 {
+async fn round(served: &Served, code: Code, request: fn(u64) -> RateLimitRequest) -> f64 {
     let client = served.client().await;
     let calls = Arc::new(AtomicU64::new(0));
     let (began, busy) = (Instant::now(), served.busy());
@@ -215,7 +224,7 @@ async fn round(served: &Served, code: Code, keys: u64) -> f64 {
         let (mut client, calls) = (client.clone(), Arc::clone(&calls));
         callers.spawn(async move {
             while began.elapsed() < ROUND {
-                let key = (calls.fetch_add(1, Ordering::Relaxed) + caller) % keys;
+                let key = (calls.fetch_add(1, Ordering::Relaxed) + caller) % 8;
                 let answer = client
                     .should_rate_limit(request(key))
                     .await
@@ -235,6 +244,18 @@ fn rules(limit: &str, more: &str) -> String {
     )
 }
 
+/// So many rules for descriptors, the first of which are asked about.
+fn of_descriptors(rules: u64) -> String {
+    let rule = |rule| {
+        format!(
+            "[[rules]]\nname = 'rule-{rule}'\nlimit = '1000000000/s'\nby = 'descriptor:to'\n\
+             when = {{ domain = 'edge', descriptor = [{{ kind = 'kind-{rule}' }}, 'to'] }}\n"
+        )
+    };
+    let rules: String = (0..rules).map(rule).collect();
+    format!("version = 1\n{rules}")
+}
+
 const SETTINGS: &str = "rules = 'limits.toml'\ngrpc = { listen = '127.0.0.1:0' }\n";
 
 async fn measure() {
@@ -243,18 +264,34 @@ async fn measure() {
     let redis = env::var("REDIS_URL").ok();
     let on_redis = redis
         .map(|url| format!("{SETTINGS}[redis]\naddress = '{url}'\nnamespace = 'bench-edge'\n"));
-    let mut rows = vec![
+    let mut rows: Vec<(_, _, fn(u64) -> RateLimitRequest, _, _)> = vec![
         (
             "allowed, in memory",
             Code::Ok,
+            request,
             1.3,
             Served::start(Some(SETTINGS), &open),
         ),
         (
             "denied, in memory",
             Code::OverLimit,
+            request,
             1.5,
             Served::start(Some(SETTINGS), &rules("fixed_window 1/d", "cost = 1")),
+        ),
+        (
+            "a descriptor, ten rules",
+            Code::Ok,
+            descriptor,
+            1.3,
+            Served::start(Some(SETTINGS), &of_descriptors(10)),
+        ),
+        (
+            "a descriptor, a thousand rules",
+            Code::Ok,
+            descriptor,
+            1.3,
+            Served::start(Some(SETTINGS), &of_descriptors(1_000)),
         ),
     ];
     if let Some(settings) = &on_redis {
@@ -262,6 +299,7 @@ async fn measure() {
         rows.push((
             "allowed by a lease, on Redis",
             Code::Ok,
+            request,
             1.3,
             Served::start(Some(settings), &leased),
         ));
@@ -270,14 +308,14 @@ async fn measure() {
     println!(
         "| check | processor time | an answer at once | ratio | goal |\n| --- | --- | --- | --- | --- |"
     );
-    for (name, code, goal, served) in &rows {
+    for (name, code, asked, goal, served) in &rows {
         // The first of each key is allowed.
         warm(served).await;
         let mut measured = Vec::new();
         for _ in 0..ROUNDS {
             measured.push((
-                round(served, *code, 8).await,
-                round(&constant, Code::Ok, 8).await,
+                round(served, *code, *asked).await,
+                round(&constant, Code::Ok, *asked).await,
             ));
         }
         measured.sort_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));

@@ -85,9 +85,9 @@ impl RequestArgs {
             head.extensions.insert(PeerAddr((address, 0).into()));
         }
         if self.domain.is_some() || !self.descriptor.is_empty() {
-            let domain = self.domain.clone().unwrap_or_default();
-            let descriptor = Descriptor::new(domain, self.descriptor.iter().cloned());
-            head.extensions.insert(descriptor);
+            let domain = self.domain.as_deref().unwrap_or_default();
+            let entries = self.descriptor.iter().map(|(key, value)| (key, value));
+            Descriptor::new(domain, entries).describe(&mut head);
         }
         head.extensions.insert(bound.plans());
         Ok(head)

@@ -3,7 +3,9 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use http::{HeaderValue, Method};
-use tollgate::condition::{PathPattern, grpc_method_is, grpc_service_is, in_list, method_in};
+use tollgate::condition::{
+    PathPattern, grpc_method_is, grpc_service_is, in_list, method_in, words_are,
+};
 
 use crate::{
     bindings::{Bindings, Predicate, Side},
@@ -22,6 +24,8 @@ pub(crate) struct Condition {
     pub(crate) path: Option<At<PathPattern>>,
     /// One of these, unless there is none. GET includes HEAD.
     pub(crate) methods: Vec<Method>,
+    /// The words that describe its requests: the domain of Envoy's filter and the entries of a descriptor; `None` is any word.
+    pub(crate) words: Option<Vec<Option<String>>>,
     /// All of them hold as well.
     others: Vec<Arc<Predicate>>,
 }
@@ -86,18 +90,20 @@ impl Condition {
                 condition.add_bound(reader, name, bound.value, bindings);
             }
         }
-        if let Some(node) = fields.get("domain")
-            && let Some(domain) = reader.text(node, "the domain of Envoy's filter as text")
-        {
-            let domain = domain.value.to_owned();
-            condition.add(move |head| {
-                Descriptor::of(head).is_some_and(|descriptor| descriptor.domain() == domain)
-            });
-        }
-        if let Some(pattern) =
-            fields.read("descriptor", |node| DescriptorPattern::read(reader, node))
-        {
-            condition.add(move |head| pattern.matches(head));
+        let domain = fields.read("domain", |node| {
+            let domain = reader.text(node, "the domain of Envoy's filter as text")?;
+            Some(domain.value.to_owned())
+        });
+        let pattern = fields.read("descriptor", |node| DescriptorPattern::read(reader, node));
+        match (pattern, domain) {
+            (Some(pattern), domain) => {
+                condition.words = Some(pattern.words(domain));
+                if pattern.has_stars() {
+                    condition.add(move |head| pattern.fits(head));
+                }
+            }
+            (None, Some(domain)) => condition.add(move |head| Descriptor::is_of(head, &domain)),
+            (None, None) => {}
         }
         for name in ["domain", "descriptor"] {
             if let Some(node) = fields.get(name).filter(|_| reader.side == Side::Service) {
@@ -264,15 +270,17 @@ impl Condition {
     pub(crate) fn predicate(&self) -> Arc<Predicate> {
         let path = self.path.as_ref().map(|path| path.value.clone());
         let methods = (!self.methods.is_empty()).then(|| method_in(self.methods.clone()));
+        let words = self.words.clone().map(words_are);
         let others = self.others.clone();
         Arc::new(move |head| {
             path.as_ref().is_none_or(|path| path.matches(head))
                 && methods.as_ref().is_none_or(|holds| holds(head))
+                && words.as_ref().is_none_or(|holds| holds(head))
                 && others.iter().all(|holds| holds(head))
         })
     }
 
-    /// What has to hold besides its path and methods, if anything.
+    /// What has to hold besides its path, methods and words, if anything.
     pub(crate) fn others(&self) -> Option<Arc<Predicate>> {
         match &self.others[..] {
             [] => None,

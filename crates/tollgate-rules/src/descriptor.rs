@@ -1,9 +1,10 @@
 //! What Envoy says of a request to its rate limit service: `by = "descriptor:to"` and
 //! `when = { domain = "sms", descriptor = [{ kind = "alert" }, "to"] }`.
 
-use std::{fmt, iter, sync::Arc};
+use std::iter;
 
-use tollgate::{Head, Key};
+use http::request::Parts;
+use tollgate::{Head, Key, condition::Words};
 
 use crate::{
     node::{Node, Value},
@@ -12,8 +13,8 @@ use crate::{
 
 /// A descriptor with its domain: the words by which Envoy describes a request to its rate limit service.
 ///
-/// `tollgate-server` puts it into the extensions of a request's head. From there rules by `descriptor:NAME` and the conditions
-/// `domain` and `descriptor` take it, in documents that are read [at the edge](crate::Bindings::at_edge).
+/// `tollgate-server` [puts](Self::describe) it into a request's head. From there rules by `descriptor:NAME` and the conditions `domain`
+/// and `descriptor` take it, in documents that are read [at the edge](crate::Bindings::at_edge).
 ///
 /// ```
 /// use tollgate_rules::{Bindings, Descriptor, Format, RuleDocument};
@@ -27,89 +28,71 @@ use crate::{
 ///     when = { domain = "sms", descriptor = [{ kind = "alert" }, "to"] }
 /// "#;
 /// let document = RuleDocument::parse(text, Format::Toml, &Bindings::new().at_edge())?;
-/// let entries = [("kind", "alert"), ("to", "+441234")].map(|(key, value)| (key.to_owned(), value.to_owned()));
 /// let (mut head, ()) = http::Request::new(()).into_parts();
-/// head.extensions.insert(Descriptor::new("sms", entries));
+/// Descriptor::new("sms", [("kind", "alert"), ("to", "+441234")]).describe(&mut head);
 /// assert!(document.explain(&head)[0].counts());
 /// # Ok::<(), tollgate_rules::DocumentError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct Descriptor {
-    domain: Arc<str>,
-    entries: Vec<(String, String)>,
-}
+///
+/// Its `Debug` is without values, which may be clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor(Words);
 
 impl Descriptor {
     /// The entries in their order, as keys and values.
-    pub fn new(
-        domain: impl Into<Arc<str>>,
-        entries: impl IntoIterator<Item = (String, String)>,
-    ) -> Self {
-        Self {
-            domain: domain.into(),
-            entries: entries.into_iter().collect(),
-        }
+    pub fn new<W: AsRef<str>>(domain: &str, entries: impl IntoIterator<Item = (W, W)>) -> Self {
+        let mut words = Words::from_iter([domain]);
+        words.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
+        Self(words)
     }
 
-    /// The domain of the request.
-    #[must_use]
-    pub fn domain(&self) -> &str {
-        &self.domain
+    /// Lets it describe the request with this head.
+    pub fn describe(self, head: &mut Parts) {
+        head.extensions.insert(self.0);
     }
 
-    /// The keys and values, in their order.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|(key, value)| (&**key, &**value))
+    /// The keys and values of the descriptor of this head, in their order.
+    fn entries<'h>(head: &Head<'h>) -> impl Iterator<Item = (&'h str, &'h str)> {
+        let words = head.extensions.get::<Words>();
+        let mut words = words.into_iter().flat_map(|words| words.iter().skip(1));
+        iter::from_fn(move || Some((words.next()?, words.next()?)))
     }
 
-    pub(crate) fn of<'h>(head: &Head<'h>) -> Option<&'h Self> {
-        head.extensions.get()
+    pub(crate) fn is_of(head: &Head<'_>, domain: &str) -> bool {
+        let words = head.extensions.get::<Words>();
+        words.is_some_and(|words| words.iter().next() == Some(domain))
     }
 
     /// Whether there is an entry with this key.
     pub(crate) fn has(head: &Head<'_>, key: &str) -> bool {
-        Self::of(head).is_some_and(|all| all.entries().any(|(other, _)| other == key))
+        Self::entries(head).any(|(other, _)| other == key)
     }
 
     /// The client that the entries with this key name: Envoy's configuration may repeat one, and all of them count. An empty value is
     /// none.
     pub(crate) fn client(head: &Head<'_>, key: &str) -> Option<Key> {
-        let values = Self::of(head)?.entries().filter(|(other, _)| *other == key);
-        let values: Vec<&str> = values.map(|(_, value)| value).collect();
-        let is_client = !values.is_empty() && !values.contains(&"");
-        is_client.then(|| iter::once(key).chain(values).collect())
-    }
-}
-
-/// Without values, which may be clients.
-impl fmt::Debug for Descriptor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Descriptor")
-            .field("domain", &self.domain)
-            .field(
-                "keys",
-                &self.entries().map(|(key, _)| key).collect::<Vec<_>>(),
-            )
-            .finish()
+        let mut values = Self::entries(head)
+            .filter(|(other, _)| *other == key)
+            .map(|(_, value)| value)
+            .peekable();
+        values.peek()?;
+        let mut is_client = true;
+        let values = values.inspect(|value| is_client &= !value.is_empty());
+        let client = iter::once(key).chain(values).collect();
+        is_client.then_some(client)
     }
 }
 
 /// Exactly these entries, in this order.
-pub(crate) struct DescriptorPattern(Vec<(String, ValuePattern)>);
+pub(crate) struct DescriptorPattern(Vec<(String, Option<ValuePattern>)>);
 
-enum ValuePattern {
-    Any,
-    /// What stands around its stars, each of which is any text; without a star, the value.
-    Is(Vec<String>),
-}
+/// What stands around the stars of a value, each of which is any text; without a star, the value.
+struct ValuePattern(Vec<String>);
 
 impl ValuePattern {
     fn matches(&self, value: &str) -> bool {
-        let Self::Is(parts) = self else {
-            return true;
-        };
-        let [first, middle @ .., last] = &parts[..] else {
-            return parts.first().is_some_and(|only| only == value);
+        let [first, middle @ .., last] = &self.0[..] else {
+            return self.0.first().is_some_and(|only| only == value);
         };
         let rest = value.strip_prefix(&**first);
         let rest = rest.and_then(|rest| rest.strip_suffix(&**last));
@@ -131,12 +114,12 @@ impl DescriptorPattern {
             return None;
         }
         let entries = nodes.iter().map(|node| match &node.value {
-            Value::Text(key) => Some((key.clone(), ValuePattern::Any)),
+            Value::Text(key) => Some((key.clone(), None)),
             Value::Table(fields) if fields.len() == 1 => {
                 let (key, value) = &fields[0];
                 let value = reader.text(value, "the value of the entry as text")?.value;
                 let parts = value.split('*').map(str::to_owned);
-                Some((key.text.clone(), ValuePattern::Is(parts.collect())))
+                Some((key.text.clone(), Some(ValuePattern(parts.collect()))))
             }
             _ => {
                 let entry = reader.example("{ kind = \"alert\" }");
@@ -152,16 +135,27 @@ impl DescriptorPattern {
         Some(Self(entries.into_iter().collect::<Option<_>>()?))
     }
 
-    pub(crate) fn matches(&self, head: &Head<'_>) -> bool {
-        let Some(descriptor) = Descriptor::of(head) else {
-            return false;
-        };
-        let matches =
-            |((key, pattern), (of_key, value)): (&(String, ValuePattern), (&str, &str))| {
-                key == of_key && pattern.matches(value)
-            };
-        self.0.len() == descriptor.entries.len()
-            && self.0.iter().zip(descriptor.entries()).all(matches)
+    /// The words that describe a request in this domain, or in any; `None` is any word.
+    pub(crate) fn words(&self, domain: Option<String>) -> Vec<Option<String>> {
+        let entries = self.0.iter().flat_map(|(key, value)| {
+            let value = value.as_ref().filter(|value| value.0.len() == 1);
+            [Some(key.clone()), value.map(|value| value.0[0].clone())]
+        });
+        iter::once(domain).chain(entries).collect()
+    }
+
+    /// Whether any value has a star.
+    pub(crate) fn has_stars(&self) -> bool {
+        let has_star = |value: &ValuePattern| value.0.len() > 1;
+        self.0
+            .iter()
+            .any(|(_, value)| value.as_ref().is_some_and(has_star))
+    }
+
+    /// Whether the values of a request with these words are what it says, which the words do not say of stars.
+    pub(crate) fn fits(&self, head: &Head<'_>) -> bool {
+        let mut both = self.0.iter().zip(Descriptor::entries(head));
+        both.all(|((_, pattern), (_, value))| pattern.as_ref().is_none_or(|it| it.matches(value)))
     }
 }
 

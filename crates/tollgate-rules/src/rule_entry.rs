@@ -5,7 +5,7 @@ use std::{collections::HashSet, ops::Range, sync::Arc, time::Duration};
 use http::StatusCode;
 use tollgate::{
     Head, Missing, RequestRule, Rule,
-    condition::{method_in, path_matches},
+    condition::{method_in, path_matches, words_are},
 };
 use tollgate_core::{
     AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet,
@@ -459,12 +459,15 @@ impl RuleEntry {
             .by(self.key.extractor())
             .when_missing(self.missing);
         let condition = applies.unwrap_or(&self.condition);
-        // Of these two the index over paths and methods knows.
+        // Of these the index of a layer knows.
         if let Some(path) = &condition.path {
             rule = rule.when(path_matches(path.value.clone()));
         }
         if !condition.methods.is_empty() {
             rule = rule.when(method_in(condition.methods.clone()));
+        }
+        if let Some(words) = &condition.words {
+            rule = rule.when(words_are(words.clone()));
         }
         if let Some(holds) = condition.others() {
             rule = rule.when(move |head: &Head<'_>| holds(head));

@@ -479,8 +479,7 @@ fn of_query(name: &str) -> TextForm {
 fn of_descriptor(name: &str) -> TextForm {
     let name = name.to_owned();
     by_request(move |text, head| {
-        let entry = (name.clone(), text.to_owned());
-        head.extensions.insert(Descriptor::new("", [entry]));
+        Descriptor::new("", [(&*name, text)]).describe(head);
         Some(())
     })
 }

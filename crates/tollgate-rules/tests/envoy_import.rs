@@ -73,10 +73,8 @@ async fn an_imported_configuration_decides_as_another_reading_of_it() {
                     (entry[0].to_owned(), entry[1].to_owned())
                 });
             let domain = request["domain"].as_str().expect("a text");
-            let mut head = Request::new(String::new());
-            head.extensions_mut()
-                .insert(Descriptor::new(domain, entries));
-            let (parts, body) = head.into_parts();
+            let (mut parts, body) = Request::new(String::new()).into_parts();
+            Descriptor::new(domain, entries).describe(&mut parts);
             let explained = document.explain(&parts).into_iter();
             let counting = explained.filter(|rule| rule.counts()).map(|rule| {
                 let shadow = *rule.outcome() == Explained::Shadows;

@@ -1,6 +1,9 @@
 //! What Envoy asks about, as parts of a request.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
@@ -83,14 +86,10 @@ fn part_of(domain: &str, descriptor: RateLimitDescriptor) -> Result<RequestPart,
     }
     // A client that sends an empty field must not leave its limit by it.
     let is_whole = is_whole || entries.iter().any(|entry| entry.value.is_empty());
-    let entries = entries.into_iter().map(|Entry { key, value }| {
-        let value = String::from_utf8(value.into());
-        (
-            key,
-            value.unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned()),
-        )
-    });
-    head.extensions.insert(Descriptor::new(domain, entries));
+    let entries = entries
+        .iter()
+        .map(|Entry { key, value }| (Cow::Borrowed(&**key), String::from_utf8_lossy(value)));
+    Descriptor::new(domain, entries).describe(&mut head);
     let part = RequestPart::new(head);
     Ok(if is_whole { part } else { part.fragment() })
 }

@@ -33,10 +33,10 @@ use crate::{
     key_list::KeyList,
     known_condition::KnownCondition,
     path_pattern::prefix_mistake,
-    routes::{Methods, PathOf, PathShape, Routes},
+    routes::{Methods, PathOf, PathShape, Routes, Segment},
 };
 
-pub use crate::path_pattern::PathPattern;
+pub use crate::{path_pattern::PathPattern, words::Words};
 
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
 ///
@@ -107,6 +107,34 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Sen
     };
     let condition = KnownCondition::new(routes, holds);
     condition.with_mistake(mistake).into_fn()
+}
+
+/// The request is described by exactly these [words](Words); `None` is any word. In a layer of many rules, the index finds those of a
+/// request by its words, too.
+pub fn words_are(
+    words: impl IntoIterator<Item = Option<String>>,
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+    let words: Box<[Option<String>]> = words.into_iter().collect();
+    let segment = |word: &Option<String>| match word {
+        Some(word) => Segment::Literal(word.as_str().into()),
+        None => Segment::Any,
+    };
+    let routes = Routes::of_path(PathShape {
+        of: PathOf::Words,
+        segments: words.iter().map(segment).collect(),
+        is_open: false,
+    });
+    let holds = move |head: &Head<'_>| {
+        head.extensions.get().is_some_and(|of_head: &Words| {
+            let mut of_head = of_head.iter();
+            let mut each = words.iter();
+            each.all(|word| {
+                let of_head = of_head.next();
+                of_head.is_some_and(|it| word.as_deref().is_none_or(|word| word == it))
+            }) && of_head.next().is_none()
+        })
+    };
+    KnownCondition::new(routes, holds).into_fn()
 }
 
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.

@@ -184,6 +184,7 @@ pub mod service;
 pub mod shed;
 pub mod store;
 mod unit;
+mod words;
 
 pub use tollgate_core::{
     Block, Check, Clock, Consistency, DAY, Decision, HOUR, Key, KeyBuf, LeaseShare, Limiter,

@@ -26,6 +26,8 @@ pub(crate) enum PathOf {
     Uri,
     /// The [whole](whole_path) one.
     Whole,
+    /// The [words](crate::words::Words) that describe the request in its place.
+    Words,
     /// The route that has matched.
     #[cfg(feature = "axum")]
     Route,
@@ -162,8 +164,10 @@ fn literals(path: &str) -> Box<[Segment]> {
 }
 
 impl PathOf {
+    /// `None` where there is none, and of words.
     pub(crate) fn path<'h>(self, head: &Head<'h>) -> Option<Cow<'h, str>> {
         match self {
+            Self::Words => None,
             Self::Uri => Some(head.uri.path().into()),
             Self::Whole => Some(whole_path(head)),
             #[cfg(feature = "axum")]

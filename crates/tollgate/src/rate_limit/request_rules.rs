@@ -258,18 +258,20 @@ impl RequestRules {
         checks: &mut RequestChecks,
     ) -> Result<(), Box<Refusal>> {
         let mut key = KeyBuf::new();
-        for (place, request_rule) in self.all().enumerate() {
+        let mut collect = |number| {
+            let request_rule = self.of_rule(number);
             key.clear();
             let key_of = |extractor: &Arc<dyn KeyExtractor>| extractor.extract(head, &mut key);
-            if !matches!(
-                request_rule.key.as_ref().map(key_of),
-                None | Some(Extracted::Nothing(_))
-            ) {
-                // A rule set has fewer than 65 536 rules.
-                self.collect_of(place as u16, request_rule, head, &mut key, checks)?;
+            match request_rule.key.as_ref().map(key_of) {
+                None | Some(Extracted::Nothing(_)) => Ok(()),
+                _ => self.collect_of(number, request_rule, head, &mut key, checks),
             }
+        };
+        match &self.index {
+            Some(index) => index.each(head, collect),
+            // A rule set has fewer than 65 536 rules.
+            None => (0..self.list.len() as u16).try_for_each(&mut collect),
         }
-        Ok(())
     }
 
     /// Adds the check of a rule, if the rule applies.

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::routes::{Methods, PathOf, PathShape, Routes, Segment};
+use crate::{
+    routes::{Methods, PathOf, PathShape, Routes, Segment},
+    words::Words,
+};
 
 use crate::head::Head;
 
@@ -88,8 +91,14 @@ impl RouteIndex {
         let method = Methods::of(head.method);
         let mut found = Found::new();
         for (of, tree) in &self.trees {
-            if let Some(path) = of.path(head) {
-                tree.find(&path, method, &mut found);
+            if *of == PathOf::Words {
+                if let Some(words) = head.extensions.get::<Words>() {
+                    tree.find_below(0, words.iter(), method, &mut found);
+                }
+            } else if let Some(path) = of.path(head)
+                && let Some(path) = path.strip_prefix('/')
+            {
+                tree.find_below(0, path.split('/'), method, &mut found);
             }
         }
         found.sort_unstable();
@@ -137,34 +146,30 @@ impl PathTree {
         }
     }
 
-    fn find(&self, path: &str, method: Methods, found: &mut Found) {
-        if let Some(path) = path.strip_prefix('/') {
-            self.find_below(0, Some(path), method, found);
-        }
-    }
-
     /// As deep as the tree: a path of a request does not make it deeper.
-    fn find_below(&self, node: usize, rest: Option<&str>, method: Methods, found: &mut Found) {
+    fn find_below<'p>(
+        &self,
+        node: usize,
+        mut rest: impl Iterator<Item = &'p str> + Clone,
+        method: Methods,
+        found: &mut Found,
+    ) {
         let node = &self.0[node];
         let mut add = |entries: &[Entry]| {
             let entries = entries.iter().filter(|entry| entry.methods.meet(method));
             found.extend(entries.map(|entry| entry.rule));
         };
         add(&node.open);
-        let Some(rest) = rest else {
+        let Some(segment) = rest.next() else {
             add(&node.ends);
             return;
         };
         if node.literals.is_empty() && node.any.is_none() {
             return;
         }
-        let (segment, behind) = match rest.split_once('/') {
-            Some((segment, behind)) => (segment, Some(behind)),
-            None => (rest, None),
-        };
         let literal = node.literals.get(segment).copied();
         for next in [literal, node.any].into_iter().flatten() {
-            self.find_below(next, behind, method, found);
+            self.find_below(next, rest.clone(), method, found);
         }
     }
 }
@@ -181,7 +186,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        condition::{any_of, grpc_method_is, grpc_service_is, method_in, not, path, path_under},
+        condition::{
+            any_of, grpc_method_is, grpc_service_is, method_in, not, path, path_under, words_are,
+        },
         key::constant,
         rule::{RequestRule, Rule},
     };
@@ -394,6 +401,29 @@ mod tests {
                 expected,
                 "{path}"
             );
+        }
+        // By words, some of which may be any.
+        let by_words = (0..1_000).map(|n| {
+            let value = (n % 500 > 0).then(|| n.to_string());
+            let words = words_are([None, Some("kind".to_owned()), value]);
+            Rule::new("rule", Quota::gcra(1, MINUTE))
+                .by(constant("all"))
+                .when(words)
+        });
+        let rules: Vec<RequestRule> = by_words.collect();
+        let routes = rules.iter().map(|rule| &rule.settings().routes);
+        let index = RouteIndex::new(routes).expect("there are many");
+        for (words, expected) in [
+            (&["sms", "kind", "7"][..], &[0, 7, 500][..]),
+            (&["sms", "kind"], &[]),
+            (&["sms", "kind", "7", "to", "a"], &[]),
+        ] {
+            let mut head = head(Method::GET, "/");
+            head.extensions.insert(Words::from_iter(words));
+            let found = candidates(&index, &head);
+            assert_eq!(found, expected, "{words:?}");
+            let holds = rules[7].settings().applies.as_ref().expect("a condition");
+            assert_eq!(holds(&Head::from(&head)), found.len() == 3);
         }
         let method = |n: usize| match n % 2 {
             0 => Method::GET,
