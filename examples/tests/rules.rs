@@ -5,7 +5,7 @@ mod process;
 use std::{fs, process::Command};
 
 use tollgate_redis::Secret;
-use tollgate_rules::{Author, Bindings, RuleSwitch, redis::RedisRules};
+use tollgate_rules::{Author, Bindings, OperatorEntry, redis::RedisRules};
 
 use process::{Answer, Process, redis};
 
@@ -229,9 +229,9 @@ async fn two_processes_share_rules_and_limits_through_redis() {
     let secret = Secret::from_bytes([7; 32]).expect("32 bytes");
     let operator = RedisRules::new(&address, "shop", &secret).expect("an address");
     let alice = Author::new("alice");
-    let off = RuleSwitch::rule("items-per-key", "off");
+    let off = OperatorEntry::switch("items-per-key", "off");
     operator
-        .switch(off, &Bindings::new(), &alice)
+        .set(off, &Bindings::new(), &alice)
         .await
         .expect("pushed");
     for process in [&one, &other] {

@@ -1,7 +1,7 @@
 //! Documents of rules, as tollgate-rules reads them.
 
 use tollgate::{Key, key::computed, store::RuleSet};
-use tollgate_rules::{Bindings, Format, RuleDocument, import_envoy};
+use tollgate_rules::{Bindings, Format, RuleDocument, operators::import_envoy};
 
 /// More is not shown of a document with many mistakes.
 const LONGEST_ERROR: usize = 100_000;
@@ -40,9 +40,9 @@ pub fn read_document(text: &str) {
                 let lines = text.split('\n').count();
                 assert!(!error.mistakes().is_empty(), "{format}");
                 for mistake in error.mistakes() {
-                    let is_in_text = (1..=lines).contains(&mistake.line());
-                    assert!(is_in_text && mistake.column() >= 1, "{format}: {error}");
-                    assert!(!mistake.message().is_empty(), "{format}");
+                    let is_in_text = (1..=lines).contains(&mistake.line);
+                    assert!(is_in_text && mistake.column >= 1, "{format}: {error}");
+                    assert!(!mistake.message.is_empty(), "{format}");
                 }
                 assert!(error.to_string().len() < LONGEST_ERROR, "{format}");
             }

@@ -32,7 +32,7 @@ use tollgate_benches::{
     layer::{API_KEY, Bare, layer as layer_of, layer_of_routes, request, request_on_route, send},
 };
 use tollgate_core::{Limiter, RuleSet, Store};
-use tollgate_rules::{Author, Bindings, Format, LimitOverride, LiveRules, RuleSwitch};
+use tollgate_rules::{Author, Bindings, Format, LiveRules, OperatorEntry};
 use tower_layer::Layer;
 
 const RULES: u64 = 10_000;
@@ -161,7 +161,7 @@ fn document() -> Result<bool, Box<dyn Error>> {
         let start = processor_time();
         rules.set_text(&text, Format::Toml)?;
         changes.push(processor_time() - start);
-        swaps.push(rules.status().took());
+        swaps.push(rules.status().took);
     }
     let (swap, least) = (median(&mut swaps), swaps[0]);
     println!(
@@ -174,11 +174,11 @@ fn document() -> Result<bool, Box<dyn Error>> {
     let (mut overrides, mut switches) = (Vec::new(), Vec::new());
     for n in 0..5 {
         let start = processor_time();
-        let entry = LimitOverride::new("rule-7", "acme", format!("{}/h", 600 + n));
-        alice.override_limit(entry)?;
+        let entry = OperatorEntry::limit("rule-7", "acme", format!("{}/h", 600 + n));
+        alice.set(entry)?;
         overrides.push(processor_time() - start);
         let start = processor_time();
-        alice.switch(RuleSwitch::rule("rule-8", format!("{}%", 50 + n)))?;
+        alice.set(OperatorEntry::switch("rule-8", format!("{}%", 50 + n)))?;
         switches.push(processor_time() - start);
     }
     println!(

@@ -25,7 +25,7 @@ const BOUND: &[(&str, &str, &str)] = &[
 pub(crate) fn hints(wrong: &DocumentError) -> String {
     let has = |words: &str| {
         let mut mistakes = wrong.mistakes().iter();
-        mistakes.any(|mistake| mistake.message().contains(words))
+        mistakes.any(|mistake| mistake.message.contains(words))
     };
     let mut hints = String::new();
     for (_, what, option) in BOUND.iter().filter(|(words, ..)| has(words)) {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Request, request::Parts};
 use tollgate::key::PeerAddr;
-use tollgate_rules::Descriptor;
+use tollgate_rules::operators::Descriptor;
 
 use crate::{bound_names::BoundNames, failure::Failure};
 

@@ -48,7 +48,7 @@ impl RuleArgs {
         let bindings = self.bound.bindings(Some(&secret))?;
         let rules = redis.rules(&secret)?;
         let stored = redis.in_time(rules.stored(&bindings)).await??;
-        stored.map(|stored| stored.document().clone()).ok_or_else(|| {
+        stored.map(|stored| stored.document.clone()).ok_or_else(|| {
             Failure::usage(
                 "which rules? There are none in Redis; name a file or a folder by --rules or TOLLGATE_RULES",
             )

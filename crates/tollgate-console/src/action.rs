@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 use serde_json::json;
 use tollgate::Quota;
-use tollgate_rules::{Author, LimitOverride, LiveRules, RuleSwitch};
+use tollgate_rules::{Author, LiveRules, OperatorEntry};
 
 use crate::{
     client::{self, Client},
@@ -79,9 +79,11 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
     let what = match &ordered.action {
         Action::Switch { rule, limit, until } => {
             short(&[rule, limit])?;
-            let entry = RuleSwitch::rule(rule, limit).because(because);
-            let entry = until_of(*until)?.into_iter().fold(entry, RuleSwitch::until);
-            switch(shared, entry, &author).await?;
+            let entry = OperatorEntry::switch(rule, limit).because(because);
+            let entry = until_of(*until)?
+                .into_iter()
+                .fold(entry, OperatorEntry::until);
+            set(shared, entry, &author).await?;
             format!("switched {rule} to {limit}")
         }
         Action::Override {
@@ -95,12 +97,12 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             let [first, others @ ..] = client.texts()? else {
                 return Err(Wrong::input("which client?"));
             };
-            let entry = LimitOverride::new(rule, first, limit).because(because);
-            let entry = others.iter().fold(entry, LimitOverride::and_key);
+            let entry = OperatorEntry::limit(rule, first, limit).because(because);
+            let entry = others.iter().fold(entry, OperatorEntry::and_key);
             let entry = until_of(*until)?
                 .into_iter()
-                .fold(entry, LimitOverride::until);
-            override_limit(shared, entry, &author).await?;
+                .fold(entry, OperatorEntry::until);
+            set(shared, entry, &author).await?;
             // Without the key.
             match limit.trim() {
                 "none" => format!("blocked a client of {rule}"),
@@ -177,33 +179,15 @@ fn audit(actor: &str, reason: &str, changes: &str) {
     tracing::info!(target: "tollgate::audit", what = "accepted", actor, reason, "{changes}");
 }
 
-async fn switch(shared: &Shared, entry: RuleSwitch, author: &Author) -> Result<(), Wrong> {
+async fn set(shared: &Shared, entry: OperatorEntry, author: &Author) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = &shared.parts.fleet {
-        let switched = fleet.switch(entry, bindings, author).await;
-        return switched
-            .map(drop)
-            .map_err(|wrong| Wrong::input(wrong.to_string()));
-    }
-    let switched = rules(shared)?.handle(author.clone()).switch(entry);
-    switched
-        .map(drop)
-        .map_err(|wrong| Wrong::input(wrong.to_string()))
-}
-
-async fn override_limit(
-    shared: &Shared,
-    entry: LimitOverride,
-    author: &Author,
-) -> Result<(), Wrong> {
-    #[cfg(feature = "redis")]
-    if let Some((fleet, bindings)) = &shared.parts.fleet {
-        let set = fleet.override_limit(entry, bindings, author).await;
+        let set = fleet.set(entry, bindings, author).await;
         return set
             .map(drop)
             .map_err(|wrong| Wrong::input(wrong.to_string()));
     }
-    let set = rules(shared)?.handle(author.clone()).override_limit(entry);
+    let set = rules(shared)?.handle(author.clone()).set(entry);
     set.map(drop)
         .map_err(|wrong| Wrong::input(wrong.to_string()))
 }
@@ -211,7 +195,7 @@ async fn override_limit(
 async fn end(shared: &Shared, id: u64, is_local: bool, author: &Author) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = shared.parts.fleet.as_ref().filter(|_| !is_local) {
-        let ended = fleet.end(id, bindings, author).await;
+        let ended = fleet.end(&[id], bindings, author).await;
         return ended
             .map(drop)
             .map_err(|wrong| Wrong::input(wrong.to_string()));
@@ -221,7 +205,7 @@ async fn end(shared: &Shared, id: u64, is_local: bool, author: &Author) -> Resul
             "it is in force in all processes, and this console changes its own alone",
         ));
     }
-    let ended = rules(shared)?.handle(author.clone()).end(id);
+    let ended = rules(shared)?.handle(author.clone()).end(&[id]);
     ended
         .map(drop)
         .map_err(|wrong| Wrong::input(wrong.to_string()))

@@ -81,8 +81,8 @@ impl Client {
                 .names()
                 .filter_map(|rule| document.explain_key(rule, &texts).ok());
             for rule in explained.filter(|rule| rule.counts()) {
-                if let Some(key) = rule.key() {
-                    keys.push((rule.limiter_rule().name().to_owned(), key.clone()));
+                if let Some(key) = rule.key {
+                    keys.push((rule.limiter_rule.name().to_owned(), key.clone()));
                 }
             }
         }

@@ -10,7 +10,7 @@ use tollgate::{
     key::PeerAddr,
     rules::{Inspection, Mode, RuleEffect},
 };
-use tollgate_rules::{Explained, Explanation, QuotaOrigin};
+use tollgate_rules::operators::{Explained, Explanation, QuotaOrigin};
 
 use crate::{
     client::{header, verdict_json},
@@ -89,7 +89,7 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
     for (index, rule) in limiter.rules().given().iter().enumerate() {
         let of_document = explained
             .iter()
-            .find(|it| it.limiter_rule().name() == rule.name());
+            .find(|it| it.limiter_rule.name() == rule.name());
         let mut entry = json!({ "rule": rule.name(), "limit": rule.quota().to_string() });
         let effect = inspection.effect(index, head).await;
         // A document knows more: by which rule of its group another one is displaced.
@@ -97,7 +97,7 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
             of_document.filter(|it| !it.counts() && matches!(effect, RuleEffect::ConditionFails));
         entry["counts"] = json!(matches!(effect, RuleEffect::Counts(_)));
         entry["why"] = match (&effect, why) {
-            (_, Some(why)) => json!(why.outcome().to_string()),
+            (_, Some(why)) => json!(why.outcome.to_string()),
             (RuleEffect::Counts(_), _) if *rule.mode() == Mode::Shadow => {
                 json!("counts, as a shadow")
             }
@@ -165,23 +165,23 @@ fn words(effect: &RuleEffect) -> String {
 
 fn notes(rule: &Explanation) -> Vec<String> {
     let mut notes: Vec<String> = rule
-        .switches()
+        .switches
         .iter()
         .map(|switch| format!("switched, {switch}"))
         .collect();
-    if rule.counts() && *rule.origin() != QuotaOrigin::Rule {
-        notes.push(format!("limit from {}", rule.origin()));
+    if rule.counts() && rule.origin != QuotaOrigin::Rule {
+        notes.push(format!("limit from {}", rule.origin));
     }
     if rule.counts() && rule.is_shared() {
         notes.push("no key: it counts against the bucket that all such requests share".to_owned());
     }
-    if let Some(condition) = rule.counts_if().filter(|_| rule.counts()) {
+    if let Some(condition) = rule.counts_if.as_deref().filter(|_| rule.counts()) {
         notes.push(format!(
             "gives the units back unless the response is {condition}"
         ));
     }
-    if matches!(rule.outcome(), Explained::NotInRollout) {
-        notes.push(rule.outcome().to_string());
+    if matches!(rule.outcome, Explained::NotInRollout) {
+        notes.push(rule.outcome.to_string());
     }
     notes
 }

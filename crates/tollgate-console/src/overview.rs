@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tollgate::rules::Mode;
-use tollgate_rules::{EntryKind, EntryOrigin, EntryStatus};
+use tollgate_rules::operators::{EntryKind, EntryOrigin, EntryStatus};
 
 use crate::{
     console::{Shared, lock},
@@ -58,7 +58,7 @@ fn version(shared: &Shared) -> u64 {
     let rules = shared.parts.sources.iter();
     let versions = rules.map(|(_, source)| source.limiter().rules().version());
     let status = shared.parts.rules.as_ref().map(|rules| rules.status());
-    let status = status.map_or(0, |it| it.revision().wrapping_add(it.rejected() << 32));
+    let status = status.map_or(0, |it| it.revision.wrapping_add(it.rejected << 32));
     versions.fold(status, |sum, version| {
         sum.wrapping_mul(31).wrapping_add(version)
     }) % (1 << 53)
@@ -118,27 +118,27 @@ pub(crate) fn state(shared: &Shared) -> Value {
 
 /// An override or a switch. Who it is for is a hash, if there is a secret to make it with.
 fn entry(entry: &EntryStatus) -> Value {
-    let origin = match entry.origin() {
+    let origin = match entry.origin {
         EntryOrigin::Document => "the document",
         EntryOrigin::Redis => "all processes",
         EntryOrigin::Process => "this process",
         _ => "elsewhere",
     };
     let until = entry
-        .until()
+        .until
         .and_then(|until| until.duration_since(SystemTime::UNIX_EPOCH).ok());
     json!({
-        "id": entry.id(),
-        "is_override": entry.kind() == EntryKind::Override,
-        "rules": entry.rules(),
-        "client": entry.client().map(|hash| format!("{:08x}", hash >> 96)),
-        "limit": entry.limit(),
+        "id": entry.id,
+        "is_override": entry.kind == EntryKind::Override,
+        "rules": entry.rules,
+        "client": entry.client.map(|hash| format!("{:08x}", hash >> 96)),
+        "limit": entry.limit,
         "origin": origin,
-        "is_local": entry.origin() == EntryOrigin::Process,
+        "is_local": entry.origin == EntryOrigin::Process,
         "until": until.map(|until| until.as_millis() as u64),
-        "by": entry.author().map(|author| author.actor()),
-        "because": entry.reason().or(entry.author().map(|author| author.reason())),
-        "problem": entry.problem(),
+        "by": entry.author.as_ref().map(|author| author.actor()),
+        "because": entry.reason.as_deref().or(entry.author.as_ref().map(|author| author.reason())),
+        "problem": entry.problem,
     })
 }
 
@@ -158,15 +158,15 @@ fn status(shared: &Shared) -> Value {
     let Some(status) = shared.parts.rules.as_ref().map(|rules| rules.status()) else {
         return Value::Null;
     };
-    let fleet = status.fleet().map(|fleet| {
-        let lagging = fleet.lagging_processes().iter();
-        let lagging = lagging.map(|it| json!({ "name": it.name(), "revision": it.revision(), "seconds": it.lagging_for().as_secs() }));
-        json!({ "revision": fleet.revision(), "processes": fleet.processes(), "lagging": lagging.collect::<Vec<_>>() })
+    let fleet = status.fleet.map(|fleet| {
+        let lagging = fleet.lagging_processes.iter();
+        let lagging = lagging.map(|it| json!({ "name": it.name, "revision": it.revision, "seconds": it.lagging_for.as_secs() }));
+        json!({ "revision": fleet.revision, "processes": fleet.processes, "lagging": lagging.collect::<Vec<_>>() })
     });
     json!({
-        "revision": status.revision(),
-        "rules": status.rules(),
-        "rejected": status.rejected(),
+        "revision": status.revision,
+        "rules": status.rules,
+        "rejected": status.rejected,
         "fleet": fleet,
     })
 }

@@ -116,40 +116,39 @@ fn grouped(number: u64) -> String {
 }
 
 fn of_rules(status: &RulesStatus, found: &mut Vec<Value>) {
-    if let Some(rejection) = status.last_rejection() {
+    if let Some(rejection) = &status.last_rejection {
         let text = format!(
             "The latest rules are rejected, and revision {} stays in force:\n{rejection}",
-            status.revision()
+            status.revision
         );
         found.push(problem("bad", text));
     }
-    if let Some(error) = status.source_error() {
+    if let Some(error) = &status.source_error {
         found.push(problem(
             "bad",
             format!("The source of the rules has none at present: {error}"),
         ));
     }
-    let Some(fleet) = status.fleet() else {
+    let Some(fleet) = &status.fleet else {
         return;
     };
-    for process in fleet.lagging_processes() {
+    for process in &fleet.lagging_processes {
         let mut text = format!(
             "Process {} has revision {} in force, behind revision {} for {} s",
-            process.name(),
-            process.revision(),
-            fleet.revision(),
-            process.lagging_for().as_secs()
+            process.name,
+            process.revision,
+            fleet.revision,
+            process.lagging_for.as_secs()
         );
-        if let Some(rejection) = process.rejection() {
+        if let Some(rejection) = &process.rejection {
             text.push_str(&format!(": {rejection}"));
         }
         found.push(problem("warn", text));
     }
-    if fleet.ahead() > 0 {
+    if fleet.ahead > 0 {
         let text = format!(
             "{} of {} processes have newer rules than Redis: push again",
-            fleet.ahead(),
-            fleet.processes()
+            fleet.ahead, fleet.processes
         );
         found.push(problem("bad", text));
     }

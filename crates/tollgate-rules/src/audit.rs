@@ -5,25 +5,34 @@ use std::{
     io::{Write as _, stderr},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
-use tollgate_core::Tick;
-
-use crate::author::Author;
+use crate::{
+    author::Author,
+    clock::{now, time},
+};
 
 /// A change of rules, or a denial by a rule that asks for it. Displayed in one line. No key of a client is part of it, unless
 /// somebody wrote it into a reason.
 ///
 /// Every record is an event at target `tollgate::audit`, and goes to each [`AuditSink`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditRecord {
-    pub(crate) at: Tick,
-    pub(crate) kind: AuditKind,
-    pub(crate) author: Author,
-    pub(crate) before: u64,
-    pub(crate) after: u64,
-    pub(crate) lines: Vec<String>,
+    /// When, by the clock of this process.
+    pub at: SystemTime,
+    /// What it is about.
+    pub kind: AuditKind,
+    /// Who did it, as the caller said, and why.
+    pub author: Author,
+    /// The revision before.
+    pub before: u64,
+    /// The revision after. It is the same where nothing is in force that was not before.
+    pub after: u64,
+    /// The change in words, a line for each rule, override and switch; what is wrong with a rejected document; which requests
+    /// were denied.
+    pub lines: Vec<String>,
 }
 
 /// What a record is about.
@@ -57,40 +66,16 @@ impl AuditKind {
 }
 
 impl AuditRecord {
-    /// When, by the clock of this process.
-    #[must_use]
-    pub fn at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_micros(self.at)
-    }
-
-    /// What it is about.
-    #[must_use]
-    pub fn kind(&self) -> AuditKind {
-        self.kind
-    }
-
-    /// Who did it, as the caller said, and why.
-    pub fn author(&self) -> &Author {
-        &self.author
-    }
-
-    /// The revision before.
-    #[must_use]
-    pub fn before(&self) -> u64 {
-        self.before
-    }
-
-    /// The revision after. It is the same where nothing is in force that was not before.
-    #[must_use]
-    pub fn after(&self) -> u64 {
-        self.after
-    }
-
-    /// The change in words, a line for each rule, override and switch; what is wrong with a rejected document; which requests
-    /// were denied.
-    #[must_use]
-    pub fn lines(&self) -> &[String] {
-        &self.lines
+    /// Of now, and of no revision.
+    pub(crate) fn new(kind: AuditKind, author: Author, lines: Vec<String>) -> Self {
+        Self {
+            at: time(now()),
+            kind,
+            author,
+            before: 0,
+            after: 0,
+            lines,
+        }
     }
 }
 

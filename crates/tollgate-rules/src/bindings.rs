@@ -263,7 +263,7 @@ impl Bindings {
 
     /// Reads documents as `tollgate-server` does, which decides for proxies: rules with `at = "service"` are off, and those with
     /// `at = "edge"` are not. What a proxy cannot do is a mistake of the other rules, and they may count by a
-    /// [`Descriptor`](crate::Descriptor). The table `client_ip` is for services, where [`client_ip`](Self::client_ip) is called.
+    /// [`Descriptor`](crate::operators::Descriptor). The table `client_ip` is for services, where [`client_ip`](Self::client_ip) is called.
     ///
     /// Default: as a service does.
     pub fn at_edge(mut self) -> Self {

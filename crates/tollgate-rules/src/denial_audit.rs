@@ -54,14 +54,9 @@ impl DenialAudit {
                 "{rule}: {left_out} earlier denials were not recorded"
             ));
         }
-        self.sinks.record(&AuditRecord {
-            at: now,
-            kind: AuditKind::Denied,
-            author: Author::new(format!("rule {rule}")),
-            before: 0,
-            after: 0,
-            lines,
-        });
+        let author = Author::new(format!("rule {rule}"));
+        self.sinks
+            .record(&AuditRecord::new(AuditKind::Denied, author, lines));
     }
 
     /// How many were left out since the last record, if this one is recorded.
@@ -104,10 +99,7 @@ mod tests {
 
     impl AuditSink for Kept {
         fn record(&self, record: &AuditRecord) {
-            self.0
-                .lock()
-                .expect("whole")
-                .push(record.lines().join(", "));
+            self.0.lock().expect("whole").push(record.lines.join(", "));
         }
     }
 

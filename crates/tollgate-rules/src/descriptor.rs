@@ -17,7 +17,7 @@ use crate::{
 /// and `descriptor` take it, in documents that are read [at the edge](crate::Bindings::at_edge).
 ///
 /// ```
-/// use tollgate_rules::{Bindings, Descriptor, Format, RuleDocument};
+/// use tollgate_rules::{Bindings, Format, RuleDocument, operators::Descriptor};
 ///
 /// let text = r#"
 ///     version = 1

@@ -18,11 +18,16 @@ pub struct DocumentError {
 
 /// One mistake in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mistake {
-    origin: String,
-    line: usize,
-    column: usize,
-    message: String,
+    /// The name of the document: the path of a file.
+    pub origin: String,
+    /// The line, from 1; 0 where it is about the document as a whole.
+    pub line: usize,
+    /// The column in characters, from 1; 0 where it is about the document as a whole.
+    pub column: usize,
+    /// What is wrong, and what would be right.
+    pub message: String,
     /// The line of the document, and where the marker is in it, in characters.
     shown: Option<(String, Range<usize>)>,
 }
@@ -63,32 +68,6 @@ impl DocumentError {
     #[must_use]
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
-    }
-}
-
-impl Mistake {
-    /// The name of the document: the path of a file.
-    #[must_use]
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-
-    /// The line, from 1; 0 where it is about the document as a whole.
-    #[must_use]
-    pub fn line(&self) -> usize {
-        self.line
-    }
-
-    /// The column in characters, from 1; 0 where it is about the document as a whole.
-    #[must_use]
-    pub fn column(&self) -> usize {
-        self.column
-    }
-
-    /// What is wrong, and what would be right.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        &self.message
     }
 }
 

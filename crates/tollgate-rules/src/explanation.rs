@@ -25,19 +25,34 @@ use crate::{
 ///
 /// Its `Debug` shows no key.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Explanation {
-    rule: String,
-    by: Vec<String>,
-    numbers: tollgate_core::Rule,
-    outcome: Explained,
-    units: u64,
-    key: Option<Key>,
-    hash: Option<u128>,
-    plan: Option<String>,
-    quota: Quota,
-    origin: QuotaOrigin,
-    counts_if: Option<String>,
-    switches: Vec<String>,
+    /// The rule's name in the document.
+    pub rule: String,
+    /// What it counts by, as the document says: `header:x-api-key`.
+    pub by: Vec<String>,
+    /// The rule for a limiter, with all quotas that the request may have. Its name is that of its state: a rollout's shadow has one
+    /// of its own.
+    pub limiter_rule: tollgate_core::Rule,
+    /// The plan of that rule by which the request counts; `None`: its own quota.
+    pub plan: Option<String>,
+    /// What it does with the request.
+    pub outcome: Explained,
+    /// The units that the request takes.
+    pub units: u64,
+    /// The key that the request counts against; `None` if it does not get so far.
+    pub key: Option<Key>,
+    /// The key's hash with the secret of the [bindings](crate::Bindings), as overrides name it and the audit of denials begins it;
+    /// `None` without a secret.
+    pub key_hash: Option<u128>,
+    /// The quota of the request, with switches applied.
+    pub quota: Quota,
+    /// Where that quota comes from.
+    pub origin: QuotaOrigin,
+    /// Which responses count, as the document says in `count_if`; `None`: all.
+    pub counts_if: Option<String>,
+    /// The switches that apply to the rule, in words.
+    pub switches: Vec<String>,
 }
 
 /// What a rule does with a request.
@@ -91,96 +106,16 @@ pub enum QuotaOrigin {
 }
 
 impl Explanation {
-    /// The rule's name in the document.
-    #[must_use]
-    pub fn rule(&self) -> &str {
-        &self.rule
-    }
-
-    /// What it counts by, as the document says: `header:x-api-key`.
-    #[must_use]
-    pub fn by(&self) -> &[String] {
-        &self.by
-    }
-
-    /// What it does with the request.
-    #[must_use]
-    pub fn outcome(&self) -> &Explained {
-        &self.outcome
-    }
-
     /// Whether it counts the request: it enforces its quota, or is a shadow.
     #[must_use]
     pub fn counts(&self) -> bool {
         matches!(self.outcome, Explained::Enforces | Explained::Shadows)
     }
 
-    /// The units that the request takes.
-    #[must_use]
-    pub fn units(&self) -> u64 {
-        self.units
-    }
-
-    /// The key that the request counts against; `None` if it does not get so far.
-    #[must_use]
-    pub fn key(&self) -> Option<&Key> {
-        self.key.as_ref()
-    }
-
-    /// The key's hash with the secret of the [bindings](crate::Bindings), as overrides name it and the audit of denials begins it;
-    /// `None` without a secret.
-    #[must_use]
-    pub fn key_hash(&self) -> Option<u128> {
-        self.hash
-    }
-
     /// Whether it counts against the bucket that all requests without a key share.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.key.as_ref() == Some(&Key::shared())
-    }
-
-    /// The quota of the request, with switches applied.
-    #[must_use]
-    pub fn quota(&self) -> &Quota {
-        &self.quota
-    }
-
-    /// Where that quota comes from.
-    #[must_use]
-    pub fn origin(&self) -> &QuotaOrigin {
-        &self.origin
-    }
-
-    /// Which responses count, as the document says in `count_if`; `None`: all.
-    #[must_use]
-    pub fn counts_if(&self) -> Option<&str> {
-        self.counts_if.as_deref()
-    }
-
-    /// How long a request waits at most instead of being denied; `None` if it does not wait.
-    #[must_use]
-    pub fn at_most_wait(&self) -> Option<Duration> {
-        self.numbers.at_most_wait()
-    }
-
-    /// The switches that apply to the rule, in words.
-    #[must_use]
-    pub fn switches(&self) -> &[String] {
-        &self.switches
-    }
-
-    /// The rule for a limiter, with all quotas that the request may have. Its name is that of its state: a rollout's shadow has one
-    /// of its own.
-    #[must_use]
-    pub fn limiter_rule(&self) -> &tollgate_core::Rule {
-        &self.numbers
-    }
-
-    /// The plan of that rule by which the request counts; `None`: its own quota.
-    #[must_use]
-    pub fn plan(&self) -> Option<&str> {
-        self.plan.as_deref()
     }
 }
 
@@ -318,7 +253,7 @@ impl<'a> Explaining<'a> {
                 outcome: Explained::Off,
                 units: numbers.fixed_cost(),
                 key: None,
-                hash: None,
+                key_hash: None,
                 plan: None,
                 quota: *numbers.quota(),
                 origin: QuotaOrigin::Rule,
@@ -326,7 +261,7 @@ impl<'a> Explaining<'a> {
                 switches: switches
                     .map(|switch| format!("{}{}", switch.effect, switch.term))
                     .collect(),
-                numbers,
+                limiter_rule: numbers,
             },
         }
     }
@@ -369,8 +304,8 @@ impl<'a> Explaining<'a> {
 
     /// Counts under a plan, if the rule has it.
     fn plan(&mut self, name: &str) {
-        if let Some(number) = self.explanation.numbers.plan_number(name) {
-            self.explanation.quota = *self.explanation.numbers.quota_of(number);
+        if let Some(number) = self.explanation.limiter_rule.plan_number(name) {
+            self.explanation.quota = *self.explanation.limiter_rule.quota_of(number);
             self.explanation.plan = Some(name.to_owned());
             self.explanation.origin = QuotaOrigin::Plan(name.to_owned());
         }
@@ -384,7 +319,7 @@ impl<'a> Explaining<'a> {
 
     /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.
     fn compute(&mut self, quota: Quota) {
-        let own = &self.explanation.numbers;
+        let own = &self.explanation.limiter_rule;
         let quota = self.scaled(quota);
         if own.quota_for(quota).is_err() {
             self.explanation.quota = *own.quota();
@@ -401,11 +336,11 @@ impl<'a> Explaining<'a> {
         let explanation = &mut self.explanation;
         let free = (1_u32..).find_map(|number| {
             let plan = format!("{name} {number}");
-            let is_taken = explanation.numbers.plan_number(&plan).is_some();
+            let is_taken = explanation.limiter_rule.plan_number(&plan).is_some();
             (!is_taken).then_some(plan)
         });
         let plan = free.unwrap_or_default();
-        explanation.numbers = explanation.numbers.clone().plan(&*plan, quota);
+        explanation.limiter_rule = explanation.limiter_rule.clone().plan(&*plan, quota);
         explanation.plan = Some(plan);
         explanation.quota = quota;
     }
@@ -413,7 +348,7 @@ impl<'a> Explaining<'a> {
     fn counted(mut self, key: &KeyBuf) -> Explanation {
         let rule = self.rule();
         let hash_key = self.entries.hash_key.as_ref();
-        self.explanation.hash = hash_key.map(|hash_key| hash_key(&rule.name.value, key));
+        self.explanation.key_hash = hash_key.map(|hash_key| hash_key(&rule.name.value, key));
         self.explanation.key = Some(key.clone().into());
         let mut mode = self.mode;
         if let Some((rollout, others)) = rule.rollout.as_ref()
@@ -424,11 +359,12 @@ impl<'a> Explaining<'a> {
             }
             // The others have a state of their own.
             let name = shadow_name(&rule.name.value);
-            self.explanation.numbers = renamed(&self.explanation.numbers, &name, |quota| quota);
+            self.explanation.limiter_rule =
+                renamed(&self.explanation.limiter_rule, &name, |quota| quota);
             mode = Mode::Shadow;
         }
         self.find_override(key);
-        self.explanation.numbers = mode.of(self.explanation.numbers.clone());
+        self.explanation.limiter_rule = mode.of(self.explanation.limiter_rule.clone());
         let outcome = match mode {
             _ if self.explanation.quota.is_unlimited() => Explained::Unlimited,
             Mode::Shadow => Explained::Shadows,
@@ -444,7 +380,7 @@ impl<'a> Explaining<'a> {
         for entry in of_rule.filter(|entry| entry.term.until > self.now) {
             match &entry.client {
                 Client::Key(other) if other.as_ref() == key => by_key = Some(entry),
-                Client::Hash(other) if Some(*other) == self.explanation.hash => {
+                Client::Hash(other) if Some(*other) == self.explanation.key_hash => {
                     by_hash = Some(entry);
                 }
                 _ => {}

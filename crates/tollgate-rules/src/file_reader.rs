@@ -139,7 +139,7 @@ impl FileReader {
         }
         self.read(&path).map_err(|wrong| {
             let of_file = wrong.mistakes().first();
-            let message = of_file.map_or("it cannot be read", |mistake| mistake.message());
+            let message = of_file.map_or("it cannot be read", |mistake| &*mistake.message);
             format!("{name:?}: {message}")
         })
     }

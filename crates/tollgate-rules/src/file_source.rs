@@ -195,9 +195,9 @@ mod tests {
         /// How long it takes until a second document is in force. None was rejected meanwhile.
         async fn in_force_after(&self) -> Duration {
             let begin = Instant::now();
-            while self.rules.status().revision() < 2 {
+            while self.rules.status().revision < 2 {
                 let status = self.rules.status();
-                assert_eq!(status.rejected(), 0, "{status}");
+                assert_eq!(status.rejected, 0, "{status}");
                 assert!(begin.elapsed() < 10 * POLL, "{status}");
                 sleep(Duration::from_millis(10)).await;
             }

@@ -40,7 +40,7 @@
 //! - [`LiveRulesHandle`] raises one client's limit until tomorrow, or switches a rule off; an [`AuditSink`] gets who did it.
 //! - The limits may be in memory, or on Redis with [tollgate-redis](https://docs.rs/tollgate-redis). With the feature `redis`, the
 //!   documents too: one push is in force in all processes.
-//! - [`import_envoy`] makes a document of the configuration of envoyproxy/ratelimit.
+//! - [`operators`] has what programs for operators ask; [`import_envoy`](operators::import_envoy) makes a document of the configuration of envoyproxy/ratelimit.
 //! - [tollgate-cli](https://docs.rs/crate/tollgate-cli) checks, explains and compares the same files.
 //!
 //! # The guide
@@ -108,7 +108,6 @@ mod json_text;
 mod json_tree;
 mod key_label;
 mod limit;
-mod limit_override;
 mod list_file;
 mod live_rules;
 mod live_rules_builder;
@@ -116,6 +115,8 @@ mod live_rules_handle;
 mod metrics;
 mod node;
 mod operator_entries;
+mod operator_entry;
+pub mod operators;
 mod override_entry;
 mod problems;
 #[cfg(feature = "redis")]
@@ -145,19 +146,15 @@ pub use self::{
     audit::{AuditKind, AuditRecord, AuditSink},
     author::Author,
     bindings::Bindings,
-    descriptor::Descriptor,
     document_error::{DocumentError, Mistake},
-    entry_status::{EntryOrigin, EntryStatus},
-    envoy_import::import_envoy,
-    explanation::{Explained, Explanation, QuotaOrigin},
     file_source::FileSource,
     fleet::{Fleet, FleetStatus, LaggingProcess},
     format::Format,
-    limit_override::{EntryKind, LimitOverride, NewEntry, RuleSwitch},
     list_file::ListFile,
     live_rules::LiveRules,
     live_rules_builder::LiveRulesBuilder,
     live_rules_handle::{LiveRulesHandle, RulesUpdates},
+    operator_entry::OperatorEntry,
     rule_document::RuleDocument,
     rule_text::RuleText,
     rules_status::RulesStatus,

@@ -57,7 +57,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// let changes = rules.set_text(&limit("500/s"), Format::Yaml)?;
 /// assert_eq!(changes[0].to_string(), "per-key: gcra 20/s → gcra 500/s, used units are kept");
 /// assert!(rules.set_text(&limit("500"), Format::Yaml).is_err());
-/// assert_eq!((rules.status().revision(), rules.status().rejected()), (2, 1));
+/// assert_eq!((rules.status().revision, rules.status().rejected), (2, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]

@@ -104,7 +104,7 @@ impl LiveRulesBuilder {
     ///     .follow(Down)
     ///     .await
     ///     .unwrap();
-    /// assert_eq!(rules.status().revision(), 0);
+    /// assert_eq!(rules.status().revision, 0);
     /// # }
     /// ```
     pub fn fallback(mut self, text: RuleText) -> Self {

@@ -4,13 +4,8 @@ use tokio::sync::watch;
 use tollgate::rules::RuleChange;
 
 use crate::{
-    author::Author,
-    document_error::DocumentError,
-    format::Format,
-    limit_override::{LimitOverride, RuleSwitch},
-    live_rules::LiveRules,
-    rule_text::RuleText,
-    rules_in_force::Giver,
+    author::Author, document_error::DocumentError, format::Format, live_rules::LiveRules,
+    operator_entry::OperatorEntry, rule_text::RuleText, rules_in_force::Giver,
     rules_status::RulesStatus,
 };
 
@@ -20,16 +15,16 @@ use crate::{
 /// To change all processes, change the source.
 ///
 /// ```
-/// use tollgate_rules::{Author, Bindings, Format, LimitOverride, LiveRules, RuleSwitch};
+/// use tollgate_rules::{Author, Bindings, Format, LiveRules, OperatorEntry};
 ///
 /// let limits = "version = 1\n[[rules]]\nname = 'per-key'\nlimit = '20/s'\nby = 'header:x-api-key'\n";
 /// let rules = LiveRules::from_text(limits, Format::Toml, Bindings::new())?;
 /// let alice = rules.handle(Author::new("alice").because("ticket 4711"));
-/// alice.override_limit(LimitOverride::new("per-key", "acme-key-1", "500/s"))?;
-/// alice.switch(RuleSwitch::all("50%"))?;
+/// alice.set(OperatorEntry::limit("per-key", "acme-key-1", "500/s"))?;
+/// alice.set(OperatorEntry::switch("*", "50%"))?;
 /// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 10/s");
 ///
-/// let error = alice.override_limit(LimitOverride::new("per-kye", "acme-key-1", "500/s")).unwrap_err();
+/// let error = alice.set(OperatorEntry::limit("per-kye", "acme-key-1", "500/s")).unwrap_err();
 /// assert!(error.to_string().contains("did you mean \"per-key\"?"));
 /// alice.clear()?;
 /// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 20/s");
@@ -81,34 +76,25 @@ impl LiveRulesHandle {
             .apply(Ok(text), author, Giver::Process)
     }
 
-    /// Gives one client a limit of its own.
+    /// Gives one client a limit of its own, or switches rules off, into a shadow, or to a part of their limits.
     ///
     /// # Errors
     ///
-    /// An unknown rule, a text that is no key of it, or a limit that does not go with it; an end that is over. Nothing changes.
-    pub fn override_limit(&self, entry: LimitOverride) -> Result<Vec<RuleChange>, DocumentError> {
-        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
-        rules.set_local(author, entry.into())
+    /// An unknown rule, a text that is no key of it, a limit that does not go with it or something else to switch to; an end that is
+    /// over. Nothing changes.
+    pub fn set(&self, entry: OperatorEntry) -> Result<Vec<RuleChange>, DocumentError> {
+        let rules = &self.rules.shared.rules;
+        rules.set_local(self.author.clone(), entry)
     }
 
-    /// Switches rules off, into a shadow, or to a part of their limits.
+    /// Ends overrides and switches that were set in this process, by their [numbers](crate::operators::EntryStatus::id).
     ///
     /// # Errors
     ///
-    /// An unknown rule, or something else to switch to; an end that is over. Nothing changes.
-    pub fn switch(&self, entry: RuleSwitch) -> Result<Vec<RuleChange>, DocumentError> {
-        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
-        rules.set_local(author, entry.into())
-    }
-
-    /// Ends an override or a switch that was set in this process, by its [number](crate::EntryStatus::id).
-    ///
-    /// # Errors
-    ///
-    /// There is none with this number. The store refuses the rules as they were.
-    pub fn end(&self, id: u64) -> Result<Vec<RuleChange>, DocumentError> {
-        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
-        rules.end_local(author, Some(id))
+    /// There is none with one of the numbers. The store refuses the rules as they were.
+    pub fn end(&self, ids: &[u64]) -> Result<Vec<RuleChange>, DocumentError> {
+        let rules = &self.rules.shared.rules;
+        rules.end_local(self.author.clone(), Some(ids))
     }
 
     /// Ends all overrides and switches that were set in this process.
@@ -117,14 +103,7 @@ impl LiveRulesHandle {
     ///
     /// The store refuses the rules as they were.
     pub fn clear(&self) -> Result<Vec<RuleChange>, DocumentError> {
-        let (rules, author) = (&self.rules.shared.rules, self.author.clone());
-        rules.end_local(author, None)
-    }
-
-    /// Which rules are in force.
-    #[must_use]
-    pub fn status(&self) -> RulesStatus {
-        self.rules.status()
+        self.rules.shared.rules.end_local(self.author.clone(), None)
     }
 }
 

@@ -36,6 +36,14 @@ pub(crate) struct Name {
     pub(crate) text: String,
 }
 
+impl Name {
+    /// One that was not read from a text.
+    pub(crate) fn new(text: &str) -> Self {
+        let text = text.to_owned();
+        Self { span: 0..0, text }
+    }
+}
+
 impl Value {
     /// For messages: `a number`.
     pub(crate) fn kind(&self) -> &'static str {
@@ -116,17 +124,14 @@ pub(crate) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Value> {
     found.map(|(_, node)| &node.value)
 }
 
+/// A value that was not read from a text.
+pub(crate) fn node(value: Value) -> Node {
+    Node { span: 0..0, value }
+}
+
 /// A table that was not read from a text.
 pub(crate) fn table<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Node {
-    let fields = fields.into_iter().map(|(name, value)| {
-        let name = Name {
-            span: 0..0,
-            text: name.to_owned(),
-        };
-        (name, Node { span: 0..0, value })
-    });
-    Node {
-        span: 0..0,
-        value: Value::Table(fields.collect()),
-    }
+    let fields = fields.into_iter();
+    let fields = fields.map(|(name, value)| (Name::new(name), node(value)));
+    node(Value::Table(fields.collect()))
 }

@@ -5,35 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
 use tollgate_core::Tick;
 
 use crate::{
     author::Author,
     json_text::{json_text, one_line},
-    limit_override::{EntryKind, NewEntry},
-    node::{Node, Value, field, table},
+    node::{Node, Value, table},
+    operator_entry::OperatorEntry,
 };
 
 /// How many an operator may set. What is meant to last is better in the document.
 const MOST: usize = 1_000;
 /// The most bytes of all together, as they are stored.
 const MOST_BYTES: usize = 1 << 20;
-
-/// One override or switch that an operator set.
-#[derive(Clone)]
-pub(crate) struct OperatorEntry {
-    /// Of a change in Redis its revision; of one in a process a number of its own.
-    pub(crate) id: u64,
-    pub(crate) is_local: bool,
-    pub(crate) by: Author,
-    pub(crate) at: Tick,
-    pub(crate) kind: EntryKind,
-    /// As a document writes it.
-    pub(crate) node: Node,
-    /// What the rule counted by, where the entry names its client by a hash: that says nothing of it.
-    pub(crate) counted_by: Option<String>,
-}
 
 /// All of them, with the push that they lie beside.
 #[derive(Clone, Default)]
@@ -68,30 +52,30 @@ impl OperatorEntries {
         Ok(())
     }
 
-    /// Drops one.
+    /// Drops these.
     ///
     /// # Errors
     ///
-    /// There is none with this number.
-    pub(crate) fn end(&mut self, id: u64) -> Result<(), String> {
-        let before = self.all.len();
-        self.all.retain(|entry| entry.id != id);
-        if self.all.len() < before {
+    /// There is none with one of the numbers.
+    pub(crate) fn end(&mut self, ids: &[u64]) -> Result<(), String> {
+        let is_there = |id: &&u64| self.all.iter().any(|entry| entry.id == **id);
+        let Some(unknown) = ids.iter().find(|id| !is_there(id)) else {
+            self.all.retain(|entry| !ids.contains(&entry.id));
             return Ok(());
-        }
-        let ids = self.all.iter().take(20).map(|entry| entry.id.to_string());
-        let known = match before {
+        };
+        let known = self.all.iter().take(20).map(|entry| entry.id.to_string());
+        let known = match self.all.len() {
             0 => "nothing is set".to_owned(),
-            _ => format!("there are {}", ids.collect::<Vec<_>>().join(", ")),
+            _ => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
         };
         Err(format!(
-            "no override and no switch that was set has the number {id}; {known}"
+            "no override and no switch that was set has the number {unknown}; {known}"
         ))
     }
 
     /// Drops those whose time was over.
     pub(crate) fn drop_expired(&mut self, now: Tick) {
-        self.all.retain(|entry| entry.until() > now);
+        self.all.retain(|entry| entry.end() > now);
     }
 
     /// As they are stored. Empty: there is nothing to say.
@@ -100,13 +84,12 @@ impl OperatorEntries {
             return String::new();
         }
         let pushed = self.pushed.iter().map(|pushed| {
-            let revision = ("revision", Value::Integer(pushed.revision.into()));
-            let push = table([revision].into_iter().chain(signed(&pushed.by, pushed.at)));
-            ("pushed", push.value)
+            let revision = [("revision", Value::Integer(pushed.revision.into()))];
+            let push = revision.into_iter().chain(signed(&pushed.by, pushed.at));
+            ("pushed", table(push).value)
         });
-        let entries = self.all.iter().map(|entry| entry.stored()).collect();
-        let entries = [("entries", Value::List(entries))];
-        json_text(&table(pushed.chain(entries)))
+        let entries = self.all.iter().map(|entry| stored(entry)).collect();
+        json_text(&table(pushed.chain([("entries", Value::List(entries))])))
     }
 }
 
@@ -114,47 +97,21 @@ impl OperatorEntries {
 impl Hash for OperatorEntries {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for entry in &self.all {
-            one_line(&entry.stored().value).hash(state);
+            one_line(&stored(entry).value).hash(state);
         }
     }
 }
 
-impl OperatorEntry {
-    pub(crate) fn new(id: u64, by: &Author, at: Tick, entry: NewEntry) -> Self {
-        Self {
-            id,
-            is_local: false,
-            by: by.clone(),
-            at,
-            kind: entry.kind,
-            node: entry.node,
-            counted_by: None,
-        }
-    }
-
-    fn is_for_same(&self, other: &Self) -> bool {
-        let names = |entry: &Self| {
-            ["rule", "rules", "key"].map(|name| field(&entry.node, name).map(one_line))
-        };
-        self.kind == other.kind && names(self) == names(other)
-    }
-
-    /// When it ends; `Tick::MAX`: never, or this is no time.
-    pub(crate) fn until(&self) -> Tick {
-        match field(&self.node, "until") {
-            Some(Value::Text(until)) => until.parse().map_or(Tick::MAX, micros),
-            _ => Tick::MAX,
-        }
-    }
-
-    fn stored(&self) -> Node {
-        let counted_by = self.counted_by.iter();
-        let counted_by = counted_by.map(|by| ("counted_by", Value::Text(by.clone())));
-        let entry = (self.kind.name(), self.node.value.clone());
-        let id = ("id", Value::Integer(self.id.into()));
-        let fields = [id].into_iter().chain(signed(&self.by, self.at));
-        table(fields.chain(counted_by).chain([entry]))
-    }
+fn stored(entry: &OperatorEntry) -> Node {
+    let id = [("id", Value::Integer(entry.id.into()))];
+    let counted_by = entry.counted_by.iter();
+    let counted_by = counted_by.map(|by| ("counted_by", Value::Text(by.clone())));
+    let fields = id.into_iter().chain(signed(&entry.by, entry.at));
+    table(
+        fields
+            .chain(counted_by)
+            .chain([(entry.kind.name(), entry.node.value.clone())]),
+    )
 }
 
 /// Who and when, as it is stored.
@@ -166,7 +123,74 @@ fn signed(by: &Author, at: Tick) -> [(&'static str, Value); 3] {
     ]
 }
 
-/// Before 1970 it is over.
-fn micros(time: Timestamp) -> Tick {
-    Tick::try_from(time.as_microsecond()).unwrap_or(0)
+/// Reading what was stored.
+#[cfg(feature = "redis")]
+mod reading {
+    use super::*;
+    use crate::{
+        json_tree,
+        node::{field, node},
+        operator_entry::EntryKind,
+        problems::Problems,
+    };
+
+    impl OperatorEntries {
+        /// Reads what [`text`](Self::text) has written.
+        ///
+        /// # Errors
+        ///
+        /// Another version has written it.
+        pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+            if text.is_empty() {
+                return Ok(Self::default());
+            }
+            let problems = Problems::default();
+            let root = json_tree::parse(text, &problems);
+            let pushed = field(&root, "pushed").map(|push| {
+                let node = node(push.clone());
+                let (by, at) = signature(&node);
+                let revision = integer(&node, "revision");
+                Pushed { revision, by, at }
+            });
+            let all = match field(&root, "entries") {
+                Some(Value::List(entries)) => entries.iter().map(entry).collect(),
+                _ => None,
+            };
+            let all: Option<Vec<_>> = all.filter(|_| problems.is_empty());
+            let newer = "what operators set is of a newer version of tollgate; update this program";
+            Ok(Self {
+                all: all.ok_or(newer)?,
+                pushed,
+            })
+        }
+    }
+
+    fn entry(stored: &Node) -> Option<Arc<OperatorEntry>> {
+        let mut kinds = [EntryKind::Override, EntryKind::Switch].into_iter();
+        let (kind, said) = kinds.find_map(|kind| Some((kind, field(stored, kind.name())?)))?;
+        let (by, at) = signature(stored);
+        let mut entry = OperatorEntry::new(kind, node(said.clone()));
+        entry.counted_by = text(stored, "counted_by");
+        Some(Arc::new(entry.set(integer(stored, "id"), &by, at)))
+    }
+
+    fn signature(node: &Node) -> (Author, Tick) {
+        let by = Author::new(text(node, "by").unwrap_or_default());
+        let because = text(node, "because").unwrap_or_default();
+        (by.because(because), integer(node, "at"))
+    }
+
+    fn text(node: &Node, name: &str) -> Option<String> {
+        match field(node, name)? {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn integer(node: &Node, name: &str) -> u64 {
+        match field(node, name) {
+            Some(Value::Integer(number)) => u64::try_from(*number).unwrap_or(0),
+            _ => 0,
+        }
+    }
 }

@@ -1,17 +1,15 @@
 //! A client's own limit, by its key.
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use tollgate::Key;
 use tollgate_core::{Quota, RuleSet, Tick};
 
 use crate::{
+    clock::time,
     limit::limit,
     node::{Node, Value},
-    operator_entries::OperatorEntry,
+    operator_entry::OperatorEntry,
     reader::{At, Reader, Term},
     rule_entry::{RuleEntry, without_name},
     switch_entry::scaled,
@@ -45,7 +43,7 @@ impl Override {
     /// A limit of none ends with the entry.
     pub(crate) fn limit(&self, quota: Quota) -> Quota {
         match quota.is_none() && self.term.until < Tick::MAX {
-            true => quota.until(UNIX_EPOCH + Duration::from_micros(self.term.until)),
+            true => quota.until(time(self.term.until)),
             false => quota,
         }
     }

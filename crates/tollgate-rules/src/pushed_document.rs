@@ -11,6 +11,7 @@ use crate::{
     format::Format,
     json_text::json_text,
     node::{Node, Value, field, table},
+    operator_entry::hash_value,
     problems::Problems,
     reader::Reader,
     rule_document::RuleDocument,
@@ -95,7 +96,7 @@ impl PushedDocument {
                 continue;
             };
             let hash = hash_key(name, of_client.as_ref());
-            key.value = table([("hash", Value::Text(format!("{hash:032x}")))]).value;
+            key.value = hash_value(hash);
         }
         self.drop_repeated();
     }

@@ -108,7 +108,7 @@ impl RuleDocument {
     /// decided, and nothing is taken.
     ///
     /// ```
-    /// use tollgate_rules::{Bindings, Explained, Format, RuleDocument};
+    /// use tollgate_rules::{Bindings, Format, RuleDocument, operators::Explained};
     ///
     /// let text = r#"
     ///     version = 1
@@ -121,7 +121,7 @@ impl RuleDocument {
     /// let document = RuleDocument::parse(text, Format::Toml, &Bindings::new())?;
     /// let request = http::Request::get("/items").body(())?;
     /// let explained = document.explain(&request.into_parts().0);
-    /// assert_eq!(*explained[0].outcome(), Explained::ConditionFails);
+    /// assert_eq!(explained[0].outcome, Explained::ConditionFails);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

@@ -23,9 +23,9 @@ use crate::{
     document_error::DocumentError,
     fleet::Fleet,
     followers::{Followers, SetShed},
-    limit_override::NewEntry,
     metrics,
-    operator_entries::{OperatorEntries, OperatorEntry},
+    operator_entries::OperatorEntries,
+    operator_entry::OperatorEntry,
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
     rules_status::{RulesStatus, number_of},
@@ -129,16 +129,11 @@ impl RulesInForce {
             changed: watch::Sender::new(0),
         };
         let state = rules.lock();
+        let count = number_of(state.document.names().count(), "rule");
+        let lines = vec![format!("{count} to begin with")];
         let began = AuditRecord {
-            at: now,
-            kind: AuditKind::Accepted,
-            author: state.text.author(),
-            before: 0,
             after: revision,
-            lines: vec![format!(
-                "{} to begin with",
-                number_of(state.document.names().count(), "rule")
-            )],
+            ..AuditRecord::new(AuditKind::Accepted, state.text.author(), lines)
         };
         drop(state);
         rules.sinks.record(&began);
@@ -244,11 +239,11 @@ impl RulesInForce {
     pub(crate) fn set_local(
         &self,
         author: Author,
-        entry: NewEntry,
+        entry: OperatorEntry,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         self.change(|state| {
             let id = state.last_local + 1;
-            let mut entry = OperatorEntry::new(id, &author, now(), entry);
+            let mut entry = entry.set(id, &author, now());
             entry.is_local = true;
             state.edit_local(&self.bindings, author, |state, local| {
                 let entry = Arc::new(entry);
@@ -259,15 +254,15 @@ impl RulesInForce {
         })
     }
 
-    /// Ends an override or a switch of this process, or all.
+    /// Ends overrides and switches of this process: these, or all.
     pub(crate) fn end_local(
         &self,
         author: Author,
-        id: Option<u64>,
+        ids: Option<&[u64]>,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         self.change(|state| {
-            let edit = |_: &mut State, local: &mut OperatorEntries| match id {
-                Some(id) => local.end(id),
+            let edit = |_: &mut State, local: &mut OperatorEntries| match ids {
+                Some(ids) => local.end(ids),
                 None => {
                     local.all.clear();
                     Ok(())
@@ -337,14 +332,8 @@ impl RulesInForce {
                 }
             };
             let lines = changes.iter().map(ToString::to_string).collect();
-            record = Some(AuditRecord {
-                at: now,
-                kind: AuditKind::Expired,
-                author: Author::new("its time is over"),
-                before: state.revision,
-                after: state.revision,
-                lines,
-            });
+            let author = Author::new("its time is over");
+            record = Some(state.record(AuditKind::Expired, author, state.revision, lines));
         }
         let next = state.document.expires_after(now);
         drop(state);
@@ -476,12 +465,9 @@ impl State {
         lines: Vec<String>,
     ) -> AuditRecord {
         AuditRecord {
-            at: now(),
-            kind,
-            author,
             before,
             after: self.revision,
-            lines,
+            ..AuditRecord::new(kind, author, lines)
         }
     }
 

@@ -6,75 +6,29 @@ use crate::fleet::FleetStatus;
 
 /// Which rules of a [`LiveRules`](crate::LiveRules) are in force, and what was rejected since. Displayed in one line, and the
 /// rejected document's mistakes below it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RulesStatus {
-    pub(crate) revision: u64,
-    pub(crate) hash: u64,
-    pub(crate) rules: usize,
-    pub(crate) in_force_for: Duration,
-    pub(crate) took: Duration,
-    pub(crate) rejected: u64,
-    pub(crate) last_rejection: Option<String>,
-    pub(crate) source_error: Option<String>,
-    pub(crate) fleet: Option<FleetStatus>,
-}
-
-impl RulesStatus {
     /// The number of the document in force: the source's, or 1 for the first one and one more with each change. 0 is the
     /// [fallback](crate::LiveRulesBuilder::fallback).
-    #[must_use]
-    pub fn revision(&self) -> u64 {
-        self.revision
-    }
-
+    pub revision: u64,
     /// What tells its contents from others.
-    #[must_use]
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-
+    pub hash: u64,
     /// How many rules it has.
-    #[must_use]
-    pub fn rules(&self) -> usize {
-        self.rules
-    }
-
+    pub rules: usize,
     /// For how long it has been in force.
-    #[must_use]
-    pub fn in_force_for(&self) -> Duration {
-        self.in_force_for
-    }
-
+    pub in_force_for: Duration,
     /// How long the last change took, from the document that was read to the rules in force. Requests do not wait for it. Zero
     /// before the first change.
-    #[must_use]
-    pub fn took(&self) -> Duration {
-        self.took
-    }
-
+    pub took: Duration,
     /// How many documents were rejected since the start.
-    #[must_use]
-    pub fn rejected(&self) -> u64 {
-        self.rejected
-    }
-
+    pub rejected: u64,
     /// What is wrong with the latest document, if it was rejected: an older one is in force.
-    #[must_use]
-    pub fn last_rejection(&self) -> Option<&str> {
-        self.last_rejection.as_deref()
-    }
-
+    pub last_rejection: Option<String>,
     /// Why the source has no document at present: Redis or a database is unavailable. The last one is in force.
-    #[must_use]
-    pub fn source_error(&self) -> Option<&str> {
-        self.source_error.as_deref()
-    }
-
+    pub source_error: Option<String>,
     /// The other processes that follow the source, if it knows of them.
-    #[must_use]
-    pub fn fleet(&self) -> Option<&FleetStatus> {
-        self.fleet.as_ref()
-    }
+    pub fleet: Option<FleetStatus>,
 }
 
 impl fmt::Display for RulesStatus {
@@ -114,22 +68,11 @@ mod tests {
     fn a_status_says_what_is_in_force_and_for_how_long() {
         let mut status = RulesStatus {
             revision: 4,
-            hash: 5,
             rules: 1,
             in_force_for: Duration::from_secs(61),
-            took: Duration::from_millis(3),
             rejected: 2,
-            last_rejection: None,
-            source_error: None,
-            fleet: None,
+            ..RulesStatus::default()
         };
-        assert_eq!(
-            (status.revision(), status.hash(), status.rules()),
-            (4, 5, 1)
-        );
-        assert_eq!(status.in_force_for(), Duration::from_secs(61));
-        assert_eq!(status.took(), Duration::from_millis(3));
-        assert_eq!(status.rejected(), 2);
         let text = "revision 4, 1 rule, in force for 61 s, 2 documents rejected";
         assert_eq!(status.to_string(), text);
         status.source_error = Some("Redis is away".to_owned());

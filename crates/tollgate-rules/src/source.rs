@@ -44,7 +44,7 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let table = RulesTable { database: Database, is_first: true };
 /// let rules = LiveRules::follow(table, Bindings::new()).await?;
-/// assert_eq!(rules.status().revision(), 3);
+/// assert_eq!(rules.status().revision, 3);
 /// # Ok(())
 /// # }
 /// ```

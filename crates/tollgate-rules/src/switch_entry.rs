@@ -6,7 +6,7 @@ use tollgate_core::Quota;
 
 use crate::{
     node::{Node, Value},
-    operator_entries::OperatorEntry,
+    operator_entry::OperatorEntry,
     reader::{Reader, Term},
     rule_entry::{Mode, RuleEntry},
 };

@@ -10,8 +10,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep};
 use tollgate::{MemoryStore, RateLimitLayer};
 use tollgate_rules::{
-    AuditKind, AuditRecord, AuditSink, Author, Bindings, Format, LimitOverride, LiveRules,
-    RuleSwitch,
+    AuditKind, AuditRecord, AuditSink, Author, Bindings, Format, LiveRules, OperatorEntry,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -80,26 +79,28 @@ async fn changes_of_one_process_are_recorded_with_their_author() {
          api: fixed_window 2/h → fixed_window 3/h, used units are kept"
     );
     let until = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800);
-    let raised = LimitOverride::new("api", KEY, "500/h")
+    let raised = OperatorEntry::limit("api", KEY, "500/h")
         .until(until)
         .because("launch week");
-    alice.override_limit(raised).expect("valid");
+    alice.set(raised).expect("valid");
     assert_eq!(
         kept.last(),
         "accepted, revision 2 → 2, by alice, because: ticket 4711: \
          api: fixed_window 3/h → fixed_window 500/h for one key until 2100-01-01T00:00:00Z (launch week)"
     );
     alice
-        .switch(RuleSwitch::all("50%").because("database is slow"))
+        .set(OperatorEntry::switch("*", "50%").because("database is slow"))
         .expect("valid");
     assert!(
         kept.last()
             .ends_with("all rules: 50 % of each limit (database is slow)")
     );
     // A switch takes the place of the one before.
-    alice.switch(RuleSwitch::all("shadow")).expect("valid");
+    alice
+        .set(OperatorEntry::switch("*", "shadow"))
+        .expect("valid");
     let last = kept.all().pop().expect("there is one");
-    let mut lines = last.lines().to_vec();
+    let mut lines = last.lines.to_vec();
     lines.sort();
     assert_eq!(
         lines,
@@ -108,16 +109,16 @@ async fn changes_of_one_process_are_recorded_with_their_author() {
             "all rules: shadow"
         ]
     );
-    assert!(alice.switch(RuleSwitch::rule("api", "offf")).is_err());
+    assert!(alice.set(OperatorEntry::switch("api", "offf")).is_err());
     let last = kept.all().pop().expect("there is one");
     assert_eq!(
-        (last.kind(), last.before(), last.after()),
+        (last.kind, last.before, last.after),
         (AuditKind::Rejected, 2, 2)
     );
-    assert!(last.lines()[0].contains("did you mean \"off\"?"), "{last}");
+    assert!(last.lines[0].contains("did you mean \"off\"?"), "{last}");
     alice.clear().expect("valid");
     let last = kept.all().pop().expect("there is one");
-    assert_eq!(last.lines().len(), 2, "{last}");
+    assert_eq!(last.lines.len(), 2, "{last}");
     for record in kept.all() {
         assert!(!format!("{record:?}").contains(KEY), "{record}");
     }
@@ -145,7 +146,7 @@ fn a_sink_that_panics_hinders_neither_a_change_nor_other_sinks() {
     for (n, limit) in [(2, "fixed_window 3/h"), (3, "fixed_window 4/h")] {
         let changes = rules.set_text(&limits(limit), Format::Toml);
         changes.expect("it is in force");
-        assert_eq!(rules.status().revision(), n);
+        assert_eq!(rules.status().revision, n);
     }
     assert_eq!((panics.0.all().len(), kept.all().len()), (3, 3));
 }
@@ -156,7 +157,7 @@ async fn what_is_set_in_a_process_stays_when_the_document_changes() {
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
     let alice = rules.handle(Author::new("alice"));
     alice
-        .override_limit(LimitOverride::new("api", KEY, "1/h"))
+        .set(OperatorEntry::limit("api", KEY, "1/h"))
         .expect("valid");
     rules
         .set_text(&limits("fixed_window 9/h"), Format::Toml)
@@ -164,9 +165,9 @@ async fn what_is_set_in_a_process_stays_when_the_document_changes() {
     assert_eq!(status(&layer).await, StatusCode::OK);
     assert_eq!(status(&layer).await, StatusCode::TOO_MANY_REQUESTS);
     let denied = kept.all().pop().expect("there is one");
-    assert_eq!(denied.kind(), AuditKind::Denied);
+    assert_eq!(denied.kind, AuditKind::Denied);
     // Without a secret there is no hash that only its owner could make.
-    assert_eq!(denied.lines(), ["api: a request is denied"]);
+    assert_eq!(denied.lines, ["api: a request is denied"]);
     // A document without the rule ends it.
     let other = limits("fixed_window 9/h").replace("'api'", "'web'");
     rules.set_text(&other, Format::Toml).expect("valid");
@@ -187,8 +188,8 @@ async fn what_is_set_for_a_rule_that_is_gone_ends_alone() {
         .expect("valid");
     let alice = rules.handle(Author::new("alice"));
     for (rule, limit) in [("api", "fixed_window 1/h"), ("web", "5/h")] {
-        let entry = LimitOverride::new(rule, KEY, limit);
-        alice.override_limit(entry).expect("valid");
+        let entry = OperatorEntry::limit(rule, KEY, limit);
+        alice.set(entry).expect("valid");
     }
     rules.set_text(&alone, Format::Toml).expect("valid");
     assert_eq!(status(&layer).await, StatusCode::OK);
@@ -208,16 +209,16 @@ async fn the_end_of_a_switch_is_recorded_and_a_subscriber_hears_of_changes() {
     let mut updates = rules.subscribe();
     let soon =
         SystemTime::UNIX_EPOCH + Duration::from_micros(tollgate::Clock::system().now() + 1_500_000);
-    let halved = RuleSwitch::all("50%").until(soon);
+    let halved = OperatorEntry::switch("*", "50%").until(soon);
     rules
         .handle(Author::new("alice"))
-        .switch(halved)
+        .set(halved)
         .expect("valid");
     updates.next().await;
     assert_eq!(rules.document().limiter_rules()[0].quota().limit(), 1);
     let begin = Instant::now();
     // A change of the file wakes those who look at the time.
-    while kept.all().last().expect("there is one").kind() != AuditKind::Expired {
+    while kept.all().last().expect("there is one").kind != AuditKind::Expired {
         assert!(begin.elapsed() < Duration::from_secs(60), "{}", kept.last());
         sleep(Duration::from_millis(10)).await;
     }

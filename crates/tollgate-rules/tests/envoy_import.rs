@@ -5,7 +5,10 @@ use std::{convert::Infallible, env, process::Command};
 use http::{Request, Response};
 use serde_json::Value;
 use tollgate::{Clock, ManualClock, MemoryStore, RateLimitLayer};
-use tollgate_rules::{Bindings, Descriptor, Explained, Format, RuleDocument, import_envoy};
+use tollgate_rules::{
+    Bindings, Format, RuleDocument,
+    operators::{Descriptor, Explained, import_envoy},
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn read(text: &str) -> RuleDocument {
@@ -77,12 +80,8 @@ async fn an_imported_configuration_decides_as_another_reading_of_it() {
             Descriptor::new(domain, entries).describe(&mut parts);
             let explained = document.explain(&parts).into_iter();
             let counting = explained.filter(|rule| rule.counts()).map(|rule| {
-                let shadow = *rule.outcome() == Explained::Shadows;
-                (
-                    rule.quota().limit(),
-                    rule.quota().period().as_secs(),
-                    shadow,
-                )
+                let shadow = rule.outcome == Explained::Shadows;
+                (rule.quota.limit(), rule.quota.period().as_secs(), shadow)
             });
             let answer = &request["answer"];
             let expected = answer.is_object().then(|| {

@@ -10,7 +10,7 @@ use std::{
 use axum::body::{Body, to_bytes};
 use http::{Request, Response};
 use tollgate::{Clock, ManualClock, MemoryStore, MessageBody, RateLimitLayer, shed::Priority};
-use tollgate_rules::{Author, Bindings, Format, LiveRules, RuleSwitch};
+use tollgate_rules::{Author, Bindings, Format, LiveRules, OperatorEntry};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn document(limit: &str) -> String {
@@ -48,11 +48,11 @@ async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
     assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
 
     fs::write(&path, document("fixed_window 5/h")).expect("written");
-    until("the change is in force", || rules.status().revision() == 2).await;
+    until("the change is in force", || rules.status().revision == 2).await;
     assert_eq!(limit(&layer).await, "\"api\";q=5;w=3600");
 
     fs::write(&path, document("fixed_window 5/hh")).expect("written");
-    until("the mistake is known", || rules.status().rejected() == 1).await;
+    until("the mistake is known", || rules.status().rejected == 1).await;
     assert_eq!(limit(&layer).await, "\"api\";q=5;w=3600");
     let status = rules.status().to_string();
     assert!(
@@ -60,30 +60,30 @@ async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
         "{status}"
     );
     assert!(rules.reload().is_err());
-    assert_eq!(rules.status().rejected(), 1, "it is the same mistake");
+    assert_eq!(rules.status().rejected, 1, "it is the same mistake");
 
     // Deleted, and there again, as it was in force.
     fs::remove_file(&path).expect("removed");
     until("its absence is known", || {
         let status = rules.status();
         status
-            .last_rejection()
+            .last_rejection
             .is_some_and(|wrong| wrong.contains("cannot be read"))
     })
     .await;
     assert_eq!(limit(&layer).await, "\"api\";q=5;w=3600");
     fs::write(&path, document("fixed_window 5/h")).expect("written");
     until("it is there again", || {
-        rules.status().last_rejection().is_none()
+        rules.status().last_rejection.is_none()
     })
     .await;
-    assert_eq!(rules.status().revision(), 2);
+    assert_eq!(rules.status().revision, 2);
 
     // An editor writes another file and renames it.
     let other = folder.path().join("limits.toml~");
     fs::write(&other, document("fixed_window 7/h")).expect("written");
     fs::rename(&other, &path).expect("renamed");
-    until("the rename is seen", || rules.status().revision() == 3).await;
+    until("the rename is seen", || rules.status().revision == 3).await;
     assert_eq!(limit(&layer).await, "\"api\";q=7;w=3600");
 }
 
@@ -98,10 +98,7 @@ async fn reading_the_file_again_ends_a_text_of_the_process() {
         .expect("valid");
     rules.reload().expect("valid");
     let limits = rules.document().limiter_rules();
-    assert_eq!(
-        (limits[0].quota().limit(), rules.status().revision()),
-        (3, 3)
-    );
+    assert_eq!((limits[0].quota().limit(), rules.status().revision), (3, 3));
 }
 
 #[cfg(unix)]
@@ -124,7 +121,7 @@ async fn a_swapped_link_of_kubernetes_is_followed() {
         version(&name, limit);
         symlink(&name, at("..data_tmp")).expect("a link");
         fs::rename(at("..data_tmp"), at("..data")).expect("swapped");
-        until("the swap is seen", || rules.status().revision() == n).await;
+        until("the swap is seen", || rules.status().revision == n).await;
         let before = format!("..{}", n - 1);
         fs::remove_dir_all(at(&before)).expect("removed");
     }
@@ -147,7 +144,7 @@ async fn a_folder_has_a_file_for_each_team() {
     assert_eq!(rules.document().names().collect::<Vec<_>>(), ["web", "api"]);
 
     write("c.toml", document("4/h"));
-    until("the name is there twice", || rules.status().rejected() == 1).await;
+    until("the name is there twice", || rules.status().rejected == 1).await;
     let status = rules.status().to_string();
     assert!(
         status.contains("c.toml:4:8: there is a rule \"api\" already"),
@@ -160,7 +157,7 @@ async fn a_folder_has_a_file_for_each_team() {
         "c.toml",
         "version = 1\n[[switches]]\nrules = \"web\"\nlimit = \"shadow\"\n".into(),
     );
-    until("the switch is in force", || rules.status().revision() == 2).await;
+    until("the switch is in force", || rules.status().revision == 2).await;
 }
 
 #[test]
@@ -210,7 +207,7 @@ async fn an_override_ends_when_its_time_is_over() {
     })
     .await;
     assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
-    assert_eq!(rules.status().revision(), 1);
+    assert_eq!(rules.status().revision, 1);
 }
 
 #[tokio::test]
@@ -224,8 +221,8 @@ async fn a_switch_that_is_set_at_run_time_ends_when_its_time_is_over() {
     for _ in 0..2 {
         let soon = tollgate::Clock::system().now() + 1_000_000;
         let soon = SystemTime::UNIX_EPOCH + Duration::from_micros(soon);
-        let halved = RuleSwitch::all("50%").until(soon);
-        alice.switch(halved).expect("valid");
+        let halved = OperatorEntry::switch("*", "50%").until(soon);
+        alice.set(halved).expect("valid");
         until("the switch has expired", || limit() == 8).await;
     }
 }
@@ -255,7 +252,7 @@ fn a_document_that_the_store_refuses_is_rejected() {
         .expect_err("the name is in use");
     assert!(error.to_string().contains("\"other\""), "{error}");
     assert_eq!(layer.limiter().rules().rules()[0].name(), "api");
-    assert_eq!(rules.status().revision(), 1);
+    assert_eq!(rules.status().revision, 1);
 }
 
 #[tokio::test]
@@ -290,7 +287,7 @@ async fn a_layer_of_messages_follows_a_document() {
         .set_text(&waits, Format::Toml)
         .expect_err("messages do not wait by rule");
     assert!(error.to_string().contains("wait_up_to"), "{error}");
-    assert_eq!(rules.status().revision(), 2);
+    assert_eq!(rules.status().revision, 2);
 }
 
 #[tokio::test]

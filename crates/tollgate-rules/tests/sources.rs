@@ -58,20 +58,20 @@ async fn a_document_of_a_source_is_in_force_with_its_number() {
     let rules = LiveRules::follow(source, Bindings::new())
         .await
         .expect("valid");
-    assert_eq!((rules.status().revision(), limit_of(&rules)), (7, 3));
+    assert_eq!((rules.status().revision, limit_of(&rules)), (7, 3));
     sender
         .send(Ok(text("4/h").with_revision(12)))
         .await
         .expect("sent");
-    until("the next one", || rules.status().revision() == 12).await;
+    until("the next one", || rules.status().revision == 12).await;
     assert_eq!(limit_of(&rules), 4);
     // The same rules under another number are no change, but for the number.
     sender
         .send(Ok(text("4/h").with_revision(13)))
         .await
         .expect("sent");
-    until("its number", || rules.status().revision() == 13).await;
-    assert_eq!(rules.status().rejected(), 0);
+    until("its number", || rules.status().revision == 13).await;
+    assert_eq!(rules.status().rejected, 0);
 }
 
 #[tokio::test]
@@ -94,12 +94,12 @@ async fn a_process_never_goes_back_to_an_older_document() {
         let other = text("9/h").with_revision(revision);
         sender.send(Ok(other)).await.expect("sent");
         until("it is rejected", || {
-            rules.status().rejected() == n as u64 + 1
+            rules.status().rejected == n as u64 + 1
         })
         .await;
         let status = rules.status().to_string();
         assert!(status.contains(words), "{status}");
-        assert_eq!((rules.status().revision(), limit_of(&rules)), (5, 5));
+        assert_eq!((rules.status().revision, limit_of(&rules)), (5, 5));
     }
     // The one that is in force is still right.
     sender
@@ -107,7 +107,7 @@ async fn a_process_never_goes_back_to_an_older_document() {
         .await
         .expect("sent");
     until("it is right again", || {
-        rules.status().last_rejection().is_none()
+        rules.status().last_rejection.is_none()
     })
     .await;
 }
@@ -125,15 +125,15 @@ async fn a_source_that_fails_is_asked_again_and_the_last_rules_stay_in_force() {
             .await
             .expect("sent");
     }
-    until("it has failed", || rules.status().source_error().is_some()).await;
+    until("it has failed", || rules.status().source_error.is_some()).await;
     let status = rules.status().to_string();
     assert!(status.contains("the table is locked"), "{status}");
     assert_eq!(limit_of(&rules), 3);
     sender.send(Ok(text("4/h"))).await.expect("sent");
-    until("it is there again", || rules.status().revision() == 2).await;
+    until("it is there again", || rules.status().revision == 2).await;
     let status = rules.status();
     // No document was wrong.
-    assert_eq!((status.rejected(), status.source_error()), (0, None));
+    assert_eq!((status.rejected, status.source_error), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,11 +152,11 @@ async fn a_text_of_the_process_stays_until_the_source_has_another_document() {
             .expect("valid");
         // That the same document came is seen by the end of the error.
         sender.send(Err("away".into())).await.expect("sent");
-        until("it has failed", || rules.status().source_error().is_some()).await;
+        until("it has failed", || rules.status().source_error.is_some()).await;
         sender.send(numbered(text("3/h"), 0)).await.expect("sent");
-        until("it is there", || rules.status().source_error().is_none()).await;
+        until("it is there", || rules.status().source_error.is_none()).await;
         let status = rules.status();
-        assert_eq!((limit_of(&rules), status.rejected()), (9, 0), "{status}");
+        assert_eq!((limit_of(&rules), status.rejected), (9, 0), "{status}");
         sender.send(numbered(text("4/h"), 9)).await.expect("sent");
         until("the next one", || limit_of(&rules) == 4).await;
         // It is another one than the last.
@@ -182,17 +182,14 @@ async fn a_document_that_makes_code_of_the_service_panic_is_rejected_and_later_o
     sender.send(text("3/h", "a")).await.expect("sent");
     let rules = LiveRules::follow(source, bindings).await.expect("valid");
     sender.send(text("4/h", "secret-key")).await.expect("sent");
-    until("it is rejected", || rules.status().rejected() == 1).await;
+    until("it is rejected", || rules.status().rejected == 1).await;
     let status = rules.status().to_string();
     assert!(status.contains("panicked"), "{status}");
     assert!(!status.contains("secret-key"), "{status}");
-    assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+    assert_eq!((rules.status().revision, limit_of(&rules)), (1, 3));
     sender.send(text("5/h", "b")).await.expect("it listens");
-    until("the next one", || rules.status().revision() == 2).await;
-    assert_eq!(
-        (rules.status().last_rejection(), limit_of(&rules)),
-        (None, 5)
-    );
+    until("the next one", || rules.status().revision == 2).await;
+    assert_eq!((rules.status().last_rejection, limit_of(&rules)), (None, 5));
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,15 +208,12 @@ async fn a_source_has_not_failed_any_more_once_it_gives_a_document_that_is_rejec
             .send(Err("the table is locked".into()))
             .await
             .expect("sent");
-        until("it has failed", || rules.status().source_error().is_some()).await;
+        until("it has failed", || rules.status().source_error.is_some()).await;
         sender.send(Ok(rejected)).await.expect("sent");
-        until("it is rejected", || {
-            rules.status().rejected() == n as u64 + 1
-        })
-        .await;
-        assert_eq!(rules.status().source_error(), None);
+        until("it is rejected", || rules.status().rejected == n as u64 + 1).await;
+        assert_eq!(rules.status().source_error, None);
     }
-    assert_eq!((rules.status().revision(), limit_of(&rules)), (5, 3));
+    assert_eq!((rules.status().revision, limit_of(&rules)), (5, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,16 +232,13 @@ async fn a_service_without_a_first_document_starts_with_its_fallback_or_not_at_a
         .await
         .expect("the fallback is valid");
     let status = rules.status();
-    assert_eq!((status.revision(), status.rejected()), (0, 1));
+    assert_eq!((status.revision, status.rejected), (0, 1));
     assert_eq!(limit_of(&rules), 2);
     sender
         .send(Ok(text("3/h").with_revision(2)))
         .await
         .expect("sent");
-    until("the document is in force", || {
-        rules.status().revision() == 2
-    })
-    .await;
+    until("the document is in force", || rules.status().revision == 2).await;
     assert_eq!(limit_of(&rules), 3);
 }
 
@@ -287,10 +278,10 @@ async fn a_file_includes_others_of_its_folder() {
 
     // A change of an included file is a change.
     write(folder.path(), "billing.yaml", billing("6/h"));
-    until("it is in force", || rules.status().revision() == 2).await;
+    until("it is in force", || rules.status().revision == 2).await;
     // What is wrong with it has its own place.
     write(folder.path(), "billing.yaml", billing("6/hh"));
-    until("it is rejected", || rules.status().rejected() == 1).await;
+    until("it is rejected", || rules.status().rejected == 1).await;
     let status = rules.status().to_string();
     assert!(status.contains("billing.yaml:2:"), "{status}");
 

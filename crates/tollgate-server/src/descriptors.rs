@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
 use prost::Message as _;
 use tollgate::{key::PeerAddr, service::RequestPart};
-use tollgate_rules::Descriptor;
+use tollgate_rules::operators::Descriptor;
 
 use crate::{
     path::normal_path,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tollgate_rules::{AuditRecord, AuditSink, Author, Bindings, Format, LimitOverride, LiveRules};
+use tollgate_rules::{AuditRecord, AuditSink, Author, Bindings, Format, LiveRules, OperatorEntry};
 use tollgate_tests::events::Events;
 use tracing::Level;
 
@@ -14,7 +14,7 @@ struct Kept(Arc<Mutex<Vec<String>>>);
 
 impl AuditSink for Kept {
     fn record(&self, record: &AuditRecord) {
-        let lines = record.lines().join("\n");
+        let lines = record.lines.join("\n");
         self.0.lock().unwrap().extend([record.to_string(), lines]);
     }
 }
@@ -81,7 +81,7 @@ fn a_rejected_document_shows_no_key_in_log_status_and_audit() {
             wrong.to_string(),
             format!("{wrong:?}{:?}", wrong.mistakes()),
             status.to_string(),
-            status.last_rejection().expect("it is rejected").to_owned(),
+            status.last_rejection.expect("it is rejected").to_owned(),
         ];
         for shown in shown {
             assert!(!shown.contains(KEY), "{text}\n{shown}");
@@ -89,7 +89,7 @@ fn a_rejected_document_shows_no_key_in_log_status_and_audit() {
     }
     let handle = rules.handle(Author::new("alice"));
     for limit in ["18/hh", "18/h"] {
-        let wrong = handle.override_limit(LimitOverride::new("api", KEY, limit));
+        let wrong = handle.set(OperatorEntry::limit("api", KEY, limit));
         let wrong = wrong.expect_err("the rule has no keys").to_string();
         assert!(!wrong.contains(KEY), "{wrong}");
     }

@@ -4,7 +4,10 @@ use clap::Args;
 use serde_json::json;
 use tollgate::{Consistency, Limiter};
 use tollgate_redis::Partition;
-use tollgate_rules::{EntryKind, EntryStatus, Explanation, LimitOverride, RuleDocument};
+use tollgate_rules::{
+    OperatorEntry, RuleDocument,
+    operators::{EntryKind, EntryStatus, Explanation},
+};
 
 use crate::{
     change_args::UntilArgs,
@@ -93,14 +96,14 @@ impl BlockedArgs {
 pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     let (blocked, change) = (&args.blocked, &args.blocked.change);
     let (redis, bindings, stored) = change.stored().await?;
-    let document = stored.document();
-    let until = args.until.time(stored.now())?;
+    let document = &stored.document;
+    let until = args.until.time(stored.now)?;
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     for explained in blocked.explained(document)? {
         let mut parts = blocked.key.split('\t');
         let first = parts.next().unwrap_or_default();
-        let entry = LimitOverride::new(explained.rule(), first, "none");
-        let mut entry = parts.fold(entry, LimitOverride::and_key);
+        let entry = OperatorEntry::limit(explained.rule, first, "none");
+        let mut entry = parts.fold(entry, OperatorEntry::and_key);
         entry = entry.because(change.because.because.trim());
         if let Some(until) = until {
             entry = entry.until(until);
@@ -114,7 +117,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     change.ask(&stored, &lines)?;
     let mut report = None;
     for entry in entries {
-        let made = redis.override_limit(entry, &bindings, &author);
+        let made = redis.set(entry, &bindings, &author);
         report = Some(change.make(&redis, made, &lines).await?);
     }
     let mut report = report.ok_or_else(|| Failure::failed("there is no rule to block under"))?;
@@ -127,14 +130,14 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
 pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
     let (blocked, change) = (&args.blocked, &args.blocked.change);
     let (redis, bindings, stored) = change.stored().await?;
-    let explained = blocked.explained(stored.document())?;
-    let entries = stored.document().entries();
+    let explained = blocked.explained(&stored.document)?;
+    let entries = stored.document.entries();
     let is_of_client = |entry: &&EntryStatus| {
-        entry.kind() == EntryKind::Override
-            && entry.limit().starts_with("none")
+        entry.kind == EntryKind::Override
+            && entry.limit.starts_with("none")
             && explained
                 .iter()
-                .any(|rule| entry.rules() == rule.rule() && entry.client() == rule.key_hash())
+                .any(|rule| entry.rules == rule.rule && entry.client == rule.key_hash)
     };
     let (set, written): (Vec<_>, Vec<_>) = entries
         .iter()
@@ -144,7 +147,7 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
         .iter()
         .map(|entry| format!("ends: {}", described(entry)))
         .collect();
-    let names: Vec<&str> = explained.iter().map(Explanation::rule).collect();
+    let names: Vec<&str> = explained.iter().map(|it| &*it.rule).collect();
     lines.push(format!(
         "forgets what the client has used of {}",
         names.join(", ")
@@ -152,8 +155,9 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
     let author = change.because.author()?;
     change.ask(&stored, &lines)?;
     let mut text = lines.join("\n");
-    for id in set.iter().filter_map(|entry| entry.id()) {
-        let ended = redis.end(id, &bindings, &author);
+    let ids: Vec<u64> = set.iter().filter_map(|entry| entry.id).collect();
+    if !ids.is_empty() {
+        let ended = redis.end(&ids, &bindings, &author);
         text = change.make(&redis, ended, &lines).await?.text;
     }
     let had_state = reset(args, &explained).await?;
@@ -162,7 +166,7 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
     }
     let json = json!({
         "changed": !set.is_empty() || had_state,
-        "ended": set.iter().filter_map(|entry| entry.id()).collect::<Vec<_>>(),
+        "ended": ids,
         "had_state": had_state,
     });
     let exit = Exit::of(!set.is_empty() || had_state);
@@ -181,14 +185,14 @@ async fn reset(args: &UnblockArgs, explained: &[Explanation]) -> Result<bool, Fa
         let store = redis.store(&args.keys, partition).await?;
         let exact = explained
             .iter()
-            .map(|rule| rule.limiter_rule().clone().consistency(Consistency::Exact));
+            .map(|rule| rule.limiter_rule.clone().consistency(Consistency::Exact));
         let limiter = Limiter::new(store, exact).map_err(Failure::failed)?;
         for rule in explained {
-            let Some(key) = rule.key() else { continue };
-            let reset = limiter.reset(rule.limiter_rule().name(), key);
+            let Some(key) = &rule.key else { continue };
+            let reset = limiter.reset(rule.limiter_rule.name(), key);
             let reset = reset.map_err(Failure::failed)?.await;
             had_state |=
-                reset.map_err(|wrong| Failure::failed(format!("{}: {wrong}", rule.rule())))?;
+                reset.map_err(|wrong| Failure::failed(format!("{}: {wrong}", rule.rule)))?;
         }
     }
     Ok(had_state)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tollgate::Outcome;
 use tollgate_redis::Partition;
-use tollgate_rules::{Explained, Explanation};
+use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
     exit::Exit,
@@ -26,9 +26,9 @@ const RETURN_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     let explained = args.explained().await?;
-    let rejects = |rule: &&Explanation| matches!(rule.outcome(), Explained::Rejects(_));
+    let rejects = |rule: &&Explanation| matches!(rule.outcome, Explained::Rejects(_));
     if let Some(rule) = explained.iter().find(rejects) {
-        let text = format!("denied by {}: {}", rule.rule(), rule.outcome());
+        let text = format!("denied by {}: {}", rule.rule, rule.outcome);
         let json = json!({ "allowed": false, "reason": "no_key", "rules": [explained_json(rule)] });
         return Ok(Report::new(text, json, Exit::No));
     }
@@ -69,9 +69,9 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
             verdict,
             at,
         } = said;
-        let is_shadow = *rule.outcome() == Explained::Shadows;
+        let is_shadow = rule.outcome == Explained::Shadows;
         if verdict.outcome() == Outcome::Deny && !is_shadow {
-            denying.push(rule.rule());
+            denying.push(&*rule.rule);
         }
         let decided = match verdict.outcome() {
             Outcome::NotDecided => "not asked: another rule has denied".to_owned(),
@@ -79,11 +79,11 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
             _ => outcome(verdict, at),
         };
         table.row([
-            rule.rule().to_owned(),
+            rule.rule.to_owned(),
             key.to_string(),
-            rule.quota().to_string(),
-            rule.origin().to_string(),
-            rule.units().to_string(),
+            rule.quota.to_string(),
+            rule.origin.to_string(),
+            rule.units.to_string(),
             verdict.remaining().to_string(),
             decided,
         ]);

@@ -3,7 +3,10 @@
 use clap::Args;
 use tollgate::error::UnknownName;
 use tollgate_redis::Partition;
-use tollgate_rules::{Explained, Explanation, RuleDocument};
+use tollgate_rules::{
+    RuleDocument,
+    operators::{Explained, Explanation},
+};
 
 use crate::{
     failure::Failure,
@@ -63,14 +66,14 @@ impl ClientArgs {
         };
         let explained = explained
             .into_iter()
-            .filter(|rule| self.is_asked(rule.rule()) || self.lies_with(rule.rule()));
+            .filter(|rule| self.is_asked(&rule.rule) || self.lies_with(&rule.rule));
         let explained: Vec<_> = explained.collect();
         let concerns =
-            |rule: &Explanation| rule.counts() || matches!(rule.outcome(), Explained::Rejects(_));
+            |rule: &Explanation| rule.counts() || matches!(rule.outcome, Explained::Rejects(_));
         if !explained.iter().any(concerns) {
             let why = explained
                 .iter()
-                .map(|rule| format!("\n  {}: {}", rule.rule(), rule.outcome()));
+                .map(|rule| format!("\n  {}: {}", rule.rule, rule.outcome));
             return Err(Failure::usage(format!(
                 "no rule counts this{}\n`tollgate rules explain` says more",
                 why.collect::<String>()

@@ -95,9 +95,9 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             let Ok(explained) = document.explain_key(rule, &parts) else {
                 continue;
             };
-            let Some(key) = explained.key() else { continue };
-            let hash = explained.key_hash().map(|hash| format!("{hash:032x}"));
-            let shown = [letters(rule, key), hash];
+            let Some(key) = explained.key else { continue };
+            let hash = explained.key_hash.map(|hash| format!("{hash:032x}"));
+            let shown = [letters(rule, &key), hash];
             let mut shown = shown.into_iter().flatten();
             if let Some(shown) = shown.find(|shown| shown.starts_with(&args.prefix)) {
                 let name = parts.join(", ");

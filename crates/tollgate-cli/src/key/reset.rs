@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use tollgate_redis::Partition;
-use tollgate_rules::{Author, Explanation};
+use tollgate_rules::{Author, operators::Explanation};
 
 use crate::{
     change_args::{BecauseArgs, YesArgs},
@@ -33,7 +33,7 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
     let author = reset.because.author()?;
     let asked = explained.iter().filter(|rule| rule.counts());
     let asked: Vec<_> = asked
-        .map(Explanation::rule)
+        .map(|rule| &*rule.rule)
         .filter(|rule| args.is_asked(rule))
         .collect();
     let rules = printable::line(&asked.join(", "), 300);
@@ -48,7 +48,7 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
         }
         let states = States::find(args, &explained, partition.clone()).await?;
         let rules = states.rules.iter().enumerate();
-        for (index, rule) in rules.filter(|(_, rule)| args.is_asked(rule.rule())) {
+        for (index, rule) in rules.filter(|(_, rule)| args.is_asked(&rule.rule)) {
             let had_state = match &partition {
                 // The state lies with the client of another rule, which has to be named.
                 Partition::ByRule(_) => {
@@ -68,14 +68,14 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
             let had_state = had_state.map_err(|wrong| {
                 Failure::failed(format!(
                     "{}: {wrong}\n`tollgate doctor` says what is wrong with a Redis",
-                    rule.rule()
+                    rule.rule
                 ))
             })?;
             had_any |= had_state;
             if had_state
                 && !forgotten
                     .iter()
-                    .any(|it: &&Explanation| it.rule() == rule.rule())
+                    .any(|it: &&Explanation| it.rule == rule.rule)
             {
                 forgotten.push(*rule);
             }
@@ -83,9 +83,9 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
                 true => "forgotten",
                 false => "there was none",
             };
-            table.row([rule.rule().to_owned(), states.name(), said.to_owned()]);
+            table.row([rule.rule.to_owned(), states.name(), said.to_owned()]);
             json.push(json!({
-                "rule": rule.rule(),
+                "rule": rule.rule,
                 "partition": states.name(),
                 "had_state": had_state,
             }));
@@ -117,7 +117,7 @@ async fn record(args: &ClientArgs, rule: &Explanation, author: &Author) -> Resul
         return Ok(());
     };
     let redis = args.redis.rules(&secret)?;
-    let record = redis.record_reset(rule.rule(), rule.key_hash(), author);
+    let record = redis.record_reset(&rule.rule, rule.key_hash, author);
     Ok(args.redis.in_time(record).await??)
 }
 

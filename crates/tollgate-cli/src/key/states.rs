@@ -6,7 +6,7 @@ use tollgate::{
 };
 use tollgate_core::Tick;
 use tollgate_redis::{Partition, RedisStore};
-use tollgate_rules::Explanation;
+use tollgate_rules::operators::Explanation;
 
 use crate::{
     failure::Failure, key::client_args::ClientArgs, redis_args::partition_name,
@@ -46,22 +46,21 @@ impl<'a> States<'a> {
         let counting = explained.iter().filter(|rule| rule.counts());
         let counting: Vec<&Explanation> = counting.collect();
         // Whatever processes decide by themselves, this one asks Redis.
-        let exact =
-            |rule: &&Explanation| rule.limiter_rule().clone().consistency(Consistency::Exact);
+        let exact = |rule: &&Explanation| rule.limiter_rule.clone().consistency(Consistency::Exact);
         let limiter =
             Limiter::new(store.clone(), counting.iter().map(exact)).map_err(Failure::failed)?;
         let mut checks = Vec::new();
         for rule in &counting {
-            let name = rule.limiter_rule().name();
+            let name = rule.limiter_rule.name();
             // What counts has a key.
-            let Some(key) = rule.key() else { continue };
-            let check = match rule.plan() {
+            let Some(key) = &rule.key else { continue };
+            let check = match &rule.plan {
                 Some(plan) => limiter.check_with_plan(name, plan, key),
                 None => limiter.check(name, key),
             };
             // A rule that only tells where the others lie is not touched.
-            let units = if args.is_asked(rule.rule()) {
-                rule.units()
+            let units = if args.is_asked(&rule.rule) {
+                rule.units
             } else {
                 0
             };

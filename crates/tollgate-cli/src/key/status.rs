@@ -3,7 +3,7 @@
 use serde_json::json;
 use tollgate::{Check, Decision, Outcome};
 use tollgate_redis::Partition;
-use tollgate_rules::{Explained, Explanation};
+use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
     exit::Exit,
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         let shown = seen.iter().filter(|seen| seen.is_used || !used);
         for seen in shown.take(if used { usize::MAX } else { 1 }) {
             table.row(seen.cells.clone());
-            let is_enforced = *rule.outcome() == Explained::Enforces;
+            let is_enforced = rule.outcome == Explained::Enforces;
             is_denied |= seen.is_denied && is_enforced;
             json.push(seen.json.clone());
         }
@@ -61,29 +61,26 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         if places.len() > 1 {
             notes.push_str(&format!(
                 "\n{}: there are states by the partitions {}; services with two partitions give a client two budgets",
-                rule.rule(),
+                rule.rule,
                 places.join(" and ")
             ));
         }
         if rule.is_shared() {
             notes.push_str(&format!(
                 "\n{}: the request has no key; this is the bucket that all such requests share",
-                rule.rule()
+                rule.rule
             ));
         }
-        if *rule.outcome() == Explained::Shadows {
-            notes.push_str(&format!(
-                "\n{}: a shadow, which denies nothing",
-                rule.rule()
-            ));
+        if rule.outcome == Explained::Shadows {
+            notes.push_str(&format!("\n{}: a shadow, which denies nothing", rule.rule));
         }
     }
     for rule in explained
         .iter()
-        .filter(|rule| matches!(rule.outcome(), Explained::Rejects(_)))
+        .filter(|rule| matches!(rule.outcome, Explained::Rejects(_)))
     {
         is_denied = true;
-        notes.push_str(&format!("\n{}: {}", rule.rule(), rule.outcome()));
+        notes.push_str(&format!("\n{}: {}", rule.rule, rule.outcome));
         json.push(explained_json(rule));
     }
     let mut seen = of_rules.iter().flat_map(|(_, seen)| seen).peekable();
@@ -119,7 +116,7 @@ async fn look<'a>(
     // Apart: a limit of none would end the decision about all.
     let is_none = |check: &&Check| {
         let rule = states.rules.get(usize::from(check.rule()));
-        rule.is_some_and(|rule| rule.quota().is_none())
+        rule.is_some_and(|rule| rule.quota.is_none())
     };
     let (none, counted): (Vec<Check>, Vec<Check>) = states.checks.iter().partition(is_none);
     let look: Vec<Check> = counted.iter().map(|check| check.with_cost(0)).collect();
@@ -141,7 +138,7 @@ async fn look<'a>(
         if left.outcome() == Outcome::Failed || now.outcome() == Outcome::Failed {
             return Err(Failure::failed(format!(
                 "Redis has not answered about {:?}; `tollgate doctor` says why",
-                rule.rule()
+                rule.rule
             )));
         }
         let back = match has_state(left) {
@@ -158,10 +155,10 @@ async fn look<'a>(
         let seen = Seen {
             partition: states.name(),
             cells: [
-                rule.rule().to_owned(),
+                rule.rule.to_owned(),
                 key.to_string(),
-                rule.quota().to_string(),
-                rule.origin().to_string(),
+                rule.quota.to_string(),
+                rule.origin.to_string(),
                 left.remaining().to_string(),
                 back,
                 outcome(now, at),
@@ -172,7 +169,7 @@ async fn look<'a>(
         };
         match of_rules
             .iter_mut()
-            .find(|(known, _)| known.rule() == rule.rule())
+            .find(|(known, _)| known.rule == rule.rule)
         {
             Some((_, all)) => all.push(seen),
             None => of_rules.push((rule, vec![seen])),
@@ -184,8 +181,8 @@ async fn look<'a>(
 /// Which rule denies.
 fn denied_by(of_rules: &[(&Explanation, Vec<Seen>)]) -> Option<String> {
     let denying = of_rules.iter().filter(|(rule, seen)| {
-        *rule.outcome() == Explained::Enforces && seen.iter().any(|seen| seen.is_denied)
+        rule.outcome == Explained::Enforces && seen.iter().any(|seen| seen.is_denied)
     });
-    let names: Vec<&str> = denying.map(|(rule, _)| rule.rule()).collect();
+    let names: Vec<&str> = denying.map(|(rule, _)| &*rule.rule).collect();
     (!names.is_empty()).then(|| format!("denied by {}", names.join(" and ")))
 }

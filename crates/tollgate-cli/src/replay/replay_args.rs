@@ -123,7 +123,7 @@ impl ReplayArgs {
                 .keyed_rules()
                 .zip(&explained)
                 .filter_map(|((rule, by), explained)| {
-                    let counts_if = explained.counts_if().unwrap_or("{failure");
+                    let counts_if = explained.counts_if.as_deref().unwrap_or("{failure");
                     let is_of_status = !["header", "grpc_status", "is\""]
                         .iter()
                         .any(|word| counts_if.contains(word))

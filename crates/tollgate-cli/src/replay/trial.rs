@@ -214,8 +214,8 @@ impl Trial<'_> {
                         let explained = document
                             .explain(head)
                             .into_iter()
-                            .find(|it| it.rule() == name);
-                        let hash = explained.and_then(|explained| explained.key_hash());
+                            .find(|it| it.rule == name);
+                        let hash = explained.and_then(|explained| explained.key_hash);
                         DeniedClient {
                             times: 0,
                             first,

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Arg, Args, builder::ArgPredicate};
 use serde_json::json;
 use tollgate_rules::{
-    Bindings, EntryKind, Format, LimitOverride, NewEntry, RuleSwitch,
-    redis::{PushError, PushErrorKind, RedisRules, StoredRules},
+    Bindings, Format, OperatorEntry,
+    operators::{EntryKind, StoredRules},
+    redis::{PushError, PushErrorKind, RedisRules},
 };
 
 use crate::{
@@ -147,15 +148,15 @@ pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure>
         false => {
             let mut parts = args.key.split('\t');
             let first = parts.next().unwrap_or_default();
-            let entry = LimitOverride::new(&*args.rule, first, &*args.limit);
-            parts.fold(entry, LimitOverride::and_key)
+            let entry = OperatorEntry::limit(&*args.rule, first, &*args.limit);
+            parts.fold(entry, OperatorEntry::and_key)
         }
         true => {
             let hash = u128::from_str_radix(&args.key, 16).ok();
             let hash = hash
                 .filter(|_| args.key.len() == 32)
                 .ok_or_else(|| Failure::usage("KEY: with --hashed it has 32 hexadecimal digits"))?;
-            LimitOverride::hashed(&*args.rule, hash, &*args.limit)
+            OperatorEntry::limit_of_hash(&*args.rule, hash, &*args.limit)
         }
     };
     entry = entry.because(change.because.because.trim());
@@ -164,39 +165,40 @@ pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure>
     }
     let lines = place.preview(entry.clone())?;
     let Place::Redis(redis, bindings, stored) = place else {
-        return Ok(to_add(&entry.into(), file, &lines));
+        return Ok(to_add(&entry, file, &lines));
     };
     let author = change.because.author()?;
     change.ask(&stored, &lines)?;
-    let made = redis.override_limit(entry, &bindings, &author);
+    let made = redis.set(entry, &bindings, &author);
     Ok(with_end(change.make(&redis, made, &lines).await?))
 }
 
 pub(crate) async fn switch(args: &SwitchArgs) -> Result<Report, Failure> {
     let (change, file) = (&args.change, args.file.file.as_ref());
     let place = Place::find(change, file).await?;
-    let mut entry = RuleSwitch::rule(&*args.rule, &*args.to).because(change.because.because.trim());
+    let mut entry =
+        OperatorEntry::switch(&*args.rule, &*args.to).because(change.because.because.trim());
     if let Some(until) = args.until.time(place.now())? {
         entry = entry.until(until);
     }
     let lines = place.preview(entry.clone())?;
     let Place::Redis(redis, bindings, stored) = place else {
-        return Ok(to_add(&entry.into(), file, &lines));
+        return Ok(to_add(&entry, file, &lines));
     };
     let author = change.because.author()?;
     change.ask(&stored, &lines)?;
-    let made = redis.switch(entry, &bindings, &author);
+    let made = redis.set(entry, &bindings, &author);
     Ok(with_end(change.make(&redis, made, &lines).await?))
 }
 
 pub(crate) async fn end(args: &EndArgs) -> Result<Report, Failure> {
     let change = &args.change;
     let (redis, bindings, stored) = change.stored().await?;
-    let entries = stored.document().entries();
+    let entries = stored.document.entries();
     let of_redis = |entry: &&_| is_set(entry);
     let found = entries.iter().filter(of_redis);
     let lines: Vec<_> = found
-        .filter(|entry| entry.id() == Some(args.id))
+        .filter(|entry| entry.id == Some(args.id))
         .map(|entry| format!("ends: {}", described(entry)))
         .collect();
     let author = change.because.author()?;
@@ -204,16 +206,16 @@ pub(crate) async fn end(args: &EndArgs) -> Result<Report, Failure> {
         change.ask(&stored, &lines)?;
     }
     change
-        .make(&redis, redis.end(args.id, &bindings, &author), &lines)
+        .make(&redis, redis.end(&[args.id], &bindings, &author), &lines)
         .await
 }
 
 pub(crate) async fn clear(change: &ChangeArgs) -> Result<Report, Failure> {
     let (redis, bindings, stored) = change.stored().await?;
-    let entries = stored.document().entries();
+    let entries = stored.document.entries();
     let switches = entries
         .iter()
-        .filter(|entry| entry.kind() == EntryKind::Switch);
+        .filter(|entry| entry.kind == EntryKind::Switch);
     let (set, written): (Vec<_>, Vec<_>) = switches.partition(|entry| is_set(entry));
     if set.is_empty() {
         let mut text = "no switch is set; nothing has changed".to_owned();
@@ -223,7 +225,7 @@ pub(crate) async fn clear(change: &ChangeArgs) -> Result<Report, Failure> {
                 "\n{switches} switches are written in the pushed rules: push rules without them"
             ));
         }
-        let json = json!({ "changed": false, "revision": stored.revision() });
+        let json = json!({ "changed": false, "revision": stored.revision });
         return Ok(Report::new(text, json, Exit::Yes));
     }
     let lines: Vec<_> = set
@@ -232,8 +234,9 @@ pub(crate) async fn clear(change: &ChangeArgs) -> Result<Report, Failure> {
         .collect();
     let author = change.because.author()?;
     change.ask(&stored, &lines)?;
+    let ids: Vec<u64> = set.iter().filter_map(|entry| entry.id).collect();
     change
-        .make(&redis, redis.clear_switches(&bindings, &author), &lines)
+        .make(&redis, redis.end(&ids, &bindings, &author), &lines)
         .await
 }
 
@@ -267,7 +270,7 @@ impl Place {
     /// The time by the clock of Redis, if one is asked.
     fn now(&self) -> std::time::SystemTime {
         match self {
-            Self::Redis(.., stored) => stored.now(),
+            Self::Redis(.., stored) => stored.now,
             Self::File(_) => {
                 std::time::UNIX_EPOCH
                     + std::time::Duration::from_micros(tollgate::Clock::system().now())
@@ -275,9 +278,9 @@ impl Place {
         }
     }
 
-    fn preview(&self, entry: impl Into<NewEntry>) -> Result<Vec<String>, Failure> {
+    fn preview(&self, entry: OperatorEntry) -> Result<Vec<String>, Failure> {
         let document = match self {
-            Self::Redis(.., stored) => stored.document(),
+            Self::Redis(.., stored) => &stored.document,
             Self::File(document) => document,
         };
         document.preview(entry).map_err(Failure::mistakes)
@@ -302,7 +305,7 @@ impl ChangeArgs {
         self.yes.ask(&format!(
             "{}\nin {} processes that follow the rules of {}",
             shown(lines),
-            stored.fleet().processes(),
+            stored.fleet.processes,
             printable::line(&self.redis.namespace, 70)
         ))
     }
@@ -352,7 +355,7 @@ pub(super) async fn followers(args: &RedisArgs, redis: &RedisRules) -> (String, 
     let answer = args.in_time(redis.fleet()).await;
     match answer.and_then(|fleet| Ok(fleet?)) {
         Ok(fleet) => {
-            let processes = fleet.processes();
+            let processes = fleet.processes;
             let text = format!(
                 "{processes} processes follow the rules, and have it in force within seconds"
             );
@@ -379,7 +382,7 @@ fn shown(lines: &[String]) -> String {
 }
 
 /// The lines to add to a file.
-fn to_add(entry: &NewEntry, file: Option<&PathBuf>, changes: &[String]) -> Report {
+fn to_add(entry: &OperatorEntry, file: Option<&PathBuf>, changes: &[String]) -> Report {
     let extension = file.and_then(|path| path.extension()?.to_str());
     let format = match extension {
         Some("json") => Format::Json,

@@ -93,10 +93,10 @@ fn right(path: &str, document: &RuleDocument) -> Value {
 fn wrong_json(path: &str, wrong: &DocumentError) -> Value {
     let mistakes = wrong.mistakes().iter().map(|mistake| {
         json!({
-            "file": mistake.origin(),
-            "line": mistake.line(),
-            "column": mistake.column(),
-            "message": mistake.message(),
+            "file": mistake.origin,
+            "line": mistake.line,
+            "column": mistake.column,
+            "message": mistake.message,
             "text": mistake.to_string(),
         })
     });

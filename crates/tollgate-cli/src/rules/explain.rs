@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tollgate_rules::{Explained, Explanation};
+use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
     bound_names::SecretArgs, exit::Exit, failure::Failure, printable, report::Report,
@@ -38,22 +38,22 @@ pub(crate) async fn run(args: &ExplainArgs) -> Result<Report, Failure> {
     let explained = document.explain(&head);
     let mut table = Table::new(["rule", "counts", "limit", "from", "#units", "by"]);
     for rule in &explained {
-        let counts = match rule.outcome() {
+        let counts = match &rule.outcome {
             Explained::Enforces => "yes".to_owned(),
             Explained::Shadows => "as a shadow".to_owned(),
             other => format!("no: {other}"),
         };
         let (from, units) = match rule.counts() {
-            true => (rule.origin().to_string(), rule.units().to_string()),
+            true => (rule.origin.to_string(), rule.units.to_string()),
             false => (String::new(), String::new()),
         };
         table.row([
-            rule.rule().to_owned(),
+            rule.rule.to_owned(),
             counts,
-            rule.quota().to_string(),
+            rule.quota.to_string(),
             from,
             units,
-            rule.by().join(", "),
+            rule.by.join(", "),
         ]);
     }
     let text = table.text() + &notes(&explained);
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &ExplainArgs) -> Result<Report, Failure> {
 fn notes(explained: &[Explanation]) -> String {
     let mut notes = String::new();
     for rule in explained {
-        let name = rule.rule();
+        let name = &rule.rule;
         if rule.counts() && rule.is_shared() {
             notes.push_str(&format!(
                 "\n{name}: the request has no key, and counts against the bucket that all such requests share"
@@ -73,23 +73,23 @@ fn notes(explained: &[Explanation]) -> String {
         }
         if rule.counts()
             && !rule.is_shared()
-            && let Some(hash) = rule.key_hash()
+            && let Some(hash) = rule.key_hash
         {
             notes.push_str(&format!("\n{name}: the client is {hash:032x}"));
         }
-        if let Some(at_most) = rule.at_most_wait().filter(|_| rule.counts()) {
+        if let Some(at_most) = rule.limiter_rule.at_most_wait().filter(|_| rule.counts()) {
             notes.push_str(&format!(
                 "\n{name}: a request that does not fit waits for up to {}",
                 time_text::duration(at_most)
             ));
         }
-        if let Some(condition) = rule.counts_if().filter(|_| rule.counts()) {
+        if let Some(condition) = rule.counts_if.as_deref().filter(|_| rule.counts()) {
             notes.push_str(&format!(
                 "\n{name}: gives the units back unless the response is {}",
                 printable::line(condition, 300)
             ));
         }
-        for switch in rule.switches() {
+        for switch in &rule.switches {
             notes.push_str(&format!(
                 "\n{name}: switched, {}",
                 printable::line(switch, 300)

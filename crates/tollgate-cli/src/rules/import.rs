@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tollgate_rules::import_envoy;
+use tollgate_rules::operators::import_envoy;
 
 use crate::{failure::Failure, report::Report};
 

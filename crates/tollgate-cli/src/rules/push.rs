@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tollgate_rules::{Bindings, EntryStatus, Format, RuleText, redis::RedisRules};
+use tollgate_rules::{Bindings, Format, RuleText, operators::EntryStatus, redis::RedisRules};
 
 use crate::{
     bound_names::BoundNames,
@@ -115,12 +115,12 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
             "\nwhat operators set stays in force: {count} (`tollgate rules show`)"
         ));
     }
-    let unfit: Vec<_> = set
-        .iter()
-        .filter(|entry| entry.problem().is_some())
-        .collect();
+    let unfit: Vec<_> = set.iter().filter(|entry| entry.problem.is_some()).collect();
     for entry in &unfit {
-        let (what, why) = (described(entry), entry.problem().unwrap_or_default());
+        let (what, why) = (
+            described(entry),
+            entry.problem.as_deref().unwrap_or_default(),
+        );
         let line = format!("no longer fits: {what}: {why}");
         text.push_str(&format!("\n{}", printable::line(&line, 500)));
     }
@@ -130,7 +130,7 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         "before": before,
         "processes": processes,
         "set": set.len(),
-        "unfit": unfit.iter().map(|entry| entry.id()).collect::<Vec<_>>(),
+        "unfit": unfit.iter().map(|entry| entry.id).collect::<Vec<_>>(),
     });
     Ok(Report::new(text, json, Exit::Yes))
 }
@@ -142,7 +142,7 @@ async fn entries(
     bindings: &Bindings,
 ) -> Result<Vec<EntryStatus>, Failure> {
     let stored = args.redis.in_time(redis.stored(bindings)).await?;
-    let all = stored?.map_or_else(Vec::new, |stored| stored.document().entries());
+    let all = stored?.map_or_else(Vec::new, |stored| stored.document.entries());
     Ok(all.into_iter().filter(is_set).collect())
 }
 

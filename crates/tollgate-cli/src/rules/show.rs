@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use tollgate_rules::{EntryOrigin, EntryStatus};
+use tollgate_rules::operators::{EntryOrigin, EntryStatus};
 
 use crate::{
     bound_names::BoundNames, exit::Exit, failure::Failure, printable, redis_args::RedisArgs,
@@ -35,13 +35,11 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
         let json = json!({ "revision": 0, "rules": [], "entries": [] });
         return Ok(Report::new("there are no rules in Redis", json, Exit::Yes));
     };
-    let (document, author) = (stored.document(), stored.pushed_by());
-    let pushed = time_text::time(stored.pushed_at());
+    let (document, author) = (&stored.document, &stored.pushed_by);
+    let pushed = time_text::time(stored.pushed_at);
     let mut text = format!(
         "revision {}; the rules are of revision {}, pushed by {author} at {pushed}\n{}\n\n",
-        stored.revision(),
-        stored.pushed_revision(),
-        stored.fleet(),
+        stored.revision, stored.pushed_revision, stored.fleet,
     );
     let mut table = Table::new(["rule", "limit", "by"]);
     let mut rules = Vec::new();
@@ -52,7 +50,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
     }
     text.push_str(&table.text());
     let entries = document.entries();
-    let in_force = |entry: &&EntryStatus| entry.until().is_none_or(|until| until > stored.now());
+    let in_force = |entry: &&EntryStatus| entry.until.is_none_or(|until| until > stored.now);
     let entries: Vec<_> = entries.iter().filter(in_force).collect();
     if entries.is_empty() {
         text.push_str("\nno override and no switch is set");
@@ -68,8 +66,8 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
         text.push_str(&table.text());
     }
     for entry in &entries {
-        if let Some(problem) = entry.problem() {
-            let id = entry.id().unwrap_or(0);
+        if let Some(problem) = &entry.problem {
+            let id = entry.id.unwrap_or(0);
             text.push_str(&format!(
                 "\n{id} is not in force: {}",
                 printable::line(problem, 300)
@@ -77,13 +75,13 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
         }
     }
     let json = json!({
-        "revision": stored.revision(),
-        "pushed_revision": stored.pushed_revision(),
+        "revision": stored.revision,
+        "pushed_revision": stored.pushed_revision,
         "pushed_by": author.actor(),
         "pushed_because": author.reason(),
         "pushed_at": pushed,
-        "processes": stored.fleet().processes(),
-        "lagging": stored.fleet().lagging(),
+        "processes": stored.fleet.processes,
+        "lagging": stored.fleet.lagging,
         "rules": rules,
         "entries": entries.iter().map(|entry| entry_json(entry)).collect::<Vec<_>>(),
     });
@@ -92,17 +90,17 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
 
 /// Whether an operator set it.
 pub(crate) fn is_set(entry: &EntryStatus) -> bool {
-    entry.origin() == EntryOrigin::Redis
+    entry.origin == EntryOrigin::Redis
 }
 
 /// For people, in a line.
 pub(crate) fn described(entry: &EntryStatus) -> String {
     let [number, rule, limit, client, until, by, because] = cells(entry);
-    let until = match entry.until() {
+    let until = match entry.until {
         Some(_) => format!(" until {until}"),
         None => String::new(),
     };
-    let client = match entry.client() {
+    let client = match entry.client {
         Some(_) => format!(" for client {client}"),
         None => String::new(),
     };
@@ -111,37 +109,37 @@ pub(crate) fn described(entry: &EntryStatus) -> String {
 
 /// An override or a switch as a row.
 fn cells(entry: &EntryStatus) -> [String; 7] {
-    let by = match (is_set(entry), entry.author()) {
+    let by = match (is_set(entry), &entry.author) {
         (true, Some(author)) => author.actor().to_owned(),
         _ => "(the rules)".to_owned(),
     };
     [
-        entry.id().map_or(String::new(), |id| id.to_string()),
-        entry.rules().to_owned(),
-        entry.limit().to_owned(),
+        entry.id.map_or(String::new(), |id| id.to_string()),
+        entry.rules.clone(),
+        entry.limit.clone(),
         entry
-            .client()
+            .client
             .map_or(String::new(), |hash| format!("{:08x}", hash >> 96)),
         entry
-            .until()
+            .until
             .map_or_else(|| "never".to_owned(), time_text::time),
         by,
-        entry.reason().unwrap_or_default().to_owned(),
+        entry.reason.clone().unwrap_or_default(),
     ]
 }
 
 fn entry_json(entry: &EntryStatus) -> Value {
     json!({
-        "number": entry.id(),
-        "kind": entry.kind().name(),
-        "rules": entry.rules(),
-        "limit": entry.limit(),
-        "client": entry.client().map(|hash| format!("{hash:032x}")),
-        "until": entry.until().map(time_text::time),
-        "reason": entry.reason(),
-        "set_by": entry.author().map(|author| author.actor()),
-        "set_because": entry.author().map(|author| author.reason()),
-        "set_at": entry.set_at().map(time_text::time),
-        "problem": entry.problem(),
+        "number": entry.id,
+        "kind": entry.kind.name(),
+        "rules": entry.rules,
+        "limit": entry.limit,
+        "client": entry.client.map(|hash| format!("{hash:032x}")),
+        "until": entry.until.map(time_text::time),
+        "reason": entry.reason,
+        "set_by": entry.author.as_ref().map(|author| author.actor()),
+        "set_because": entry.author.as_ref().map(|author| author.reason()),
+        "set_at": entry.set_at.map(time_text::time),
+        "problem": entry.problem,
     })
 }

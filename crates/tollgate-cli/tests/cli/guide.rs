@@ -72,20 +72,14 @@ async fn a_night_of_operators_is_what_the_program_prints() {
         let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
         waited.expect("it comes to that");
     };
-    until(&|| {
-        service
-            .status()
-            .fleet()
-            .is_some_and(|it| it.processes() == 1)
-    })
-    .await;
+    until(&|| service.status().fleet.is_some_and(|it| it.processes == 1)).await;
     let night = tokio::task::spawn_blocking(move || {
         let program = Program::on_stored(&server).file("limits.toml", &rules);
         bless(OPERATORS, &transcript(&page, &program));
         server
     });
     let _server = night.await.expect("the page is right");
-    until(&|| service.status().revision() == 6).await;
+    until(&|| service.status().revision == 6).await;
     let document = service.document();
     for (rule, key, limit) in [
         ("search", "acme-key-1", "sliding_log 6/d"),
@@ -95,7 +89,7 @@ async fn a_night_of_operators_is_what_the_program_prints() {
         let explained = document
             .explain_key(rule, &[key])
             .expect("a key of the rule");
-        let quota = explained.quota().to_string();
+        let quota = explained.quota.to_string();
         assert!(quota.starts_with(limit), "{rule}: {quota}");
     }
 }

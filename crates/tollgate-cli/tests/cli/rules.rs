@@ -395,7 +395,7 @@ async fn the_history_says_how_many_processes_keep_rules_that_redis_has_lost() {
     let followed = LiveRules::follow(redis.source(), Bindings::new()).await;
     let rules = followed.expect("there are rules");
     let heard = async {
-        while rules.status().fleet().is_none_or(|it| it.processes() == 0) {
+        while rules.status().fleet.is_none_or(|it| it.processes == 0) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -160,7 +160,7 @@ async fn a_switch_on_the_page_of_one_process_is_in_force_in_all_and_an_outage_is
     assert_eq!(sent(&router, act(&end)).await.status(), 200);
     until(|| limit(&others) == 30 && limit(&limits) == 30).await;
     let audit = redis.audit(9).await.expect("Redis is there");
-    assert_eq!(audit[0].author().to_string(), "alice, because: over");
+    assert_eq!(audit[0].author.to_string(), "alice, because: over");
 
     drop(server);
     let mut tab = Tab::open(&router).await;

@@ -7,7 +7,7 @@ use http::Request;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tollgate::observe::{BUCKETS, flush_metrics};
 use tollgate_console::Access;
-use tollgate_rules::{Author, LimitOverride, RuleSwitch};
+use tollgate_rules::{Author, OperatorEntry};
 use tower::util::ServiceExt;
 
 use crate::{
@@ -108,13 +108,13 @@ async fn each_page_has_a_picture_in_light_in_dark_and_narrow() {
     let traffic = tokio::spawn(traffic(router));
     let alice = app.rules.handle(Author::new("alice"));
     let raised =
-        LimitOverride::new("search-per-key", "acme", "200%").because("launch week, ticket 4711");
-    alice.override_limit(raised).expect("valid");
+        OperatorEntry::limit("search-per-key", "acme", "200%").because("launch week, ticket 4711");
+    alice.set(raised).expect("valid");
     let until = std::time::SystemTime::now() + Duration::from_secs(7_200);
-    let halved = RuleSwitch::rule("writes-per-key", "50%")
+    let halved = OperatorEntry::switch("writes-per-key", "50%")
         .until(until)
         .because("database is slow");
-    alice.switch(halved).expect("valid");
+    alice.set(halved).expect("valid");
 
     let mut browser = Browser::start().await;
     let folder = env::var_os("TOLLGATE_BLESS")

@@ -22,7 +22,7 @@ use crate::{
 /// in the document. Keys and values are compared one by one, not joined by `_`.
 ///
 /// ```
-/// use tollgate_rules::{Bindings, Format, RuleDocument, import_envoy};
+/// use tollgate_rules::{Bindings, Format, RuleDocument, operators::import_envoy};
 ///
 /// let yaml = "
 /// domain: sms

@@ -78,7 +78,6 @@
 #[cfg(feature = "tls")]
 mod certificates;
 mod document_conflicts;
-mod entries_text;
 mod link;
 mod names;
 mod push_error;
@@ -86,7 +85,7 @@ mod redis_audit;
 mod redis_rules;
 mod redis_source;
 mod servers;
-mod stored_rules;
+pub(crate) mod stored_rules;
 
 #[cfg(feature = "tls")]
 pub use self::certificates::Certificates;
@@ -95,5 +94,4 @@ pub use self::{
     redis_audit::RedisAudit,
     redis_rules::RedisRules,
     redis_source::RedisSource,
-    stored_rules::StoredRules,
 };

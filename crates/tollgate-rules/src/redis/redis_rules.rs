@@ -17,14 +17,14 @@ use crate::{
     audit::{AuditKind, AuditRecord},
     author::Author,
     bindings::{Bindings, HashKey},
-    clock::now,
+    clock::time,
     document_changes::document_changes,
     document_error::DocumentError,
     entries::{Entries, FittingEntry},
     fleet::{FleetStatus, LaggingProcess},
     format::Format,
-    limit_override::{EntryKind, LimitOverride, NewEntry, RuleSwitch},
-    operator_entries::{OperatorEntries, OperatorEntry, Pushed},
+    operator_entries::{OperatorEntries, Pushed},
+    operator_entry::OperatorEntry,
     override_entry::Client,
     pushed_document::PushedDocument,
     redis::{
@@ -219,66 +219,53 @@ impl RedisRules {
         self.push_document(text, bindings, author, true).await
     }
 
-    /// Gives one client a limit of its own, in all processes, also when another document is pushed. Returns the revision, by which it is
-    /// [ended](Self::end).
+    /// Gives one client a limit of its own or switches rules, in all processes, also when another document is pushed. Returns the
+    /// revision, by which it is [ended](Self::end).
     ///
     /// # Errors
     ///
     /// It does not go with the document, or has ended already by the clock of Redis; there is no document yet. If others change
     /// something at the same time, it retries.
-    pub async fn override_limit(
+    pub async fn set(
         &self,
-        entry: LimitOverride,
+        entry: OperatorEntry,
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        self.set(entry.into(), bindings, author).await
+        let set = |seen: &Seen, set: &mut OperatorEntries| {
+            let Some(before) = &seen.before else {
+                return Ok(());
+            };
+            let mut entry = entry.clone().set(seen.highest + 1, author, seen.now);
+            let entries = &before.document.entries;
+            let read = entries.read_new(&Arc::new(entry.clone()), seen.now)?;
+            if let FittingEntry::Override(of_client) = read {
+                let rule = &entries.rules[of_client.rule];
+                let hash = match &of_client.client {
+                    Client::Key(key) => self.shared.key.hash_key(&rule.name.value, key.as_ref()),
+                    Client::Hash(hash) => *hash,
+                };
+                entry.hash_key(hash, rule.key.form());
+            }
+            set.set(Arc::new(entry))
+        };
+        self.edit(bindings, author, set).await
     }
 
-    /// Switches rules in all processes, also when another document is pushed. Returns the revision, by which it is [ended](Self::end).
+    /// Ends overrides and switches that operators set, by their [numbers](crate::operators::EntryStatus::id), in one change. Returns the
+    /// revision.
     ///
     /// # Errors
     ///
-    /// As [`override_limit`](Self::override_limit).
-    pub async fn switch(
-        &self,
-        entry: RuleSwitch,
-        bindings: &Bindings,
-        author: &Author,
-    ) -> Result<u64, PushError> {
-        self.set(entry.into(), bindings, author).await
-    }
-
-    /// Ends an override or a switch that an operator set, by its [number](crate::EntryStatus::id). Returns the revision.
-    ///
-    /// # Errors
-    ///
-    /// There is none with this number. Otherwise as [`override_limit`](Self::override_limit).
+    /// There is none with one of the numbers. Otherwise as [`set`](Self::set).
     pub async fn end(
         &self,
-        id: u64,
+        ids: &[u64],
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let end = |_: &Seen, set: &mut OperatorEntries| set.end(id);
+        let end = |_: &Seen, set: &mut OperatorEntries| set.end(ids);
         self.edit(bindings, author, end).await
-    }
-
-    /// Ends all switches that operators set, in all processes. Returns the revision.
-    ///
-    /// # Errors
-    ///
-    /// As [`override_limit`](Self::override_limit).
-    pub async fn clear_switches(
-        &self,
-        bindings: &Bindings,
-        author: &Author,
-    ) -> Result<u64, PushError> {
-        let clear = |_: &Seen, set: &mut OperatorEntries| {
-            set.all.retain(|entry| entry.kind != EntryKind::Switch);
-            Ok(())
-        };
-        self.edit(bindings, author, clear).await
     }
 
     /// What is stored: the pushed document, what operators set beside it, and who did. `None`: there are no rules.
@@ -297,10 +284,12 @@ impl RedisRules {
         let entries = before.document.entries.beside(&seen.set);
         Ok(Some(StoredRules {
             revision: seen.revision,
-            pushed,
+            pushed_revision: pushed.revision,
+            pushed_by: pushed.by,
+            pushed_at: time(pushed.at),
             document: RuleDocument { entries },
             fleet: seen.fleet,
-            now: seen.now,
+            now: time(seen.now),
         }))
     }
 
@@ -345,7 +334,7 @@ impl RedisRules {
     }
 
     /// Records in the audit that somebody let a client of a rule start anew; the client by its
-    /// [hash](crate::Explanation::key_hash).
+    /// [hash](crate::operators::Explanation::key_hash).
     ///
     /// # Errors
     ///
@@ -357,14 +346,8 @@ impl RedisRules {
         author: &Author,
     ) -> Result<(), PushError> {
         let client = client.map_or(String::new(), |hash| format!(" {:08x}", hash >> 96));
-        let record = AuditRecord {
-            at: now(),
-            kind: AuditKind::Reset,
-            author: author.clone(),
-            before: 0,
-            after: 0,
-            lines: vec![format!("{rule}: client{client} starts anew")],
-        };
+        let lines = vec![format!("{rule}: client{client} starts anew")];
+        let record = AuditRecord::new(AuditKind::Reset, author.clone(), lines);
         self.add_record(&record).await
     }
 
@@ -388,18 +371,9 @@ impl RedisRules {
 
     async fn audit_rejected(&self, wrong: &DocumentError, author: &Author) {
         // The pieces of the document that an error shows may have keys in them.
-        let lines = wrong.mistakes().iter().map(|mistake| {
-            let (origin, line, message) = (mistake.origin(), mistake.line(), mistake.message());
-            format!("{origin}:{line}: {message}")
-        });
-        let record = AuditRecord {
-            at: now(),
-            kind: AuditKind::Rejected,
-            author: author.clone(),
-            before: 0,
-            after: 0,
-            lines: lines.take(20).collect(),
-        };
+        let mistakes = wrong.mistakes().iter().take(20);
+        let lines = mistakes.map(|it| format!("{}:{}: {}", it.origin, it.line, it.message));
+        let record = AuditRecord::new(AuditKind::Rejected, author.clone(), lines.collect());
         // Who pushes is told anyway.
         let _ = self.add_record(&record).await;
     }
@@ -465,34 +439,6 @@ impl RedisRules {
             }
         }
         Err(crowded())
-    }
-
-    async fn set(
-        &self,
-        entry: NewEntry,
-        bindings: &Bindings,
-        author: &Author,
-    ) -> Result<u64, PushError> {
-        let set = |seen: &Seen, set: &mut OperatorEntries| {
-            let (id, now) = (seen.highest + 1, seen.now);
-            let mut entry = OperatorEntry::new(id, author, now, entry.clone());
-            let Some(before) = &seen.before else {
-                return Ok(());
-            };
-            let entries = &before.document.entries;
-            if let FittingEntry::Override(of_client) =
-                entries.read_new(&Arc::new(entry.clone()), now)?
-            {
-                let rule = &entries.rules[of_client.rule];
-                let hash = match &of_client.client {
-                    Client::Key(key) => self.shared.key.hash_key(&rule.name.value, key.as_ref()),
-                    Client::Hash(hash) => *hash,
-                };
-                entry.hash_key(hash, rule.key.form());
-            }
-            set.set(Arc::new(entry))
-        };
-        self.edit(bindings, author, set).await
     }
 
     /// Changes what operators set.
@@ -653,7 +599,7 @@ impl RedisRules {
                 processes,
                 lagging,
                 ahead,
-                longest: named.collect(),
+                lagging_processes: named.collect(),
                 documents: in_force.len(),
             },
             in_force,
@@ -747,7 +693,7 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
     };
     let ms = id.split('-').next().and_then(|ms| ms.parse::<u64>().ok());
     AuditRecord {
-        at: ms.unwrap_or(0).saturating_mul(1_000),
+        at: time(ms.unwrap_or(0).saturating_mul(1_000)),
         kind: match field("what") {
             "rejected" => AuditKind::Rejected,
             "expired" => AuditKind::Expired,

@@ -162,11 +162,12 @@ impl Source for RedisSource {
     }
 
     fn on_status(&mut self, status: &RulesStatus) {
-        self.report.revision = status.revision();
-        self.report.hash = format!("{:016x}", status.hash());
+        self.report.revision = status.revision;
+        self.report.hash = format!("{:016x}", status.hash);
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-        self.is_rejected = status.last_rejection().is_some();
-        self.report.says = status.last_rejection().map(first).unwrap_or_default();
+        self.is_rejected = status.last_rejection.is_some();
+        let says = status.last_rejection.as_deref().map(first);
+        self.report.says = says.unwrap_or_default();
     }
 
     fn fleet(&self) -> Option<Fleet> {

@@ -23,8 +23,8 @@ proptest! {
             if let Err(error) = RuleDocument::parse(&cut, format, &bindings()) {
                 let lines = cut.split('\n').count();
                 for mistake in error.mistakes() {
-                    prop_assert!((1..=lines).contains(&mistake.line()), "{error}");
-                    prop_assert!(mistake.column() >= 1 && !mistake.message().is_empty());
+                    prop_assert!((1..=lines).contains(&mistake.line), "{error}");
+                    prop_assert!(mistake.column >= 1 && !mistake.message.is_empty());
                 }
             }
         }
@@ -138,7 +138,7 @@ fn of_hundreds_of_thousands_of_mistakes_on_one_line_some_are_shown() {
     // Each lacks three fields.
     assert_eq!(error.mistakes().len(), 10_000);
     let last = &error.mistakes()[9_999];
-    assert_eq!((last.line(), last.column()), (1, 26 + 3 * 3_333));
+    assert_eq!((last.line, last.column), (1, 26 + 3 * 3_333));
     let shown = error.to_string();
     assert!(shown.ends_with("100 of 10000 mistakes or more are shown"));
     assert!(shown.len() < 50_000, "{}", shown.len());
@@ -162,7 +162,7 @@ fn of_thousands_of_misspelt_names_some_are_compared_with_thousands_of_rules() {
     }
     let error = toml(&text).expect_err("there are no such rules");
     assert_eq!(error.mistakes().len(), 10_000);
-    let message = |at: usize| error.mistakes()[at].message();
+    let message = |at: usize| &*error.mistakes()[at].message;
     assert_eq!(
         message(0),
         "unknown rule \"rulle-0\"; it is none of 3000; did you mean \"rule-0\"?"

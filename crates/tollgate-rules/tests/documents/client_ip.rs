@@ -5,7 +5,7 @@ use tollgate::{
     Admission, Key, MemoryStore, RateLimitLayer,
     key::{PeerAddr, client_ip},
 };
-use tollgate_rules::{Bindings, Explained, Format, LiveRules, RuleDocument, RuleText};
+use tollgate_rules::{Bindings, Format, LiveRules, RuleDocument, RuleText, operators::Explained};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{client, get, passing, request, toml};
@@ -213,11 +213,11 @@ async fn a_rule_for_a_handler_has_its_limit_in_the_file() {
     // The program explains it, and finds a client by the text that a handler mostly makes a key of.
     let document = RuleDocument::parse(&text(2), Format::Toml, &Bindings::new()).expect("valid");
     let explained = document.explain(&get("/").into_parts().0);
-    assert_eq!(*explained[0].outcome(), Explained::LeftToHandler);
+    assert_eq!(explained[0].outcome, Explained::LeftToHandler);
     let explained = document
         .explain_key("per-account", &["/ann"])
         .expect("a key");
-    assert_eq!(explained.key(), Some(&Key::of("/ann")));
+    assert_eq!(explained.key, Some(Key::of("/ann")));
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use http::request::Parts;
 use tollgate::RateLimitLayer;
-use tollgate_rules::{Bindings, Descriptor, Explained, Format, RuleDocument};
+use tollgate_rules::{
+    Bindings, Format, RuleDocument,
+    operators::{Descriptor, Explained},
+};
 
 use crate::{get, passing};
 
@@ -45,9 +48,9 @@ async fn a_shared_document_has_the_rules_of_its_reader() {
     let head = get("/a").into_parts().0;
     let elsewhere = |document: &RuleDocument| {
         let explained = document.explain(&head).into_iter();
-        let elsewhere = explained.filter(|rule| *rule.outcome() == Explained::Elsewhere);
+        let elsewhere = explained.filter(|rule| rule.outcome == Explained::Elsewhere);
         elsewhere
-            .map(|rule| rule.rule().to_owned())
+            .map(|rule| rule.rule.to_owned())
             .collect::<Vec<_>>()
     };
     assert_eq!(
@@ -115,8 +118,8 @@ fn a_rule_by_an_entry_counts_the_descriptors_that_have_it() {
         (
             explained.counts(),
             explained.is_shared(),
-            explained.quota().limit(),
-            explained.key().cloned(),
+            explained.quota.limit(),
+            explained.key,
         )
     };
     let alert = ("kind", "alert");

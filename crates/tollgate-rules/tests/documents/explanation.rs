@@ -8,7 +8,7 @@ use std::{
 
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{Admission, MemoryStore, RateLimitLayer};
-use tollgate_rules::{Explained, QuotaOrigin};
+use tollgate_rules::operators::{Explained, QuotaOrigin};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{Caller, request, toml};
@@ -180,29 +180,29 @@ async fn what_is_explained_is_what_the_layer_counts() {
         let (head, body) = request.into_parts();
         let explained = document.explain(&head);
         let words = format!("{} {} {:?}", head.method, head.uri, head.headers);
-        let rejects = explained.iter().find_map(|rule| match rule.outcome() {
-            Explained::Rejects(status) => Some(*status),
+        let rejects = explained.iter().find_map(|rule| match rule.outcome {
+            Explained::Rejects(status) => Some(status),
             _ => None,
         });
         let expected: Vec<(String, u64, u64)> = explained
             .iter()
             .filter(|rule| rule.counts())
             .map(|rule| {
-                let limit = rule.quota().limit();
+                let limit = rule.quota.limit();
                 (
-                    rule.limiter_rule().name().to_owned(),
+                    rule.limiter_rule.name().to_owned(),
                     limit,
-                    limit - rule.units(),
+                    limit - rule.units,
                 )
             })
             .collect();
         enforced += explained
             .iter()
-            .filter(|rule| *rule.outcome() == Explained::Enforces)
+            .filter(|rule| rule.outcome == Explained::Enforces)
             .count();
         shadows += explained
             .iter()
-            .filter(|rule| *rule.outcome() == Explained::Shadows)
+            .filter(|rule| rule.outcome == Explained::Shadows)
             .count();
         match (counted(Request::from_parts(head, body)).await, rejects) {
             (Err(status), Some(expected)) => {
@@ -232,24 +232,24 @@ fn where_a_quota_comes_from_is_said_in_words() {
         .insert("x-api-key", "k3".parse().expect("a value"));
     let explained = document.explain(&head.into_parts().0);
     let search = &explained[0];
-    assert_eq!(search.quota().to_string(), "gcra 250/s");
-    assert_eq!(search.origin().to_string(), "an override (launch week)");
+    assert_eq!(search.quota.to_string(), "gcra 250/s");
+    assert_eq!(search.origin.to_string(), "an override (launch week)");
     assert!(matches!(
-        search.origin(),
+        search.origin,
         QuotaOrigin::Override { until: None, .. }
     ));
-    assert_eq!(search.switches(), ["50 % of each limit"]);
-    assert_eq!(search.by(), ["header:x-api-key"]);
+    assert_eq!(search.switches, ["50 % of each limit"]);
+    assert_eq!(search.by, ["header:x-api-key"]);
     let debug = format!("{search:?}");
     assert!(!debug.contains("k3"), "{debug}");
     let all = explained.last().expect("there are rules");
-    assert_eq!(all.outcome().to_string(), "\"search\" is more specific");
+    assert_eq!(all.outcome.to_string(), "\"search\" is more specific");
 
     // By the text of an override, without a request.
     let search = document
         .explain_key("search", &["k3"])
         .expect("a key of the rule");
-    assert_eq!(search.quota().to_string(), "gcra 250/s");
+    assert_eq!(search.quota.to_string(), "gcra 250/s");
     assert!(
         document
             .explain_key("serch", &["k3"])

@@ -200,7 +200,13 @@ fn an_explanation_says_what_waits_and_what_counts() {
     let explained = document.explain(&head);
     let said: Vec<_> = explained
         .iter()
-        .map(|rule| (rule.rule(), rule.at_most_wait(), rule.counts_if()))
+        .map(|it| {
+            (
+                &*it.rule,
+                it.limiter_rule.at_most_wait(),
+                it.counts_if.as_deref(),
+            )
+        })
         .collect();
     assert_eq!(
         said,

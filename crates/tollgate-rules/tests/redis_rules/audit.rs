@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::MemoryStore;
-use tollgate_rules::{
-    AuditKind, Author, Bindings, Format, LimitOverride, LiveRules, RuleSwitch, RuleText,
-};
+use tollgate_rules::{AuditKind, Author, Bindings, Format, LiveRules, OperatorEntry, RuleText};
 
 use crate::{KEY, alice, entries, limit_shown, limits, push, redis, redis_server::RedisServer};
 
@@ -17,18 +15,12 @@ async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
     let bindings = Bindings::new();
     push(&redis, limits("fixed_window 20/h")).await;
     let bob = Author::new("bob").because("launch week");
-    let raised = LimitOverride::new("api", KEY, "500/h");
-    redis
-        .override_limit(raised, &bindings, &bob)
-        .await
-        .expect("pushed");
-    let wrong = LimitOverride::new("api", KEY, "500/hh");
-    assert!(redis.override_limit(wrong, &bindings, &bob).await.is_err());
-    let off = RuleSwitch::rule("api", "off").because("it was wrong");
-    redis
-        .switch(off, &bindings, &alice())
-        .await
-        .expect("pushed");
+    let raised = OperatorEntry::limit("api", KEY, "500/h");
+    redis.set(raised, &bindings, &bob).await.expect("pushed");
+    let wrong = OperatorEntry::limit("api", KEY, "500/hh");
+    assert!(redis.set(wrong, &bindings, &bob).await.is_err());
+    let off = OperatorEntry::switch("api", "off").because("it was wrong");
+    redis.set(off, &bindings, &alice()).await.expect("pushed");
 
     let records = redis.audit(10).await.expect("Redis is there");
     let words: Vec<String> = records.iter().rev().map(ToString::to_string).collect();
@@ -54,7 +46,7 @@ async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
         words[3],
         "accepted, revision 2 → 3, by alice, because: ticket 4711: all rules: off (it was wrong)"
     );
-    assert_eq!(records[3].kind(), AuditKind::Accepted);
+    assert_eq!(records[3].kind, AuditKind::Accepted);
     let all = server.dump().await;
     assert!(!all.contains(KEY), "{all}");
 
@@ -88,7 +80,8 @@ async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
         limit_shown(&layer, KEY).await;
     }
     let bob = rules.handle(Author::new("bob"));
-    bob.switch(RuleSwitch::all("off")).expect("a switch");
+    bob.set(OperatorEntry::switch("*", "off"))
+        .expect("a switch");
     let begin = Instant::now();
     let records = loop {
         let records = redis.audit(10).await.expect("Redis is there");
@@ -98,27 +91,23 @@ async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{records:?}");
         sleep(Duration::from_millis(10)).await;
     };
-    assert_eq!(records[0].author().actor(), "bob");
-    assert_eq!(records[0].lines(), ["all rules: off"]);
-    let denied = &records[1].lines()[0];
-    assert_eq!(records[1].kind(), AuditKind::Denied);
+    assert_eq!(records[0].author.actor(), "bob");
+    assert_eq!(records[0].lines, ["all rules: off"]);
+    let denied = &records[1].lines[0];
+    assert_eq!(records[1].kind, AuditKind::Denied);
     let client = denied.strip_prefix("log-in: a request of client ");
     let client = client.and_then(|rest| rest.strip_suffix(" is denied"));
     let client = client.expect("the start of a hash");
     assert_eq!(client.len(), 8);
-    assert_eq!(
-        records[2].lines(),
-        records[1].lines(),
-        "it is the same client"
-    );
+    assert_eq!(records[2].lines, records[1].lines, "it is the same client");
     assert!(!server.dump().await.contains(KEY));
     // Who has the secret finds out whether it is a client: its hash, as a document has it, begins so.
-    let own = LimitOverride::new("log-in", KEY, "9/h");
+    let own = OperatorEntry::limit("log-in", KEY, "9/h");
     redis
-        .override_limit(own, &Bindings::new(), &alice())
+        .set(own, &Bindings::new(), &alice())
         .await
         .expect("pushed");
-    let hash = entries(&redis).await[0].client();
+    let hash = entries(&redis).await[0].client;
     let hash = hash.expect("there is a secret");
     assert!(format!("{hash:032x}").starts_with(client));
 }

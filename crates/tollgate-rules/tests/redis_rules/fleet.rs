@@ -79,7 +79,7 @@ pub(crate) fn play() {
         let mut updates = rules.subscribe();
         let mut said = 0;
         loop {
-            let revision = rules.status().revision();
+            let revision = rules.status().revision;
             if revision != said {
                 writeln!(std::io::stdout(), "{SAYS}{revision}").expect("somebody reads");
                 said = revision;
@@ -152,7 +152,7 @@ async fn a_push_reaches_eight_processes_and_a_lost_publication_is_found_by_looki
     let begin = Instant::now();
     loop {
         let fleet = redis.fleet().await.expect("Redis is there");
-        if (fleet.processes(), fleet.lagging(), fleet.documents()) == (PROCESSES as u64, 0, 1) {
+        if (fleet.processes, fleet.lagging, fleet.documents) == (PROCESSES as u64, 0, 1) {
             break;
         }
         assert!(begin.elapsed() < PATIENCE, "{fleet}");
@@ -182,26 +182,26 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
         .push(text, &conditions(), &alice())
         .await
         .expect("pushed");
-    until("one has it", || newer.status().revision() == 2).await;
-    until("the other rejects it", || older.status().rejected() == 1).await;
-    assert_eq!(older.status().revision(), 1);
+    until("one has it", || newer.status().revision == 2).await;
+    until("the other rejects it", || older.status().rejected == 1).await;
+    assert_eq!(older.status().revision, 1);
     // Each of them knows.
     until("it is known", || {
         let status = newer.status();
-        let fleet = status.fleet().expect("Redis knows of all");
-        fleet.lagging() == 1 && fleet.lagging_processes()[0].rejection().is_some()
+        let fleet = status.fleet.as_ref().expect("Redis knows of all");
+        fleet.lagging == 1 && fleet.lagging_processes[0].rejection.is_some()
     })
     .await;
     let status = newer.status();
-    let fleet = status.fleet().expect("Redis knows of all");
+    let fleet = status.fleet.as_ref().expect("Redis knows of all");
     assert_eq!(
-        (fleet.revision(), fleet.processes(), fleet.documents()),
+        (fleet.revision, fleet.processes, fleet.documents),
         (2, 2, 2)
     );
-    let lagging = &fleet.lagging_processes()[0];
-    assert!(lagging.name().starts_with("older-"), "{}", lagging.name());
-    assert_eq!(lagging.revision(), 1);
-    assert!(lagging.lagging_for() < PATIENCE);
+    let lagging = &fleet.lagging_processes[0];
+    assert!(lagging.name.starts_with("older-"), "{}", lagging.name);
+    assert_eq!(lagging.revision, 1);
+    assert!(lagging.lagging_for < PATIENCE);
     let words = status.to_string();
     assert!(words.contains("1 of 2 processes lag; older-"), "{words}");
     assert!(words.contains("has revision 1, behind for"), "{words}");
@@ -214,8 +214,8 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
     drop(older);
     until("it is gone", || {
         let status = newer.status();
-        let fleet = status.fleet().expect("Redis knows of all");
-        (fleet.processes(), fleet.lagging()) == (1, 0)
+        let fleet = status.fleet.as_ref().expect("Redis knows of all");
+        (fleet.processes, fleet.lagging) == (1, 0)
     })
     .await;
 }
@@ -230,31 +230,31 @@ async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_unti
     let source = redis.source().named("web");
     let rules = LiveRules::follow(source, Bindings::new()).await;
     let rules = rules.expect("there are rules");
-    assert_eq!(rules.status().revision(), 2);
+    assert_eq!(rules.status().revision, 2);
     let fleet = async || redis.fleet().await.expect("Redis is there");
     until("it is heard", || {
         let status = rules.status();
-        status.fleet().is_some_and(|fleet| fleet.processes() == 1)
+        status.fleet.is_some_and(|fleet| fleet.processes == 1)
     })
     .await;
-    assert_eq!((fleet().await.processes(), fleet().await.ahead()), (1, 0));
+    assert_eq!((fleet().await.processes, fleet().await.ahead), (1, 0));
 
     let _: i64 = server.ask(&["DEL", "{shop}:rules"]).await;
-    assert_eq!(fleet().await.ahead(), 1, "of no rules at all");
+    assert_eq!(fleet().await.ahead, 1, "of no rules at all");
     let mut restored = vec!["HSET", "{shop}:rules"];
     restored.extend(backup.iter().map(String::as_str));
     let _: i64 = server.ask(&restored).await;
     let found = fleet().await;
-    assert_eq!((found.lagging(), found.ahead()), (0, 1));
+    assert_eq!((found.lagging, found.ahead), (0, 1));
     let words = "0 of 1 processes lag; 1 of 1 have a newer revision: push again";
     assert_eq!(found.to_string(), words);
 
     push(&redis, limits("5/h")).await;
-    until("the push is in force", || rules.status().revision() == 3).await;
+    until("the push is in force", || rules.status().revision == 3).await;
     until("none is ahead", || {
         let status = rules.status();
-        let fleet = status.fleet().expect("it was heard");
-        (fleet.revision(), fleet.ahead()) == (3, 0)
+        let fleet = status.fleet.as_ref().expect("it was heard");
+        (fleet.revision, fleet.ahead) == (3, 0)
     })
     .await;
 }

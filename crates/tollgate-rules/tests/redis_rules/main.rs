@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use tollgate::RateLimitLayer;
 use tollgate_redis::Secret;
 use tollgate_rules::{
-    Author, Bindings, EntryStatus, Format, LiveRules, RuleText, redis::RedisRules,
+    Author, Bindings, Format, LiveRules, RuleText, operators::EntryStatus, redis::RedisRules,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -58,7 +58,7 @@ async fn push(redis: &RedisRules, text: RuleText) -> u64 {
 /// The overrides and switches that are stored.
 async fn entries(redis: &RedisRules) -> Vec<EntryStatus> {
     let stored = redis.stored(&Bindings::new()).await.expect("signed");
-    stored.expect("there are rules").document().entries()
+    stored.expect("there are rules").document.entries()
 }
 
 async fn follow(redis: &RedisRules) -> LiveRules {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tollgate::{Limiter, MemoryStore, Quota, Rule};
-use tollgate_rules::{Bindings, Format, LimitOverride, RuleSwitch, RuleText, redis::RedisRules};
+use tollgate_rules::{Bindings, Format, OperatorEntry, RuleText, redis::RedisRules};
 
 use crate::{
     KEY, alice, entries, follow, limit_of, limit_shown, limits, push, redis,
@@ -22,7 +22,7 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
     assert_eq!(limit_shown(&layer, "other").await, "\"api\";q=3;w=3600");
 
     assert_eq!(push(&redis, with_override("fixed_window 8/h")).await, 2);
-    until("it is in force", || rules.status().revision() == 2).await;
+    until("it is in force", || rules.status().revision == 2).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=8;w=3600");
 
     // It is there already.
@@ -47,7 +47,7 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
     let document = text.parse(&bindings).expect("there is a secret");
     for (key, limit) in [(KEY, 8), ("other", 3)] {
         let explained = document.explain_key("api", &[key]).expect("one part");
-        assert_eq!(explained.quota().limit(), limit, "{key}");
+        assert_eq!(explained.quota.limit(), limit, "{key}");
     }
 }
 
@@ -57,7 +57,7 @@ async fn overrides_and_switches_reach_all_processes() {
     let redis = redis(&server);
     let bindings = Bindings::new();
     let early = redis
-        .switch(RuleSwitch::all("off"), &bindings, &alice())
+        .set(OperatorEntry::switch("*", "off"), &bindings, &alice())
         .await;
     let early = early.expect_err("there is nothing to switch");
     assert!(
@@ -68,34 +68,31 @@ async fn overrides_and_switches_reach_all_processes() {
     push(&redis, limits("fixed_window 10/h")).await;
     let rules = follow(&redis).await;
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
-    let raised = LimitOverride::new("api", KEY, "50/h").because("launch week");
-    let raised = redis.override_limit(raised, &bindings, &alice()).await;
+    let raised = OperatorEntry::limit("api", KEY, "50/h").because("launch week");
+    let raised = redis.set(raised, &bindings, &alice()).await;
     assert_eq!(raised.expect("pushed"), 2);
     // Of two for one client the later one counts, and is the only one.
-    let raised = LimitOverride::new("api", KEY, "60/h");
-    let raised = redis.override_limit(raised, &bindings, &alice()).await;
+    let raised = OperatorEntry::limit("api", KEY, "60/h");
+    let raised = redis.set(raised, &bindings, &alice()).await;
     assert_eq!(raised.expect("pushed"), 3);
-    until("it is in force", || rules.status().revision() == 3).await;
+    until("it is in force", || rules.status().revision == 3).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=60;w=3600");
     assert_eq!(entries(&redis).await.len(), 1);
 
     let halved = redis
-        .switch(RuleSwitch::all("50%"), &bindings, &alice())
+        .set(OperatorEntry::switch("*", "50%"), &bindings, &alice())
         .await;
     assert_eq!(halved.expect("pushed"), 4);
-    until("it is in force", || rules.status().revision() == 4).await;
+    until("it is in force", || rules.status().revision == 4).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=30;w=3600");
     assert_eq!(limit_shown(&layer, "other").await, "\"api\";q=5;w=3600");
-    redis
-        .clear_switches(&bindings, &alice())
-        .await
-        .expect("pushed");
-    until("it is in force", || rules.status().revision() == 5).await;
+    redis.end(&[4], &bindings, &alice()).await.expect("pushed");
+    until("it is in force", || rules.status().revision == 5).await;
     assert_eq!(limit_shown(&layer, "other").await, "\"api\";q=10;w=3600");
     assert!(!server.dump().await.contains(KEY));
 
-    let unknown = LimitOverride::new("apy", KEY, "50/h");
-    let unknown = redis.override_limit(unknown, &bindings, &alice()).await;
+    let unknown = OperatorEntry::limit("apy", KEY, "50/h");
+    let unknown = redis.set(unknown, &bindings, &alice()).await;
     let unknown = unknown.expect_err("there is no such rule").to_string();
     assert!(unknown.contains("did you mean \"api\"?"), "{unknown}");
 }
@@ -109,10 +106,10 @@ async fn of_many_who_push_at_once_no_change_is_lost() {
     for n in 0..OPERATORS {
         let server = Arc::clone(&server);
         operators.spawn(async move {
-            let entry = LimitOverride::new("api", format!("client-{n}"), "50/h");
+            let entry = OperatorEntry::limit("api", format!("client-{n}"), "50/h");
             let redis: RedisRules = redis(&server);
             let (bindings, author) = (Bindings::new(), alice());
-            let pushed = redis.override_limit(entry, &bindings, &author).await;
+            let pushed = redis.set(entry, &bindings, &author).await;
             pushed.expect("it is tried again")
         });
     }
@@ -136,10 +133,10 @@ async fn an_outage_ends_in_the_status_also_where_the_document_is_the_same() {
     for right in ["-@all", "+@all"] {
         let _: String = server.ask(&["ACL", "SETUSER", "limits", right]).await;
         until("it is noticed", || {
-            rules.status().source_error().is_some() == (right == "-@all")
+            rules.status().source_error.is_some() == (right == "-@all")
         })
         .await;
-        assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+        assert_eq!((rules.status().revision, limit_of(&rules)), (1, 3));
     }
 }
 
@@ -156,12 +153,12 @@ async fn a_document_that_was_rejected_is_in_force_once_nothing_is_in_its_way() {
     let search = "version = 1\n[[rules]]\nname = 'search'\nlimit = '9/h'\nby = 'path'\n";
     let search = RuleText::new(search, Format::Toml);
     push(&redis, limits("4/h").and(search)).await;
-    until("it is rejected", || rules.status().rejected() == 1).await;
-    assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+    until("it is rejected", || rules.status().rejected == 1).await;
+    assert_eq!((rules.status().revision, limit_of(&rules)), (1, 3));
     drop(elsewhere);
-    until("it is in force", || rules.status().revision() == 2).await;
+    until("it is in force", || rules.status().revision == 2).await;
     let status = rules.status();
-    assert_eq!((status.rejected(), status.last_rejection()), (1, None));
+    assert_eq!((status.rejected, status.last_rejection), (1, None));
 }
 
 #[tokio::test]
@@ -171,22 +168,22 @@ async fn a_document_that_redis_has_lost_stays_in_force_and_the_next_one_is_newer
     push(&redis, limits("3/h")).await;
     push(&redis, limits("4/h")).await;
     let rules = follow(&redis).await;
-    assert_eq!(rules.status().revision(), 2);
+    assert_eq!(rules.status().revision, 2);
 
     server.kill();
-    until("it is noticed", || rules.status().source_error().is_some()).await;
-    assert_eq!((rules.status().revision(), limit_of(&rules)), (2, 4));
+    until("it is noticed", || rules.status().source_error.is_some()).await;
+    assert_eq!((rules.status().revision, limit_of(&rules)), (2, 4));
     server.start_again().await;
     until("there are none", || {
         let status = rules.status();
-        let error = status.source_error();
+        let error = status.source_error;
         error.is_some_and(|error| error.contains("no rules in Redis"))
     })
     .await;
-    assert_eq!((rules.status().revision(), limit_of(&rules)), (2, 4));
+    assert_eq!((rules.status().revision, limit_of(&rules)), (2, 4));
     // It comes after what processes have in force.
     assert_eq!(push(&redis, limits("5/h")).await, 3);
-    until("it is in force", || rules.status().revision() == 3).await;
+    until("it is in force", || rules.status().revision == 3).await;
     assert_eq!(limit_of(&rules), 5);
-    assert_eq!(rules.status().source_error(), None);
+    assert_eq!(rules.status().source_error, None);
 }

@@ -44,8 +44,8 @@ async fn rules_follow_the_master_that_sentinels_name() {
         limit_of(&rules) == 5
     })
     .await;
-    assert_eq!(rules.status().revision(), 3);
-    assert_eq!(rules.status().rejected(), 0);
+    assert_eq!(rules.status().revision, 3);
+    assert_eq!(rules.status().rejected, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -106,8 +106,8 @@ async fn rules_are_found_in_a_cluster_by_any_of_its_servers_and_again_where_they
     .await;
     push(&redis, limits("5/h")).await;
     until("it arrives from the new server", || limit_of(&rules) == 5).await;
-    assert_eq!(rules.status().revision(), 3);
-    assert_eq!(rules.status().rejected(), 0);
+    assert_eq!(rules.status().revision, 3);
+    assert_eq!(rules.status().rejected, 0);
     // By the address of one server alone they are not found.
     let alone = format!("redis://127.0.0.1:{}", cluster.server(other).port());
     let wrong = rules_at(&alone).fleet().await.expect_err("another server");

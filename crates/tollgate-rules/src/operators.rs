@@ -1,0 +1,14 @@
+//! What programs for operators need, and no service does: `tollgate` on the command line, the console, `tollgate-server`.
+//!
+//! They ask a [`RuleDocument`](crate::RuleDocument) what it does with a request or a client and what is set beside it, and make
+//! documents of other formats.
+
+#[cfg(feature = "redis")]
+pub use crate::redis::stored_rules::StoredRules;
+pub use crate::{
+    descriptor::Descriptor,
+    entry_status::{EntryOrigin, EntryStatus},
+    envoy_import::import_envoy,
+    explanation::{Explained, Explanation, QuotaOrigin},
+    operator_entry::EntryKind,
+};
