@@ -4,18 +4,23 @@ use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
     ops::Range,
+    path::PathBuf,
     sync::Arc,
 };
+
+use tollgate::key_list::KeyList;
 
 use crate::{
     bindings::{Bindings, Side},
     client_address,
     document_error::DocumentError,
+    document_lists,
     entries::Entries,
     format::Format,
     hidden_keys::HiddenKeys,
     json_text::one_line,
     json_tree,
+    list_file::ListFile,
     node::{Node, Value, field},
     override_entry::Override,
     problems::{Problem, Problems, SHOWN},
@@ -33,8 +38,8 @@ pub(crate) struct OneText {
     pub(crate) origin: String,
     pub(crate) format: Format,
     pub(crate) text: String,
-    /// Whether it is a file, which may include others. They are further texts.
-    pub(crate) is_file: bool,
+    /// The folder of a file, which may include others, and name those of lists. Those that it includes are further texts.
+    pub(crate) folder: Option<PathBuf>,
     /// What was found wrong before it was read as a whole.
     pub(crate) problems: Vec<Problem>,
 }
@@ -46,7 +51,7 @@ impl OneText {
             origin: origin.into(),
             format,
             text: text.into(),
-            is_file: false,
+            folder: None,
             problems: Vec::new(),
         }
     }
@@ -173,6 +178,9 @@ struct Assembly<'a> {
     bindings: Cow<'a, Bindings>,
     /// How the document says that addresses are found.
     client_ip: Option<String>,
+    /// What it says of lists, and the files that it names.
+    said_of_lists: String,
+    lists: Vec<Arc<ListFile>>,
     shed: Option<ShedEntry>,
     rules: Vec<RuleEntry>,
     /// By rule, the text that defines it.
@@ -191,6 +199,8 @@ impl<'a> Assembly<'a> {
             tables,
             bindings: Cow::Borrowed(bindings),
             client_ip: None,
+            said_of_lists: String::new(),
+            lists: Vec::new(),
             shed: None,
             rules: Vec::new(),
             defined_in: Vec::new(),
@@ -212,6 +222,7 @@ impl<'a> Assembly<'a> {
     fn entries(mut self) -> Entries {
         let mut all = Vec::new();
         self.read_client_ip();
+        self.read_lists();
         for part in 0..self.parts.len() {
             let reader = self.reader(part);
             let tables = self.tables;
@@ -283,30 +294,38 @@ impl<'a> Assembly<'a> {
             let switched = switched.unwrap_or_default().iter();
             switches.extend(switched.filter_map(|node| self.read_switch(part, node)));
         }
-        let mut entries = Entries::new(
-            (self.rules, behind),
+        Entries {
+            rules: self.rules,
+            behind,
             overrides,
             switches,
-            self.bindings.hash_key.clone(),
-            Arc::clone(&self.bindings.denials),
-        );
-        entries.client_ip = self.client_ip;
-        entries.shed = self.shed;
-        entries
+            hash_key: self.bindings.hash_key.clone(),
+            denials: Arc::clone(&self.bindings.denials),
+            client_ip: self.client_ip,
+            said_of_lists: Some(self.said_of_lists).filter(|said| !said.is_empty()),
+            lists: self.lists,
+            shed: self.shed,
+            ..Entries::default()
+        }
+        .sorted()
+    }
+
+    /// A field of a text that could be read as a whole.
+    fn field_of(&self, part: usize, name: &str) -> Option<&'a Node> {
+        let tables = Some(&self.tables[part]).filter(|tables| tables.is_whole)?;
+        let Value::Table(fields) = &tables.root.value else {
+            return None;
+        };
+        let mut fields = fields.iter();
+        let found = fields.find(|(field, _)| field.text == name);
+        found.map(|(_, node)| node)
     }
 
     /// How addresses are found, which rules of all texts have to know.
     fn read_client_ip(&mut self) {
         let mut said_in: Option<&str> = None;
         for part in 0..self.parts.len() {
-            let tables = self.tables;
-            let Value::Table(fields) = &tables[part].root.value else {
-                continue;
-            };
-            if !tables[part].is_whole {
-                continue;
-            }
-            let Some((_, node)) = fields.iter().find(|(name, _)| name.text == "client_ip") else {
+            let Some(node) = self.field_of(part, "client_ip") else {
                 continue;
             };
             let reader = self.reader(part);
@@ -335,10 +354,36 @@ impl<'a> Assembly<'a> {
         }
     }
 
+    /// The lists whose files are named, which rules of all texts may ask.
+    fn read_lists(&mut self) {
+        for (part, text) in self.parts.iter().enumerate() {
+            let Some(node) = self.field_of(part, "lists") else {
+                continue;
+            };
+            let reader = self.reader(part);
+            let Value::Table(lists) = &node.value else {
+                let example = reader.example("lists.partners = { file = \"partners.txt\" }");
+                reader.expected(node, &format!("lists by their names, as {example}"));
+                continue;
+            };
+            self.said_of_lists.push_str(&one_line(&node.value));
+            for (name, node) in lists {
+                let folder = text.folder.as_deref();
+                let list = document_lists::read(reader, name, node, folder, &self.bindings);
+                // Rules that ask for one that is wrong are no further mistakes.
+                let known = list.as_ref().map(|file| file.list().clone());
+                let known = known.unwrap_or_else(|| KeyList::new(&*name.text));
+                let lists = &mut self.bindings.to_mut().lists;
+                lists.entry(name.text.clone()).or_insert(known);
+                self.lists.extend(list);
+            }
+        }
+    }
+
     /// The files themselves were read before.
     fn check_include(&self, part: usize, node: &'a Node) {
         let reader = self.reader(part);
-        if !self.parts[part].is_file {
+        if self.parts[part].folder.is_none() {
             let message = "only a file includes others; put all of it into one text";
             return reader.wrong(&node.span, message);
         }

@@ -9,7 +9,7 @@ use tollgate::{
     rules::InnerResponse,
 };
 
-use crate::denial_audit::DenialAudit;
+use crate::{denial_audit::DenialAudit, document_lists::ListFiles};
 
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
 pub(crate) type CostFn = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -82,6 +82,10 @@ pub struct Bindings {
     pub(crate) response_conditions: BTreeMap<String, Arc<ResponseFn>>,
     pub(crate) response_costs: BTreeMap<String, Arc<ResponseCostFn>>,
     pub(crate) lists: BTreeMap<String, KeyList>,
+    /// Those of documents, which name them.
+    pub(crate) list_files: Arc<ListFiles>,
+    /// The document is going to be read elsewhere.
+    pub(crate) is_push: bool,
     client_ip: Option<ClientIp>,
     pub(crate) side: Side,
     pub(crate) peers_are_clients: bool,
@@ -247,7 +251,8 @@ impl Bindings {
     }
 
     /// Binds a list of keys and networks by its name, for `when = { in_list = "partners", by = "client_ip" }`.
-    /// [`ListFile`](crate::ListFile) has one that follows a file.
+    /// [`ListFile`](crate::ListFile) has one that follows a file, and so has a document in a file that names it:
+    /// `lists.partners = { file = "partners.txt" }`.
     pub fn list(mut self, list: &KeyList) -> Self {
         self.lists.insert(list.name().to_owned(), list.clone());
         self
@@ -303,12 +308,8 @@ impl Bindings {
     #[cfg(feature = "redis")]
     #[must_use]
     pub fn hashed_list(name: &str, secret: &tollgate_redis::Secret) -> KeyList {
-        let (key, of_list) = (crate::signing_key::SigningKey::new(secret), list_name(name));
-        KeyList::hashed(name, move |entry| {
-            let mut part = KeyBuf::new();
-            part.push(tollgate::PartKind::VALUE, entry);
-            key.hash_key(&of_list, &part)
-        })
+        let key = crate::signing_key::SigningKey::new(secret);
+        hashed_list(name, Arc::new(move |list, entry| key.hash_key(list, entry)))
     }
 
     /// The hash of a key in the [hashed list](Self::hashed_list) with this name, as an entry of it.
@@ -336,8 +337,17 @@ impl Bindings {
     }
 }
 
+/// A list of hashes of keys.
+pub(crate) fn hashed_list(name: &str, hash_key: Arc<HashKey>) -> KeyList {
+    let of_list = list_name(name);
+    KeyList::hashed(name, move |entry| {
+        let mut part = KeyBuf::new();
+        part.push(tollgate::PartKind::VALUE, entry);
+        hash_key(&of_list, &part)
+    })
+}
+
 /// What a list is hashed over: never the name of a rule, which has no space.
-#[cfg(feature = "redis")]
 fn list_name(name: &str) -> String {
     format!("list {name}")
 }

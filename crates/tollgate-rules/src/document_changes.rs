@@ -76,7 +76,8 @@ fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
     }
     let whole = |entries: &Entries| {
         let shed = entries.shed.as_ref().map(|shed| shed.said.clone());
-        [("client_ip", entries.client_ip.clone()), ("shed", shed)]
+        let (client_ip, lists) = (entries.client_ip.clone(), entries.said_of_lists.clone());
+        [("client_ip", client_ip), ("lists", lists), ("shed", shed)]
     };
     for ((name, old), (_, new)) in whole(before).into_iter().zip(whole(after)) {
         if old != new {

@@ -12,6 +12,7 @@ use crate::{
     condition::Condition,
     denial_audit::DenialAudit,
     format::Format,
+    list_file::ListFile,
     node::{Node, Value, hash_of},
     operator_entries::OperatorEntries,
     operator_entry::{EntryKind, OperatorEntry},
@@ -29,16 +30,19 @@ pub(crate) struct Entries {
     pub(crate) rules: Vec<RuleEntry>,
     /// By rule, the more specific ones of its groups.
     pub(crate) behind: Vec<Vec<usize>>,
-    /// In the order of their rules.
-    overrides: Vec<Override>,
+    /// In the order of their rules, once they are sorted.
+    pub(crate) overrides: Vec<Override>,
     /// By rule.
-    of_rule: Vec<OverridesOfRule>,
+    pub(crate) of_rule: Vec<OverridesOfRule>,
     pub(crate) switches: Vec<Switch>,
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
-    denials: Arc<DenialAudit>,
+    pub(crate) denials: Arc<DenialAudit>,
     /// How the document says that addresses are found.
     pub(crate) client_ip: Option<String>,
+    /// What it says of lists, and the files that it names, which are followed for as long as it is there.
+    pub(crate) said_of_lists: Option<String>,
+    pub(crate) lists: Vec<Arc<ListFile>>,
     /// How load is shed.
     pub(crate) shed: Option<ShedEntry>,
     /// What operators set that does not go with the document, and why.
@@ -53,7 +57,7 @@ pub(crate) enum FittingEntry {
 
 /// Which overrides are those of a rule.
 #[derive(Clone)]
-struct OverridesOfRule {
+pub(crate) struct OverridesOfRule {
     range: Range<usize>,
     /// A hash of what they say.
     content: u64,
@@ -91,18 +95,12 @@ impl AuditedRule {
 }
 
 impl Entries {
-    /// Rules with the more specific ones of their groups, and what is said of rules.
-    pub(crate) fn new(
-        (rules, behind): (Vec<RuleEntry>, Vec<Vec<usize>>),
-        mut overrides: Vec<Override>,
-        switches: Vec<Switch>,
-        hash_key: Option<Arc<HashKey>>,
-        denials: Arc<DenialAudit>,
-    ) -> Self {
-        overrides.sort_by_key(|entry| entry.rule);
+    /// Puts the overrides of each rule together.
+    pub(crate) fn sorted(mut self) -> Self {
+        self.overrides.sort_by_key(|entry| entry.rule);
         let mut begin = 0;
-        let of_rule = (0..rules.len()).map(|rule| {
-            let of_rule = overrides[begin..].iter();
+        let of_rule = (0..self.rules.len()).map(|rule| {
+            let of_rule = self.overrides[begin..].iter();
             let of_rule = of_rule.take_while(|entry| entry.rule == rule);
             let range = begin..begin + of_rule.clone().count();
             begin = range.end;
@@ -111,18 +109,8 @@ impl Entries {
                 content: content_of(of_rule),
             }
         });
-        Self {
-            of_rule: of_rule.collect(),
-            rules,
-            behind,
-            overrides,
-            switches,
-            hash_key,
-            denials,
-            client_ip: None,
-            shed: None,
-            unfit: Vec::new(),
-        }
+        self.of_rule = of_rule.collect();
+        self
     }
 
     /// With what operators set beside the document. What does not go with it is kept apart.
@@ -131,35 +119,19 @@ impl Entries {
             return self;
         }
         let by_name = self.by_name();
-        let mut fitting = Vec::with_capacity(set.all.len());
-        let mut unfit = Vec::new();
-        for entry in &set.all {
-            match self.read(&by_name, entry, false) {
-                Ok(entry) => fitting.push(entry),
-                Err(problem) => unfit.push((Arc::clone(entry), problem)),
+        let read = set
+            .all
+            .iter()
+            .map(|entry| (entry, self.read(&by_name, entry, false)));
+        let read: Vec<_> = read.collect();
+        for (entry, read) in read {
+            match read {
+                Ok(FittingEntry::Override(entry)) => self.overrides.push(entry),
+                Ok(FittingEntry::Switch(entry)) => self.switches.push(entry),
+                Err(problem) => self.unfit.push((Arc::clone(entry), problem)),
             }
         }
-        drop(by_name);
-        let mut overrides = std::mem::take(&mut self.overrides);
-        self.unfit.append(&mut unfit);
-        for entry in fitting {
-            match entry {
-                FittingEntry::Override(entry) => overrides.push(entry),
-                FittingEntry::Switch(entry) => self.switches.push(entry),
-            }
-        }
-        Self {
-            client_ip: self.client_ip,
-            shed: self.shed,
-            unfit: self.unfit,
-            ..Self::new(
-                (self.rules, self.behind),
-                overrides,
-                self.switches,
-                self.hash_key,
-                self.denials,
-            )
-        }
+        self.sorted()
     }
 
     /// The indices of the rules.
@@ -267,11 +239,6 @@ impl Entries {
             let message = format!("rule {name:?} counts by {now} now, and counted by {before}");
             reader.wrong(&(0..0), message);
         }
-    }
-
-    /// All overrides, those of a rule one after the other.
-    pub(crate) fn overrides(&self) -> &[Override] {
-        &self.overrides
     }
 
     /// Those of a rule.

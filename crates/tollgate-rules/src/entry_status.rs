@@ -77,7 +77,7 @@ impl RuleDocument {
     #[must_use]
     pub fn entries(&self) -> Vec<EntryStatus> {
         let entries = &self.entries;
-        let overrides = entries.overrides().iter().map(|entry| {
+        let overrides = entries.overrides.iter().map(|entry| {
             let name = &entries.rules[entry.rule].name.value;
             let hash_key = entries.hash_key.as_ref();
             EntryStatus {

@@ -102,10 +102,7 @@ impl FileReader {
 
     /// Reads a file that another one includes.
     fn include(&mut self, by: &Path, name: &str) -> Result<(), String> {
-        let folder = match by.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder(by);
         let mut components = Path::new(name).components();
         let is_name = matches!(
             (components.next(), components.next()),
@@ -145,6 +142,14 @@ impl FileReader {
     }
 }
 
+/// Where a file lies.
+pub(crate) fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
 fn read_text(path: &Path) -> Result<OneText, DocumentError> {
     let origin = path.display().to_string();
     let Some(format) = Format::of_path(path) else {
@@ -154,7 +159,7 @@ fn read_text(path: &Path) -> Result<OneText, DocumentError> {
     let bytes = fs::read(path).map_err(|wrong| cannot_be_read(path, &wrong))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(OneText {
-            is_file: true,
+            folder: Some(folder(path)),
             ..OneText::new(origin, text, format)
         }),
         Err(wrong) => {

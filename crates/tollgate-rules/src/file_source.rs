@@ -126,19 +126,12 @@ impl PathWatch {
                 changed.notify_one();
             }
         })?;
-        watcher.watch(&folder(path), RecursiveMode::NonRecursive)?;
+        let folder = match path.is_dir() {
+            true => path.to_owned(),
+            false => file_reader::folder(path),
+        };
+        watcher.watch(&folder, RecursiveMode::NonRecursive)?;
         Ok(Self { _watcher: watcher })
-    }
-}
-
-/// The folder to watch: the path itself if it is one.
-fn folder(path: &Path) -> PathBuf {
-    if path.is_dir() {
-        return path.to_owned();
-    }
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
     }
 }
 

@@ -93,6 +93,7 @@ mod denial_audit;
 mod descriptor;
 mod document_changes;
 mod document_error;
+mod document_lists;
 mod entries;
 mod entry_status;
 mod envoy_import;

@@ -46,7 +46,8 @@ use crate::{document_error::DocumentError, file_source::FileChanges, node::hash_
 #[must_use = "the list follows the file for as long as this lives"]
 pub struct ListFile {
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    /// `None`: it was read once.
+    task: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -76,24 +77,35 @@ impl ListFile {
         let runtime = Handle::try_current().map_err(|_| {
             error("a list is watched by a task: call this inside of a tokio runtime".to_owned())
         })?;
+        Self::open(list, path, Some(&runtime)).map_err(error)
+    }
+
+    /// Fills a list from a file, and lets it follow the file if there is a runtime.
+    pub(crate) fn open(
+        list: &KeyList,
+        path: &Path,
+        runtime: Option<&Handle>,
+    ) -> Result<Self, String> {
         // Watched before it is read, so that no change is missed in between.
-        let changes = FileChanges::new(path)
-            .map_err(|wrong| error(format!("it cannot be watched: {wrong}")))?;
+        let changes = runtime.map(|_| FileChanges::new(path)).transpose();
+        let changes = changes.map_err(|wrong| format!("it cannot be watched: {wrong}"))?;
         let shared = Arc::new(Shared {
             list: list.clone(),
             path: path.to_owned(),
             state: Mutex::default(),
         });
-        shared.read().map_err(error)?;
+        shared.read()?;
         let following = Arc::clone(&shared);
-        let task = runtime.spawn(async move {
+        let follow = |changes: FileChanges| async move {
             loop {
                 changes.next().await;
                 let shared = Arc::clone(&following);
                 // It only fails if it panics, which is shown.
                 let _ = spawn_blocking(move || shared.read_again()).await;
             }
-        });
+        };
+        let task = runtime.zip(changes);
+        let task = task.map(|(runtime, changes)| runtime.spawn(follow(changes)));
         Ok(Self { shared, task })
     }
 
@@ -107,6 +119,12 @@ impl ListFile {
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         self.shared.state().wrong.clone()
+    }
+
+    /// The same with the file.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let path = self.shared.path.display();
+        Some(format!("{path}: {}", self.last_error()?))
     }
 }
 
@@ -165,7 +183,9 @@ impl Shared {
 
 impl Drop for ListFile {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

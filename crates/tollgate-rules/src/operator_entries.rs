@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Clone, Default)]
 pub(crate) struct OperatorEntries {
     pub(crate) all: Vec<Arc<OperatorEntry>>,
-    /// The push of the document, where an operator changed something since.
+    /// The push of the document, where an operator changed something since, or it has to say what is lost.
     pub(crate) pushed: Option<Pushed>,
 }
 
@@ -33,6 +33,8 @@ pub(crate) struct Pushed {
     pub(crate) revision: u64,
     pub(crate) by: Author,
     pub(crate) at: Tick,
+    /// What operators had set up to this revision is lost: Redis had an older one, or none, when processes had this in force.
+    pub(crate) lost: Option<u64>,
 }
 
 impl OperatorEntries {
@@ -78,6 +80,28 @@ impl OperatorEntries {
         self.all.retain(|entry| entry.end() > now);
     }
 
+    /// If Redis has lost some of those from before, which is what the push says: a line for each that has ended by that, or is there
+    /// again. `None`: it has lost none.
+    pub(crate) fn lost_of(&self, before: &Self, now: Tick) -> Option<Vec<String>> {
+        self.pushed.as_ref()?.lost?;
+        let not_in = |one: &Self, other: &Self, what: &str| {
+            let is_in = |entry: &OperatorEntry| other.all.iter().any(|it| it.id == entry.id);
+            let gone = one
+                .all
+                .iter()
+                .filter(|entry| !is_in(entry) && entry.end() > now);
+            gone.map(|entry| format!("{what}: {entry}"))
+                .collect::<Vec<_>>()
+        };
+        let mut lines = not_in(before, self, "lost with Redis, set it again");
+        lines.extend(not_in(
+            self,
+            before,
+            "in force again from an older state of Redis",
+        ));
+        Some(lines)
+    }
+
     /// As they are stored. Empty: there is nothing to say.
     pub(crate) fn text(&self) -> String {
         if self.all.is_empty() && self.pushed.is_none() {
@@ -86,7 +110,10 @@ impl OperatorEntries {
         let pushed = self.pushed.iter().map(|pushed| {
             let revision = [("revision", Value::Integer(pushed.revision.into()))];
             let push = revision.into_iter().chain(signed(&pushed.by, pushed.at));
-            ("pushed", table(push).value)
+            let lost = pushed
+                .lost
+                .map(|lost| ("lost", Value::Integer(lost.into())));
+            ("pushed", table(push.chain(lost)).value)
         });
         let entries = self.all.iter().map(|entry| stored(entry)).collect();
         json_text(&table(pushed.chain([("entries", Value::List(entries))])))
@@ -149,8 +176,13 @@ mod reading {
             let pushed = field(&root, "pushed").map(|push| {
                 let node = node(push.clone());
                 let (by, at) = signature(&node);
-                let revision = integer(&node, "revision");
-                Pushed { revision, by, at }
+                let lost = field(&node, "lost").is_some();
+                Pushed {
+                    revision: integer(&node, "revision"),
+                    by,
+                    at,
+                    lost: lost.then(|| integer(&node, "lost")),
+                }
             });
             let all = match field(&root, "entries") {
                 Some(Value::List(entries)) => entries.iter().map(entry).collect(),

@@ -10,6 +10,7 @@ use crate::{
     format::Format,
     json_text::{json_text, one_line},
     node::{Name, Node, Value, field, node, table},
+    reader::Term,
 };
 
 /// What an entry is.
@@ -215,6 +216,27 @@ impl OperatorEntry {
 /// How documents name a client by its hash.
 pub(crate) fn hash_value(hash: u128) -> Value {
     table([("hash", Value::Text(format!("{hash:032x}")))]).value
+}
+
+/// In a line, without the key.
+impl fmt::Display for OperatorEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |name: &str| match field(&self.node, name) {
+            Some(Value::Text(text)) => text.clone(),
+            other => other.map(one_line).unwrap_or_default(),
+        };
+        let (rule, client) = match self.kind {
+            EntryKind::Override => (text("rule"), " for one key"),
+            EntryKind::Switch => (text("rules"), ""),
+        };
+        let reason = Some(text("reason")).filter(|reason| !reason.is_empty());
+        let term = Term {
+            until: self.end(),
+            reason: reason.map(Into::into),
+        };
+        let (limit, by) = (text("limit"), self.by.actor());
+        write!(f, "{rule}: {limit}{client}{term}, set by {by}")
+    }
 }
 
 /// Without the key.

@@ -216,7 +216,7 @@ impl fmt::Debug for RuleDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuleDocument")
             .field("rules", &self.names().collect::<Vec<_>>())
-            .field("overrides", &self.entries.overrides().len())
+            .field("overrides", &self.entries.overrides.len())
             .field("switches", &self.entries.switches.len())
             .finish()
     }

@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use tollgate_core::Tick;
+
 use crate::{
     assembly::{OneText, assemble},
     author::Author,
@@ -37,6 +39,7 @@ pub struct RuleText {
     hash_key: Option<Arc<HashKey>>,
     /// What operators set beside it.
     beside: OperatorEntries,
+    is_push: bool,
 }
 
 impl RuleText {
@@ -58,6 +61,7 @@ impl RuleText {
             author: None,
             hash_key: None,
             beside: OperatorEntries::default(),
+            is_push: false,
         }
     }
 
@@ -89,6 +93,13 @@ impl RuleText {
     pub(crate) fn author(&self) -> Author {
         let origin = || self.texts.first().map_or("", |text| &*text.origin);
         self.author.clone().unwrap_or_else(|| Author::new(origin()))
+    }
+
+    /// As it is pushed to Redis: what only a process with its files could read is wrong.
+    #[cfg(feature = "redis")]
+    pub fn for_push(mut self) -> Self {
+        self.is_push = true;
+        self
     }
 
     /// With what operators set. What does not go with the document is not in force, and no mistake of it.
@@ -146,9 +157,23 @@ impl RuleText {
         if bindings.hash_key.is_none() && self.hash_key.is_some() {
             bindings.to_mut().hash_key.clone_from(&self.hash_key);
         }
+        if self.is_push {
+            bindings.to_mut().is_push = true;
+        }
         let (entries, trees) = assemble(&self.texts, &bindings)?;
         let entries = entries.beside(&self.beside);
         Ok((RuleDocument { entries }, trees))
+    }
+
+    /// How much operators set beside it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn set_beside(&self) -> usize {
+        self.beside.all.len()
+    }
+
+    /// What operators had set in the text before and Redis has lost, a line each. `None`: it has lost nothing.
+    pub(crate) fn lost_of(&self, before: &Self, now: Tick) -> Option<Vec<String>> {
+        self.beside.lost_of(&before.beside, now)
     }
 
     /// The text, once: nothing is left.

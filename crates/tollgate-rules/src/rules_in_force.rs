@@ -21,6 +21,7 @@ use crate::{
     denial_audit::DenialAudit,
     document_changes::document_changes,
     document_error::DocumentError,
+    document_lists::ListFiles,
     fleet::Fleet,
     followers::{Followers, SetShed},
     metrics,
@@ -74,6 +75,8 @@ struct State {
     rejected: u64,
     last_rejection: Option<String>,
     source_error: Option<String>,
+    /// What Redis has lost of what operators had set.
+    lost: Vec<String>,
 }
 
 /// Whose text it is.
@@ -100,6 +103,7 @@ impl RulesInForce {
         text: RuleText,
     ) -> Result<Self, DocumentError> {
         bindings.denials = Arc::new(DenialAudit::new(sinks.clone()));
+        bindings.list_files = ListFiles::of_service();
         let document = text.parse(&bindings)?;
         let now = now();
         let revision = text.revision().unwrap_or(1);
@@ -124,6 +128,7 @@ impl RulesInForce {
                 rejected: 0,
                 last_rejection: None,
                 source_error: None,
+                lost: Vec::new(),
                 text,
             }),
             changed: watch::Sender::new(0),
@@ -217,6 +222,11 @@ impl RulesInForce {
             rejected: state.rejected,
             last_rejection: state.last_rejection.clone(),
             source_error: state.source_error.clone(),
+            lost: state.lost.clone(),
+            wrong_lists: {
+                let lists = state.document.entries.lists.iter();
+                lists.filter_map(|file| file.problem()).collect()
+            },
             fleet: self.fleet.get().map(Fleet::status),
         }
     }
@@ -393,6 +403,10 @@ impl State {
                 self.hash = text.hash();
                 if giver != Giver::Process {
                     self.hash_of_source = hash;
+                }
+                match text.lost_of(&self.text, now) {
+                    Some(lines) => self.lost.extend(lines),
+                    None => self.lost.clear(),
                 }
                 self.text = text;
                 self.rejected_hash = None;

@@ -27,6 +27,11 @@ pub struct RulesStatus {
     pub last_rejection: Option<String>,
     /// Why the source has no document at present: Redis or a database is unavailable. The last one is in force.
     pub source_error: Option<String>,
+    /// What is wrong with the files of lists that the document names, as they are now: each list has the entries from before.
+    pub wrong_lists: Vec<String>,
+    /// What operators had set in all processes and Redis has lost, and what came back with an older state of it, a line each: known where
+    /// Redis was emptied or restored while this process ran, until an operator sets or ends something.
+    pub lost: Vec<String>,
     /// The other processes that follow the source, if it knows of them.
     pub fleet: Option<FleetStatus>,
 }
@@ -44,7 +49,8 @@ impl fmt::Display for RulesStatus {
         if let Some(fleet) = &self.fleet {
             write!(f, "; {fleet}")?;
         }
-        if let Some(error) = &self.source_error {
+        let errors = self.source_error.iter().chain(&self.wrong_lists);
+        for error in errors.chain(&self.lost) {
             write!(f, "; {error}")?;
         }
         match &self.last_rejection {

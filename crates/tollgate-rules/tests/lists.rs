@@ -11,9 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::request::Parts;
 use tollgate::{Key, key_list::KeyList};
 use tollgate_redis::Secret;
-use tollgate_rules::{Bindings, Format, ListFile, RuleDocument};
+use tollgate_rules::{
+    Bindings, Format, ListFile, LiveRules, RuleDocument, RuleText, redis::RedisRules,
+};
 
 /// Waits until it holds, with a deadline.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -155,4 +158,107 @@ fn a_document_asks_a_bound_list_for_a_named_key_and_a_hashed_one_holds_no_keys()
         let error = parse(when).map(drop).expect_err("it is wrong").to_string();
         assert!(error.contains(words), "{error}");
     }
+}
+
+fn head(key: &str) -> Parts {
+    let request = http::Request::get("/").header("x-api-key", key);
+    request.body(()).expect("a request").into_parts().0
+}
+
+/// Whether each rule counts a request of this key.
+fn counts(document: &RuleDocument, key: &str) -> Vec<bool> {
+    let explained = document.explain(&head(key));
+    explained.iter().map(|rule| rule.counts()).collect()
+}
+
+#[tokio::test]
+async fn a_document_names_the_files_of_lists_which_are_followed() {
+    let secret = Secret::from_bytes(b"a secret of 32 bytes for a test.").expect("a secret");
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let rules = |limit: &str| {
+        format!(
+            "version = 1\n[lists]\npartners.file = 'partners.txt'\nrevoked = {{ file = 'lists/revoked.txt', hashed = true }}\n\
+             [[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'constant'\nunless = {{ in_list = 'partners', by = 'header:x-api-key' }}\n\
+             [[rules]]\nname = 'revoked'\nlimit = 'none'\nby = 'constant'\nwhen = {{ in_list = 'revoked', by = 'header:x-api-key' }}\n"
+        )
+    };
+    fs::create_dir(at("lists")).expect("a folder");
+    replace(&at("limits.toml"), &rules("9/s"));
+    replace(&at("partners.txt"), "acme-key-1\n");
+    let entry = Bindings::list_entry("revoked", "acme-key-7", &secret);
+    let error = |bindings: Bindings| {
+        let rules = LiveRules::watch(at("limits.toml"), bindings);
+        rules.expect_err("it is wrong").to_string()
+    };
+    // A service with a wrong list does not start, and says where the document names it.
+    let missing = error(Bindings::new().secret(&secret));
+    assert!(
+        missing.contains("limits.toml:4:20: \"lists/revoked.txt\": the list cannot be read"),
+        "{missing}"
+    );
+    replace(&at("lists/revoked.txt"), "acme-key-7\n");
+    let wrong = error(Bindings::new().secret(&secret));
+    assert!(
+        wrong.contains(
+            "\"lists/revoked.txt\": list \"revoked\", line 1: this is no network and not the hash"
+        ),
+        "{wrong}"
+    );
+    replace(&at("lists/revoked.txt"), &entry);
+    let without_secret = error(Bindings::new());
+    assert!(
+        without_secret.contains("Bindings::secret"),
+        "{without_secret}"
+    );
+    let twice = error(
+        Bindings::new()
+            .secret(&secret)
+            .list(&KeyList::new("partners")),
+    );
+    assert!(
+        twice.contains("there is a list \"partners\" already"),
+        "{twice}"
+    );
+
+    let bindings = Bindings::new().secret(&secret);
+    let live = LiveRules::watch(at("limits.toml"), bindings.clone()).expect("it is right");
+    let seen = |key: &str| counts(&live.document(), key);
+    assert_eq!(
+        ["acme-key-1", "acme-key-7", "other"].map(seen),
+        [vec![false; 2], vec![true; 2], vec![true, false]]
+    );
+    replace(&at("partners.txt"), "acme-key-2\n");
+    until("it is in force", || seen("acme-key-2") == [false; 2]).await;
+    assert_eq!(seen("acme-key-1"), [true, false]);
+    // A mistake leaves the entries in force, also where the document changes, and is in the status.
+    replace(&at("partners.txt"), "192.0.2.0/99\n");
+    until("it is known", || !live.status().wrong_lists.is_empty()).await;
+    replace(&at("limits.toml"), &rules("10/s"));
+    until("it is in force", || live.status().revision == 2).await;
+    assert_eq!(seen("acme-key-2"), [false; 2]);
+    let status = live.status().to_string();
+    assert!(
+        status.contains("partners.txt: list \"partners\", line 1"),
+        "{status}"
+    );
+    replace(&at("partners.txt"), "acme-key-3\n");
+    until("it is right again", || live.status().wrong_lists.is_empty()).await;
+    assert_eq!(seen("acme-key-3"), [false; 2]);
+
+    // Processes that follow Redis do not have the files. This is said before it is asked.
+    let text = RuleText::read_path(at("limits.toml")).expect("a file");
+    assert_eq!(
+        counts(&text.parse(&bindings).expect("read once"), "acme-key-3"),
+        [false; 2]
+    );
+    let redis = RedisRules::new("redis://127.0.0.1:1", "shop", &secret).expect("an address");
+    let refused = redis
+        .push(text, &bindings, &tollgate_rules::Author::new("alice"))
+        .await;
+    let refused = refused.expect_err("it names files").to_string();
+    assert!(
+        refused.contains("limits.toml:3:17: rules in Redis cannot name a file"),
+        "{refused}"
+    );
 }

@@ -63,7 +63,7 @@ pub(crate) struct PushArgs {
 
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     let read = rule_args::read(&args.path).await;
-    let text = read.map_err(Failure::mistakes)?;
+    let text = read.map_err(Failure::mistakes)?.for_push();
     let secret = args.redis.secret()?;
     let bindings = args.bound.bindings(Some(&secret))?;
     text.parse(&bindings).map_err(Failure::mistakes)?;

@@ -60,7 +60,7 @@
 //!
 //! *A server that has lost the rules* learns from the processes which number they have in force, some seconds after they have reached
 //! it. A document that is pushed before that gets a lower number, and they reject it as older: push it again. What operators had set is lost
-//! with it, and ends with that push.
+//! with it, and ends with that push: the [status](crate::RulesStatus::lost) of processes says what. Until the push, nothing else can be set.
 //!
 //! # What is kept
 //!

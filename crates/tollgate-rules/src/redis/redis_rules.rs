@@ -287,6 +287,7 @@ impl RedisRules {
             pushed_revision: pushed.revision,
             pushed_by: pushed.by,
             pushed_at: time(pushed.at),
+            lost: pushed.lost,
             document: RuleDocument { entries },
             fleet: seen.fleet,
             now: time(seen.now),
@@ -385,7 +386,7 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<PushedDocument, PushError> {
-        match PushedDocument::read(&self.hashed(text), bindings) {
+        match PushedDocument::read(&self.hashed(text.for_push()), bindings) {
             Ok(pushed) => Ok(pushed),
             Err(wrong) => {
                 self.audit_rejected(&wrong, author).await;
@@ -425,14 +426,22 @@ impl RedisRules {
                 set.all.clear();
             }
             let is_same = seen.before.as_ref().is_some_and(|it| it.text == text);
-            if is_same && seen.revision == seen.highest && set.all.len() == seen.set.all.len() {
+            let is_behind = seen.revision < seen.highest;
+            if is_same && !is_behind && set.all.len() == seen.set.all.len() {
                 return Ok(seen.revision);
             }
-            set.pushed = (!set.all.is_empty()).then(|| Pushed {
+            let lost = match is_behind {
+                true => Some(seen.highest),
+                // It is said until an operator has seen to it.
+                false => seen.pushed.as_ref().and_then(|pushed| pushed.lost),
+            };
+            let pushed = Pushed {
                 revision: seen.highest + 1,
                 by: author.clone(),
                 at: seen.now,
-            });
+                lost: lost.filter(|_| !is_alone),
+            };
+            set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
             let after = (&*text, document.entries.clone(), set);
             if let Some(revision) = self.store(&seen, after, author).await? {
                 return Ok(revision);
@@ -457,6 +466,15 @@ impl RedisRules {
                 let message = "there are no rules in Redis yet; push a document first";
                 return Err(PushError::new(PushErrorKind::Document, message));
             };
+            // With this change processes would go back to the document of that revision.
+            if seen.revision < seen.highest {
+                let message = format!(
+                    "Redis has the rules of revision {}, and processes those of revision {}: it was restored, or has lost writes; push the \
+                     document again, then set this",
+                    seen.revision, seen.highest
+                );
+                return Err(PushError::new(PushErrorKind::Conflict, message));
+            }
             // That they ended is no part of this change.
             seen.set.drop_expired(seen.now);
             let mut set = seen.set.clone();
@@ -467,10 +485,13 @@ impl RedisRules {
             }
             let is_same = set.all.len() == seen.set.all.len()
                 && set.all.iter().all(|entry| entry.id <= seen.highest);
-            if is_same && seen.revision == seen.highest {
+            if is_same {
                 return Ok(seen.revision);
             }
-            set.pushed.clone_from(&seen.pushed);
+            set.pushed = seen.pushed.clone().map(|pushed| Pushed {
+                lost: None,
+                ..pushed
+            });
             let after = (&*before.text, before.document.entries.clone(), set);
             if let Some(revision) = self.store(&seen, after, author).await? {
                 return Ok(revision);
@@ -506,6 +527,7 @@ impl RedisRules {
             revision: stored.revision,
             by: document.author,
             at: stored.at,
+            lost: None,
         }));
         let text = RuleText::named(self.origin(), &*document.text, Format::Json);
         match self.hashed(text).parse(bindings) {

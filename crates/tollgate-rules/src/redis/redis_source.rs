@@ -34,6 +34,8 @@ pub struct RedisSource {
     /// The service rejected the document that was seen last.
     is_rejected: bool,
     conflicts: DocumentConflicts,
+    /// How much operators had set beside the document that was seen last.
+    set: usize,
     fleet: Fleet,
     listens: bool,
 }
@@ -59,6 +61,7 @@ impl RedisSource {
             is_due: true,
             is_rejected: false,
             conflicts: DocumentConflicts::default(),
+            set: 0,
             fleet: Fleet::default(),
             listens: true,
         }
@@ -117,7 +120,14 @@ impl RedisSource {
         self.fleet.set(stored.fleet);
         if stored.revision == 0 {
             let namespace = &self.rules.shared.names.namespace;
-            let message = format!("there are no rules in Redis, namespace {namespace}; push them");
+            let mut message =
+                format!("there are no rules in Redis, namespace {namespace}; push them");
+            if self.set > 0 {
+                message.push_str(&format!(
+                    "; what operators set, {} in all, stays in force until then, and has to be set again after it",
+                    self.set
+                ));
+            }
             return Err(message.into());
         }
         let Some(document) = stored.document else {
@@ -126,6 +136,7 @@ impl RedisSource {
         self.report.signature.clone_from(&document.signature);
         self.rules.verify(stored.revision, &document)?;
         let text = self.rules.rule_text(&document)?;
+        self.set = text.set_beside();
         Ok(Some(text.with_revision(stored.revision)))
     }
 }

@@ -16,6 +16,10 @@ pub struct StoredRules {
     pub pushed_by: Author,
     /// When it was pushed, by the clock of Redis.
     pub pushed_at: SystemTime,
+    /// What operators had set up to this revision is lost: Redis was emptied or restored before the document was pushed, while processes
+    /// had this revision in force. It is said until an operator sets or ends something. What is lost stands in the
+    /// [status](crate::RulesStatus::lost) of processes.
+    pub lost: Option<u64>,
     /// The rules as processes have them: with what operators set. [`entries`](RuleDocument::entries) lists that.
     pub document: RuleDocument,
     /// Which processes follow the rules, and which lag.

@@ -140,3 +140,101 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
         .expect_err("it is not signed so");
     assert!(wrong.to_string().contains("not signed"), "{wrong}");
 }
+
+/// All fields of the document in Redis.
+const RULES: &str = "{shop}:rules";
+
+#[tokio::test]
+async fn what_operators_had_set_is_said_to_be_lost_where_redis_was_emptied_before_a_push() {
+    let (server, bindings) = (RedisServer::start().await, Bindings::new());
+    let redis = redis(&server);
+    push(&redis, limits("fixed_window 10/h")).await;
+    let block = || OperatorEntry::limit("api", KEY, "none").because("a flood");
+    let set = async || redis.set(block(), &bindings, &alice()).await;
+    assert_eq!(set().await.expect("set"), 2);
+    let rules = follow(&redis).await;
+    let blocked = || rules.document().entries().len();
+    let _: i64 = server.ask(&["DEL", RULES]).await;
+    until("it is noticed", || rules.status().source_error.is_some()).await;
+    let error = rules.status().source_error.expect("there are none");
+    assert!(
+        error.contains("what operators set, 1 in all, stays in force until then"),
+        "{error}"
+    );
+    assert_eq!(
+        (set().await.expect_err("no rules").kind(), blocked()),
+        (PushErrorKind::Document, 1)
+    );
+
+    // Also by a later push.
+    let line = "lost with Redis, set it again: api: none for one key (a flood), set by alice";
+    for (revision, limit) in [(3, "fixed_window 10/h"), (4, "fixed_window 20/h")] {
+        assert_eq!(push(&redis, limits(limit)).await, revision);
+        until("it is in force", || rules.status().revision == revision).await;
+        assert_eq!((rules.status().lost, blocked()), (vec![line.to_owned()], 0));
+        let stored = redis.stored(&bindings).await.expect("signed");
+        assert_eq!(stored.expect("there are rules").lost, Some(2));
+    }
+    assert_eq!(set().await.expect("set again"), 5);
+    until("it is in force", || rules.status().revision == 5).await;
+    assert_eq!((rules.status().lost, blocked()), (Vec::new(), 1));
+}
+
+#[tokio::test]
+async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
+    let (server, bindings) = (RedisServer::start().await, Bindings::new());
+    let redis = redis(&server);
+    push(&redis, limits("fixed_window 10/h")).await;
+    let set = async |key: &str| {
+        let entry = OperatorEntry::limit("api", key, "none");
+        redis.set(entry, &bindings, &alice()).await
+    };
+    set("ended-later").await.expect("set");
+    let older: Vec<String> = server.ask(&["HGETALL", RULES]).await;
+    redis.end(&[2], &bindings, &alice()).await.expect("ended");
+    set(KEY).await.expect("set");
+    let rules = follow(&redis).await;
+    let layer = rules.layer(MemoryStore::new()).expect("valid rules");
+    let blocked = async || {
+        let shown = [KEY, "ended-later"].map(|key| limit_shown(&layer, key));
+        let [one, other] = shown;
+        [one.await.is_empty(), other.await.is_empty()]
+    };
+    assert_eq!(
+        (rules.status().revision, blocked().await),
+        (4, [true, false])
+    );
+    until("it is heard", || {
+        rules
+            .status()
+            .fleet
+            .is_some_and(|fleet| fleet.processes == 1)
+    })
+    .await;
+    let mut put_back = vec!["HSET", RULES];
+    put_back.extend(older.iter().map(String::as_str));
+    let _: i64 = server.ask(&put_back).await;
+    let _: i64 = server.ask(&["PUBLISH", RULES, "2"]).await;
+    until("it is rejected", || rules.status().rejected == 1).await;
+    assert_eq!(
+        (rules.status().revision, blocked().await),
+        (4, [true, false])
+    );
+    // With this alone, all processes would go back.
+    let refused = set("another").await.expect_err("Redis is behind");
+    let said = refused.to_string();
+    assert!(
+        said.contains("Redis has the rules of revision 2, and processes those of revision 4"),
+        "{said}"
+    );
+
+    assert_eq!(push(&redis, limits("fixed_window 10/h")).await, 5);
+    until("it is in force", || rules.status().revision == 5).await;
+    assert_eq!(
+        rules.status().lost,
+        [
+            "lost with Redis, set it again: api: none for one key, set by alice",
+            "in force again from an older state of Redis: api: none for one key, set by alice",
+        ]
+    );
+}
