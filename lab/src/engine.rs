@@ -7,8 +7,8 @@ use tollgate_core::{
     store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, LeaseEvent, LeaseItem, Next,
-    NoReply, Query, Reply, ReportEvent, StoreRules,
+    Begin, BoundRules, Engine, EngineOptions, FollowUp, LeaseItem, Next, NoReply, Places, Query,
+    Reply,
 };
 
 use crate::consistency::{Consistency, INTERVAL, Terms};
@@ -16,6 +16,7 @@ use crate::consistency::{Consistency, INTERVAL, Terms};
 /// The rules of one process on an engine: the limit, and another rule that denies.
 #[derive(Debug)]
 pub(crate) struct Local {
+    engine: Arc<Engine>,
     pub(crate) rules: Arc<BoundRules>,
 }
 
@@ -33,6 +34,7 @@ pub(crate) enum Content {
 /// What goes to the store, and who processes the reply.
 #[derive(Debug)]
 pub(crate) struct Message {
+    engine: Arc<Engine>,
     pub(crate) content: Content,
     pub(crate) query: Option<Query>,
     /// Once the store has carried it out.
@@ -50,25 +52,6 @@ pub(crate) enum Step {
 pub(crate) fn fingerprint(key: u32) -> Fingerprint {
     let bits = u128::from(key) + 1;
     Fingerprint::from_bits(bits.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
-}
-
-#[derive(Debug)]
-struct OnePlace;
-
-impl StoreRules for OnePlace {
-    fn exact(&self, _: &Rule) -> Option<&'static str> {
-        None
-    }
-
-    fn place(&self, _: &[Check], _: &Check) -> Option<Fingerprint> {
-        None
-    }
-}
-
-impl EngineEvents for OnePlace {
-    fn lease(&self, _: LeaseEvent) {}
-    fn reports(&self, _: ReportEvent, _: usize) {}
-    fn units_lost(&self, _: u64) {}
 }
 
 impl Local {
@@ -90,12 +73,13 @@ impl Local {
             deny_cache: consistency != Consistency::Exact,
             ..EngineOptions::default()
         };
-        let engine = Engine::new(options, Box::new(OnePlace));
+        let engine = Engine::new(options);
         let limit = Rule::new("limit", terms.quota).consistency(counted);
         let other = Rule::new("other", Quota::gcra(1, MINUTE));
         let rules = Arc::new(RuleSet::new([limit, other]).ok()?);
         Some(Self {
-            rules: BoundRules::new(&engine, rules, Box::new(OnePlace)),
+            rules: BoundRules::new(&engine, rules, Places::default(), |_| None),
+            engine,
         })
     }
 
@@ -106,14 +90,16 @@ impl Local {
         let checks = if is_denied { &checks[..] } else { &checks[..1] };
         match self.rules.begin(checks, now) {
             Begin::Decided(decision) => Step::Decided(decision),
-            Begin::Query(query) => Step::Query(Box::new(Message::new(query, now))),
+            Begin::Query(query) => Step::Query(Box::new(Message::new(&self.engine, query, now))),
         }
     }
 
     /// What is due without a request.
     pub(crate) fn maintain(&self, now: Tick) -> Vec<Message> {
         let queries = self.rules.poll_maintenance(now).into_iter();
-        queries.map(|query| Message::new(query, now)).collect()
+        queries
+            .map(|query| Message::new(&self.engine, query, now))
+            .collect()
     }
 
     /// How often something may be due, in µs.
@@ -124,14 +110,15 @@ impl Local {
 }
 
 impl Message {
-    fn new(mut query: Query, now: Tick) -> Self {
-        let content = query.send(now, |query| Content::Query {
-            checks: query.checks().to_vec(),
-            reports: query.reports().to_vec(),
-            leases: query.leases().to_vec(),
-        });
+    fn new(engine: &Arc<Engine>, mut query: Query, now: Tick) -> Self {
+        drop(engine.fill(&mut query, now));
         Self {
-            content,
+            engine: Arc::clone(engine),
+            content: Content::Query {
+                checks: query.checks().to_vec(),
+                reports: query.reports().to_vec(),
+                leases: query.leases().to_vec(),
+            },
             query: Some(query),
             reply: None,
         }
@@ -148,11 +135,14 @@ impl Message {
             settle, queries, ..
         } = done.follow_up;
         let settle = settle.into_iter().map(|(receipt, how)| Self {
+            engine: Arc::clone(&self.engine),
             content: Content::Settle(receipt, how),
             query: None,
             reply: None,
         });
-        let queries = queries.into_iter().map(|query| Self::new(query, now));
+        let queries = queries
+            .into_iter()
+            .map(|query| Self::new(&self.engine, query, now));
         settle.chain(queries).collect()
     }
 

@@ -4,16 +4,18 @@
 //!
 //! The time is passed in. So the same code runs over real connections, in a model checker, and in a simulator.
 //!
-//! A store has one [`Engine`], to which each of its rule sets is [bound](BoundRules::new). A request takes two calls:
+//! A store has one [`Engine`], to which each of its rule sets is [bound](BoundRules::new). It is asked and
+//! answers, and calls nobody back:
 //!
 //! ```text
-//! BoundRules::begin(checks, now) ──► Decided(decision)              from a lease, local usage, or the deny cache
-//!                              └───► Query ── send ── store ── Query::finish(reply, now) ──► Done { decision, follow_up }
-//!                                                                                      └───► Query(query)   states in other places
+//! BoundRules::begin(checks, now) ──► Decided(decision)              from a lease, local usage, or an earlier denial
+//!                              └───► Query ── Engine::fill(query, now) ── store ── Query::finish(reply, now)
+//!                                                                                  ├──► Done { decision, follow_up }
+//!                                                                                  └──► Query(query)   states in other places
 //! ```
 //!
-//! [`Query::send`] carries the unreported usage of the request's keys, and the leases that are used up, and says which leases the
-//! process wants. A reply that never comes is finished with [`NoReply`]; a query that is dropped counts as one whose
+//! [`Engine::fill`] puts the unreported usage of the request's keys into the query, and the leases that are used up, and which leases
+//! the process wants. A reply that never comes is finished with [`NoReply`]; a query that is dropped counts as one whose
 //! outcome is unknown. When a rule denies, units that were spent locally go back to where they came from, and what other places
 //! took is cancelled. [`FollowUp`] is what the store sends then, without a request that waits for it.
 //!
@@ -37,9 +39,9 @@ mod table;
 pub use self::{
     effective::Effective,
     engine::{
-        Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, EngineUsage, FollowUp,
-        GrantReply, IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply,
-        ReportEvent, ReportReply, Reset, StoreRules,
+        Begin, BoundRules, Done, Engine, EngineCounts, EngineOptions, EngineUsage, FollowUp,
+        GrantReply, IndexSet, LeaseItem, LeaseReply, Next, NoReply, Places, Query, Reply,
+        ReportReply, Reset, Sending,
     },
     lease::{
         grant::{Grant, LeaseQuery, ReturnedLease},

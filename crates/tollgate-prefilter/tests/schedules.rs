@@ -14,8 +14,8 @@ use tollgate_core::{
     store::{Fingerprint, Receipt, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply, LeaseEvent,
-    LeaseQuery, LeaseReply, LeaseTerms, Next, Query, Reply, ReportEvent, ReportReply, StoreRules,
+    Begin, BoundRules, Engine, EngineOptions, FollowUp, GrantReply, LeaseQuery, LeaseReply,
+    LeaseTerms, Next, Places, Query, Reply, ReportReply,
 };
 use tollgate_test_reference::{WindowGrantor, WindowState};
 
@@ -47,27 +47,6 @@ struct Store {
     reported: u64,
 }
 
-#[derive(Debug)]
-struct OneKey;
-
-impl StoreRules for OneKey {
-    fn exact(&self, _: &Rule) -> Option<&'static str> {
-        None
-    }
-
-    fn place(&self, _: &[Check], _: &Check) -> Option<Fingerprint> {
-        None
-    }
-}
-
-impl EngineEvents for OneKey {
-    fn lease(&self, _: LeaseEvent) {}
-    fn reports(&self, _: ReportEvent, _: usize) {}
-    fn units_lost(&self, units: u64) {
-        panic!("{units} units are lost");
-    }
-}
-
 /// A process with its store.
 struct Process {
     engine: Arc<Engine>,
@@ -84,12 +63,13 @@ impl Process {
             keys: 1,
             deny_cache: false,
         };
-        let engine = Engine::new(options, Box::new(OneKey));
+        let engine = Engine::new(options);
         let rules = RuleSet::new([Rule::new("rule", quota()).consistency(consistency)]);
         let rules = BoundRules::new(
             &engine,
             Arc::new(rules.expect("valid rules")),
-            Box::new(OneKey),
+            Places::default(),
+            |_| None,
         );
         let window = FixedWindow::new(&quota()).expect("a window");
         let terms = LeaseTerms::new(&quota(), 500).expect("it is leased");
@@ -124,7 +104,9 @@ impl Process {
     }
 
     fn send(&self, mut query: Query) -> Decision {
-        let reply = query.send(self.now, |query| self.carry_out(query));
+        let sending = self.engine.fill(&mut query, self.now);
+        let reply = self.carry_out(&query);
+        drop(sending);
         match query.finish(Ok(reply), self.now) {
             Next::Done(done) => {
                 self.follow_up(done.follow_up);
@@ -209,6 +191,7 @@ impl Process {
     fn has_counted(&self, admitted: u64) {
         assert_eq!(self.engine.usage(self.now).units_on_lease, 0);
         assert_eq!(self.engine.usage(self.now).units_unreported, 0);
+        assert_eq!(self.engine.counts().units_lost, 0);
         let store = self.store.lock().expect("no panic");
         assert_eq!(FixedWindow::weight(&store.state.counts), admitted);
     }

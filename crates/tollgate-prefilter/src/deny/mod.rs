@@ -1,4 +1,4 @@
-//! The deny cache: denials that need no call.
+//! Denials that need no call, and blocks.
 
-pub(crate) mod block_cache;
-pub(crate) mod deny_cache;
+pub(crate) mod denials;
+pub(crate) mod key_block;

@@ -150,13 +150,13 @@ impl BoundRules {
         let mut maintenance = Maintenance::new(self);
         maintenance.reports(now, |_| true);
         if self.sweeps(now) {
-            let limits = self.limits.iter();
+            let limits = self.limits.leased();
             limits.for_each(|(_, _, limit)| limit.begin_visits());
             self.is_sweeping.store(true, Ordering::Relaxed);
         }
         if self.is_looking_through_leases() {
             maintenance.idle_leases(now);
-            let mut limits = self.limits.iter();
+            let mut limits = self.limits.leased();
             let is_more = limits.any(|(_, _, limit)| limit.has_visits());
             self.is_sweeping.store(is_more, Ordering::Relaxed);
         }

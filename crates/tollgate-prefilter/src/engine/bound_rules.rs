@@ -2,16 +2,19 @@
 
 use std::{fmt, sync::Arc};
 
-use tollgate_core::{Check, Decision, Outcome, RuleSet, Tick, Verdict};
+use tollgate_core::{Check, Decision, Outcome, Rule, RuleSet, Tick, Verdict};
 
 use crate::{
     effective::Effective,
     engine::{
-        engine::Engine, events::EngineEvents, limit::Limit, limits::Limits, local::Local,
-        store_rules::StoreRules,
+        engine::Engine,
+        limit::{Limit, number_of},
+        limits::Limits,
+        local::Local,
+        places::Places,
     },
     sync::{AtomicBool, AtomicU64, Ordering},
-    table::key_table::Miss,
+    table::key_table::{Miss, TableKey},
 };
 
 /// A rule set on an [`Engine`], as its requests and its maintenance share it.
@@ -19,7 +22,9 @@ pub struct BoundRules {
     pub(crate) engine: Arc<Engine>,
     pub(crate) rules: Arc<RuleSet>,
     pub(crate) limits: Limits,
-    pub(crate) store: Box<dyn StoreRules>,
+    pub(crate) places: Places,
+    /// The numbers of the rules, by which their states are found.
+    numbers: Box<[u32]>,
     /// Whether any check may be decided locally, other than by the deny cache.
     pub(crate) is_local: bool,
     is_retired: AtomicBool,
@@ -33,11 +38,17 @@ const SWEEP_EVERY: Tick = 1_000_000;
 
 impl BoundRules {
     /// Binds a rule set, which is in use until it is [retired](Self::retire). Bind a rule set before you retire the one
-    /// that it replaces, and it keeps the leases and denials of the rules that have not changed.
+    /// that it replaces, and it keeps the leases and denials of the rules that have not changed. `exact` says why a rule can only be
+    /// exact for the store, whatever its consistency and quota are.
     #[must_use]
-    pub fn new(engine: &Arc<Engine>, rules: Arc<RuleSet>, store: Box<dyn StoreRules>) -> Arc<Self> {
+    pub fn new(
+        engine: &Arc<Engine>,
+        rules: Arc<RuleSet>,
+        places: Places,
+        exact: impl Fn(&Rule) -> Option<&'static str>,
+    ) -> Arc<Self> {
         let limits = rules.rules().iter().enumerate().map(|(index, rule)| {
-            let exact = store.exact(rule);
+            let exact = exact(rule);
             let plans = (0..rule.quotas()).map(|plan| {
                 let effective = Effective::in_rule_set(&rules, index, plan, exact)?;
                 Some(engine.limit(rule, *rule.quota_of(plan), effective))
@@ -48,9 +59,10 @@ impl BoundRules {
         Arc::new(Self {
             is_local: limits.pause().is_some(),
             engine: Arc::clone(engine),
+            numbers: rules.rules().iter().map(number_of).collect(),
             rules,
             limits,
-            store,
+            places,
             is_retired: AtomicBool::new(false),
             swept: AtomicU64::new(0),
             is_sweeping: AtomicBool::new(false),
@@ -67,8 +79,21 @@ impl BoundRules {
         &self.engine.local
     }
 
-    pub(crate) fn events(&self) -> &dyn EngineEvents {
-        &*self.engine.events
+    /// Where the state of a check is.
+    pub(crate) fn at(&self, check: &Check) -> TableKey {
+        let rule = self.numbers.get(usize::from(check.rule()));
+        TableKey::new(rule.copied().unwrap_or(0), check.key())
+    }
+
+    /// More may be left of the state of a check by now than an earlier denial says.
+    pub(crate) fn unlearn(&self, check: &Check) {
+        self.local().unlearn(self.at(check));
+    }
+
+    /// How a rule is counted: its own quota with plan number 0, or that of a plan. `None`: it is not enforced, or has no limit.
+    #[must_use]
+    pub fn effective(&self, rule: usize, plan: usize) -> Option<Effective> {
+        Some(self.limits.0.get(rule)?.get(plan)?.as_ref()?.effective)
     }
 
     /// Takes what a check costs from what this process may spend.
@@ -153,7 +178,7 @@ impl fmt::Debug for BoundRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BoundRules")
             .field("rules", &self.rules)
-            .field("store", &self.store)
+            .field("places", &self.places)
             .finish_non_exhaustive()
     }
 }

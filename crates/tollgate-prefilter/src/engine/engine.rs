@@ -9,10 +9,13 @@ use std::{
 use tollgate_core::{Quota, Rule, RuleSet, Tick};
 
 use crate::{
-    deny::{block_cache::BlockCache, deny_cache::DenyCache},
     effective::Effective,
     engine::{
-        engine_usage::EngineUsage, events::EngineEvents, limit::Limit, limits::Limits, local::Local,
+        counts::{Counts, EngineCounts, Event},
+        engine_usage::EngineUsage,
+        limit::Limit,
+        limits::Limits,
+        local::Local,
     },
     sync::{AtomicU32, Mutex, MutexGuard, Ordering, RwLock, lock},
 };
@@ -26,7 +29,7 @@ use crate::{
 /// sleeps.
 pub struct Engine {
     pub(crate) local: Local,
-    pub(crate) events: Box<dyn EngineEvents>,
+    pub(crate) counts: Counts,
     /// Read from before reports are taken until they are sent.
     pub(crate) sending: RwLock<()>,
     /// By the names of rules.
@@ -39,8 +42,8 @@ pub struct Engine {
 pub struct EngineOptions {
     /// Whether denials are remembered. Default: yes.
     pub deny_cache: bool,
-    /// The most keys with leases, and the most keys with local usage. The store decides each request of the others. Denials of a
-    /// quarter as many are remembered, and of 65 536 at most. Default: 262 144.
+    /// The most keys of which something is kept. The store decides each request of the others. Denials of a quarter as many are
+    /// remembered. Default: 262 144.
     pub keys: usize,
 }
 
@@ -54,16 +57,15 @@ impl Default for EngineOptions {
 }
 
 impl Engine {
-    /// An engine without rules. What happens in it is counted by `events`.
+    /// An engine without rules.
     #[must_use]
-    pub fn new(options: EngineOptions, events: Box<dyn EngineEvents>) -> Arc<Self> {
-        let deny = options.deny_cache.then(|| DenyCache::new(options.keys));
+    pub fn new(options: EngineOptions) -> Arc<Self> {
         Arc::new(Self {
-            local: Local::new(deny, options.keys),
-            events,
+            local: Local::new(options.keys, options.deny_cache),
+            counts: Counts::default(),
             sending: RwLock::new(()),
             limits: Mutex::new(HashMap::new()),
-            next_id: AtomicU32::new(0),
+            next_id: AtomicU32::new(1),
         })
     }
 
@@ -76,47 +78,29 @@ impl Engine {
     /// What this process holds. It takes a look at every key.
     #[must_use]
     pub fn usage(&self, now: Tick) -> EngineUsage {
-        let local = &self.local;
-        let mut usage = EngineUsage::default();
-        if let Some(leases) = local.leases() {
-            leases.add_usage(now, &mut usage);
-        }
-        if let Some(reports) = local.reports() {
-            reports.add_usage(&mut usage);
-        }
-        let blocks = local.blocks().map_or(0, BlockCache::bytes);
-        usage.deny_cache_bytes = (local.deny.as_ref().map_or(0, DenyCache::bytes) + blocks) as u64;
-        usage
+        self.local.usage_at(now)
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counts(&self) -> EngineCounts {
+        self.counts.so_far()
     }
 
     /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.
     pub(crate) fn limit(&self, rule: &Rule, quota: Quota, effective: Effective) -> Arc<Limit> {
-        let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
-        let wait = rule.at_most_wait().filter(|_| !rule.has_slots());
-        let is_same = |limit: &Arc<Limit>| {
-            limit.quota == quota
-                && limit.effective == effective
-                && limit.has_plans == has_plans
-                && limit.wait == wait
-                && limit.block.as_ref().map(|(_, block)| block) == rule.block_setting()
-        };
-        // Two rules count by one key in a partition by key alone, and share a number once in four billion.
-        let block_id = rule.name().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
         let mut limits = self.limits();
         let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
-        let known = of_name.iter().filter_map(Weak::upgrade).find(is_same);
+        let mut known = of_name.iter().filter_map(Weak::upgrade);
+        let known = known.find(|limit| limit.is_of(rule, &quota, &effective));
         let limit = known.unwrap_or_else(|| {
             // It would take four billion different quotas in one process for two to have the same.
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let block = (block_id, rule.block_setting().cloned());
-            let limit = Arc::new(Limit::new(id, quota, effective, has_plans, wait, block));
+            let limit = Arc::new(Limit::new(id, rule, quota, effective));
             of_name.push(Arc::downgrade(&limit));
             limit
         });
         limit.bind();
-        self.local.make_room(&limit);
         limit
     }
 
@@ -128,10 +112,7 @@ impl Engine {
             if !limit.unbind() {
                 continue;
             }
-            lost += self
-                .local
-                .reports()
-                .map_or(0, |reports| reports.give_up(limit));
+            lost += self.local.give_up(limit);
             let name = rules.rules()[usize::from(rule)].shared_name();
             if let Some(of_name) = by_name.get_mut(name) {
                 of_name.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(limit)));
@@ -140,10 +121,7 @@ impl Engine {
                 }
             }
         }
-        drop(by_name);
-        if lost > 0 {
-            self.events.units_lost(lost);
-        }
+        self.counts.add(Event::UnitLost, lost);
     }
 
     /// Waits until the reports are sent that were taken by now. The units in them can only be refunded after them.

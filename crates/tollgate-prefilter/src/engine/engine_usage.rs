@@ -13,10 +13,6 @@ pub struct EngineUsage {
     pub leased_keys: u64,
     /// Keys with a scheduled lease that has units.
     pub scheduled_keys: u64,
-    /// The table of leases; empty while no rule is leased.
-    pub leases: TableUsage,
-    /// The table of local usage; empty while no rule is eventual.
-    pub reports: TableUsage,
-    /// The memory of the deny cache; 0 if it is turned off.
-    pub deny_cache_bytes: u64,
+    /// The table of keys.
+    pub table: TableUsage,
 }

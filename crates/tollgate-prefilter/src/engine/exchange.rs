@@ -8,11 +8,12 @@ use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict, store::Chec
 use crate::{
     engine::{
         bound_rules::BoundRules,
-        events::{LeaseEvent, ReportEvent},
+        counts::Event,
+        entry::Lease,
         index_set::IndexSet,
         limits::has_twins,
-        reply::{GrantReply, LeaseReply, NoReply, Reply, ReportReply},
-        reports::{Left, SentAt},
+        local::{Left, SentAt},
+        reply::{GrantReply, NoReply, Reply, ReportReply},
     },
     lease::grant::{LeaseQuery, ReturnedLease},
 };
@@ -158,21 +159,32 @@ impl Exchange {
         if self.takes() && self.binding.rules.has_blocks() {
             let binding = &self.binding;
             let counted = self.checks.iter().map(|check| {
-                let slot = binding.limit(check)?.block_slot(check.key())?;
-                Some(binding.local().blocks()?.take(slot))
+                let limit = binding.limit(check);
+                limit.map_or(0, |limit| binding.local().take_counted(limit, check.key()))
             });
-            self.counted = counted.map(Option::unwrap_or_default).collect();
+            self.counted = counted.collect();
         }
+        for LeaseItem { query, .. } in &self.leases {
+            if query.requests_grant() {
+                self.count(Event::LeaseRequested, 1);
+            }
+            if query.returned.is_some() {
+                self.count(Event::LeaseReturned, 1);
+            }
+        }
+        self.count(Event::ReportSent, self.reports.len() as u64);
+    }
+
+    fn count(&self, event: Event, count: u64) {
+        self.binding.engine.counts.add(event, count);
     }
 
     /// Denials that were not sent are counted with the next call.
     fn keep_counted(&mut self) {
         let counted = std::mem::take(&mut self.counted);
         for (check, counted) in self.checks.iter().zip(counted) {
-            let limit = self.binding.limit(check);
-            let slot = limit.and_then(|limit| limit.block_slot(check.key()));
-            if let Some((slot, blocks)) = slot.zip(self.binding.local().blocks()) {
-                blocks.give_back(slot, counted);
+            if let Some(limit) = self.binding.limit(check).filter(|_| counted > 0) {
+                (self.binding.local()).keep_counted(limit, check.key(), counted);
             }
         }
     }
@@ -183,7 +195,7 @@ impl Exchange {
             let limit = self.binding.limit(check)?;
             self.binding.local().known_block(limit, check, now)
         };
-        let knows = self.binding.local().blocks().is_some() && self.kind == Kind::Acquire;
+        let knows = self.binding.rules.has_blocks() && self.kind == Kind::Acquire;
         if !knows || !self.checks.iter().any(|check| known(check).is_some()) {
             return self.binding.unanswered(&self.checks, outcome);
         }
@@ -193,26 +205,7 @@ impl Exchange {
         self.binding.decision(verdicts, now)
     }
 
-    /// It is in flight, or has failed.
-    pub(crate) fn on_sent(&self) {
-        let events = self.binding.events();
-        for LeaseItem { query, .. } in &self.leases {
-            if query.requests_grant() {
-                events.lease(LeaseEvent::Requested);
-            }
-            if query.returned.is_some() {
-                events.lease(LeaseEvent::Returned);
-            }
-        }
-        if !self.reports.is_empty() {
-            events.reports(ReportEvent::Sent, self.reports.len());
-        }
-    }
-
     fn take_reports(&mut self, now: Tick) {
-        let Some(reports) = self.binding.local().reports() else {
-            return;
-        };
         let mut keys = std::mem::take(&mut self.reports);
         keys.extend(self.checks.iter().copied());
         for check in keys {
@@ -220,7 +213,7 @@ impl Exchange {
             let Some(limit) = limit.filter(|limit| limit.report_terms().is_some()) else {
                 continue;
             };
-            let units = reports.report(limit, check.key(), now);
+            let units = self.binding.local().report(limit, check.key(), now);
             if units > 0 {
                 self.reports.push(check.with_cost(units));
             }
@@ -228,7 +221,7 @@ impl Exchange {
     }
 
     fn query_leases(&mut self, now: Tick) {
-        if self.binding.local().leases().is_none() || has_twins(&self.checks) {
+        if !self.binding.is_local || has_twins(&self.checks) {
             return;
         }
         for (index, check) in self.checks.iter().enumerate() {
@@ -278,11 +271,10 @@ impl Exchange {
 
     fn finish_reports(&mut self, reply: Result<&Reply, &NoReply>, now: Tick) {
         let (reports, sent) = (std::mem::take(&mut self.reports), self.sent);
-        let (Some(sent), Some(table)) = (sent, self.binding.local().reports()) else {
+        let (Some(sent), local) = (sent, self.binding.local()) else {
             return;
         };
         for (index, report) in reports.iter().enumerate() {
-            let (key, units) = (report.key(), report.cost());
             let Some(limit) = self.binding.limit(report) else {
                 continue;
             };
@@ -297,11 +289,11 @@ impl Exchange {
                         units: left,
                         reset_after,
                     };
-                    table.on_reported(limit, key, units, (sent, now), left);
+                    local.on_reported(limit, report, (sent, now), left);
                 }
                 Some(ReportReply::Refused) => {
-                    self.binding.events().reports(ReportEvent::Kept, 1);
-                    table.keep(limit, key, units, now);
+                    self.count(Event::ReportKept, 1);
+                    local.keep_report(limit, report, now);
                 }
                 Some(ReportReply::Unknown) | None => self.report_lost(report),
             }
@@ -309,11 +301,10 @@ impl Exchange {
     }
 
     fn report_lost(&self, report: &Check) {
-        let (limit, reports) = (self.binding.limit(report), self.binding.local().reports());
-        if let (Some(limit), Some(reports)) = (limit, reports) {
-            let units = reports.lost(limit, report.key(), report.cost());
-            self.binding.events().reports(ReportEvent::Lost, 1);
-            self.binding.events().units_lost(units);
+        if let Some(limit) = self.binding.limit(report) {
+            let units = self.binding.local().lose_report(limit, report);
+            self.count(Event::ReportLost, 1);
+            self.count(Event::UnitLost, units);
         }
     }
 
@@ -326,10 +317,9 @@ impl Exchange {
     }
 
     fn not_returned(&self, LeaseItem { check, query }: &LeaseItem) {
-        if let (Some(limit), Some(leases)) =
-            (self.binding.limit(check), self.binding.local().leases())
-        {
-            leases.on_not_sent(limit, check.key(), query.returned);
+        if let Some(limit) = self.binding.limit(check) {
+            let local = self.binding.local();
+            local.on_not_sent(limit, check.key(), query.returned);
         }
     }
 
@@ -360,33 +350,29 @@ impl Exchange {
     /// Returns what is left of leases of an earlier window.
     fn finish_leases(&self, leases: &[LeaseItem], reply: &Reply, now: Tick) -> Vec<Self> {
         let mut returned = Vec::new();
-        let (local, events) = (self.binding.local(), self.binding.events());
+        let local = self.binding.local();
         let sent = self.sent.map_or(now, |sent| sent.at);
         for (index, item) in leases.iter().enumerate() {
-            let (check, key) = (&item.check, item.check.key());
-            let (Some(limit), Some(table)) = (self.binding.limit(check), local.leases()) else {
+            let check = &item.check;
+            let Some(limit) = self.binding.limit(check) else {
                 continue;
             };
+            let lost = |lease: &mut Lease| lease.holder.lost();
             if self.kind == Kind::Maintenance {
                 // More is left by now.
-                local.unlearn(key);
-                table.lost(limit, key);
+                self.binding.unlearn(check);
+                local.lease(limit, check.key(), lost);
                 continue;
             }
-            let lost = LeaseReply {
-                is_refused: false,
-                grant: GrantReply::Lost,
-            };
-            let reply_to_it = reply.leases().get(index).copied().unwrap_or(lost);
-            let grant = match reply_to_it.grant {
-                GrantReply::None => None,
-                GrantReply::Granted(grant) => {
-                    events.lease(LeaseEvent::Granted);
+            let grant = match reply.leases().get(index).map(|reply| reply.grant) {
+                Some(GrantReply::None) => None,
+                Some(GrantReply::Granted(grant)) => {
+                    self.count(Event::LeaseGranted, 1);
                     Some(grant)
                 }
-                GrantReply::Lost => {
-                    events.lease(LeaseEvent::Lost);
-                    table.lost(limit, key);
+                Some(GrantReply::Lost) | None => {
+                    self.count(Event::LeaseLost, 1);
+                    local.lease(limit, check.key(), lost);
                     continue;
                 }
             };
@@ -410,19 +396,20 @@ impl Exchange {
     }
 
     fn lease_lost(&self, LeaseItem { check, query }: &LeaseItem) {
-        if let (Some(limit), Some(leases)) =
-            (self.binding.limit(check), self.binding.local().leases())
-        {
-            match self.sent.filter(|_| query.requests_grant()) {
-                Some(sent) => leases.on_unanswered(limit, check.key(), sent.at),
-                None => leases.lost(limit, check.key()),
-            }
+        let sent = self.sent.filter(|_| query.requests_grant());
+        if let Some(limit) = self.binding.limit(check) {
+            self.binding.local().lease(limit, check.key(), |lease| {
+                lease.holder.lost();
+                if let Some(sent) = sent {
+                    lease.unanswered = lease.unanswered.max(sent.at);
+                }
+            });
         }
         if self.kind == Kind::Maintenance {
-            self.binding.local().unlearn(check.key());
+            self.binding.unlearn(check);
         }
         if query.requests_grant() {
-            self.binding.events().lease(LeaseEvent::Lost);
+            self.count(Event::LeaseLost, 1);
         }
     }
 
@@ -436,9 +423,7 @@ impl Exchange {
                 _ => check.cost() == 0 && limit.lease_terms().is_some(),
             })
         };
-        if local.leases().is_none() && (local.reports().is_none() || self.takes())
-            || !self.checks.iter().any(|check| is_adjusted(check).is_some())
-        {
+        if !self.binding.is_local || !self.checks.iter().any(|check| is_adjusted(check).is_some()) {
             return decision;
         }
         let verdicts = self.checks.iter().zip(decision.verdicts());

@@ -2,16 +2,16 @@
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
-use tollgate_core::{Block, Quota, Tick, store::Fingerprint};
+use tollgate_core::{Block, Quota, Rule, Tick, store::Fingerprint};
 
 use crate::{
-    deny::deny_cache::Denials,
+    deny::denials::Denials,
     effective::Effective,
     engine::windows::Windows,
     lease::terms::LeaseTerms,
     report::terms::ReportTerms,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
-    table::table_key::TableKey,
+    table::key_table::TableKey,
 };
 
 /// One quota of one rule, with its consistency.
@@ -20,6 +20,8 @@ use crate::{
 pub(crate) struct Limit {
     /// No other limit of the engine has it.
     pub(crate) id: u32,
+    /// The number of its rule, by the name.
+    rule: u32,
     pub(crate) quota: Quota,
     pub(crate) effective: Effective,
     /// If it is leased, and is not a bucket.
@@ -29,14 +31,12 @@ pub(crate) struct Limit {
     pub(crate) has_plans: bool,
     /// How long requests wait for it at most.
     pub(crate) wait: Option<Duration>,
-    /// When its rule blocks keys, and by what number all plans of the rule are known there.
-    pub(crate) block: Option<(u32, Block)>,
-    /// Keys with unreported units.
-    unreported: Mutex<VecDeque<Fingerprint>>,
-    has_keys: AtomicBool,
-    /// Keys with a lease.
-    leased: Mutex<Leased>,
-    /// Held by who goes through either: meanwhile keys are missing that stay.
+    /// When its rule blocks keys.
+    pub(crate) block: Option<Block>,
+    /// Keys of which something may have to be sent: they have a lease, or unreported units.
+    listed: Mutex<Listed>,
+    has_listed: AtomicBool,
+    /// Held by who goes through them: meanwhile keys are missing that stay.
     visiting: Mutex<()>,
     /// How many rule sets that are in use have it.
     in_use: AtomicUsize,
@@ -45,43 +45,41 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    pub(crate) fn new(
-        id: u32,
-        quota: Quota,
-        effective: Effective,
-        has_plans: bool,
-        wait: Option<Duration>,
-        (block_id, block): (u32, Option<Block>),
-    ) -> Self {
+    /// One of a rule's quotas; its own limit if `id` is that of no other.
+    pub(crate) fn new(id: u32, rule: &Rule, quota: Quota, effective: Effective) -> Self {
+        let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
+        let wait = rule.at_most_wait().filter(|_| !rule.has_slots());
         Self {
             id,
+            rule: number_of(rule),
             wait,
-            block: block.map(|block| (block_id, block)),
+            block: rule.block_setting().cloned(),
             windows: Windows::new(&quota, &effective),
             denials: Denials::new(&quota, has_plans, wait),
             quota,
             effective,
             has_plans,
-            unreported: Mutex::new(VecDeque::new()),
-            has_keys: AtomicBool::new(false),
-            leased: Mutex::default(),
+            listed: Mutex::default(),
+            has_listed: AtomicBool::new(false),
             visiting: Mutex::new(()),
             in_use: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
         }
     }
 
-    /// Where what is kept of a key is.
-    #[inline]
-    pub(crate) fn slot(&self, key: Fingerprint) -> TableKey {
-        TableKey::new(self.id, key)
+    /// Whether it is the limit of a rule with this quota and consistency.
+    pub(crate) fn is_of(&self, rule: &Rule, quota: &Quota, effective: &Effective) -> bool {
+        self.quota == *quota
+            && self.effective == *effective
+            && self.has_plans == (rule.quotas() > 1 || rule.has_variable_quota())
+            && self.wait == rule.at_most_wait().filter(|_| !rule.has_slots())
+            && self.block.as_ref() == rule.block_setting()
     }
 
-    /// Where it is known of a key whether it is blocked.
+    /// Where what is kept of a key is.
     #[inline]
-    pub(crate) fn block_slot(&self, key: Fingerprint) -> Option<TableKey> {
-        let (id, _) = self.block.as_ref()?;
-        Some(TableKey::new(*id, key))
+    pub(crate) fn at(&self, key: Fingerprint) -> TableKey {
+        TableKey::new(self.rule, key)
     }
 
     #[inline]
@@ -134,92 +132,81 @@ impl Limit {
     /// Whether any key may have unreported units.
     #[inline]
     pub(crate) fn has_unreported(&self) -> bool {
-        self.has_keys.load(Ordering::Relaxed)
+        self.report_terms().is_some() && self.has_listed.load(Ordering::Relaxed)
     }
 
-    /// A key has unreported units from now on.
-    pub(crate) fn add_unreported(&self, key: Fingerprint) {
-        let mut due = lock(&self.unreported);
-        due.push_back(key);
-        self.has_keys.store(true, Ordering::Relaxed);
+    /// Something may have to be sent of a key from now on.
+    pub(crate) fn list(&self, key: Fingerprint) {
+        let mut listed = lock(&self.listed);
+        listed.keys.push_back(key);
+        self.has_listed.store(true, Ordering::Relaxed);
     }
 
-    /// Goes through the keys with unreported units, each at most once, until `visit` says to stop. Keys for which it returns
-    /// `Visit::Keep` are visited again next time.
-    pub(crate) fn visit_unreported(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
-        let _visiting = lock(&self.visiting);
-        let mut kept = Vec::new();
-        let count = lock(&self.unreported).len();
-        for _ in 0..count {
-            let Some(key) = lock(&self.unreported).pop_front() else {
-                break;
-            };
-            match visit(key) {
-                Visit::Keep => kept.push(key),
-                Visit::Drop => {}
-                Visit::Stop => {
-                    lock(&self.unreported).push_front(key);
-                    break;
-                }
-            }
-        }
-        let mut due = lock(&self.unreported);
-        due.extend(kept);
-        self.has_keys.store(!due.is_empty(), Ordering::Relaxed);
-    }
-
-    /// A key has a lease from now on.
-    pub(crate) fn add_leased(&self, key: Fingerprint) {
-        lock(&self.leased).keys.push_back(key);
-    }
-
-    /// All keys with leases are to be visited anew. Those that are left from before come first.
+    /// All listed keys are to be visited anew. Those that are left from before come first.
     pub(crate) fn begin_visits(&self) {
-        let mut leased = lock(&self.leased);
-        leased.unvisited = leased.keys.len();
+        let mut listed = lock(&self.listed);
+        listed.unvisited = listed.keys.len();
     }
 
-    /// Whether keys with leases are left to visit.
+    /// Whether keys are left to visit.
     pub(crate) fn has_visits(&self) -> bool {
-        lock(&self.leased).unvisited > 0
+        lock(&self.listed).unvisited > 0
     }
 
     /// Visits up to `most` of the keys that are left, and gives how many. Those for which `visit` returns `Visit::Keep` are visited
     /// again next time.
-    pub(crate) fn visit_leased(
-        &self,
-        most: usize,
-        visit: impl FnMut(Fingerprint) -> Visit,
-    ) -> usize {
+    pub(crate) fn visit(&self, most: usize, visit: impl FnMut(Fingerprint) -> Visit) -> usize {
         let _visiting = lock(&self.visiting);
-        self.visit(most, visit)
+        self.visit_some(most, visit)
     }
 
-    /// Visits all keys with leases, also those that were visited already.
-    pub(crate) fn visit_all_leased(&self, visit: impl FnMut(Fingerprint) -> Visit) {
+    /// Visits all listed keys, also those that were visited already.
+    pub(crate) fn visit_all(&self, visit: impl FnMut(Fingerprint) -> Visit) {
         let _visiting = lock(&self.visiting);
         self.begin_visits();
-        self.visit(usize::MAX, visit);
+        self.visit_some(usize::MAX, visit);
     }
 
     /// The caller holds `visiting`.
-    fn visit(&self, most: usize, mut visit: impl FnMut(Fingerprint) -> Visit) -> usize {
-        let mut keys: Vec<_> = {
-            let mut leased = lock(&self.leased);
-            let most = most.min(leased.unvisited);
-            leased.unvisited -= most;
-            leased.keys.drain(..most).collect()
-        };
-        let visited = keys.len();
-        keys.retain(|key| visit(*key) == Visit::Keep);
-        lock(&self.leased).keys.extend(keys);
+    fn visit_some(&self, most: usize, mut visit: impl FnMut(Fingerprint) -> Visit) -> usize {
+        let (mut kept, mut visited) = (Vec::new(), 0);
+        let most = most.min(lock(&self.listed).unvisited);
+        while visited < most {
+            let next = {
+                let mut listed = lock(&self.listed);
+                listed.unvisited = listed.unvisited.saturating_sub(1);
+                listed.keys.pop_front()
+            };
+            let Some(key) = next else { break };
+            match visit(key) {
+                Visit::Keep => kept.push(key),
+                Visit::Drop => {}
+                Visit::Stop => {
+                    lock(&self.listed).keys.push_front(key);
+                    break;
+                }
+            }
+            visited += 1;
+        }
+        let mut listed = lock(&self.listed);
+        listed.keys.extend(kept);
+        self.has_listed
+            .store(!listed.keys.is_empty(), Ordering::Relaxed);
         visited
     }
 }
 
-/// Keys with a lease. The first ones are yet to be visited.
+/// The number of a rule, by its name. Two rules count by one key in a partition by key alone, and share a number once in four billion.
+pub(crate) fn number_of(rule: &Rule) -> u32 {
+    // FNV-1a.
+    rule.name().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// Keys of which something may have to be sent. The first ones are yet to be visited.
 #[derive(Debug, Default)]
-struct Leased {
+struct Listed {
     keys: VecDeque<Fingerprint>,
     /// No more than there are keys.
     unvisited: usize,

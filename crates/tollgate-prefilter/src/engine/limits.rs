@@ -31,6 +31,12 @@ impl Limits {
         })
     }
 
+    /// Those that are leased.
+    pub(crate) fn leased(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
+        self.iter()
+            .filter(|(.., limit)| limit.lease_terms().is_some())
+    }
+
     /// The limits of a rule, with the number of a plan that each belongs to.
     pub(crate) fn of_rule(&self, rule: u16) -> impl Iterator<Item = (u16, &Limit)> {
         let limits = self.iter().filter(move |(of, ..)| *of == rule);

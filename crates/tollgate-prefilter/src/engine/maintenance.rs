@@ -35,12 +35,9 @@ impl<'a> Maintenance<'a> {
 
     /// Reports that are due by a time, of some limits.
     pub(crate) fn reports(&mut self, by: Tick, which: impl Fn(&Limit) -> bool) {
-        let Some(reports) = self.binding.local().reports() else {
-            return;
-        };
         let mut left = MAX_REPORTS;
         for (rule, plan, limit) in self.binding.limits.iter().filter(|(_, _, it)| which(it)) {
-            let due = reports.due_by(limit, by, left);
+            let due = self.binding.local().due_by(limit, by, left);
             left -= due.len();
             let due = due.into_iter().map(|key| (key, ()));
             self.add((rule, plan), due, |exchange, check, ()| {
@@ -51,22 +48,19 @@ impl<'a> Maintenance<'a> {
 
     /// Leases that are not needed, of some of those that are left to look at.
     pub(crate) fn idle_leases(&mut self, now: Tick) {
-        if let Some(leases) = self.binding.local().leases() {
-            let mut most = MAX_VISITS;
-            for (rule, plan, limit) in self.binding.limits.iter() {
-                let (unneeded, visited) = leases.sweep(limit, now, most);
-                most -= visited;
-                self.add_leases((rule, plan), unneeded);
-            }
+        let mut most = MAX_VISITS;
+        for (rule, plan, limit) in self.binding.limits.leased() {
+            let (unneeded, visited) = self.binding.local().sweep(limit, now, most);
+            most -= visited;
+            self.add_leases((rule, plan), unneeded);
         }
     }
 
     /// All leases under some limits.
     pub(crate) fn all_leases(&mut self, now: Tick, which: impl Fn(&Limit) -> bool) {
-        if let Some(leases) = self.binding.local().leases() {
-            for (rule, plan, limit) in self.binding.limits.iter().filter(|(_, _, it)| which(it)) {
-                self.add_leases((rule, plan), leases.take_out(limit, now));
-            }
+        let limits = self.binding.limits.leased();
+        for (rule, plan, limit) in limits.filter(|(_, _, it)| which(it)) {
+            self.add_leases((rule, plan), self.binding.local().take_out(limit, now));
         }
     }
 
@@ -97,7 +91,7 @@ impl<'a> Maintenance<'a> {
             .into_iter()
             .map(|(key, item)| {
                 let check = Check::new(rule, key, 0).with_plan(plan);
-                let place = self.binding.store.place(&[check], &check);
+                let place = self.binding.places.place(&[check], &check);
                 (place.map(|place| place.bits()), check, item)
             })
             .collect();

@@ -2,25 +2,24 @@
 
 mod begin;
 mod bound_rules;
+mod counts;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod engine;
 pub(crate) mod engine_usage;
-mod events;
+mod entry;
 mod exchange;
 mod index_set;
-mod leases;
 pub(crate) mod limit;
 mod limits;
 mod local;
 mod maintenance;
+mod places;
 mod query;
 mod reply;
-mod reports;
 mod request;
 mod reset;
 mod settle;
 mod split;
-mod store_rules;
 mod store_time;
 #[cfg(test)]
 mod tests;
@@ -30,13 +29,13 @@ mod windows;
 pub use self::{
     begin::Begin,
     bound_rules::BoundRules,
+    counts::EngineCounts,
     engine::{Engine, EngineOptions},
     engine_usage::EngineUsage,
-    events::{EngineEvents, LeaseEvent, ReportEvent},
     exchange::LeaseItem,
     index_set::IndexSet,
-    query::{Done, FollowUp, Next, Query},
+    places::Places,
+    query::{Done, FollowUp, Next, Query, Sending},
     reply::{GrantReply, LeaseReply, NoReply, Reply, ReportReply},
     reset::Reset,
-    store_rules::StoreRules,
 };

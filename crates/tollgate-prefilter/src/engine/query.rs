@@ -1,11 +1,12 @@
 //! A query to the store.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use tollgate_core::{Check, Decision, Outcome, Source, Tick, store::Receipt};
 
 use crate::{
     engine::{
+        engine::Engine,
         exchange::{Exchange, LeaseItem},
         maintenance::Maintenance,
         reply::{NoReply, Reply},
@@ -13,12 +14,12 @@ use crate::{
         settle::{Settlements, keep_abandoned},
     },
     lease::terms::LeaseTerms,
-    sync::read,
+    sync::{RwLockReadGuard, read},
 };
 
 /// A query to the store, from before it is sent until its reply is processed.
 ///
-/// [`send`](Self::send) it once, and [`finish`](Self::finish) it with the reply, or with the reason why there is none. A query
+/// [Fill](Engine::fill) it, send it once, and [`finish`](Self::finish) it with the reply, or with the reason why there is none. A query
 /// that is dropped instead counts as one without a known outcome.
 #[must_use = "a query that is dropped counts as one without a known outcome"]
 pub struct Query {
@@ -74,6 +75,24 @@ impl FollowUp {
 
     fn add_queries(&mut self, exchanges: Vec<Exchange>) {
         self.queries.extend(exchanges.into_iter().map(Query::from));
+    }
+}
+
+/// What is in the reports of a query is on its way when this is dropped.
+#[derive(Debug)]
+#[must_use = "it has to live until the query is in flight"]
+pub struct Sending<'a> {
+    _reports: Option<RwLockReadGuard<'a, ()>>,
+}
+
+impl Engine {
+    /// Puts what there is to say about leases and reports into a query, which has to be sent before the result is dropped: a refund of
+    /// units that it reports has to come after it.
+    pub fn fill(&self, query: &mut Query, now: Tick) -> Sending<'_> {
+        let has_reports = query.exchange.has_reports_to_take();
+        let reports = has_reports.then(|| read(&self.sending));
+        query.exchange.fill(now, has_reports);
+        Sending { _reports: reports }
     }
 }
 
@@ -140,21 +159,6 @@ impl Query {
     #[must_use]
     pub fn lease_terms(&self, item: &LeaseItem) -> Option<&LeaseTerms> {
         self.exchange.binding.limit(&item.check)?.lease_terms()
-    }
-
-    /// Sends it: `send` encodes it, and returns when it is in flight or has failed. What the query says about leases and
-    /// reports is known only now.
-    pub fn send<R>(&mut self, now: Tick, send: impl FnOnce(&Self) -> R) -> R {
-        let engine = self
-            .exchange
-            .has_reports_to_take()
-            .then(|| Arc::clone(&self.exchange.binding.engine));
-        let sending = engine.as_ref().map(|engine| read(&engine.sending));
-        self.exchange.fill(now, sending.is_some());
-        let sent = send(self);
-        drop(sending);
-        self.exchange.on_sent();
-        sent
     }
 
     /// Processes the reply, or why there is none.

@@ -84,7 +84,7 @@ impl Request {
             .collect();
         let mut steps: SmallVec<[(Option<Fingerprint>, Step); 2]> = SmallVec::new();
         for (index, check) in undecided.iter().zip(&together) {
-            let place = binding.store.place(&together, check);
+            let place = binding.places.place(&together, check);
             match steps.iter_mut().find(|(other, _)| *other == place) {
                 Some((_, step)) => step.push(*index),
                 None => steps.push((place, smallvec![*index])),
@@ -163,7 +163,7 @@ impl Request {
     /// The request is denied by the store: units that earlier steps took are cancelled.
     pub(crate) fn cancel(&self, binding: &BoundRules, settlements: &mut Settlements) {
         for receipt in self.taken(binding) {
-            binding.local().unlearn(receipt.check.key());
+            binding.unlearn(&receipt.check);
             settlements.push((receipt, Settlement::Cancel));
         }
     }

@@ -29,21 +29,13 @@ impl Reset {
         };
         let local = binding.local();
         for check in &reset.checks {
-            let key = check.key();
-            local.unlearn(key);
-            forget_block(binding, check);
+            local.forget(binding.at(check));
             for (plan, limit) in binding.limits.of_rule(check.rule()) {
                 let check = check.with_plan(plan).with_cost(0);
-                if let Some(leases) = local.leases() {
-                    let returned = leases.forget(limit, key, now);
-                    reset
-                        .returned
-                        .extend(returned.map(|returned| (check, returned)));
-                }
-                if let Some(reports) = local.reports() {
-                    reset.was_counted |= reports.unsent(limit, key) > 0;
-                    reports.forget(limit, key, now);
-                }
+                let (returned, unsent) = local.forget_held(limit, check.key(), now);
+                let returned = returned.map(|returned| (check, returned));
+                reset.returned.extend(returned);
+                reset.was_counted |= unsent > 0;
             }
         }
         reset
@@ -70,29 +62,14 @@ impl Reset {
             Err(NoReply::Unknown) => false,
         };
         for (index, (check, returned)) in self.returned.iter().enumerate() {
-            if let (true, Some(limit), Some(leases)) = (
-                is_back(index),
-                self.binding.limit(check),
-                self.binding.local().leases(),
-            ) {
-                leases.on_not_sent(limit, check.key(), Some(*returned));
+            if let (true, Some(limit)) = (is_back(index), self.binding.limit(check)) {
+                let local = self.binding.local();
+                local.on_not_sent(limit, check.key(), Some(*returned));
             }
         }
         // Denials that were decided before may have come in between.
         for check in &self.checks {
-            self.binding.local().unlearn(check.key());
-            forget_block(&self.binding, check);
-        }
-    }
-}
-
-/// A block that this process knows of is lifted.
-fn forget_block(binding: &BoundRules, check: &Check) {
-    for (_, limit) in binding.limits.of_rule(check.rule()) {
-        if let (Some(slot), Some(blocks)) =
-            (limit.block_slot(check.key()), binding.local().blocks())
-        {
-            blocks.forget(slot);
+            self.binding.local().forget(self.binding.at(check));
         }
     }
 }

@@ -43,7 +43,7 @@ fn settle_one(
     how: Settlement,
     now: Tick,
 ) -> Option<(Receipt, Settlement)> {
-    let (check, local) = (&receipt.check, binding.local());
+    let check = &receipt.check;
     if check.cost() == 0 {
         // It says where the states of the others lie.
         return Some((*receipt, how));
@@ -64,13 +64,13 @@ fn settle_one(
         }
         _ => return None,
     };
-    local.unlearn(check.key());
+    binding.unlearn(check);
     let limit = match (receipt.source, binding.limit(check)) {
         (Source::Lease | Source::Local, Some(limit)) => limit,
         _ => return Some((*receipt, how)),
     };
-    let times = (now, local.store_time.local(receipt.taken.at));
-    match local.give_back(limit, receipt, times, back) {
+    let times = (now, binding.local().store_time.local(receipt.taken.at));
+    match binding.local().give_back(limit, receipt, times, back) {
         0 => counted,
         rest => Some((as_counted(limit, receipt), Settlement::Refund(rest))),
     }
@@ -82,7 +82,7 @@ pub(crate) fn give_back(
     receipt: &Receipt,
     (now, spent): (Tick, Tick),
 ) -> Option<(Receipt, Settlement)> {
-    binding.local().unlearn(receipt.check.key());
+    binding.unlearn(&receipt.check);
     let limit = binding.limit(&receipt.check)?;
     let cost = receipt.check.cost();
     match binding

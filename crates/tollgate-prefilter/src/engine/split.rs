@@ -54,13 +54,10 @@ impl Split {
 
     /// Two checks on one state are one check for the store. A key that only comes in such requests is never decided locally.
     fn see_twins(&mut self, binding: &BoundRules, checks: &[Check]) {
-        let Some(reports) = binding.local().reports() else {
-            return;
-        };
         for (index, check) in checks.iter().enumerate() {
             if let Some(limit) = binding.limit(check)
                 && limit.report_terms().is_some()
-                && !reports.keeps(limit, check.key())
+                && !binding.local().counts(limit, check.key())
             {
                 self.new_keys.insert(index);
             }
@@ -87,16 +84,15 @@ fn spend(
     check: &Check,
     now: Tick,
 ) -> Result<Verdict, Miss> {
-    if binding.store.places_others(check.rule()) {
+    if binding.places.with == Some(check.rule()) {
         return Err(Miss { is_new: true });
     }
     if binding.rules.has_thresholds()
-        && let Some(reports) = binding.local().reports()
         && let Some(limit) = binding.limit(check)
         && limit.report_terms().is_some()
         && has_threshold(&binding.rules, checks, check)
     {
-        return Err(reports.see(limit, check.key()));
+        return Err(binding.local().see(limit, check.key()));
     }
     binding.spend(check, now)
 }

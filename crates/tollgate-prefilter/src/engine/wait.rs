@@ -74,21 +74,15 @@ fn retry<A: Algorithm>(quota: &Quota, at: Tick, cost: u64, used: u64) -> Option<
 mod tests {
     use std::time::Duration;
 
-    use tollgate_core::{Consistency, LeaseShare, MINUTE, SECOND};
+    use tollgate_core::{Consistency, LeaseShare, MINUTE, Rule, SECOND};
 
     use super::*;
 
     const AT: Tick = 1_700_000_000_123_456;
 
     fn limit(quota: Quota, consistency: Consistency) -> Limit {
-        Limit::new(
-            0,
-            quota,
-            Effective::new(&quota, consistency),
-            false,
-            None,
-            (0, None),
-        )
+        let effective = Effective::new(&quota, consistency);
+        Limit::new(0, &Rule::new("rule", quota), quota, effective)
     }
 
     /// What a process says that knows only how many units are left.

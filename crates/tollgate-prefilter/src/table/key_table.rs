@@ -1,13 +1,66 @@
-//! A table of what a process keeps of keys, in bounded memory.
+//! The one table of what a process keeps of keys, in bounded memory: an entry for each key, and its last denial.
+//!
+//! Denials lie beside the entries and are read without a lock: clients that do not stop are to cost as little as possible, on as many
+//! threads as they come. Nothing is lost with one that had to go.
 
 use std::{cmp::Reverse, fmt};
 
-use tollgate_core::Tick;
+use tollgate_core::{
+    Tick,
+    store::{Fingerprint, SeqCells},
+};
 
 use crate::{
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_briefly},
-    table::{bloom_filter::BloomFilter, table_key::TableKey},
+    table::bloom_filter::BloomFilter,
 };
+
+/// Where what is kept of a key is: the state of a rule that it counts against.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TableKey {
+    /// The halves of its fingerprint: as one number they would take 16 bytes at a time.
+    pub(crate) key: [u64; 2],
+    /// The number of the rule.
+    pub(crate) rule: u32,
+}
+
+impl TableKey {
+    #[inline]
+    pub(crate) fn new(rule: u32, key: Fingerprint) -> Self {
+        let bits = key.bits();
+        Self {
+            key: [(bits >> 64) as u64, bits as u64],
+            rule,
+        }
+    }
+
+    #[inline]
+    fn key(self) -> Fingerprint {
+        let [high, low] = self.key;
+        Fingerprint::from_bits(u128::from(high) << 64 | u128::from(low))
+    }
+
+    /// Half of the key, mixed with the rule for keys that several rules share.
+    #[inline]
+    fn hash(self) -> u64 {
+        self.key[0] ^ u64::from(self.rule).wrapping_mul(0x9e37)
+    }
+
+    /// A byte of the key.
+    #[inline]
+    fn tag(self) -> u8 {
+        (self.key[1] >> 56) as u8
+    }
+}
+
+/// What a denial has taught, in three words. The second is below 2^52.
+pub(crate) type DenialWords = [u64; 3];
+
+/// Above the second word of a denial: by this much of a key its denials are known where the limit is not.
+const KEY_BITS: u32 = 52;
+
+/// The denials of a set: 65 536 of 32 bytes where there are 262 144 keys. Two lie on a line.
+const DENIALS: usize = 8;
 
 /// How large a table of keys is at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,9 +81,11 @@ pub(crate) struct Miss {
 /// A table with a bound on its keys: sets of a few entries, each behind a lock of its own.
 ///
 /// The first time that a key is [looked](Self::look) up, only that is noted: in a crowd, most keys are seen once. If a set is
-/// full, the entry that has been idle for longest is evicted. If none is idle, a new key gets no entry.
+/// full, an entry is evicted that may go. If none may, a new key gets no entry.
 pub(crate) struct KeyTable<T> {
     sets: Box<[LockedSet<T>]>,
+    /// Of each set some, written under its lock; `None`: they are not kept.
+    denials: Option<SeqCells<3>>,
     /// Four of the last keys that were seen at each place, as tags. If two look alike, one is kept a request early.
     seen: Box<[AtomicU64]>,
     bloom_filter: BloomFilter,
@@ -53,7 +108,7 @@ struct Set<T> {
 #[repr(C)]
 struct Entry<T> {
     key: [u64; 2],
-    limit: u32,
+    rule: u32,
     /// In [`AGE`]s. They begin anew after eight years.
     touched: u32,
     value: T,
@@ -71,14 +126,14 @@ const AGE: u32 = 16;
 
 impl<T> Entry<T> {
     #[inline]
-    fn is_of(&self, slot: TableKey) -> bool {
-        (self.key, self.limit) == (slot.key, slot.limit)
+    fn is_of(&self, at: TableKey) -> bool {
+        (self.key, self.rule) == (at.key, at.rule)
     }
 }
 
 impl<T: Default> KeyTable<T> {
     /// A table of at most `keys` keys, rounded up to a power of two and to at least one set.
-    pub(crate) fn new(keys: usize) -> Self {
+    pub(crate) fn new(keys: usize, keeps_denials: bool) -> Self {
         let sets = (keys / WAYS).max(1).next_power_of_two();
         let seen = (keys / 4).clamp(WAYS, SEEN).next_power_of_two();
         let empty = || Set {
@@ -87,6 +142,7 @@ impl<T: Default> KeyTable<T> {
         };
         Self {
             sets: (0..sets).map(|_| LockedSet(Mutex::new(empty()))).collect(),
+            denials: keeps_denials.then(|| SeqCells::new(sets, DENIALS)),
             seen: (0..seen).map(|_| AtomicU64::new(0)).collect(),
             bloom_filter: BloomFilter::new(),
         }
@@ -94,16 +150,16 @@ impl<T: Default> KeyTable<T> {
 
     /// Whether a key was seen before, and not many others since. If not, it replaces a random one of the others: if keys alternate
     /// that are one more than there is room for, some of them are recognised.
-    fn was_seen(&self, slot: TableKey) -> bool {
-        let [high, low] = slot.key;
-        let tag = ((high >> 16) as u16 ^ (slot.limit as u16).rotate_left(1)) | 1;
+    fn was_seen(&self, at: TableKey) -> bool {
+        let [high, low] = at.key;
+        let tag = ((high >> 16) as u16 ^ (at.rule as u16).rotate_left(1)) | 1;
         let seen = &self.seen[low as usize & (self.seen.len() - 1)];
         let tags = seen.load(Ordering::Relaxed);
-        let at = |place: u32| (tags >> (16 * place)) as u16;
-        if (0..4).any(|place| at(place) == tag) {
+        let tag_at = |place: u32| (tags >> (16 * place)) as u16;
+        if (0..4).any(|place| tag_at(place) == tag) {
             return true;
         }
-        let place = (0..4).find(|place| at(*place) == 0);
+        let place = (0..4).find(|place| tag_at(*place) == 0);
         let place = 16 * place.unwrap_or_else(|| fastrand::u32(..4));
         // Of two that come at once one may be missed.
         let others = tags & !(0xffff << place);
@@ -111,21 +167,66 @@ impl<T: Default> KeyTable<T> {
         false
     }
 
+    /// Fingerprints are evenly spread. The rule is mixed in for keys that several rules share.
     #[inline]
-    fn set(&self, slot: TableKey) -> MutexGuard<'_, Set<T>> {
-        // Fingerprints are evenly spread. The limit is mixed in for keys that several rules share.
-        let bits = (slot.key[1] >> 32) as usize ^ (slot.limit as usize).wrapping_mul(0x9e37);
-        lock_briefly(&self.sets[bits & (self.sets.len() - 1)].0)
+    fn index(&self, at: TableKey) -> usize {
+        let bits = (at.key[1] >> 32) as usize ^ (at.rule as usize).wrapping_mul(0x9e37);
+        bits & (self.sets.len() - 1)
+    }
+
+    #[inline]
+    fn set(&self, at: TableKey) -> MutexGuard<'_, Set<T>> {
+        lock_briefly(&self.sets[self.index(at)].0)
+    }
+
+    /// Whether denials are kept.
+    pub(crate) fn keeps_denials(&self) -> bool {
+        self.denials.is_some()
+    }
+
+    /// What the last denial of a key under this limit has taught.
+    #[inline]
+    pub(crate) fn denial(&self, at: TableKey, limit: u32) -> Option<DenialWords> {
+        let denials = self.denials.as_ref()?;
+        let mut words = denials.get(self.index(at), at.key(), limit.into())?;
+        words[1] &= (1 << KEY_BITS) - 1;
+        Some(words)
+    }
+
+    /// Keeps what a denial has taught, in the place of what others of the key have if it is the `only` one that counts.
+    pub(crate) fn learn(&self, at: TableKey, limit: u32, mut words: DenialWords, only: bool) {
+        let (index, key, salt) = (self.index(at), at.key(), limit.into());
+        let Some(denials) = self.denials.as_ref().filter(|_| words[1] >> KEY_BITS == 0) else {
+            return;
+        };
+        words[1] |= key_bits(key) << KEY_BITS;
+        let _writer = self.set(at);
+        if only && denials.get(index, key, salt).is_none() {
+            denials.remove_if(index, key, is_of(key));
+        }
+        denials.insert(index, key, salt, words);
+    }
+
+    /// Forgets the denials of a key: more may be left by now, or less.
+    pub(crate) fn unlearn(&self, at: TableKey) {
+        let (index, key) = (self.index(at), at.key());
+        // What is written meanwhile is of a denial that came later.
+        if let Some(denials) = &self.denials
+            && denials.any(index, key, is_of(key))
+        {
+            let _writer = self.set(at);
+            denials.remove_if(index, key, is_of(key));
+        }
     }
 
     /// Does something with the entry of a key, if it has one.
     #[inline]
-    pub(crate) fn with<R>(&self, slot: TableKey, act: impl FnOnce(&mut T) -> R) -> Option<R> {
-        if !self.bloom_filter.may_hold(slot) {
+    pub(crate) fn with<R>(&self, at: TableKey, act: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if !self.bloom_filter.may_hold(at.hash()) {
             return None;
         }
-        let mut set = self.set(slot);
-        let place = set.find(slot)?;
+        let mut set = self.set(at);
+        let place = set.find(at)?;
         let entry = set.entries.get_mut(place)?;
         Some(act(&mut entry.value))
     }
@@ -134,31 +235,32 @@ impl<T: Default> KeyTable<T> {
     #[inline]
     pub(crate) fn look<R>(
         &self,
-        slot: TableKey,
+        at: TableKey,
         act: impl FnOnce(&mut T) -> Option<R>,
     ) -> Result<R, Miss> {
-        match self.with(slot, act) {
+        match self.with(at, act) {
             Some(done) => done.ok_or(Miss { is_new: false }),
             None => Err(Miss {
-                is_new: !self.was_seen(slot),
+                is_new: !self.was_seen(at),
             }),
         }
     }
 
-    /// Does something with the entry of a key, and makes one if there is room. Not for [new](Miss::is_new) keys.
+    /// Does something with the entry of a key, and makes one if there is room. `may_go` says of another whether it may be evicted,
+    /// and of which first: the least of them, and of those the one that has been idle for longest.
     pub(crate) fn with_new<R>(
         &self,
-        slot: TableKey,
+        at: TableKey,
         now: Tick,
-        is_idle: impl Fn(&T) -> bool,
+        may_go: impl Fn(&T) -> Option<Tick>,
         act: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
-        let mut set = self.set(slot);
-        let place = match set.find(slot) {
+        let mut set = self.set(at);
+        let place = match set.find(at) {
             Some(place) => place,
             None => {
-                let place = set.make_room(slot, now, is_idle)?;
-                self.bloom_filter.insert(slot);
+                let place = set.make_room(at, now, may_go)?;
+                self.bloom_filter.insert(at.hash());
                 place
             }
         };
@@ -180,7 +282,8 @@ impl<T: Default> KeyTable<T> {
         let sets = self.sets.len() * size_of::<LockedSet<T>>();
         let seen = self.seen.len() * size_of::<AtomicU64>();
         let entries = room * size_of::<Entry<T>>();
-        usage.bytes = (sets + seen + entries + self.bloom_filter.bytes()) as u64;
+        let denials = self.denials.as_ref().map_or(0, SeqCells::bytes);
+        usage.bytes = (sets + denials + seen + entries + self.bloom_filter.bytes()) as u64;
         usage
     }
 }
@@ -188,14 +291,14 @@ impl<T: Default> KeyTable<T> {
 impl<T: Default> Set<T> {
     /// The place of a key's entry.
     #[inline]
-    fn find(&self, slot: TableKey) -> Option<usize> {
+    fn find(&self, at: TableKey) -> Option<usize> {
         let (halves, _) = self.tags.as_chunks();
         for (half, tags) in halves.iter().enumerate() {
-            let mut alike = alike(*tags, slot.tag());
+            let mut alike = alike(*tags, at.tag());
             while alike != 0 {
                 let place = half * HALF + alike.trailing_zeros() as usize / 8;
                 let entry = self.entries.get(place);
-                if entry.is_some_and(|entry| entry.is_of(slot)) {
+                if entry.is_some_and(|entry| entry.is_of(at)) {
                     return Some(place);
                 }
                 alike &= alike - 1;
@@ -204,17 +307,17 @@ impl<T: Default> Set<T> {
         None
     }
 
-    /// A place for a new key: one behind the others, or that of the entry that has been idle for longest.
+    /// A place for a new key: one behind the others, or that of an entry that may go.
     fn make_room(
         &mut self,
-        slot: TableKey,
+        at: TableKey,
         now: Tick,
-        is_idle: impl Fn(&T) -> bool,
+        may_go: impl Fn(&T) -> Option<Tick>,
     ) -> Option<usize> {
         let now = (now >> AGE) as u32;
         let entry = Entry {
-            key: slot.key,
-            limit: slot.limit,
+            key: at.key,
+            rule: at.rule,
             touched: now,
             value: T::default(),
         };
@@ -225,14 +328,15 @@ impl<T: Default> Set<T> {
             self.entries.push(entry);
             self.entries.len() - 1
         } else {
-            let entries = self.entries.iter().enumerate();
-            let idle = entries.filter(|(_, entry)| is_idle(&entry.value));
-            let (place, _) =
-                idle.min_by_key(|(_, entry)| Reverse(now.wrapping_sub(entry.touched)))?;
+            let rank = |(place, entry): (usize, &Entry<T>)| {
+                let idle = Reverse(now.wrapping_sub(entry.touched));
+                Some((may_go(&entry.value)?, idle, place))
+            };
+            let (.., place) = self.entries.iter().enumerate().filter_map(rank).min()?;
             self.entries[place] = entry;
             place
         };
-        self.tags[place] = slot.tag();
+        self.tags[place] = at.tag();
         Some(place)
     }
 }
@@ -246,6 +350,23 @@ fn alike(tags: [u8; HALF], tag: u8) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
     let differ = u128::from_le_bytes(tags) ^ (ONES * u128::from(tag));
     differ.wrapping_sub(ONES) & !differ & (ONES << 7)
+}
+
+/// Twelve bits that choose no denial.
+fn key_bits(key: Fingerprint) -> u64 {
+    (key.bits() >> 52) as u64 & 0xfff
+}
+
+/// Whether a denial may be of a key; one of another is now and then.
+fn is_of(key: Fingerprint) -> impl Fn(&DenialWords) -> bool {
+    move |words| words[1] >> KEY_BITS == key_bits(key)
+}
+
+/// Without the key.
+impl fmt::Debug for TableKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableKey").finish_non_exhaustive()
+    }
 }
 
 /// Without the keys.

@@ -2,4 +2,3 @@
 
 pub(crate) mod bloom_filter;
 pub(crate) mod key_table;
-pub(crate) mod table_key;

@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
         let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
         let it = &mut self.processes[process];
         let old = it.bound.len() - 1;
-        let bound = BoundRules::new(&it.engine, rules, self.world.places());
+        let bound = BoundRules::new(&it.engine, rules, self.world.places(), |_| None);
         it.bound.push(bound);
         let queries = it.bound[old].retire(self.now);
         self.send_all(process, old, queries);
@@ -247,11 +247,12 @@ impl<'a> Run<'a> {
     }
 
     fn send(&mut self, process: usize, bound: usize, mut query: Query, request: Option<usize>) {
-        let content = query.send(self.now, |query| Content::Query {
+        drop(self.processes[process].engine.fill(&mut query, self.now));
+        let content = Content::Query {
             checks: query.checks().to_vec(),
             reports: query.reports().to_vec(),
             leases: query.leases().to_vec(),
-        });
+        };
         self.post(
             process,
             bound,

@@ -1,7 +1,7 @@
 //! What is explored.
 
 use tollgate_core::{Check, Consistency, MINUTE, Quota, Rule, Tick, store::Fingerprint};
-use tollgate_prefilter::StoreRules;
+use tollgate_prefilter::Places;
 
 /// The length of all windows, in µs.
 pub(crate) const LENGTH: Tick = 60_000_000;
@@ -101,33 +101,20 @@ impl World {
             Other::None => vec![first],
             Other::Before => vec![other, first],
             Other::Together | Other::After => vec![first, other],
-            Other::TogetherAfterAThird => vec![Check::new(2, OTHER_KEY, 1), first, other],
+            Other::TogetherAfterAThird => {
+                vec![Check::new(2, OTHER_KEY, 1), first, Check::new(1, KEY, 1)]
+            }
         }
     }
 
-    pub(crate) fn places(&self) -> Box<dyn StoreRules> {
-        Box::new(Places(self.other))
+    pub(crate) fn places(&self) -> Places {
+        Places {
+            are_several: !matches!(self.other, Other::None | Other::Together),
+            with: None,
+        }
     }
 }
 
 /// Fingerprints are evenly spread.
 const KEY: Fingerprint = Fingerprint::from_bits(0x3c6e_f372_fe94_f82b_a54f_f53a_5f1d_36f1);
 const OTHER_KEY: Fingerprint = Fingerprint::from_bits(0x9b05_688c_2b3e_6c1f_1f83_d9ab_fb41_bd6b);
-
-/// Where states lie.
-#[derive(Debug)]
-struct Places(Other);
-
-impl StoreRules for Places {
-    fn exact(&self, _: &Rule) -> Option<&'static str> {
-        None
-    }
-
-    fn place(&self, _: &[Check], check: &Check) -> Option<Fingerprint> {
-        match self.0 {
-            Other::None | Other::Together => None,
-            Other::Before | Other::After => Some(check.key()),
-            Other::TogetherAfterAThird => (check.rule() == 2).then_some(OTHER_KEY),
-        }
-    }
-}

@@ -31,10 +31,9 @@ pub(super) struct Handles {
     pub(super) unreported: Gauge,
     /// The keys of leases, and of scheduled ones.
     pub(super) leased_keys: [Gauge; 2],
-    /// The keys of leases, of local usage, and of slots.
-    pub(super) table_keys: [Gauge; 3],
-    /// The same, and the deny cache.
-    pub(super) table_bytes: [Gauge; 4],
+    /// Of what is kept of keys, and of slots.
+    pub(super) table_keys: [Gauge; 2],
+    pub(super) table_bytes: [Gauge; 2],
     pub(super) leases: [Counter; 4],
     pub(super) reports: [Counter; 3],
     pub(super) lost_units: Counter,
@@ -77,10 +76,8 @@ impl Handles {
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             leased_keys: ["lease", "scheduled"].map(|kind| gauge!(LEASED_KEYS, "kind" => kind)),
-            table_keys: ["leases", "reports", "slots"]
-                .map(|table| gauge!(TABLE_KEYS, "table" => table)),
-            table_bytes: ["leases", "reports", "slots", "deny_cache"]
-                .map(|table| gauge!(TABLE_BYTES, "table" => table)),
+            table_keys: ["keys", "slots"].map(|table| gauge!(TABLE_KEYS, "table" => table)),
+            table_bytes: ["keys", "slots"].map(|table| gauge!(TABLE_BYTES, "table" => table)),
             leases: ["requested", "granted", "returned", "lost"].map(|it| what(LEASES, it)),
             reports: ["sent", "kept", "lost"].map(|it| what(REPORTS, it)),
             lost_units: counter!(LOST_UNITS),

@@ -12,6 +12,6 @@ mod standing;
 
 pub(crate) use self::{
     calls::{CallFor, Stopwatch},
-    observer::{EngineObserver, Observer},
+    observer::Observer,
     rule_counts::RuleCounts,
 };

@@ -3,17 +3,14 @@
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tollgate_core::{Rule, RuleSet};
+use tollgate_prefilter::{Effective, TableUsage};
 #[cfg(feature = "metrics")]
-use tollgate_prefilter::EngineUsage;
-use tollgate_prefilter::{Effective, EngineEvents, LeaseEvent, ReportEvent, TableUsage};
+use tollgate_prefilter::{EngineCounts, EngineUsage};
 
 #[cfg(feature = "tracing")]
 use crate::observe::standing::{Standings, Transition};
@@ -42,34 +39,13 @@ use crate::{
 pub(crate) struct Observer {
     /// Those that are bound.
     rules: Mutex<Vec<Arc<RuleCounts>>>,
-    units_lost: AtomicU64,
     #[cfg(feature = "tracing")]
     standings: Standings,
+    /// What has happened in the engine, as the metrics have it already.
+    #[cfg(feature = "metrics")]
+    counted: Mutex<EngineCounts>,
     #[cfg(feature = "metrics")]
     handles: OnceLock<Handles>,
-}
-
-/// Counts what happens in the engine.
-#[derive(Debug)]
-pub(crate) struct EngineObserver(pub(crate) Arc<Observer>);
-
-#[cfg_attr(not(feature = "metrics"), allow(unused_variables, reason = "metrics"))]
-impl EngineEvents for EngineObserver {
-    fn lease(&self, event: LeaseEvent) {
-        #[cfg(feature = "metrics")]
-        self.0.handles().leases[event as usize].increment(1);
-    }
-
-    fn reports(&self, event: ReportEvent, count: usize) {
-        #[cfg(feature = "metrics")]
-        self.0.handles().reports[event as usize].increment(count as u64);
-    }
-
-    fn units_lost(&self, units: u64) {
-        self.0.units_lost.fetch_add(units, Ordering::Relaxed);
-        #[cfg(feature = "metrics")]
-        self.0.handles().lost_units.increment(units);
-    }
 }
 
 /// An event of tracing: its level, fields, and message. Without the feature it is nothing.
@@ -253,20 +229,29 @@ impl Observer {
              budgets: give all of them the same, or change the secret in the three steps of `Keys`");
     }
 
-    /// This process holds so much now.
+    /// This process holds so much now, if it was looked at, and so much has happened to it.
     #[cfg(feature = "metrics")]
-    pub(crate) fn usage(&self, usage: &EngineUsage) {
+    pub(crate) fn engine(&self, usage: Option<&EngineUsage>, counts: EngineCounts) {
         let handles = self.handles();
+        // Each change is one step.
+        let mut before = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for (place, counter) in handles.leases.iter().enumerate() {
+            counter.increment(counts.leases[place].saturating_sub(before.leases[place]));
+        }
+        for (place, counter) in handles.reports.iter().enumerate() {
+            counter.increment(counts.reports[place].saturating_sub(before.reports[place]));
+        }
+        let lost = counts.units_lost.saturating_sub(before.units_lost);
+        handles.lost_units.increment(lost);
+        *before = counts;
+        let Some(usage) = usage else { return };
         for (gauge, number) in [
             (&handles.on_lease, usage.units_on_lease),
             (&handles.unreported, usage.units_unreported),
             (&handles.leased_keys[0], usage.leased_keys),
             (&handles.leased_keys[1], usage.scheduled_keys),
-            (&handles.table_keys[0], usage.leases.keys),
-            (&handles.table_keys[1], usage.reports.keys),
-            (&handles.table_bytes[0], usage.leases.bytes),
-            (&handles.table_bytes[1], usage.reports.bytes),
-            (&handles.table_bytes[3], usage.deny_cache_bytes),
+            (&handles.table_keys[0], usage.table.keys),
+            (&handles.table_bytes[0], usage.table.bytes),
         ] {
             gauge.set(number as f64);
         }
@@ -295,14 +280,9 @@ impl Observer {
     pub(crate) fn slot_table(&self, usage: TableUsage) {
         #[cfg(feature = "metrics")]
         {
-            self.handles().table_keys[2].set(usage.keys as f64);
-            self.handles().table_bytes[2].set(usage.bytes as f64);
+            self.handles().table_keys[1].set(usage.keys as f64);
+            self.handles().table_bytes[1].set(usage.bytes as f64);
         }
-    }
-
-    /// The units that Redis may not have counted, and that are not reported again.
-    pub(crate) fn units_lost(&self) -> u64 {
-        self.units_lost.load(Ordering::Relaxed)
     }
 
     /// A start waits for Redis. Its caller says so seldom.

@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Check, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet, Tick, store::Fingerprint,
 };
-use tollgate_prefilter::SlotKey;
+use tollgate_prefilter::{Places, SlotKey};
 
 use crate::{
     keys::{
@@ -172,6 +172,14 @@ impl Encoder {
             }
         }
         slots
+    }
+
+    /// Where the states of requests lie, in a cluster or on one server.
+    pub(crate) fn places(&self, is_cluster: bool) -> Places {
+        Places {
+            are_several: is_cluster && self.keyspace.partition != Partition::One,
+            with: self.with,
+        }
     }
 
     /// Whether the client of this rule determines the slot.

@@ -8,7 +8,7 @@ use tollgate_core::{
     StoreError, StoreErrorKind, Tick,
     store::{Checks, Fingerprint, HeldSlot, Receipt, RuleStore, Settlement, SlotWaiters},
 };
-use tollgate_prefilter::{Begin, BoundRules, Effective, NoReply, Query};
+use tollgate_prefilter::{Begin, BoundRules, NoReply, Query};
 
 use crate::{
     observe::{CallFor, Stopwatch},
@@ -18,7 +18,6 @@ use crate::{
         flusher::Flusher,
         in_flight::{Deciding, InFlight, retire, send_follow_up},
         inner::Inner,
-        rules_on_redis::RulesOnRedis,
         shared::Shared,
         slots::release,
         store_tasks::StoreTasks,
@@ -73,15 +72,13 @@ impl Bound {
             encoder.fits_a_cluster()?;
         }
         let encoder = Arc::new(encoder);
-        let effective = |rule: usize, plan| {
-            let exact = shared.exact(rules.rules().get(rule)?);
-            Effective::in_rule_set(&rules, rule, plan, exact)
-        };
+        let places = encoder.places(shared.backend.is_cluster());
+        let exact = |rule: &Rule| shared.exact(rule);
+        let local = BoundRules::new(&shared.engine, Arc::clone(&rules), places, exact);
+        let effective = |rule, plan| local.effective(rule, plan);
         let counts = shared
             .observer
             .bound(&rules, effective, shared.instances.known());
-        let on_redis = RulesOnRedis::new(&shared, &encoder);
-        let local = BoundRules::new(&shared.engine, Arc::clone(&rules), Box::new(on_redis));
         let inner = Arc::new(Inner {
             local,
             counts,

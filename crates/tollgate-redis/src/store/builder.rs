@@ -21,7 +21,7 @@ use crate::{
         keys::Keys,
         keyspace::{Keyspace, Partition},
     },
-    observe::{EngineObserver, Observer},
+    observe::Observer,
     script::rule_args::SLOT_TERM,
     store::{
         backend::Backend, heartbeat::Heartbeat, in_flight_calls::InFlightCalls,
@@ -362,8 +362,7 @@ impl RedisStoreBuilder {
             deny_cache: self.learns,
             ..EngineOptions::default()
         };
-        let events = EngineObserver(Arc::clone(&observer));
-        let engine = Engine::new(options, Box::new(events));
+        let engine = Engine::new(options);
         let process_clock = match &self.clock {
             Some((clock, _)) => clock.clone(),
             None => process_clock(),

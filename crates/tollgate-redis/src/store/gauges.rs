@@ -46,6 +46,7 @@ async fn run(shared: Weak<Shared>) {
         let Ok(usage) = usage.await else {
             return;
         };
-        shared.observer.usage(&usage);
+        let counts = shared.engine.counts();
+        shared.observer.engine(Some(&usage), counts);
     }
 }

@@ -89,17 +89,12 @@ impl InFlight {
     ) -> ControlFlow<Decision, Self> {
         loop {
             let mut call = inner.shared.new_call();
-            let sent = query.send(inner.now(), |query| {
-                let layout = ReplyLayout::new(inner, &mut call, query, slots.as_mut())?;
-                let stopwatch = Stopwatch::start();
-                Ok((
-                    layout,
-                    stopwatch,
-                    inner.shared.send_again(&call, what_for, by),
-                ))
-            });
-            match sent {
-                Ok((layout, stopwatch, answer)) => {
+            let sending = inner.shared.engine.fill(&mut query, inner.now());
+            match ReplyLayout::new(inner, &mut call, &query, slots.as_mut()) {
+                Ok(layout) => {
+                    let stopwatch = Stopwatch::start();
+                    let answer = inner.shared.send_again(&call, what_for, by);
+                    drop(sending);
                     let guard = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
                         inner: Arc::clone(inner),
@@ -116,6 +111,7 @@ impl InFlight {
                     });
                 }
                 Err(why) => {
+                    drop(sending);
                     if let Some(slots) = &mut slots {
                         // Those before the check that had no room. The reply to a further step says nothing of them.
                         slots.not_sent();

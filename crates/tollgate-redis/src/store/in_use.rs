@@ -34,7 +34,7 @@ impl InUse {
 
     /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
     pub(super) async fn flush(&self, shared: &Arc<Shared>, within: Duration) -> u64 {
-        let before = shared.observer.units_lost();
+        let before = shared.engine.counts().units_lost;
         let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         // All at once: some of them may be ending by themselves.
         for inner in &all {
@@ -53,7 +53,7 @@ impl InUse {
         // Units that are given up in between are rather counted twice than not at all.
         let now = shared.process_clock.now();
         let unreported = shared.engine.usage(now).units_unreported;
-        unreported + (shared.observer.units_lost() - before)
+        unreported + (shared.engine.counts().units_lost - before)
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Weak<Inner>>> {

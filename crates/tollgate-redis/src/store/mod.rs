@@ -22,7 +22,6 @@ mod process_clock;
 mod process_slots;
 mod quotas;
 mod redis_store;
-mod rules_on_redis;
 mod shared;
 mod slots;
 mod store_tasks;

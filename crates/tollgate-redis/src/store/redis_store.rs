@@ -214,7 +214,7 @@ mod tests {
             let Begin::Query(mut query) = bound.inner().local.begin(&[check], now) else {
                 panic!("nothing is known of the key");
             };
-            query.send(now, |_| ());
+            drop(store.shared.engine.fill(&mut query, now));
             let answer = Assessment::new(true, 50, 1_000_000, Retry::Now);
             let verdict = Verdict::new(0, 0, answer, Source::Store);
             let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
@@ -235,7 +235,7 @@ mod tests {
             .expect("a valid address and a runtime");
         let bound = with_unreported(&store);
         drop(bound);
-        let lost = || store.shared.observer.units_lost();
+        let lost = || store.shared.engine.counts().units_lost;
         // It goes on for a while.
         sleep(Duration::from_secs(3)).await;
         assert_eq!(lost(), 0);

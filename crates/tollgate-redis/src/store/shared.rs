@@ -177,6 +177,14 @@ impl Shared {
     }
 }
 
+#[cfg(feature = "metrics")]
+impl Drop for Shared {
+    /// What has happened since the last look.
+    fn drop(&mut self) {
+        self.observer.engine(None, self.engine.counts());
+    }
+}
+
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")

@@ -9,7 +9,7 @@ use tollgate_core::{
 use crate::{
     Next, NoReply, Query,
     engine::tests::subject::{
-        ByKey, EVENTUAL, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
+        BY_KEY, EVENTUAL, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
     },
 };
 
@@ -34,13 +34,13 @@ fn denied_between_two_steps(consistency: Consistency) -> (Subject, Query) {
         Rule::new("rule", Quota::fixed_window(1_000, MINUTE)).consistency(consistency),
         Rule::new("other", Quota::gcra(10, MINUTE)),
     ];
-    let subject = Subject::on(Box::new(ByKey), rules);
+    let subject = Subject::on(BY_KEY, rules);
     let query = subject.query(&[one().with_cost(3), Check::new(1, key(8), 1)]);
     let reply = subject.reply(&query, fits(2, 50_000_000), None);
     let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
         panic!("the second rule has a place of its own");
     };
-    query.send(subject.now(), |_| ());
+    subject.fill(&mut query);
     let _ = subject.decided(&large(), left_over());
     assert!(subject.is_local(&large()));
     (subject, query)
@@ -70,7 +70,7 @@ fn a_cached_denial_is_forgotten_when_a_lease_may_have_gone_back() {
     let query = subject.query(&large());
     drop(subject.finish(query, denied(60_000_000, 10_000), tracked(10, 8)));
     for mut query in subject.rules.flush(subject.now()) {
-        query.send(subject.now(), |_| ());
+        subject.fill(&mut query);
         assert_eq!(query.leases().len(), 1);
         assert!(subject.is_local(&large()));
         drop(done(query.finish(Err(NoReply::Unknown), subject.now())));

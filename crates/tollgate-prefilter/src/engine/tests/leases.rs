@@ -22,7 +22,7 @@ fn a_process_with_a_scheduled_lease_does_not_ask_and_says_when_its_units_are_due
     // A thousandth later than by the store's clock.
     assert_eq!(decision.retry(), Retry::after_micros(500_500 + 10_010));
     let usage = subject.engine.usage(subject.now());
-    let keys = (usage.scheduled_keys, usage.leased_keys, usage.leases.keys);
+    let keys = (usage.scheduled_keys, usage.leased_keys, usage.table.keys);
     assert_eq!((keys, usage.units_on_lease), ((1, 0, 1), 8));
     subject.advance(510_510);
     for outcome in [Outcome::Allow, Outcome::Deny] {

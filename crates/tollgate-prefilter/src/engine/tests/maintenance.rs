@@ -1,21 +1,15 @@
 //! What is sent without a request, and what the events say of it.
 
-use std::{
-    cell::Cell,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tollgate_core::{Check, Consistency, MINUTE, Quota, Rule, SECOND};
+use tollgate_core::{Check, Consistency, Quota, Rule, SECOND};
 
 use crate::{
-    BoundRules, Engine, EngineEvents, EngineOptions, GrantReply, LeaseEvent, LeaseReply, NoReply,
-    Query, ReportEvent, ReportReply, ReturnedLease,
+    EngineCounts, GrantReply, LeaseReply, NoReply, Places, Query, ReportReply, ReturnedLease,
     engine::{
         maintenance::MAX_VISITS,
         tests::subject::{
-            Anywhere, ByKey, EVENTUAL, LEASED, Subject, done, fits, key, leased_bucket, one,
-            rule_set, tracked,
+            BY_KEY, EVENTUAL, LEASED, Subject, done, fits, key, leased_bucket, one, tracked,
         },
     },
 };
@@ -31,7 +25,7 @@ fn eventual() -> Subject {
 fn poll(subject: &Subject) -> Vec<Query> {
     let mut queries = subject.rules.poll_maintenance(subject.now());
     for query in &mut queries {
-        query.send(subject.now(), |_| ());
+        subject.fill(query);
     }
     queries
 }
@@ -94,10 +88,10 @@ fn keys_of_one_place_are_reported_together_up_to_a_number_and_those_of_others_ap
         sizes
     };
     assert_eq!(
-        sizes(&Subject::on(Box::new(Anywhere), [rule()]), 40),
+        sizes(&Subject::on(Places::default(), [rule()]), 40),
         [32, 8]
     );
-    assert_eq!(sizes(&Subject::on(Box::new(ByKey), [rule()]), 3), [1, 1, 1]);
+    assert_eq!(sizes(&Subject::on(BY_KEY, [rule()]), 3), [1, 1, 1]);
 }
 
 #[test]
@@ -186,63 +180,34 @@ fn maintenance_is_as_frequent_as_the_most_frequent_rule_has_it() {
     assert_eq!(of_several, Some(millis(50)));
 }
 
-/// Notes the events in words.
-#[derive(Clone, Debug, Default)]
-struct Noted(Arc<Mutex<Vec<String>>>);
-
-impl Noted {
-    fn note(&self, what: String) {
-        self.0.lock().expect("no panic").push(what);
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().expect("no panic"))
-    }
-}
-
-impl EngineEvents for Noted {
-    fn lease(&self, event: LeaseEvent) {
-        self.note(format!("lease {event:?}"));
-    }
-
-    fn reports(&self, event: ReportEvent, count: usize) {
-        self.note(format!("{count} reports {event:?}"));
-    }
-
-    fn units_lost(&self, units: u64) {
-        self.note(format!("{units} units lost"));
-    }
-}
-
-fn noted(quota: Quota, consistency: Consistency) -> (Subject, Noted) {
-    let noted = Noted::default();
-    let engine = Engine::new(EngineOptions::default(), Box::new(noted.clone()));
-    let rules = rule_set([Rule::new("rule", quota).consistency(consistency)]);
-    let subject = Subject {
-        rules: BoundRules::new(&engine, rules, Box::new(Anywhere)),
-        engine,
-        now: Cell::new(1_700_000_000_000_000),
-    };
-    (subject, noted)
+/// What was counted since `before`, which it is set to.
+fn since(subject: &Subject, before: &mut EngineCounts) -> ([u64; 4], [u64; 3], u64) {
+    let now = subject.engine.counts();
+    let leases = [0, 1, 2, 3].map(|of| now.leases[of] - before.leases[of]);
+    let reports = [0, 1, 2].map(|of| now.reports[of] - before.reports[of]);
+    let lost = now.units_lost - before.units_lost;
+    *before = now;
+    (leases, reports, lost)
 }
 
 #[test]
-fn the_events_say_what_becomes_of_leases() {
-    let (subject, events) = noted(Quota::gcra(6_000, MINUTE), LEASED);
-    subject.known(fits(5_000, 500_000), tracked(10, 7));
-    assert_eq!(events.take(), ["lease Requested", "lease Granted"]);
+fn it_is_counted_what_becomes_of_leases() {
+    let subject = leased_bucket(tracked(10, 7));
+    let mut before = EngineCounts::default();
+    let mut counted = || since(&subject, &mut before).0;
+    assert_eq!(counted(), [1, 1, 0, 0]);
     let large = [one().with_cost(20)];
     let ask = || {
         subject.advance(100_000);
         subject.query(&large)
     };
     drop(subject.finish(ask(), fits(5_000, 500_000), None));
-    assert_eq!(events.take(), ["lease Requested", "lease Returned"]);
+    assert_eq!(counted(), [1, 0, 1, 0]);
     // Whether one was granted is not known.
     drop(done(ask().finish(Err(NoReply::Unknown), subject.now())));
-    assert_eq!(events.take(), ["lease Requested", "lease Lost"]);
+    assert_eq!(counted(), [1, 0, 0, 1]);
     drop(subject.finish(ask(), fits(5_000, 500_000), None));
-    assert_eq!(events.take(), [""; 0]);
+    assert_eq!(counted(), [0; 4]);
     let query = ask();
     let reply = subject.reply(&query, fits(5_000, 500_000), None);
     let lost = LeaseReply {
@@ -251,34 +216,36 @@ fn the_events_say_what_becomes_of_leases() {
     };
     let reply = reply.with_leases([lost]);
     drop(done(query.finish(Ok(reply), subject.now())));
-    assert_eq!(events.take(), ["lease Requested", "lease Lost"]);
+    assert_eq!(counted(), [1, 0, 0, 1]);
     drop(done(ask().finish(Err(NoReply::NotRun), subject.now())));
-    assert_eq!(events.take(), ["lease Requested"]);
+    assert_eq!(counted(), [1, 0, 0, 0]);
 }
 
 #[test]
-fn the_events_say_what_becomes_of_reports() {
-    let (subject, events) = noted(Quota::fixed_window(1_000, SECOND), EVENTUAL);
-    subject.known(fits(900, 1_000_000), None);
-    assert_eq!(events.take(), [""; 0]);
-    let report = |subject: &Subject| {
+fn it_is_counted_what_becomes_of_reports() {
+    let subject = eventual();
+    let mut before = subject.engine.counts();
+    let mut counted = || {
+        let (_, reports, lost) = since(&subject, &mut before);
+        (reports, lost)
+    };
+    let report = || {
         subject.advance(100_000);
-        poll(subject).pop().expect("a report is due")
+        poll(&subject).pop().expect("a report is due")
     };
     assert!(subject.is_local(&[one().with_cost(3)]));
-    let query = report(&subject);
-    assert_eq!(events.take(), ["1 reports Sent"]);
+    let query = report();
+    assert_eq!(counted(), ([1, 0, 0], 0));
     drop(done(query.finish(Err(NoReply::NotRun), subject.now())));
-    assert_eq!(events.take(), ["1 reports Kept"]);
-    let query = report(&subject);
+    assert_eq!(counted(), ([0, 1, 0], 0));
+    let query = report();
     drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
-    let lost = ["1 reports Sent", "1 reports Lost", "3 units lost"];
-    assert_eq!(events.take(), lost);
+    assert_eq!(counted(), ([1, 0, 1], 3));
     // The store says so, or the query is dropped.
     for is_dropped in [false, true] {
         let _ = subject.decided(&[one()], fits(900, 1_000_000));
         assert!(subject.is_local(&[one().with_cost(3)]));
-        let query = report(&subject);
+        let query = report();
         if is_dropped {
             drop(query);
         } else {
@@ -286,6 +253,6 @@ fn the_events_say_what_becomes_of_reports() {
             let reply = reply.with_reports([ReportReply::Unknown]);
             drop(done(query.finish(Ok(reply), subject.now())));
         }
-        assert_eq!(events.take(), lost);
+        assert_eq!(counted(), ([1, 0, 1], 3));
     }
 }

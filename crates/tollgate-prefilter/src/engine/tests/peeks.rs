@@ -12,9 +12,8 @@ fn peek(subject: &Subject, check: Check, meanwhile: u64, answer: Assessment) -> 
     let Begin::Query(mut query) = subject.rules.peek(&[check], subject.now()) else {
         panic!("the store decides it");
     };
-    query.send(subject.now(), |query| {
-        assert!(query.leases().is_empty() && !query.takes());
-    });
+    subject.fill(&mut query);
+    assert!(query.leases().is_empty() && !query.takes());
     if meanwhile > 0 {
         assert!(subject.is_local(&[one().with_cost(meanwhile)]));
     }

@@ -3,10 +3,8 @@
 use tollgate_core::{Check, MINUTE, Quota, Rule, Source, store::Settlement};
 
 use crate::{
-    Begin, BoundRules,
-    engine::tests::subject::{
-        Anywhere, KEY, LEASED, Subject, denied, fits, one, receipt, rule_set, tracked,
-    },
+    Begin, BoundRules, Places,
+    engine::tests::subject::{KEY, LEASED, Subject, denied, fits, one, receipt, rule_set, tracked},
 };
 
 #[test]
@@ -35,7 +33,8 @@ fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_
     let new = BoundRules::new(
         &subject.engine,
         rule_set([third, second, first]),
-        Box::new(Anywhere),
+        Places::default(),
+        |_| None,
     );
     let old = std::mem::replace(&mut subject.rules, new);
     let returned: Vec<_> = old.retire(subject.now());

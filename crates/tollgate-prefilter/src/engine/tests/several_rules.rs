@@ -7,7 +7,7 @@ use tollgate_core::{Check, MINUTE, Outcome, Quota, Rule, Verdict, store::Settlem
 
 use crate::{
     BoundRules, Next,
-    engine::tests::subject::{ByKey, LEASED, Subject, denied, fits, key, one, tracked},
+    engine::tests::subject::{BY_KEY, LEASED, Subject, denied, fits, key, one, tracked},
 };
 
 #[test]
@@ -19,7 +19,7 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_de
         Rule::new("third", Quota::gcra(10, MINUTE)),
     ]);
     let rules = Arc::clone(&subject.rules.rules);
-    subject.rules = BoundRules::new(&subject.engine, rules, Box::new(ByKey));
+    subject.rules = BoundRules::new(&subject.engine, rules, BY_KEY, |_| None);
     subject.known(fits(5_000, 500_000), tracked(10, 7));
     // After the grant, so that it comes back to it.
     subject.advance(1);
@@ -34,7 +34,7 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_de
     let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
         panic!("two places are left");
     };
-    query.send(subject.now(), |_| ());
+    subject.fill(&mut query);
     assert_eq!(query.checks(), [check(2)]);
     let done = subject.finish(query, denied(60_000_000, 6_000_000), None);
     let outcomes: SmallVec<[_; 4]> = done

@@ -10,8 +10,8 @@ use tollgate_core::{
 };
 
 use crate::{
-    Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, Grant, GrantReply,
-    LeaseEvent, LeaseReply, Next, Query, Reply, ReportEvent, ReportReply, StoreRules,
+    Begin, BoundRules, Done, Engine, EngineOptions, FollowUp, Grant, GrantReply, LeaseReply, Next,
+    Places, Query, Reply, ReportReply,
 };
 
 pub(super) const KEY: Fingerprint = key(7);
@@ -36,41 +36,11 @@ pub(super) const EVENTUAL: Consistency = Consistency::Eventual {
     max_unreported: 10,
 };
 
-#[derive(Debug)]
-pub(super) struct Anywhere;
-
-impl StoreRules for Anywhere {
-    fn exact(&self, _: &Rule) -> Option<&'static str> {
-        None
-    }
-
-    fn place(&self, _: &[Check], _: &Check) -> Option<Fingerprint> {
-        None
-    }
-}
-
 /// The states of each key lie in a place of their own.
-#[derive(Debug)]
-pub(super) struct ByKey;
-
-impl StoreRules for ByKey {
-    fn exact(&self, _: &Rule) -> Option<&'static str> {
-        None
-    }
-
-    fn place(&self, _: &[Check], check: &Check) -> Option<Fingerprint> {
-        Some(check.key())
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Uncounted;
-
-impl EngineEvents for Uncounted {
-    fn lease(&self, _: LeaseEvent) {}
-    fn reports(&self, _: ReportEvent, _: usize) {}
-    fn units_lost(&self, _: u64) {}
-}
+pub(super) const BY_KEY: Places = Places {
+    are_several: true,
+    with: None,
+};
 
 pub(super) fn rule_set(rules: impl IntoIterator<Item = Rule>) -> Arc<RuleSet> {
     Arc::new(RuleSet::new(rules).expect("valid rules"))
@@ -88,13 +58,13 @@ impl Subject {
     }
 
     pub(super) fn of(rules: impl IntoIterator<Item = Rule>) -> Self {
-        Self::on(Box::new(Anywhere), rules)
+        Self::on(Places::default(), rules)
     }
 
-    pub(super) fn on(store: Box<dyn StoreRules>, rules: impl IntoIterator<Item = Rule>) -> Self {
-        let engine = Engine::new(EngineOptions::default(), Box::new(Uncounted));
+    pub(super) fn on(places: Places, rules: impl IntoIterator<Item = Rule>) -> Self {
+        let engine = Engine::new(EngineOptions::default());
         Self {
-            rules: BoundRules::new(&engine, rule_set(rules), store),
+            rules: BoundRules::new(&engine, rule_set(rules), places, |_| None),
             engine,
             now: Cell::new(1_700_000_000_000_000),
         }
@@ -128,11 +98,15 @@ impl Subject {
     pub(super) fn query(&self, checks: &[Check]) -> Query {
         match self.begin(checks) {
             Begin::Query(mut query) => {
-                query.send(self.now(), |_| ());
+                self.fill(&mut query);
                 query
             }
             Begin::Decided(decision) => panic!("the store decides it: {decision:?}"),
         }
+    }
+
+    pub(super) fn fill(&self, query: &mut Query) {
+        drop(self.engine.fill(query, self.now()));
     }
 
     pub(super) fn is_local(&self, checks: &[Check]) -> bool {

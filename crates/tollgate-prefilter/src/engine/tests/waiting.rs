@@ -10,7 +10,7 @@ use tollgate_core::{
 
 use crate::{
     Begin, BoundRules,
-    engine::tests::subject::{ByKey, KEY, LEASED, Subject, denied, done, fits, key, one, tracked},
+    engine::tests::subject::{BY_KEY, KEY, LEASED, Subject, denied, done, fits, key, one, tracked},
 };
 
 fn queue(name: &str, at_most: Duration) -> Rule {
@@ -70,7 +70,7 @@ fn a_query_waits_as_long_as_the_least_patient_of_its_request() {
 fn a_request_whose_states_are_in_several_places_does_not_wait() {
     let mut subject = Subject::of([queue("one", MINUTE), queue("two", MINUTE)]);
     let rules = Arc::clone(&subject.rules.rules);
-    subject.rules = BoundRules::new(&subject.engine, rules, Box::new(ByKey));
+    subject.rules = BoundRules::new(&subject.engine, rules, BY_KEY, |_| None);
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, key(8), 1)]);
     assert_eq!((query.checks().len(), query.patience()), (1, 0));
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, KEY, 1)]);
@@ -93,7 +93,7 @@ fn a_request_is_denied_here_only_while_no_request_could_queue_up() {
         else {
             panic!("it is not known");
         };
-        query.send(subject.now(), |_| ());
+        subject.fill(&mut query);
         let full = denied(seconds * 1_000_000, (seconds - 1) * 1_000_000);
         let denied = subject.finish(query, full, None);
         assert_eq!(denied.decision.outcome(), Outcome::Deny);

@@ -1,14 +1,36 @@
 //! Tests of what denials teach.
 
+use std::cell::Cell;
+
 use tollgate_core::{SECOND, Source};
 
 use super::*;
 
+/// What the last denial of one key has taught.
+#[derive(Default)]
+struct Learned(Cell<Option<DenialWords>>);
+
+impl Learned {
+    fn learn(&self, denials: &Denials, times: (Tick, Tick), cost: u64, verdict: &Verdict) {
+        if let Some(words) = denials.learn(times, cost, verdict) {
+            self.0.set(Some(words));
+        }
+    }
+
+    fn deny(
+        &self,
+        denials: &Denials,
+        now: Tick,
+        (cost, patience): (u64, Tick),
+    ) -> Option<(Assessment, bool)> {
+        denials.deny(self.0.get()?, now, cost, patience)
+    }
+}
+
 #[test]
 fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_says_for_how_long() {
     let quota = Quota::token_bucket(10).refill(7, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
-    let slot = TableKey::new(0, Fingerprint::from_bits(7));
+    let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
     let now = 1_700_000_000_000_000;
     // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
     let owes = Assessment::new(
@@ -18,27 +40,19 @@ fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_says_for_
         Retry::after_micros(2_142_858),
     );
     let verdict = Verdict::new(0, 0, owes, Source::Store);
-    cache.learn(&denials, slot, (now, now), 1, &verdict, false);
-    let (denied, _) = cache
-        .deny(&denials, slot, now, (1, 0))
-        .expect("it is known");
+    cache.learn(&denials, (now, now), 1, &verdict);
+    let (denied, _) = cache.deny(&denials, now, (1, 0)).expect("it is known");
     let Retry::After(wait) = denied.retry else {
         panic!("{denied:?} is no time to wait");
     };
     let wait = wait.as_micros();
     assert!((2_142_856..=2_142_858).contains(&wait), "{wait}");
     assert_eq!((denied.fits, denied.remaining), (false, 0));
-    let (never, _) = cache
-        .deny(&denials, slot, now, (11, 0))
-        .expect("it is known");
+    let (never, _) = cache.deny(&denials, now, (11, 0)).expect("it is known");
     assert_eq!(never.retry, Retry::Never);
 }
 
 const NOW: Tick = 1_700_000_000_000_000;
-
-fn slot(key: u128) -> TableKey {
-    TableKey::new(0, Fingerprint::from_bits(key))
-}
 
 /// A denial by the store.
 fn verdict(remaining: u64, reset_after: Tick, retry: Tick) -> Verdict {
@@ -55,11 +69,11 @@ fn of_what_slides_or_has_plans_only_a_single_unit_is_denied_here() {
     ];
     let kinds = others.map(|quota| Denials::new(&quota, false, None));
     for denials in [Denials::new(&bucket, true, None)].into_iter().chain(kinds) {
-        let cache = DenyCache::new(1 << 18);
-        let is_known = |cost| cache.deny(&denials, slot(7), NOW, (cost, 0)).is_some();
+        let cache = Learned::default();
+        let is_known = |cost| cache.deny(&denials, NOW, (cost, 0)).is_some();
         for cost in [2, 1] {
             let denial = verdict(0, 900_000, 900_000);
-            cache.learn(&denials, slot(7), (NOW, NOW), cost, &denial, false);
+            cache.learn(&denials, (NOW, NOW), cost, &denial);
             assert_eq!(
                 (is_known(1), is_known(2)),
                 (cost == 1, false),
@@ -73,27 +87,11 @@ fn of_what_slides_or_has_plans_only_a_single_unit_is_denied_here() {
 fn with_plans_a_denial_is_cached_no_longer_than_the_store_said() {
     // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
     let small = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&small, true, None), DenyCache::new(1 << 18));
+    let (denials, cache) = (Denials::new(&small, true, None), Learned::default());
     let denial = verdict(0, 600_000_000, 300_000);
-    cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, true);
-    assert!(
-        cache
-            .deny(&denials, slot(7), NOW + 299_999, (1, 0))
-            .is_some()
-    );
-    assert_eq!(cache.deny(&denials, slot(7), NOW + 300_000, (1, 0)), None);
-}
-
-#[test]
-fn of_what_two_plans_taught_the_later_counts() {
-    let quota = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, true, None), DenyCache::new(1 << 18));
-    let other = TableKey::new(1, slot(7).key());
-    let denial = verdict(0, 600_000, 600_000);
-    cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, true);
-    cache.learn(&denials, other, (NOW, NOW), 1, &denial, true);
-    assert_eq!(cache.deny(&denials, slot(7), NOW, (1, 0)), None);
-    assert!(cache.deny(&denials, other, NOW, (1, 0)).is_some());
+    cache.learn(&denials, (NOW, NOW), 1, &denial);
+    assert!(cache.deny(&denials, NOW + 299_999, (1, 0)).is_some());
+    assert_eq!(cache.deny(&denials, NOW + 300_000, (1, 0)), None);
 }
 
 #[test]
@@ -105,29 +103,29 @@ fn a_denial_is_answered_here_only_where_it_is_known_when_the_units_fit() {
         Quota::sliding_log(10, SECOND),
     ];
     for quota in quotas {
-        let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
-        let knows = |key, cost, at| {
-            let denied = cache.deny(&denials, slot(key), at, (cost, 0));
+        let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
+        let knows = |cost, at| {
+            let denied = cache.deny(&denials, at, (cost, 0));
             denied.map(|(answer, knows_left)| (answer.remaining, knows_left))
         };
-        let learn = |key, cost, denial| {
-            cache.learn(&denials, slot(key), (NOW, NOW), cost, &denial, false);
+        let learn = |cost, denial| {
+            cache.learn(&denials, (NOW, NOW), cost, &denial);
         };
         let is_window = quota.algorithm() == AlgorithmKind::FixedWindow;
         // A unit is missing: no other can have taken one since, as long as none comes back.
-        learn(7, 1, verdict(0, 1_000_000, 100_000));
-        assert_eq!(knows(7, 1, NOW), Some((0, true)), "{quota:?}");
-        assert_eq!(knows(7, 1, NOW + 99_999), Some((0, true)), "{quota:?}");
+        learn(1, verdict(0, 1_000_000, 100_000));
+        assert_eq!(knows(1, NOW), Some((0, true)), "{quota:?}");
+        assert_eq!(knows(1, NOW + 99_999), Some((0, true)), "{quota:?}");
         // Five are left, and others may take of them: then these fit later, but for a window, which ends when it ends.
-        learn(8, 8, verdict(5, 500_000, 300_000));
+        learn(8, verdict(5, 500_000, 300_000));
         for at in [NOW, NOW + 250_000] {
             let expected = is_window.then_some((5, false));
-            assert_eq!(knows(8, 8, at), expected, "{quota:?}");
+            assert_eq!(knows(8, at), expected, "{quota:?}");
         }
         // Nothing was left, but by now there may be.
-        learn(9, 8, verdict(0, 1_000_000, 800_000));
+        learn(8, verdict(0, 1_000_000, 800_000));
         let expected = is_window.then_some((0, true));
-        assert_eq!(knows(9, 8, NOW + 250_000), expected, "{quota:?}");
+        assert_eq!(knows(8, NOW + 250_000), expected, "{quota:?}");
     }
 }
 
@@ -135,27 +133,13 @@ fn a_denial_is_answered_here_only_where_it_is_known_when_the_units_fit() {
 fn a_bucket_in_whose_queue_others_may_stand_is_asked_about() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
     let denials = Denials::new(&quota, false, Some(SECOND));
-    let cache = DenyCache::new(1 << 18);
-    let is_known = |patience| cache.deny(&denials, slot(7), NOW, (1, patience)).is_some();
+    let cache = Learned::default();
+    let is_known = |patience| cache.deny(&denials, NOW, (1, patience)).is_some();
     // Nothing is left, and there is room in the queue for requests that wait longer than this one.
-    cache.learn(
-        &denials,
-        slot(7),
-        (NOW, NOW),
-        1,
-        &verdict(0, 1_500_000, 600_000),
-        false,
-    );
+    cache.learn(&denials, (NOW, NOW), 1, &verdict(0, 1_500_000, 600_000));
     assert!(!is_known(0));
     // The queue is full as well.
-    cache.learn(
-        &denials,
-        slot(7),
-        (NOW, NOW),
-        1,
-        &verdict(0, 2_000_000, 1_100_000),
-        false,
-    );
+    cache.learn(&denials, (NOW, NOW), 1, &verdict(0, 2_000_000, 1_100_000));
     assert!(is_known(0) && is_known(1_000_000));
 }
 
@@ -175,12 +159,12 @@ fn each_kind() -> [Denials; 3] {
 #[test]
 fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
     for denials in each_kind() {
-        let cache = DenyCache::new(1 << 18);
+        let cache = Learned::default();
         let denial = verdict(0, 300_000, 300_000);
-        cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, false);
-        assert!(cache.deny(&denials, slot(7), NOW, (1, 0)).is_some());
+        cache.learn(&denials, (NOW, NOW), 1, &denial);
+        assert!(cache.deny(&denials, NOW, (1, 0)).is_some());
         for back in [1_000, 300_000, 3_600_000_000] {
-            let denied = cache.deny(&denials, slot(7), NOW - back, (1, 0));
+            let denied = cache.deny(&denials, NOW - back, (1, 0));
             assert_eq!(denied, None, "{denials:?}");
         }
     }
@@ -189,12 +173,12 @@ fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
 #[test]
 fn a_denial_says_when_units_fit_as_much_later_as_its_reply_came_after_its_query() {
     for denials in each_kind() {
-        let cache = DenyCache::new(1 << 18);
+        let cache = Learned::default();
         let (late, denial) = (40_000, verdict(0, 300_000, 300_000));
-        cache.learn(&denials, slot(7), (NOW, NOW + late), 1, &denial, false);
+        cache.learn(&denials, (NOW, NOW + late), 1, &denial);
         for passed in [40_000, 100_000, 299_999] {
             let (denied, _) = cache
-                .deny(&denials, slot(7), NOW + passed, (1, 0))
+                .deny(&denials, NOW + passed, (1, 0))
                 .expect("it is known");
             let expected = 300_000 - passed + late;
             assert_eq!(denied.retry, Retry::after_micros(expected), "{denials:?}");
@@ -210,10 +194,10 @@ fn what_the_store_has_said_is_believed_for_a_second() {
         Quota::fixed_window(1, 10 * SECOND),
         Quota::sliding_window(1, 10 * SECOND),
     ] {
-        let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
+        let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
         let denial = verdict(0, 9_000_000, 9_000_000);
-        cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, false);
-        let is_known = |at| cache.deny(&denials, slot(7), at, (1, 0)).is_some();
+        cache.learn(&denials, (NOW, NOW), 1, &denial);
+        let is_known = |at| cache.deny(&denials, at, (1, 0)).is_some();
         assert!(is_known(NOW + 999_999), "{quota:?}");
         assert!(!is_known(NOW + 1_000_000), "{quota:?}");
     }
@@ -222,16 +206,12 @@ fn what_the_store_has_said_is_believed_for_a_second() {
 #[test]
 fn a_reply_that_took_too_long_teaches_nothing() {
     for denials in each_kind() {
-        let cache = DenyCache::new(1 << 18);
+        let cache = Learned::default();
         let denial = verdict(0, 300_000, 300_000);
-        cache.learn(&denials, slot(7), (NOW, NOW + 65_536), 1, &denial, false);
-        let is_known = || {
-            cache
-                .deny(&denials, slot(7), NOW + 70_000, (1, 0))
-                .is_some()
-        };
+        cache.learn(&denials, (NOW, NOW + 65_536), 1, &denial);
+        let is_known = || cache.deny(&denials, NOW + 70_000, (1, 0)).is_some();
         assert!(!is_known(), "{denials:?}");
-        cache.learn(&denials, slot(7), (NOW, NOW + 65_535), 1, &denial, false);
+        cache.learn(&denials, (NOW, NOW + 65_535), 1, &denial);
         assert!(is_known(), "{denials:?}");
     }
 }
@@ -239,11 +219,11 @@ fn a_reply_that_took_too_long_teaches_nothing() {
 #[test]
 fn a_window_denies_what_is_more_than_is_left_and_what_never_fits_never() {
     let quota = Quota::fixed_window(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false, None), DenyCache::new(1 << 18));
+    let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
     let denial = verdict(5, 300_000, 300_000);
-    cache.learn(&denials, slot(7), (NOW, NOW), 8, &denial, false);
+    cache.learn(&denials, (NOW, NOW), 8, &denial);
     let retry = |cost| {
-        let denied = cache.deny(&denials, slot(7), NOW, (cost, 0));
+        let denied = cache.deny(&denials, NOW, (cost, 0));
         denied.map(|(answer, _)| (answer.fits, answer.retry))
     };
     let later = Some((false, Retry::after_micros(300_000)));

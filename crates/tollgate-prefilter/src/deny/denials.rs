@@ -11,39 +11,20 @@
 //! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use tollgate_core::{
     AlgorithmKind, Quota, Retry, Tick, Verdict,
     algorithm::{Algorithm, Assessment, DenyBound, Gcra},
-    store::{Fingerprint, SeqCells},
 };
 
-use crate::{
-    sync::{Mutex, MutexGuard, lock},
-    table::table_key::TableKey,
-};
+use crate::table::key_table::DenialWords;
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 pub(crate) const TRUST: Tick = 1_000_000;
 
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;
-
-/// The cells, of 32 bytes each: 2 MiB at most. If 10 000 keys are denied at once, four of a hundred share a line with two
-/// others.
-const SHARDS: usize = 1 << 8;
-const PER_SHARD: usize = 1 << 8;
-
-/// What was learned of keys that were denied, for all limits of a store.
-pub(crate) struct DenyCache {
-    cells: SeqCells<3>,
-    /// One writer of a shard at a time.
-    writers: Box<[Mutex<()>]>,
-}
-
-/// In the second word of a cell, above what is left: by this much of a key its cell is known where the quota is not.
-const REST_BITS: u32 = 52;
 
 /// How the denials of a quota are remembered.
 #[derive(Clone, Debug)]
@@ -81,47 +62,24 @@ impl Denials {
             _ => Self::Unit,
         }
     }
-}
-
-impl DenyCache {
-    /// The cache of a process with entries of up to `keys` keys: one cell for four of them.
-    pub(crate) fn new(keys: usize) -> Self {
-        let per_shard = (keys / 4 / SHARDS).clamp(2, PER_SHARD);
-        Self {
-            cells: SeqCells::new(SHARDS, per_shard),
-            writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
-        }
-    }
-
-    /// The memory that it takes, used or not.
-    pub(crate) fn bytes(&self) -> usize {
-        self.cells.bytes() + size_of_val(&*self.writers)
-    }
-
-    fn shard(key: Fingerprint) -> usize {
-        (key.bits() >> 40) as usize & (SHARDS - 1)
-    }
 
     /// Denies `cost` units, if what was learned says so for a request that waits for `patience` µs at most, and says when they fit. Also
     /// whether what is left is known: of a window others may have taken some since.
     #[inline]
     pub(crate) fn deny(
         &self,
-        denials: &Denials,
-        slot: TableKey,
+        [until, rest, meta]: DenialWords,
         now: Tick,
-        (cost, patience): (u64, Tick),
+        cost: u64,
+        patience: Tick,
     ) -> Option<(Assessment, bool)> {
-        let shard = Self::shard(slot.key());
-        let [until, rest, meta] = self.cells.get(shard, slot.key(), slot.limit.into())?;
         // When it was learned in ms, and by how much later than the query was sent the answer came.
         let (cached_at, late) = ((meta >> 16) * 1_000, meta & LATEST);
-        let rest = rest & ((1 << REST_BITS) - 1);
         if cost == 0 || now >= cached_at.saturating_add(TRUST) || now < cached_at {
             return None;
         }
-        match denials {
-            Denials::Bucket { quota, fill } => {
+        match self {
+            Self::Bucket { quota, fill } => {
                 let bound = DenyBound(until, rest);
                 let denied = if quota.waits() {
                     // Nor may another request queue up for a unit.
@@ -133,34 +91,30 @@ impl DenyCache {
                 // Rather too late than too early.
                 (denied.remaining == 0).then(|| (later(denied, late), true))
             }
-            Denials::Window { limit } => {
+            Self::Window { limit } => {
                 let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
                 (cost > rest).then(|| (denial(rest, wait + late, cost > *limit), rest == 0))
             }
-            Denials::Unit => {
+            Self::Unit => {
                 let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
                 (cost == 1).then(|| (denial(0, wait + late, false), true))
             }
-            Denials::None => None,
+            Self::None => None,
         }
     }
 
-    /// Learns from a denial by the store of a query that was sent at `sent` and answered at `now`. Where a rule has plans,
-    /// the last denial of a key counts: what was learned under another plan may have been overtaken.
+    /// What a denial by the store teaches of a query that was sent at `sent` and answered at `now`, if anything.
     pub(crate) fn learn(
         &self,
-        denials: &Denials,
-        slot: TableKey,
         (sent, now): (Tick, Tick),
         cost: u64,
         verdict: &Verdict,
-        has_plans: bool,
-    ) {
+    ) -> Option<DenialWords> {
         let after = |wait: Duration| {
             sent.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
         };
-        let (until, rest) = match (denials, verdict.retry()) {
-            (Denials::Bucket { quota, .. }, retry) => {
+        let (until, rest) = match (self, verdict.retry()) {
+            (Self::Bucket { quota, .. }, retry) => {
                 let retry = match retry {
                     // It depends on for how long the request may wait.
                     _ if quota.waits() => None,
@@ -170,54 +124,14 @@ impl DenyCache {
                 let earliest = quota.earliest(after(verdict.reset_after()), retry);
                 (earliest.tat(), u64::from(earliest.rest()))
             }
-            (Denials::Window { .. }, _) => (after(verdict.reset_after()), verdict.remaining()),
-            (Denials::Unit, Retry::After(wait)) if cost == 1 => (after(wait), 0),
-            (Denials::Unit | Denials::None, _) => return,
+            (Self::Window { .. }, _) => (after(verdict.reset_after()), verdict.remaining()),
+            (Self::Unit, Retry::After(wait)) if cost == 1 => (after(wait), 0),
+            (Self::Unit | Self::None, _) => return None,
         };
         // A process that was stopped in between has learned nothing that is worth telling.
-        let Some(late) = now.checked_sub(sent).filter(|late| *late <= LATEST) else {
-            return;
-        };
-        if rest >> REST_BITS > 0 {
-            return;
-        }
-        let key = slot.key();
-        let words = [
-            until,
-            rest | tag(key) << REST_BITS,
-            (now / 1_000) << 16 | late,
-        ];
-        let (shard, salt) = (Self::shard(key), u64::from(slot.limit));
-        let _writer = self.writer(shard);
-        if has_plans && self.cells.get(shard, key, salt).is_none() {
-            self.cells.remove_if(shard, key, is_of(key));
-        }
-        self.cells.insert(shard, key, salt, words);
+        let late = now.checked_sub(sent).filter(|late| *late <= LATEST)?;
+        Some([until, rest, (now / 1_000) << 16 | late])
     }
-
-    /// Forgets what was learned of a key: something of it is given back or was taken.
-    pub(crate) fn forget(&self, key: Fingerprint) {
-        let shard = Self::shard(key);
-        // What is written meanwhile is of a denial that came later.
-        if self.cells.any(shard, key, is_of(key)) {
-            let _writer = self.writer(shard);
-            self.cells.remove_if(shard, key, is_of(key));
-        }
-    }
-
-    fn writer(&self, shard: usize) -> MutexGuard<'_, ()> {
-        lock(&self.writers[shard])
-    }
-}
-
-/// Twelve bits that choose no cell.
-fn tag(key: Fingerprint) -> u64 {
-    (key.bits() >> 52) as u64 & 0xfff
-}
-
-/// Whether the words of a cell may be of a key; of another, they are now and then.
-fn is_of(key: Fingerprint) -> impl Fn(&[u64; 3]) -> bool {
-    move |words| words[1] >> REST_BITS == tag(key)
 }
 
 /// The same denial by a bound that is so much later, where nothing is left anyway.
@@ -278,12 +192,6 @@ fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
             Retry::after_micros(wait)
         },
     )
-}
-
-impl fmt::Debug for DenyCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCache").finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

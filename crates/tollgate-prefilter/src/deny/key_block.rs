@@ -1,0 +1,73 @@
+//! What a process knows of a key that is counted towards blocks: whether it is blocked, and the denials by the deny cache that the
+//! store has not counted yet.
+//!
+//! The deny cache answers for a second, so a client that does not stop costs a call a second. What it denies counts here, and the next
+//! call for the key takes it along: when the second is over, or at once when what the store has counted and what is counted here
+//! reach the block. So a client of one process is blocked at exactly that denial.
+//!
+//! A block is believed for a second too, so that a reset is seen. While the store does not answer, it stands until its end.
+
+use tollgate_core::{ActiveBlock, Retry, Tick, Verdict};
+
+use crate::deny::denials::TRUST;
+
+/// What is known of a key. Times are of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyBlock {
+    learned_at: Tick,
+    /// Until when it is blocked, and by its how manieth block.
+    pub(crate) until: Tick,
+    level: u8,
+    /// Until when requests of this cost are denied, by the quota too.
+    denied_until: Tick,
+    cost: u64,
+    /// Denials that count towards the next block: those that the store has counted, and those since.
+    stored: u32,
+    pub(crate) local: u16,
+}
+
+impl KeyBlock {
+    /// The block and when this cost passes, if the store has said so within the last second.
+    pub(crate) fn deny(&self, now: Tick, cost: u64) -> Option<(ActiveBlock, Retry)> {
+        let is_believed = now < self.learned_at.saturating_add(TRUST) && now >= self.learned_at;
+        let until = self.denied_until.max(self.until);
+        let is_known = cost > 0 && cost <= self.cost && is_believed;
+        let block = self.block(now).filter(|_| is_known)?;
+        Some((block, Retry::after_micros(until - now)))
+    }
+
+    /// The block, whenever the store has said so.
+    pub(crate) fn block(&self, now: Tick) -> Option<ActiveBlock> {
+        let micros = self.until.checked_sub(now).filter(|micros| *micros > 0)?;
+        Some(ActiveBlock {
+            micros,
+            level: self.level,
+        })
+    }
+
+    /// Whether this process may deny the next request by itself: one more denial begins no block. If so, `counts` it.
+    pub(crate) fn may_deny(&mut self, after: u32, counts: bool) -> bool {
+        let may = self.stored + u32::from(self.local) + 1 < after;
+        self.local += u16::from(may && counts);
+        may
+    }
+
+    /// Learns from the verdict of the store on `cost` units, of which `counted` count towards the next block.
+    pub(crate) fn learn(&mut self, now: Tick, cost: u64, counted: u32, verdict: &Verdict) {
+        *self = Self {
+            learned_at: now,
+            stored: counted,
+            local: self.local,
+            ..Self::default()
+        };
+        if let Some(level) = verdict.block_level() {
+            self.local = 0;
+            self.level = level;
+            self.until = now.saturating_add(verdict.reset_after_ticks());
+            if let Retry::After(wait) = verdict.retry() {
+                let wait = Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX);
+                (self.cost, self.denied_until) = (cost, now.saturating_add(wait));
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What has happened in the engine.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// What has happened in an [`Engine`](crate::Engine). The numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineCounts {
+    /// Leases that were requested, granted, returned, and requested without a reply: if one was granted, its units are lost.
+    pub leases: [u64; 4],
+    /// Reports that were sent; that were certainly not carried out, and whose units go with the next one; and of which it is unknown.
+    pub reports: [u64; 3],
+    /// Admitted units that the store may not know of, and that are not reported again.
+    pub units_lost: u64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    LeaseRequested,
+    LeaseGranted,
+    LeaseReturned,
+    LeaseLost,
+    ReportSent,
+    ReportKept,
+    ReportLost,
+    UnitLost,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counts([AtomicU64; 8]);
+
+impl Counts {
+    pub(crate) fn add(&self, event: Event, count: u64) {
+        self.0[event as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn so_far(&self) -> EngineCounts {
+        let of = |event: Event| self.0[event as usize].load(Ordering::Relaxed);
+        EngineCounts {
+            leases: [
+                of(Event::LeaseRequested),
+                of(Event::LeaseGranted),
+                of(Event::LeaseReturned),
+                of(Event::LeaseLost),
+            ],
+            reports: [
+                of(Event::ReportSent),
+                of(Event::ReportKept),
+                of(Event::ReportLost),
+            ],
+            units_lost: of(Event::UnitLost),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a process keeps of a key: a lease or local usage, and whether it is blocked.
+
+use tollgate_core::{
+    Tick,
+    algorithm::{Assessment, Retry},
+};
+
+use crate::{
+    deny::key_block::KeyBlock,
+    engine::limit::Limit,
+    lease::lease_holder::LeaseHolder,
+    report::{
+        local_usage::{LocalUsage, Spend},
+        terms::ReportTerms,
+    },
+};
+
+/// What a process keeps of a key.
+///
+/// A lease or local usage is of one limit. Another limit of the same rule, such as that of a plan, gets its place when nothing would
+/// be lost; until then the store decides each request under it.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    /// Of which limit it is.
+    limit: u32,
+    /// Whether the limit lists the key, because something may have to be sent.
+    pub(crate) is_listed: bool,
+    held: Held,
+    /// If its rule blocks keys.
+    pub(crate) block: Option<Box<KeyBlock>>,
+}
+
+#[derive(Debug, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    Lease(Lease),
+    Usage(Usage),
+}
+
+/// A lease, and what is left in the store, by its last reply.
+#[derive(Debug, Default)]
+pub(crate) struct Lease {
+    pub(crate) holder: LeaseHolder,
+    pub(crate) left: u64,
+    pub(crate) fresh_at: Tick,
+    /// When a query for a lease was sent whose reply never came, until one that was sent later is answered; 0: there is none.
+    /// A store that stands still may carry each of them out later, and each lease would be lost.
+    pub(crate) unanswered: Tick,
+}
+
+/// Units that this process has admitted and reports.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) counted: LocalUsage,
+    pub(crate) fresh_at: Tick,
+    /// When units were last put into a report.
+    pub(crate) reported_at: Tick,
+}
+
+impl Entry {
+    /// What is held under a limit, if it is a lease.
+    #[inline]
+    pub(crate) fn lease(&mut self, limit: &Limit) -> Option<&mut Lease> {
+        match &mut self.held {
+            Held::Lease(lease) if self.limit == limit.id => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// The same, if it is local usage.
+    #[inline]
+    pub(crate) fn usage(&mut self, limit: &Limit) -> Option<&mut Usage> {
+        match &mut self.held {
+            Held::Usage(usage) if self.limit == limit.id => Some(usage),
+            _ => None,
+        }
+    }
+
+    /// The lease or the local usage under a limit begins, unless it is there or something of another limit is.
+    pub(crate) fn begin(&mut self, limit: &Limit, now: Tick) {
+        if self.limit == limit.id && !matches!(self.held, Held::Nothing) || !self.is_idle(now) {
+            return;
+        }
+        (self.limit, self.is_listed) = (limit.id, false);
+        self.held = match limit.lease_terms() {
+            Some(_) => Held::Lease(Lease::default()),
+            None => Held::Usage(Usage::default()),
+        };
+    }
+
+    /// Whether nothing would be lost if what is held were forgotten.
+    fn is_idle(&self, now: Tick) -> bool {
+        match &self.held {
+            Held::Nothing => true,
+            Held::Lease(lease) => lease.holder.is_idle(now),
+            Held::Usage(usage) => usage.counted.is_idle(),
+        }
+    }
+
+    /// Whether it may be evicted: the sooner, the less. Of keys that are blocked, that whose block ends first; the store knows of it.
+    pub(crate) fn may_go(&self, now: Tick) -> Option<Tick> {
+        let blocked_until = self.block.as_ref().map_or(0, |block| block.until.max(1));
+        self.is_idle(now).then_some(blocked_until)
+    }
+
+    /// Whether something may have to be sent, and the key is not listed yet. From now on it is.
+    #[inline]
+    pub(crate) fn list(&mut self) -> bool {
+        let is_needed = match &self.held {
+            Held::Nothing => false,
+            Held::Lease(lease) => lease.holder.until().is_some(),
+            Held::Usage(usage) => usage.counted.unreported() > 0,
+        };
+        is_needed && !std::mem::replace(&mut self.is_listed, true)
+    }
+
+    /// The lease and the local usage, for who counts what is held.
+    pub(crate) fn held(&self) -> (Option<&LeaseHolder>, u64) {
+        match &self.held {
+            Held::Nothing => (None, 0),
+            Held::Lease(lease) => (Some(&lease.holder), 0),
+            Held::Usage(usage) => (None, usage.counted.unreported()),
+        }
+    }
+}
+
+impl Usage {
+    /// Counts units, if the store said that they are left.
+    #[inline]
+    pub(crate) fn spend(
+        &mut self,
+        now: Tick,
+        cost: u64,
+        terms: &ReportTerms,
+    ) -> Option<Assessment> {
+        if self.counted.spend(now, cost, terms) == Spend::QueryStore {
+            return None;
+        }
+        self.uses(now, cost, terms);
+        let fresh_after = self.fresh_at.saturating_sub(now);
+        Some(Assessment::new(
+            true,
+            self.counted.left(),
+            fresh_after,
+            Retry::Now,
+        ))
+    }
+
+    /// Units are used that the store did not know of when it said for how long something is used.
+    #[inline]
+    pub(crate) fn uses(&mut self, now: Tick, units: u64, terms: &ReportTerms) {
+        let later = terms.puts_off(units);
+        if later > 0 {
+            self.fresh_at = self.fresh_at.max(now).saturating_add(later);
+        }
+    }
+}
