@@ -1,5 +1,5 @@
 //! What each partition costs on a cluster of three primaries, as the guide's page on servers shows it:
-//! `cargo run --release -p tollgate-benches --bin partitions`. It starts the servers itself.
+//! `cargo run --release -p tollgate-benches --bin partitions --features servers`. It starts the servers itself.
 //!
 //! Each of 64 callers asks for one request after the other. A request has two rules, by address and by account, or only the
 //! first one. What is counted is what the servers say: commands, and processor time.

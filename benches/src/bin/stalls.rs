@@ -1,5 +1,5 @@
 //! What stalls of a real server cost, beside the simulated table of the guide's page on failures:
-//! `cargo run --release -p tollgate-benches --bin stalls`. It starts the servers itself, and takes two minutes.
+//! `cargo run --release -p tollgate-benches --bin stalls --features servers`. It starts the servers itself, and takes two minutes.
 //!
 //! A server is stopped (SIGSTOP) and goes on (SIGCONT), again and again, while 200 requests a second ask it. The first row is
 //! one without stalls: what it shows is the machine's doing.

@@ -28,7 +28,7 @@ The memory of a process is measured by filling its store, that of Redis computed
 less.";
 
 /// What a decision costs a server, in microseconds of one core: for each command, and for each rule in it. Measured by
-/// `cargo run --release -p tollgate-benches --bin partitions`, with up to 32 requests in one command.
+/// `cargo run --release -p tollgate-benches --bin partitions --features servers`, with up to 32 requests in one command.
 const MICROS_PER_REQUEST: f64 = 1.4;
 const MICROS_PER_RULE: f64 = 5.0;
 /// The share of a core at which a server should be at most.
