@@ -2,9 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, doctor, exit, key, load, replay, rules, size, top};
+use crate::{completions, doctor, exit, key, load, replay, rules, top};
 
-/// Checks, explains and sizes rate limits, and looks after those in Redis.
+/// Checks and explains rate limits, and looks after those in Redis.
 #[derive(Debug, Parser)]
 #[command(
     name = "tollgate",
@@ -30,8 +30,6 @@ pub(crate) enum Command {
     /// What one client has left, and letting it start anew.
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// How much memory rules need, and how many calls to Redis they make.
-    Size(size::SizeArgs),
     /// What rules would have done with the requests of yesterday's log.
     Replay(replay::ReplayArgs),
     /// Which limit a server has: a load of requests, and what it denies.

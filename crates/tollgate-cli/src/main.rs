@@ -1,10 +1,9 @@
-//! The program `tollgate`: checks, explains and sizes rate limits, and looks after those in Redis.
+//! The program `tollgate`: checks and explains rate limits, and looks after those in Redis.
 //!
 //! Each command makes a [`Report`](report::Report): text for people, JSON for programs, and an exit code.
 
 mod arguments;
 mod bound_names;
-mod byte_text;
 mod change_args;
 mod completions;
 mod doctor;
@@ -13,7 +12,6 @@ mod failure;
 mod hints;
 mod key;
 mod load;
-mod page;
 mod printable;
 mod redis_args;
 mod replay;
@@ -22,11 +20,11 @@ mod request_args;
 mod rule_args;
 mod rules;
 mod run;
-mod size;
 mod table;
 mod time_text;
 mod top;
 mod trust;
+mod web;
 
 use std::process::ExitCode;
 

@@ -81,7 +81,7 @@ impl RedisArgs {
         self.secret.secret()
     }
 
-    fn address(&self) -> Result<Address, Failure> {
+    pub(crate) fn address(&self) -> Result<Address, Failure> {
         let address: Result<Address, SetupError> = self.redis.parse();
         address.map_err(|wrong| Failure::usage(format!("--redis: {wrong}")))
     }

@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     key, load, printable, replay,
     report::{Report, json_text},
-    rules, size, top,
+    rules, top,
 };
 
 /// Runs a command, prints its report, and gives the exit code.
@@ -60,7 +60,6 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
     match arguments.command {
         Command::Rules(command) => rules::run(command).await,
         Command::Key(command) => key::run(command).await,
-        Command::Size(args) => size::run(&args).await,
         Command::Replay(args) => replay::run(&args).await,
         Command::Load(args) => load::run(&args).await,
         Command::Doctor(args) => doctor::run(&args).await,

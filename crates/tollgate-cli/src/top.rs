@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, failure::Failure, page, report::Report, table::Table};
+use crate::{exit::Exit, failure::Failure, report::Report, table::Table, web};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +28,7 @@ pub(crate) struct TopArgs {
 }
 
 pub(crate) async fn run(args: &TopArgs) -> Result<Report, Failure> {
-    let text = page::fetch(&args.keys).await?;
+    let text = web::fetch(&args.keys).await?;
     let (text, json) = tables(&text, args.most).ok_or_else(|| {
         Failure::failed(format!(
             "{} has no document of top keys; does the service serve a TopKeysEndpoint there?",

@@ -10,7 +10,7 @@ use crate::{
     doctor::{
         examination::Patient,
         finding::{Finding, Level},
-        place::Places,
+        servers::Servers,
     },
     exit::Exit,
     failure::Failure,
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
         }
     };
     let patient = Patient {
-        places: Places::read(&args.redis.redis, &args.redis.trust)?,
+        servers: Servers::of(&args.redis)?,
         namespace: &args.redis.namespace,
         secret,
         deadline: Duration::from_millis(args.deadline),
@@ -81,29 +81,20 @@ fn text(findings: &[Finding]) -> String {
     sorted.sort_by_key(|finding| Reverse(finding.level));
     let mut text = String::new();
     for finding in sorted {
+        let (level, check) = (finding.level.word(), finding.check);
         let server = match &*finding.server {
             "" => String::new(),
-            server => format!("{}: ", printable::line(server, 80)),
+            server => format!("{server}: "),
         };
-        text.push_str(&format!(
-            "{:8} {:12} {server}{}\n",
-            finding.level.word(),
-            finding.check,
-            printable::line(&finding.says, 1_000)
-        ));
+        let says = printable::line(&(server + &finding.says), 1_000);
+        text += &format!("{level:8} {check:12} {says}\n");
         if !finding.remedy.is_empty() {
-            text.push_str(&format!(
-                "{:21} → {}\n",
-                "",
-                printable::line(&finding.remedy, 1_000)
-            ));
+            text += &format!("{:21} → {}\n", "", printable::line(&finding.remedy, 1_000));
         }
     }
-    let levels = || findings.iter().map(|finding| finding.level);
-    let errors = levels().filter(|level| *level == Level::Error).count();
-    let warnings = levels().filter(|level| *level == Level::Warning).count();
-    match errors + warnings {
-        0 => text + "\nnothing is wrong",
-        _ => text + &format!("\n{errors} errors, {warnings} warnings"),
+    let count = |level| findings.iter().filter(|it| it.level == level).count();
+    text + &match (count(Level::Error), count(Level::Warning)) {
+        (0, 0) => "\nnothing is wrong".to_owned(),
+        (errors, warnings) => format!("\n{errors} errors, {warnings} warnings"),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_redis::Secret;
+use redis::{Value, from_redis_value_ref};
+use tollgate_redis::{Place, Secret};
 
 use crate::{
     doctor::{
@@ -13,9 +14,8 @@ use crate::{
         },
         namespace::instances,
         pace::pace,
-        place::{Access, Place, Places},
-        server::{Server, words},
         server_info::ServerInfo,
+        servers::{Server, Servers, name, words},
     },
     failure::Failure,
 };
@@ -25,7 +25,7 @@ const SLOTS: u32 = 16_384;
 /// What is known before anything is asked.
 #[derive(Debug)]
 pub(crate) struct Patient<'a> {
-    pub(crate) places: Places,
+    pub(crate) servers: Servers,
     pub(crate) namespace: &'a str,
     pub(crate) secret: Option<Secret>,
     pub(crate) deadline: Duration,
@@ -36,31 +36,42 @@ pub(crate) struct Patient<'a> {
 impl Patient<'_> {
     /// All findings.
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Failure> {
-        match &self.places {
-            Places::Server(place) => {
-                self.examine_server(&mut Server::connect(place).await?, false)
-                    .await
-            }
-            Places::Sentinel {
-                sentinels,
-                master,
-                access,
-            } => {
-                let (place, mut findings) = ask_sentinels(sentinels, master, access).await?;
-                let mut server = Server::connect(&place).await?;
-                findings.extend(self.examine_server(&mut server, false).await?);
-                Ok(findings)
-            }
-            Places::Cluster { seeds, access } => self.examine_cluster(seeds, access).await,
+        let parts = &self.servers.parts;
+        if parts.is_cluster {
+            return self.examine_cluster(&parts.places).await;
         }
+        let (place, mut findings) = match (&parts.master, &*parts.places) {
+            (Some(master), sentinels) => {
+                let (place, finding) = self.ask_sentinels(sentinels, master).await?;
+                (place, vec![finding])
+            }
+            (None, [place, ..]) => (place.clone(), Vec::new()),
+            (None, []) => return Err(Failure::usage("--redis: the address names no server")),
+        };
+        let mut server = self.servers.connect(&place, false).await?;
+        findings.extend(self.examine_server(&mut server).await);
+        Ok(findings)
     }
 
-    async fn examine_cluster(
-        &self,
-        seeds: &[Place],
-        access: &Access,
-    ) -> Result<Vec<Finding>, Failure> {
-        let (mut seed, mut findings) = first_that_answers(seeds).await?;
+    async fn examine_cluster(&self, seeds: &[Place]) -> Result<Vec<Finding>, Failure> {
+        let (mut findings, mut found) = (Vec::<Finding>::new(), None);
+        for seed in seeds {
+            match self.servers.connect(seed, false).await {
+                Ok(server) => {
+                    found = Some(server);
+                    break;
+                }
+                Err(failure) => findings.push(Warning.of(
+                    "connection",
+                    failure.message,
+                    "start it, or take it out of the address",
+                )),
+            }
+        }
+        let Some(mut seed) = found else {
+            let whys: Vec<_> = findings.into_iter().map(|finding| finding.says).collect();
+            return Err(Failure::failed(whys.join("\n")));
+        };
         let (primaries, state) = primaries(&mut seed).await;
         findings.push(state);
         let covers = seed.setting("cluster-require-full-coverage").await;
@@ -72,65 +83,104 @@ impl Patient<'_> {
             ));
         }
         for primary in primaries {
-            let found = match Server::connect(&Place::tcp(access, &primary)).await {
-                Ok(mut server) => self.examine_server(&mut server, true).await?,
+            let found = match self.servers.connect(&primary, false).await {
+                Ok(mut server) => self.examine_server(&mut server).await,
                 Err(failure) => vec![Error.of(
                     "connection",
                     failure.message,
                     "if the service reaches servers by other names than they announce, it needs an address_map",
                 )],
             };
+            let server = name(&primary);
             findings.extend(found.into_iter().map(|finding| Finding {
-                server: primary.clone(),
+                server: server.clone(),
                 ..finding
             }));
         }
         Ok(findings)
     }
 
-    async fn examine_server(
-        &self,
-        server: &mut Server,
-        is_cluster: bool,
-    ) -> Result<Vec<Finding>, Failure> {
-        let mut findings = Vec::new();
-        match server.info().await {
-            Ok(info) => {
-                if !is_cluster && info.get("redis_mode").is_some_and(|mode| mode == "cluster") {
-                    findings.push(Error.of(
-                        "cluster",
-                        "this is one server of a cluster: keys on the other servers cannot be decided",
-                        "give the address of the cluster, redis-cluster://one,two,three",
-                    ));
-                }
+    async fn examine_server(&self, server: &mut Server) -> Vec<Finding> {
+        let parts = &self.servers.parts;
+        let mut findings = match server.ask::<String>(&["INFO"]).await {
+            Ok(text) => {
                 let info = ServerInfo {
-                    info,
+                    text,
                     min_replicas_to_write: server.setting("min-replicas-to-write").await,
                     save: server.setting("save").await,
                 };
-                findings.extend([info.role(), info.memory(), info.eviction()]);
-                findings.push(info.persistence(self.longest));
+                info.findings(parts.is_cluster, self.longest)
             }
-            Err(wrong) => findings.push(Note.of(
+            Err(wrong) => vec![Note.of(
                 "info",
                 format!(
                     "role, memory, eviction and disks may not be read: {}",
                     words(&wrong)
                 ),
                 "that is as it should be for the user of a service; run this as an administrator too, or add +info +config|get",
-            )),
-        }
-        let user = self.places.access().user();
-        findings.extend(access(server, self.namespace, is_cluster, user).await);
+            )],
+        };
+        findings.extend(
+            access(
+                server,
+                self.namespace,
+                parts.is_cluster,
+                parts.login[0].as_deref(),
+            )
+            .await,
+        );
         findings.extend(pace(server, self.namespace, self.deadline).await);
         findings.extend(instances(server, self.namespace, self.secret.as_ref()).await);
-        Ok(findings)
+        findings
+    }
+
+    /// The master that most sentinels name, and whether all do.
+    async fn ask_sentinels(
+        &self,
+        sentinels: &[Place],
+        master: &str,
+    ) -> Result<(Place, Finding), Failure> {
+        let (mut said, mut silent) = (Vec::new(), String::new());
+        for place in sentinels {
+            let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master];
+            let answer = match self.servers.connect(place, true).await {
+                Ok(mut server) => server.ask(&command).await.map_err(|wrong| words(&wrong)),
+                Err(failure) => Err(failure.message),
+            };
+            match answer {
+                Ok(Some((host, port))) => said.push(Place::Tcp(host, port)),
+                Ok(None) => silent += &format!("; {} knows no master {master:?}", name(place)),
+                Err(why) => silent += &format!("; {} does not say it: {why}", name(place)),
+            }
+        }
+        let count = |place: &&Place| said.iter().filter(|other| other == place).count();
+        let Some(place) = said.iter().max_by_key(count) else {
+            return Err(Failure::failed(format!(
+                "no sentinel says who the master {master:?} is{silent}"
+            )));
+        };
+        let (agreeing, all) = (count(&place), sentinels.len());
+        let says = format!("{agreeing} of {all} say that {} is the master", name(place));
+        let level = match agreeing * 2 > said.len() {
+            _ if agreeing == all => return Ok((place.clone(), Fine.of("sentinels", says, ""))),
+            // The store believes them while the others do not answer.
+            true => Warning,
+            false => Error,
+        };
+        let finding = level.of(
+            "sentinels",
+            format!(
+                "only {says}: the store connects only while those that answer agree, and one with an old master is not outvoted{silent}"
+            ),
+            "name all sentinels in the address, and start those that are down; a user needs +sentinel|get-master-addr-by-name",
+        );
+        Ok((place.clone(), finding))
     }
 }
 
 /// The primaries that have slots, as one server of the cluster knows them, and whether each slot has one.
-async fn primaries(server: &mut Server) -> (Vec<String>, Finding) {
-    let ranges: Vec<Vec<redis::Value>> = match server.ask(&["CLUSTER", "SLOTS"]).await {
+async fn primaries(server: &mut Server) -> (Vec<Place>, Finding) {
+    let ranges: Vec<Vec<Value>> = match server.ask(&["CLUSTER", "SLOTS"]).await {
         Ok(ranges) => ranges,
         Err(wrong) => {
             let said = words(&wrong);
@@ -143,10 +193,10 @@ async fn primaries(server: &mut Server) -> (Vec<String>, Finding) {
         }
     };
     let (mut primaries, mut served) = (Vec::new(), 0);
-    for range in &ranges {
-        let Some((slots, place)) = range_of(range, &server.name) else {
-            continue;
-        };
+    for (slots, place) in ranges
+        .iter()
+        .filter_map(|range| range_of(range, &server.name))
+    {
         served += slots;
         if !primaries.contains(&place) {
             primaries.push(place);
@@ -168,97 +218,18 @@ async fn primaries(server: &mut Server) -> (Vec<String>, Finding) {
 }
 
 /// How many slots a line of `CLUSTER SLOTS` has, and the place of their primary.
-fn range_of(range: &[redis::Value], asked: &str) -> Option<(u32, String)> {
+fn range_of(range: &[Value], asked: &str) -> Option<(u32, Place)> {
     let [first, last, primary, ..] = range else {
         return None;
     };
-    let number = |value| redis::from_redis_value_ref::<u32>(value).ok();
-    let node: Vec<redis::Value> = redis::from_redis_value_ref(primary).ok()?;
-    let host: String = redis::from_redis_value_ref(node.first()?).ok()?;
-    // A server that does not know its own address leaves it out.
-    let host = match host.is_empty() {
-        true => asked.rsplit_once(':')?.0,
-        false => &host,
-    };
+    let number = |value| from_redis_value_ref::<u32>(value).ok();
+    let node: Vec<Value> = from_redis_value_ref(primary).ok()?;
+    let mut host: String = from_redis_value_ref(node.first()?).ok()?;
+    if host.is_empty() {
+        // A server that does not know its own address leaves it out.
+        let (own, _) = asked.rsplit_once(':')?;
+        host = own.trim_matches(['[', ']']).to_owned();
+    }
     let port = u16::try_from(number(node.get(1)?)?).ok()?;
-    Some((number(last)? - number(first)? + 1, place_text(host, port)))
-}
-
-fn place_text(host: &str, port: u16) -> String {
-    match host.contains(':') && !host.starts_with('[') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
-}
-
-/// The master, as the sentinels say, and what is wrong with them.
-async fn ask_sentinels(
-    sentinels: &[Place],
-    master: &str,
-    access: &Access,
-) -> Result<(Place, Vec<Finding>), Failure> {
-    const CHECK: &str = "sentinels";
-    let (mut said, mut findings) = (Vec::new(), Vec::new());
-    for place in sentinels {
-        let answer = match Server::connect(place).await {
-            Ok(mut server) => server
-                .ask::<Option<(String, u16)>>(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])
-                .await
-                .map_err(|wrong| words(&wrong)),
-            Err(failure) => Err(failure.message),
-        };
-        match answer {
-            Ok(Some((host, port))) => said.push(place_text(&host, port)),
-            Ok(None) => findings.push(Warning.of(
-                CHECK,
-                format!("{} knows no master {master:?}", place.name()),
-                "SENTINEL MASTERS there says which it knows",
-            )),
-            Err(why) => findings.push(Warning.of(
-                CHECK,
-                format!("{} does not say who the master is: {why}", place.name()),
-                "start it, or leave it out of the address; its user needs +sentinel|get-master-addr-by-name",
-            )),
-        }
-    }
-    let count = |host: &String| said.iter().filter(|other| *other == host).count();
-    let Some(host) = said.iter().max_by_key(|host| count(host)) else {
-        let whys: Vec<_> = findings.iter().map(|finding| &*finding.says).collect();
-        return Err(Failure::failed(format!(
-            "no sentinel says who the master {master:?} is: {}",
-            whys.join("; ")
-        )));
-    };
-    let (agreeing, all) = (count(host), sentinels.len());
-    let says = format!("{agreeing} of {all} say that {host} is the master");
-    let level = match () {
-        () if agreeing * 2 > all => Fine,
-        // The store believes them while the others do not answer.
-        () if agreeing * 2 > said.len() => Warning,
-        () => Error,
-    };
-    findings.push(match level {
-        Fine => Fine.of(CHECK, says, ""),
-        _ => level.of(
-            CHECK,
-            format!(
-                "only {says}: the store connects only while those that answer agree, and one with an old master is not outvoted"
-            ),
-            "name all sentinels in the address, and start those that are down",
-        ),
-    });
-    Ok((Place::tcp(access, host), findings))
-}
-
-async fn first_that_answers(seeds: &[Place]) -> Result<(Server, Vec<Finding>), Failure> {
-    const REMEDY: &str = "start it, or take it out of the address";
-    let mut findings: Vec<Finding> = Vec::new();
-    for seed in seeds {
-        match Server::connect(seed).await {
-            Ok(server) => return Ok((server, findings)),
-            Err(failure) => findings.push(Warning.of("connection", failure.message, REMEDY)),
-        }
-    }
-    let whys: Vec<_> = findings.iter().map(|finding| &*finding.says).collect();
-    Err(Failure::failed(whys.join("\n")))
+    Some((number(last)? - number(first)? + 1, Place::Tcp(host, port)))
 }

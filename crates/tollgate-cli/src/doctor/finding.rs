@@ -45,12 +45,7 @@ impl Level {
     }
 
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Fine => "ok",
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
+        ["ok", "note", "warning", "error"][self as usize]
     }
 }
 

@@ -8,8 +8,7 @@ mod examination;
 mod finding;
 mod namespace;
 mod pace;
-mod place;
-mod server;
 mod server_info;
+mod servers;
 
 pub(crate) use self::doctor_command::{DoctorArgs, run};

@@ -10,7 +10,7 @@ use crate::{
             Finding,
             Level::{Error, Fine, Note, Warning},
         },
-        server::{Server, words},
+        servers::{Server, words},
     },
     printable,
 };
@@ -22,25 +22,19 @@ pub(crate) async fn instances(
     secret: Option<&Secret>,
 ) -> Vec<Finding> {
     const CHECK: &str = "instances";
-    let (processes, said) = (
-        format!("{{{namespace}}}:instances"),
-        format!("{{{namespace}}}:quotas"),
-    );
+    let [processes, said] = ["instances", "quotas"].map(|name| format!("{{{namespace}}}:{name}"));
     let processes = server.ask::<u64>(&["ZCARD", &processes]).await;
-    let said = server
-        .ask::<Vec<String>>(&["ZRANGE", &said, "0", "-1"])
-        .await;
+    let said = ["ZRANGE", &said, "0", "-1"];
+    let said = server.ask::<Vec<String>>(&said).await;
     let (processes, said) = match (processes, said) {
         (Ok(processes), Ok(said)) => (processes, said),
         // Another server of the cluster has them.
         (Err(wrong), _) | (_, Err(wrong)) if wrong.code() == Some("MOVED") => return Vec::new(),
         (Err(wrong), _) | (_, Err(wrong)) => {
+            let why = words(&wrong);
             return vec![Note.of(
                 CHECK,
-                format!(
-                    "who else uses the namespace may not be read: {}",
-                    words(&wrong)
-                ),
+                format!("who else uses the namespace may not be read: {why}"),
                 "run this as a user who may ZCARD and ZRANGE, such as an administrator",
             )];
         }
@@ -51,11 +45,10 @@ pub(crate) async fn instances(
             format!("no process says that it uses the namespace {namespace}"),
             "is this the namespace of the service, and does it run? Services without heartbeats are not seen",
         ),
-        _ => Fine.of(
-            CHECK,
-            format!("processes that use the namespace {namespace}: {processes}"),
-            "",
-        ),
+        _ => {
+            let says = format!("processes that use the namespace {namespace}: {processes}");
+            Fine.of(CHECK, says, "")
+        }
     }];
     let mut by_rule: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (rule, words) in said.iter().filter_map(|member| member.split_once('\n')) {
@@ -63,14 +56,11 @@ pub(crate) async fn instances(
     }
     let writers = by_rule.remove("").unwrap_or_default();
     for (rule, quotas) in by_rule.iter().filter(|(_, quotas)| quotas.len() > 1) {
+        let (count, quotas) = (quotas.len(), listed(quotas));
+        let rule = printable::line(rule, 70);
         findings.push(Warning.of(
             "quotas",
-            format!(
-                "processes have {} quotas for the rule {}: {}",
-                quotas.len(),
-                printable::line(rule, 70),
-                listed(quotas, 200)
-            ),
+            format!("processes have {count} quotas for the rule {rule}: {quotas}"),
             "normal while a new version is deployed; if it lasts, give the rule one quota, another name, or the services \
              namespaces of their own",
         ));
@@ -79,58 +69,58 @@ pub(crate) async fn instances(
     findings
 }
 
-fn listed(words: &BTreeSet<&str>, longest: usize) -> String {
+fn listed(words: &BTreeSet<&str>) -> String {
     let words: Vec<_> = words
         .iter()
-        .map(|words| printable::line(words, longest))
+        .map(|words| printable::line(words, 200))
         .collect();
     words.join(" and ")
 }
 
 /// `partition tag [tag…]` of each writer, and the tag of the secret that this command was given.
 fn writers_differ(writers: &BTreeSet<&str>, own: Option<&str>) -> Vec<Finding> {
-    const CHECK: &str = "keys";
-    let mut findings = Vec::new();
-    let mut partitions = BTreeSet::new();
+    let writers = || {
+        writers
+            .iter()
+            .map(|writer| writer.split_once(' ').unwrap_or((writer, "")))
+    };
+    let partitions: BTreeSet<&str> = writers().map(|(partition, _)| partition).collect();
     // The first tag is that by which a process writes; it finds what the others have written too.
-    let mut tags: Vec<Vec<&str>> = Vec::new();
-    for writer in writers {
-        let mut words = writer.split(' ');
-        partitions.extend(words.next());
-        tags.push(words.collect());
-    }
+    let knows = |tags: &str, tag: &str| tag.is_empty() || tags.split(' ').any(|it| it == tag);
+    let mut written = writers().map(|(_, tags)| tags.split(' ').next().unwrap_or_default());
+    let mut errors = Vec::new();
     if partitions.len() > 1 {
-        findings.push(Error.of(
-            CHECK,
+        errors.push((
             format!(
                 "processes have different partitions, {}: a client has a budget by each",
-                listed(&partitions, 80)
+                listed(&partitions)
             ),
             "give all processes one Partition",
         ));
     }
-    let mut written = tags.iter().filter_map(|tags| tags.first());
-    if written.any(|tag| tags.iter().any(|known| !known.contains(tag))) {
-        findings.push(Error.of(
-            CHECK,
-            "processes write keys by different secrets: a client has a budget by each",
+    if written.any(|tag| writers().any(|(_, tags)| !knows(tags, tag))) {
+        errors.push((
+            "processes write keys by different secrets: a client has a budget by each".to_owned(),
             "give all processes the same secret; to change it, take the three steps of tollgate_redis::Keys",
         ));
     }
     if let Some(own) = own
-        && !tags.is_empty()
-        && !tags.iter().any(|known| known.contains(&own))
+        && !partitions.is_empty()
+        && !writers().any(|(_, tags)| knows(tags, own))
     {
-        findings.push(Error.of(
-            CHECK,
-            "the secret here is not that of the processes: `tollgate key` finds none of their states",
+        errors.push((
+            "the secret here is not that of the processes: `tollgate key` finds none of their states"
+                .to_owned(),
             "take the secret of the service, by TOLLGATE_SECRET or --secret-file",
         ));
     }
-    if findings.is_empty() && !tags.is_empty() {
-        findings.push(Fine.of(CHECK, "all processes write keys alike", ""));
+    if errors.is_empty() && !partitions.is_empty() {
+        return vec![Fine.of("keys", "all processes write keys alike", "")];
     }
-    findings
+    let findings = errors
+        .into_iter()
+        .map(|(says, remedy)| Error.of("keys", says, remedy));
+    findings.collect()
 }
 
 #[cfg(test)]

@@ -2,15 +2,13 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use redis::RedisError;
-
 use crate::{
     doctor::{
         finding::{
             Finding,
             Level::{Error, Fine, Warning},
         },
-        server::Server,
+        servers::Server,
     },
     time_text,
 };
@@ -20,32 +18,29 @@ const ROUNDS: usize = 40;
 /// A clock that is off by more is noted.
 const OFF: Duration = Duration::from_millis(100);
 
-/// Asks for the time, by a script as decisions are. Another server's key is no obstacle: it has to answer, whatever it says.
+/// Asks for the time, as decisions do.
 pub(crate) async fn pace(server: &mut Server, namespace: &str, deadline: Duration) -> Vec<Finding> {
     let name = format!("{{{namespace}}}:doctor");
-    let mut times = Vec::with_capacity(ROUNDS);
-    let mut closest: Option<(Duration, SystemTime, SystemTime)> = None;
-    for round in 0..ROUNDS {
+    let ask = ["EVAL", "return redis.call('TIME')", "1", &name];
+    let (mut times, mut closest) = (Vec::with_capacity(ROUNDS), None);
+    for _ in 0..ROUNDS {
         let (before, sent) = now();
-        let answer: Result<(u64, u64), RedisError> = match round % 2 {
-            0 => server.eval("return redis.call('TIME')", &name).await,
-            _ => server.ask(&["TIME"]).await,
-        };
+        let answer = server.ask::<(u64, u64)>(&ask).await;
         let took = sent.elapsed();
         times.push(took);
         match answer {
-            Ok((seconds, micros)) if closest.is_none_or(|(least, ..)| took < least) => {
+            Ok((seconds, micros)) => {
                 let there = Duration::from_secs(seconds) + Duration::from_micros(micros);
-                closest = Some((took, before + took / 2, SystemTime::UNIX_EPOCH + there));
+                let round = (took, before + took / 2, SystemTime::UNIX_EPOCH + there);
+                closest = Some(closest.map_or(round, |least| round.min(least)));
             }
             Err(wrong) if wrong.is_io_error() => {
-                return vec![Error.of(
-                    "latency",
-                    "the server has stopped to answer",
-                    "is something else keeping it busy? See SLOWLOG GET, and INFO commandstats",
-                )];
+                let remedy =
+                    "is something else keeping it busy? See SLOWLOG GET, and INFO commandstats";
+                return vec![Error.of("latency", "the server has stopped to answer", remedy)];
             }
-            _ => {}
+            // Another server has the key, or the script may not run; it has answered.
+            Err(_) => {}
         }
     }
     times.sort_unstable();
@@ -55,12 +50,8 @@ pub(crate) async fn pace(server: &mut Server, namespace: &str, deadline: Duratio
 }
 
 fn latency(median: Duration, slowest: Duration, deadline: Duration) -> Finding {
-    let says = format!(
-        "median {}, slowest of {ROUNDS} {}, of a deadline of {}",
-        time_text::duration(median),
-        time_text::duration(slowest),
-        time_text::duration(deadline)
-    );
+    let [half, most, all] = [median, slowest, deadline].map(time_text::duration);
+    let says = format!("median {half}, slowest of {ROUNDS} {most}, of a deadline of {all}");
     let remedy = "run the service nearer to Redis, or give RedisStoreBuilder::deadline more; see SLOWLOG GET for what keeps the server busy";
     let late = format!("{says}: requests will be decided without Redis");
     match () {
@@ -76,18 +67,12 @@ fn clock(here: SystemTime, there: SystemTime, uncertain: Duration) -> Finding {
         Ok(ahead) => (ahead, "ahead of"),
         Err(behind) => (behind.duration(), "behind"),
     };
-    let says = format!(
-        "the server is {} {way} this machine, give or take {}",
-        time_text::duration(offset),
-        time_text::duration(uncertain)
-    );
+    let [off, may_be] = [offset, uncertain].map(time_text::duration);
+    let says = format!("the server is {off} {way} this machine, give or take {may_be}");
+    let remedy = "keep both on NTP without steps (chronyc tracking): a step of the server's clock locks clients out or lets them in, and \
+                  `until` of overrides is by the clocks of the services";
     match offset > OFF + uncertain {
-        true => Warning.of(
-            "clock",
-            says,
-            "keep both on NTP without steps (chronyc tracking): a step of the server's clock locks clients out or lets them in, and \
-             `until` of overrides is by the clocks of the services",
-        ),
+        true => Warning.of("clock", says, remedy),
         false => Fine.of("clock", says, ""),
     }
 }

@@ -1,15 +1,11 @@
 //! What a server says of itself: its role, its memory, its disk, and what of the limits they cost.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    byte_text::bytes_text,
-    doctor::{
-        finding::{
-            Finding,
-            Level::{Error, Fine, Note, Warning},
-        },
-        server::numbers,
+    doctor::finding::{
+        Finding,
+        Level::{Error, Fine, Note, Warning},
     },
     time_text,
 };
@@ -18,44 +14,67 @@ use crate::{
 const ALARM: u64 = 70;
 /// Quotas of this period are worth a disk.
 const LONG: Duration = Duration::from_secs(3_600);
+const MORE: &str = "raise maxmemory before it is full, or cap new keys (`cap_new_keys`); the guide on Redis says how much your rules need";
 
-/// `INFO` taken apart, and settings where they may be read.
+/// `INFO`, and settings where they may be read.
 #[derive(Debug)]
 pub(crate) struct ServerInfo {
-    pub(crate) info: BTreeMap<String, String>,
+    pub(crate) text: String,
     pub(crate) min_replicas_to_write: Option<String>,
     pub(crate) save: Option<String>,
 }
 
 impl ServerInfo {
-    fn text(&self, name: &str) -> &str {
-        self.info.get(name).map_or("", String::as_str)
+    /// `longest` is the longest window or refill of the rules, if they are known.
+    pub(crate) fn findings(&self, is_cluster: bool, longest: Option<Duration>) -> Vec<Finding> {
+        let mut findings = vec![self.role(), self.memory(), self.eviction()];
+        findings.push(self.persistence(longest));
+        if !is_cluster && self.field("redis_mode") == "cluster" {
+            findings.push(Error.of(
+                "cluster",
+                "this is one server of a cluster: keys on the other servers cannot be decided",
+                "give the address of the cluster, redis-cluster://one,two,three",
+            ));
+        }
+        findings
+    }
+
+    fn field(&self, name: &str) -> &str {
+        let mut lines = self.text.lines().map(str::trim_end);
+        lines
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .unwrap_or("")
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.field(name).parse().unwrap_or(0)
     }
 
     /// Whether it is the master, and what a failover would cost.
-    pub(crate) fn role(&self) -> Finding {
+    fn role(&self) -> Finding {
         const CHECK: &str = "role";
-        if self.text("role") == "active-replica" {
-            return Error.of(
-                CHECK,
-                "KeyDB as active replica: two masters are two limits",
-                "use one master, with replicas that take no writes",
-            );
-        }
-        if self.text("role") == "slave" {
-            let master = format!("{}:{}", self.text("master_host"), self.text("master_port"));
-            return Error.of(
-                CHECK,
-                format!(
-                    "this is a replica of {master}: it refuses writes, and its states lag behind those of the master"
-                ),
-                format!(
-                    "give the address of the master, {master}, or of the sentinels: redis-sentinel://one,two,three/name-of-the-master"
-                ),
-            );
+        match self.field("role") {
+            "active-replica" => {
+                return Error.of(
+                    CHECK,
+                    "KeyDB as active replica: two masters are two limits",
+                    "use one master, with replicas that take no writes",
+                );
+            }
+            "slave" => {
+                let [host, port] = ["master_host", "master_port"].map(|name| self.field(name));
+                return Error.of(
+                    CHECK,
+                    format!(
+                        "this is a replica of {host}:{port}: it refuses writes, and its states lag behind those of the master"
+                    ),
+                    "give the address of the master, or of the sentinels: redis-sentinel://one,two,three/name-of-the-master",
+                );
+            }
+            _ => {}
         }
         let least = self.min_replicas_to_write.as_deref();
-        match (numbers(&self.info, "connected_slaves"), least) {
+        match (self.number("connected_slaves"), least) {
             (0, Some(least)) if least != "0" => Error.of(
                 CHECK,
                 "min-replicas-to-write is set, and no replica is connected: writes are refused (NOREPLICAS)",
@@ -74,53 +93,44 @@ impl ServerInfo {
     }
 
     /// How full it is.
-    pub(crate) fn memory(&self) -> Finding {
-        const CHECK: &str = "memory";
-        let (used, most) = (
-            numbers(&self.info, "used_memory"),
-            numbers(&self.info, "maxmemory"),
-        );
+    fn memory(&self) -> Finding {
+        let (used, most) = (self.number("used_memory"), self.number("maxmemory"));
         let says = format!("{} of {} used", bytes_text(used), bytes_text(most));
-        match used.saturating_mul(100).checked_div(most) {
-            None => Warning.of(
-                CHECK,
-                format!(
+        let (level, says) = match used.saturating_mul(100).checked_div(most) {
+            Some(..ALARM) => return Fine.of("memory", says, ""),
+            Some(percent @ ..100) => (Warning, format!("{says}, {percent} %")),
+            Some(_) => (
+                Error,
+                format!("{says}: full, takes are refused, and each rule's on_store_error answers"),
+            ),
+            None => {
+                let says = format!(
                     "{} used, without a bound: a flood of keys ends with the server being killed",
                     bytes_text(used)
-                ),
-                "set maxmemory; `tollgate size` says how much your rules need",
-            ),
-            Some(100..) => Error.of(
-                CHECK,
-                format!("{says}: full, takes are refused, and each rule's on_store_error answers"),
-                "raise maxmemory, or cap new keys (`cap_new_keys`); `tollgate size` says how much your rules need",
-            ),
-            Some(percent @ ALARM..) => Warning.of(
-                CHECK,
-                format!("{says}, {percent} %"),
-                "raise maxmemory before it is full; `tollgate size` says how much your rules need",
-            ),
-            Some(_) => Fine.of(CHECK, says, ""),
-        }
+                );
+                let remedy = "set maxmemory; the guide on Redis says how much your rules need";
+                return Warning.of("memory", says, remedy);
+            }
+        };
+        level.of("memory", says, MORE)
     }
 
     /// What is forgotten when it is full, and what was.
-    pub(crate) fn eviction(&self) -> Finding {
+    fn eviction(&self) -> Finding {
         const CHECK: &str = "eviction";
-        let evicted = numbers(&self.info, "evicted_keys");
-        match self.text("maxmemory_policy") {
-            "noeviction" if evicted == 0 => Fine.of(CHECK, "noeviction, and no key was evicted", ""),
-            "noeviction" => Warning.of(
+        match (self.field("maxmemory_policy"), self.number("evicted_keys")) {
+            ("noeviction", 0) => Fine.of(CHECK, "noeviction, and no key was evicted", ""),
+            ("noeviction", evicted) => Warning.of(
                 CHECK,
                 format!("{evicted} keys were evicted since the server started: those limits began anew"),
                 "keep maxmemory-policy at noeviction, in redis.conf too, and raise maxmemory",
             ),
-            "" => Note.of(
+            ("", _) => Note.of(
                 CHECK,
                 "the server does not say its maxmemory-policy",
                 "make sure that it is noeviction",
             ),
-            policy => Error.of(
+            (policy, _) => Error.of(
                 CHECK,
                 format!("maxmemory-policy is {policy}: when memory is full, limits are forgotten, and those clients begin anew"),
                 "CONFIG SET maxmemory-policy noeviction, and in redis.conf; keep caches on another server",
@@ -128,11 +138,12 @@ impl ServerInfo {
         }
     }
 
-    /// What a restart costs: `longest` is the longest window or refill of the rules, if they are known.
-    pub(crate) fn persistence(&self, longest: Option<Duration>) -> Finding {
+    /// What a restart costs.
+    fn persistence(&self, longest: Option<Duration>) -> Finding {
         const CHECK: &str = "persistence";
-        if self.text("rdb_last_bgsave_status") == "err"
-            || self.text("aof_last_write_status") == "err"
+        if ["rdb_last_bgsave_status", "aof_last_write_status"]
+            .iter()
+            .any(|status| self.field(status) == "err")
         {
             return Error.of(
                 CHECK,
@@ -140,7 +151,7 @@ impl ServerInfo {
                 "make room on the disk; if the limits last only seconds, write nothing: save \"\" and appendonly no",
             );
         }
-        let says = match (self.text("aof_enabled"), self.save.as_deref()) {
+        let says = match (self.field("aof_enabled"), self.save.as_deref()) {
             ("1", _) => return Fine.of(CHECK, "each write is appended to a file", ""),
             (_, Some("")) => "nothing is written to disk",
             (_, Some(_)) => "snapshots are written now and then",
@@ -165,84 +176,211 @@ impl ServerInfo {
     }
 }
 
+/// In the unit that fits.
+fn bytes_text(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn server(pairs: &[(&str, &str)], least: Option<&str>, save: Option<&str>) -> ServerInfo {
-        let pairs = pairs.iter();
-        ServerInfo {
-            info: pairs
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-            min_replicas_to_write: least.map(str::to_owned),
-            save: save.map(str::to_owned),
-        }
-    }
+    const MINUTE: Duration = Duration::from_secs(60);
 
+    /// What a server says, its `min-replicas-to-write`, its `save`, and which level and words it gets by a check.
     #[test]
-    fn a_server_is_full_at_its_bound_and_near_it_from_70_percent() {
-        for (used, most, level) in [
-            ("1", "0", Warning),
-            ("699", "1000", Fine),
-            ("70", "100", Warning),
-            ("99", "100", Warning),
-            ("100", "100", Error),
+    fn what_a_server_says_of_itself_is_judged() {
+        for (check, info, least, save, longest, level, words) in [
+            (
+                "memory",
+                "used_memory:1\nmaxmemory:0",
+                None,
+                None,
+                None,
+                Warning,
+                "1 B used, without",
+            ),
+            (
+                "memory",
+                "used_memory:699\nmaxmemory:1000",
+                None,
+                None,
+                None,
+                Fine,
+                "699 B of",
+            ),
+            (
+                "memory",
+                "used_memory:70\r\nmaxmemory:100\r\n",
+                None,
+                None,
+                None,
+                Warning,
+                "70 %",
+            ),
+            (
+                "memory",
+                "used_memory:1536\nmaxmemory:1536",
+                None,
+                None,
+                None,
+                Error,
+                "1.5 KiB of",
+            ),
+            (
+                "eviction",
+                "maxmemory_policy:noeviction",
+                None,
+                None,
+                None,
+                Fine,
+                "no key was",
+            ),
+            (
+                "eviction",
+                "maxmemory_policy:noeviction\nevicted_keys:1",
+                None,
+                None,
+                None,
+                Warning,
+                "1 keys were",
+            ),
+            ("eviction", "", None, None, None, Note, "does not say"),
+            (
+                "eviction",
+                "maxmemory_policy:volatile-ttl",
+                None,
+                None,
+                None,
+                Error,
+                "are forgotten",
+            ),
+            (
+                "role",
+                "role:active-replica",
+                None,
+                None,
+                None,
+                Error,
+                "two limits",
+            ),
+            (
+                "role",
+                "connected_slaves:0",
+                Some("1"),
+                None,
+                None,
+                Error,
+                "NOREPLICAS",
+            ),
+            (
+                "role",
+                "connected_slaves:1",
+                Some("0"),
+                None,
+                None,
+                Fine,
+                "replicas: 1",
+            ),
+            (
+                "role",
+                "connected_slaves:2",
+                Some("0"),
+                None,
+                None,
+                Note,
+                "one limit more",
+            ),
+            (
+                "role",
+                "connected_slaves:2",
+                Some("1"),
+                None,
+                None,
+                Fine,
+                "replicas: 2",
+            ),
+            (
+                "persistence",
+                "aof_enabled:0",
+                None,
+                Some(""),
+                Some(MINUTE),
+                Fine,
+                "nothing is written",
+            ),
+            (
+                "persistence",
+                "aof_enabled:0",
+                None,
+                Some(""),
+                None,
+                Note,
+                "give --rules",
+            ),
+            (
+                "persistence",
+                "aof_enabled:0",
+                None,
+                None,
+                Some(LONG),
+                Warning,
+                "may not be read",
+            ),
+            (
+                "persistence",
+                "aof_enabled:0",
+                None,
+                Some("3600 1"),
+                Some(LONG),
+                Warning,
+                "a quota lasts 1 h",
+            ),
+            (
+                "persistence",
+                "aof_enabled:1",
+                None,
+                None,
+                Some(LONG),
+                Fine,
+                "is appended",
+            ),
+            (
+                "persistence",
+                "rdb_last_bgsave_status:err",
+                None,
+                None,
+                None,
+                Error,
+                "MISCONF",
+            ),
+            (
+                "cluster",
+                "redis_mode:cluster",
+                None,
+                None,
+                None,
+                Error,
+                "redis-cluster://",
+            ),
         ] {
-            let server = server(&[("used_memory", used), ("maxmemory", most)], None, None);
-            assert_eq!(server.memory().level, level, "{used} of {most}");
-        }
-    }
-
-    #[test]
-    fn every_policy_but_one_is_an_error() {
-        for (policy, evicted, level, says) in [
-            ("noeviction", "0", Fine, "no key was evicted"),
-            ("noeviction", "1", Warning, "1 keys were evicted"),
-            ("", "0", Note, "does not say"),
-            ("volatile-ttl", "0", Error, "limits are forgotten"),
-        ] {
-            let pairs = [("maxmemory_policy", policy), ("evicted_keys", evicted)];
-            let finding = server(&pairs, None, None).eviction();
-            assert_eq!(finding.level, level, "{policy}");
-            assert!(finding.says.contains(says), "{finding:?}");
-        }
-    }
-
-    #[test]
-    fn a_failover_is_safe_where_an_old_master_stops_to_write() {
-        for (replicas, least, level) in [
-            ("0", None, Fine),
-            ("0", Some("1"), Error),
-            ("1", Some("0"), Fine),
-            ("2", Some("0"), Note),
-            ("2", Some("1"), Fine),
-            ("2", None, Fine),
-        ] {
-            let pairs = [("role", "master"), ("connected_slaves", replicas)];
-            let role = server(&pairs, least, None).role();
-            assert_eq!(role.level, level, "{replicas} {least:?}");
-        }
-        let keydb = server(&[("role", "active-replica")], None, None);
-        assert_eq!(keydb.role().level, Error);
-    }
-
-    #[test]
-    fn what_a_disk_is_worth_depends_on_the_rules() {
-        let (minute, day) = (Duration::from_secs(60), Duration::from_secs(86_400));
-        for (aof, save, longest, level) in [
-            ("0", Some(""), Some(minute), Fine),
-            ("0", Some(""), None, Note),
-            ("0", None, Some(LONG), Warning),
-            ("0", Some("3600 1"), Some(day), Warning),
-            ("1", None, Some(day), Fine),
-        ] {
-            let finding = server(&[("aof_enabled", aof)], None, save).persistence(longest);
-            assert_eq!(finding.level, level, "{finding:?}");
-        }
-        for failed in ["rdb_last_bgsave_status", "aof_last_write_status"] {
-            let finding = server(&[(failed, "err")], None, None).persistence(None);
-            assert_eq!(finding.level, Error);
+            let server = ServerInfo {
+                text: info.to_owned(),
+                min_replicas_to_write: least.map(str::to_owned),
+                save: save.map(str::to_owned),
+            };
+            let findings = server.findings(false, longest);
+            let finding = findings.iter().find(|finding| finding.check == check);
+            let finding = finding.expect("it is looked at");
+            let text = format!("{} {}", finding.says, finding.remedy);
+            assert!(
+                finding.level == level && text.contains(words),
+                "{info}: {finding:?}"
+            );
         }
     }
 }

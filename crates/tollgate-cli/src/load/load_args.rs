@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::{failure::Failure, load::schedule::Schedule, request_args::parse_header};
 
@@ -46,21 +46,13 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) keys: Option<u32>,
 
-    /// How unequal they are: the n-th comes in proportion to 1 / n^SKEW; 0: all as often.
+    /// How unequal they are, alike in each run: the n-th comes in proportion to 1 / n^SKEW; 0: all as often.
     #[arg(long, value_name = "SKEW", default_value_t = 1.0)]
     pub(crate) skew: f64,
 
     /// The header with the key.
     #[arg(long, value_name = "NAME", default_value = "x-api-key")]
     key_header: HeaderName,
-
-    /// What keys begin with; a number follows.
-    #[arg(long, value_name = "TEXT", default_value = "load-")]
-    key_prefix: String,
-
-    /// Which clients are next is the same in each run with the same seed.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
 
     /// The method.
     #[arg(long, value_name = "METHOD", default_value = "GET")]
@@ -78,10 +70,6 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub(crate) connections: u32,
 
-    /// How long an answer may take, in seconds.
-    #[arg(long, value_name = "NUMBER", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub(crate) patience: u64,
-
     /// How often a client that obeys Retry-After tries, after the load.
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
     pub(crate) obey: u32,
@@ -94,9 +82,8 @@ pub(crate) struct LoadArgs {
 impl LoadArgs {
     pub(crate) fn schedule(&self) -> Result<Schedule, Failure> {
         let (from, to) = (self.rate, self.to.unwrap_or(self.rate));
-        if ![from, to].iter().all(|rate| (0.0..=1e6).contains(rate))
-            || !(0.0..=10.0).contains(&self.skew)
-        {
+        let is_rate = |rate| (0.0..=1e6).contains(&rate);
+        if !is_rate(from) || !is_rate(to) || !(0.0..=10.0).contains(&self.skew) {
             return Err(Failure::usage(
                 "--rate and --to are requests a second, from 0 to 1000000, and --skew is a number from 0 to 10",
             ));
@@ -117,25 +104,22 @@ impl LoadArgs {
     }
 
     /// The headers of all requests.
-    pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    pub(crate) fn headers(&self) -> Result<HeaderMap, Failure> {
         self.headers
             .iter()
             .map(|header| parse_header(header))
             .collect()
     }
 
-    /// What a client is called.
-    pub(crate) fn key(&self, client: u32) -> String {
-        format!("{}{}", self.key_prefix, client + 1)
-    }
-
     /// The header with the key of a client.
-    pub(crate) fn key_of(&self, client: u32) -> Result<Option<(HeaderName, HeaderValue)>, Failure> {
-        if self.keys.is_none() {
-            return Ok(None);
-        }
-        let value = HeaderValue::try_from(self.key(client));
-        let value = value.map_err(|_| Failure::usage("--key-prefix cannot be part of a header"))?;
-        Ok(Some((self.key_header.clone(), value)))
+    pub(crate) fn key_of(&self, client: u32) -> Option<(HeaderName, HeaderValue)> {
+        self.keys?;
+        let value = HeaderValue::try_from(key(client)).ok()?;
+        Some((self.key_header.clone(), value))
     }
+}
+
+/// What a client is called.
+pub(crate) fn key(client: u32) -> String {
+    format!("load-{}", client + 1)
 }

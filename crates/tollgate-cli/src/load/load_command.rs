@@ -17,11 +17,10 @@ use crate::{
     exit::Exit,
     failure::Failure,
     load::{
-        answer::{Answer, Kind},
-        load_args::LoadArgs,
+        load_args::{LoadArgs, key},
         observed::{ObservedLimit, Sent},
         schedule::Clients,
-        target::Target,
+        target::{Answer, Kind, Target},
     },
     report::Report,
     table::Table,
@@ -48,7 +47,7 @@ struct Done {
 pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
     let schedule = args.schedule()?;
     let target = Arc::new(Target::find(args).await?);
-    let mut clients = Clients::new(args.keys.unwrap_or(1), args.skew, args.seed);
+    let mut clients = Clients::new(args.keys.unwrap_or(1), args.skew);
     let (start, mut running) = (Instant::now() + TIMER, JoinSet::new());
     for number in 0..schedule.requests() {
         let due = start + schedule.due(number);
@@ -58,7 +57,7 @@ pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
             yield_now().await;
         }
         let (client, target) = (clients.next(), Arc::clone(&target));
-        let own = args.key_of(client)?;
+        let own = args.key_of(client);
         running.spawn(async move {
             let mut sent = due;
             let answer = target.ask(own, || sent = Instant::now()).await;
@@ -74,14 +73,11 @@ pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
     let mut done = running.join_all().await;
     let lasted = start.elapsed();
     done.sort_by_key(|done| done.sent);
-    let mut obedient = Obedient::default();
-    if let Some(last) = done
-        .iter()
-        .rev()
-        .find(|done| done.answer.kind == Kind::Denied)
-    {
-        obedient.obey(args, &target, last.client).await?;
-    }
+    let denied = done.iter().rfind(|done| done.answer.kind == Kind::Denied);
+    let obedient = match denied {
+        Some(last) => Obedient::of(args, &target, last.client).await,
+        None => Obedient::default(),
+    };
     report(args, &done, lasted, &obedient)
 }
 
@@ -96,12 +92,12 @@ struct Obedient {
 
 impl Obedient {
     /// Uses up what a client has, comes back when the denial has said, and again.
-    async fn obey(&mut self, args: &LoadArgs, target: &Target, client: u32) -> Result<(), Failure> {
-        let mut asked = 0;
-        while self.waits < args.obey && self.instead.is_none() {
+    async fn of(args: &LoadArgs, target: &Target, client: u32) -> Self {
+        let (mut it, mut asked) = (Self::default(), 0);
+        while it.waits < args.obey && it.instead.is_none() {
             asked += 1;
-            let answer = target.ask(args.key_of(client)?, || {}).await;
-            self.instead = match (answer.kind, answer.retry_after) {
+            let answer = target.ask(args.key_of(client), || {}).await;
+            it.instead = match (answer.kind, answer.retry_after) {
                 (Kind::Allowed, _) if asked < MOST_AT_ONCE => None,
                 (Kind::Allowed, _) => Some("the limit was not met again".to_owned()),
                 (Kind::Failed, _) => Some(answer.status),
@@ -113,15 +109,15 @@ impl Obedient {
                 }
                 (Kind::Denied, Some(wait)) => {
                     sleep(wait).await;
-                    let again = target.ask(args.key_of(client)?, || {}).await;
-                    self.denied_again += u32::from(again.kind == Kind::Denied);
-                    self.waits += 1;
+                    let again = target.ask(args.key_of(client), || {}).await;
+                    it.denied_again += u32::from(again.kind == Kind::Denied);
+                    it.waits += 1;
                     asked = 0;
                     None
                 }
             };
         }
-        Ok(())
+        it
     }
 
     fn text(&self) -> String {
@@ -149,21 +145,19 @@ fn report(
     let (mut answers, mut by_client) = (BTreeMap::new(), HashMap::<u32, Vec<Sent>>::new());
     // Microseconds, to three digits.
     let new = || Histogram::<u64>::new(3).map_err(Failure::failed);
-    let (mut since_due, mut since_sent) = (new()?, new()?);
+    let mut times = [new()?, new()?];
     let mut kinds = [0_u64; 3];
     for done in done {
         kinds[done.answer.kind as usize] += 1;
         *answers.entry(&*done.answer.status).or_insert(0_u64) += 1;
-        let record =
-            |times: &mut Histogram<u64>, time: Duration| times.record(time.as_micros() as u64);
-        record(&mut since_due, done.since_due).map_err(Failure::failed)?;
-        record(&mut since_sent, done.since_sent).map_err(Failure::failed)?;
+        for (times, time) in times.iter_mut().zip([done.since_due, done.since_sent]) {
+            times
+                .record(time.as_micros() as u64)
+                .map_err(Failure::failed)?;
+        }
         if done.answer.kind != Kind::Failed {
-            let is_allowed = done.answer.kind == Kind::Allowed;
-            by_client
-                .entry(done.client)
-                .or_default()
-                .push((done.sent, is_allowed));
+            let sent = (done.sent, done.answer.kind == Kind::Allowed);
+            by_client.entry(done.client).or_default().push(sent);
         }
     }
     let [allowed, denied, failed] = kinds;
@@ -171,44 +165,39 @@ fn report(
         .iter()
         .max_by_key(|(client, sent)| (sent.len(), u32::MAX - *client));
     let limit = busiest.and_then(|(_, sent)| ObservedLimit::of(sent));
-    let lasted_text = time_text::duration(lasted);
     let mut text = format!(
-        "{} requests in {lasted_text}: {allowed} allowed, {denied} denied, {failed} failed\n",
-        done.len()
+        "{} requests in {}: {allowed} allowed, {denied} denied, {failed} failed\n",
+        done.len(),
+        time_text::duration(lasted)
     );
     for (answer, number) in &answers {
         text += &format!("  {answer}: {number}\n");
     }
-    let mut table = Table::new([
+    let titles = [
         "time to the answer",
         "#50 %",
         "#90 %",
         "#99 %",
         "#99.9 %",
         "#longest",
-    ]);
-    let quantiles =
-        |times: &Histogram<u64>| [0.5, 0.9, 0.99, 0.999, 1.0].map(|at| times.value_at_quantile(at));
+    ];
+    let mut table = Table::new(titles);
+    let [since_due, since_sent] =
+        times.map(|times| [0.5, 0.9, 0.99, 0.999, 1.0].map(|at| times.value_at_quantile(at)));
     for (name, times) in [
-        ("since the request was due", &since_due),
-        ("since it was sent", &since_sent),
+        ("since the request was due", since_due),
+        ("since it was sent", since_sent),
     ] {
         let [half, most, nearly, all_but, longest] =
-            quantiles(times).map(|micros| time_text::duration(Duration::from_micros(micros)));
+            times.map(|micros| time_text::duration(Duration::from_micros(micros)));
         table.row([name.to_owned(), half, most, nearly, all_but, longest]);
     }
     text += &format!("\n{}\n", table.text());
-    if let Some(last) = done
-        .iter()
-        .rev()
-        .find(|done| !done.answer.limits.is_empty())
-    {
+    if let Some(last) = done.iter().rfind(|done| !done.answer.limits.is_empty()) {
         text += &format!("the server says\n  {}\n", last.answer.limits.join("\n  "));
     }
     let whose = busiest.filter(|_| args.keys.is_some());
-    let whose = whose.map_or_else(String::new, |(client, _)| {
-        format!(" of {}", args.key(*client))
-    });
+    let whose = whose.map_or_else(String::new, |(client, _)| format!(" of {}", key(*client)));
     text += &match limit {
         Some(limit) => format!(
             "limit observed{whose}: {:.1}/s, burst {}\n",
@@ -224,7 +213,7 @@ fn report(
         "denied": denied,
         "failed": failed,
         "answers": answers,
-        "micros_at_50_90_99_99.9_100_percent": { "since_due": quantiles(&since_due), "since_sent": quantiles(&since_sent) },
+        "micros_at_50_90_99_99.9_100_percent": { "since_due": since_due, "since_sent": since_sent },
         "limit": limit.map(|limit| json!({ "rate": limit.rate, "burst": limit.burst })),
         "obedient": { "waits": obedient.waits, "denied_again": obedient.denied_again, "instead": obedient.instead },
     });

@@ -1,6 +1,5 @@
 //! `tollgate load`: a burst of requests that shows which limit is in force.
 
-mod answer;
 mod load_args;
 mod load_command;
 mod observed;

@@ -1,88 +1,91 @@
-//! The server that is asked: its address, and connections to it.
+//! The server that is asked, and what it says.
 
 use std::{
-    fmt::Display,
+    error::Error,
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
-use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::{BodyExt as _, Empty};
-use hyper::{
-    body::Bytes,
-    client::conn::http1::{self, SendRequest},
-};
-use hyper_util::rt::TokioIo;
-use tokio::{
-    net::{TcpStream, lookup_host},
-    sync::Semaphore,
-    time::timeout,
-};
+use tokio::{net::lookup_host, sync::Semaphore, time::timeout};
 
 use crate::{
     failure::Failure,
-    load::{answer::Answer, load_args::LoadArgs},
-    printable,
+    load::load_args::LoadArgs,
+    web::{self, HttpClient},
 };
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, and what each request to it has.
 pub(crate) struct Target {
-    address: SocketAddr,
-    path: Uri,
+    client: HttpClient,
+    uri: Uri,
     method: Method,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    headers: HeaderMap,
     denials: Vec<u16>,
-    patience: Duration,
-    idle: Mutex<Vec<SendRequest<Empty<Bytes>>>>,
     /// As many as there may be connections.
     connections: Semaphore,
+}
+
+/// What a server says to a request.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// The status; or why there is none.
+    pub(crate) status: String,
+    pub(crate) kind: Kind,
+    /// The wait of `Retry-After`.
+    pub(crate) retry_after: Option<Duration>,
+    /// The fields that say what is left.
+    pub(crate) limits: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Allowed,
+    Denied,
+    #[default]
+    Failed,
 }
 
 impl Target {
     /// Finds the server, which is on this machine unless it is said to be one's own.
     pub(crate) async fn find(args: &LoadArgs) -> Result<Self, Failure> {
-        let shown = printable::line(&args.url, 200);
-        let wrong = |why: &str| {
-            Failure::usage(format!(
-                "{shown}: {why}; write it as http://127.0.0.1:3000/search"
-            ))
-        };
-        let uri: Uri = args.url.parse().map_err(|_| wrong("it is no URL"))?;
-        if uri.scheme_str() != Some("http") {
-            return Err(wrong(
-                "only http is spoken; ask the service behind its proxy",
-            ));
-        }
-        let authority = uri.authority().filter(|it| !it.as_str().contains('@'));
-        let authority = authority.ok_or_else(|| wrong("it has no host, or a user"))?;
-        let host = authority.host().trim_matches(['[', ']']);
-        let addresses = lookup_host((host, authority.port_u16().unwrap_or(80))).await;
-        let addresses = addresses.map_err(|why| Failure::failed(format!("{shown}: {why}")))?;
-        let addresses: Vec<SocketAddr> = addresses.collect();
+        let uri = web::uri(&args.url, "http://127.0.0.1:3000/search")?;
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let found = lookup_host((host, uri.port_u16().unwrap_or(80))).await;
+        let found = found.map_err(|why| Failure::failed(format!("{}: {why}", args.url)))?;
+        let addresses: Vec<SocketAddr> = found.collect();
         let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         if !args.target_is_mine && !addresses.iter().all(is_here) {
             return Err(Failure::usage(format!(
-                "{shown} is not on this machine: a load on another's server is an attack. If it is yours, and may be loaded, say so with \
-                 --target-is-mine"
+                "{} is not on this machine: a load on another's server is an attack. If it is yours, and may be loaded, say so with \
+                 --target-is-mine",
+                args.url
             )));
         }
         let mut headers = args.headers()?;
-        if headers.iter().all(|(name, _)| *name != header::HOST) {
+        if let Some(authority) = uri.authority()
+            && !headers.contains_key(header::HOST)
+        {
             let host = HeaderValue::from_str(authority.as_str());
             headers.extend(host.map(|host| (header::HOST, host)));
         }
-        let path = uri.path_and_query().map(|path| path.clone().into());
+        // By the address that was looked at, whatever its name leads to later.
+        let address = addresses
+            .first()
+            .map_or_else(String::new, ToString::to_string);
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
-            address: *addresses
-                .first()
-                .ok_or_else(|| wrong("its host has no address"))?,
-            path: path.unwrap_or_default(),
+            client: web::client(),
+            uri: format!("http://{address}{path}")
+                .parse()
+                .map_err(Failure::failed)?,
             method: args.method.clone(),
             headers,
             denials: args.denied.clone(),
-            patience: Duration::from_secs(args.patience),
-            idle: Mutex::default(),
             connections: Semaphore::new(args.connections as usize),
         })
     }
@@ -95,10 +98,14 @@ impl Target {
     ) -> Answer {
         // It is never closed.
         let _place = self.connections.acquire().await;
-        match timeout(self.patience, self.send(own, sent)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(why)) => Answer::failed(&*why),
-            Err(_) => Answer::failed(&format_args!("no answer within {:?}", self.patience)),
+        let status = match timeout(PATIENCE, self.send(own, sent)).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(why)) => web::causes(&*why),
+            Err(_) => format!("no answer within {PATIENCE:?}"),
+        };
+        Answer {
+            status,
+            ..Answer::default()
         }
     }
 
@@ -106,53 +113,72 @@ impl Target {
         &self,
         own: Option<(HeaderName, HeaderValue)>,
         sent: impl FnOnce(),
-    ) -> Result<Answer, Box<dyn Display + Send + Sync>> {
-        let mut connection = self.connection().await?;
-        let mut request = Request::new(Empty::<Bytes>::new());
+    ) -> Result<Answer, Box<dyn Error + Send + Sync>> {
+        let mut request = Request::new(Empty::new());
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.path.clone();
-        request
-            .headers_mut()
-            .extend(self.headers.iter().cloned().chain(own));
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().extend(own);
         sent();
-        let response = connection.send_request(request).await.map_err(boxed)?;
-        let (head, mut body) = response.into_parts();
+        let (head, mut body) = self.client.request(request).await?.into_parts();
         while let Some(frame) = body.frame().await {
-            frame.map_err(boxed)?;
+            frame?;
         }
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(connection);
-        Ok(Answer::of(head.status, &head.headers, &self.denials))
-    }
-
-    /// One that is free, or a new one.
-    async fn connection(
-        &self,
-    ) -> Result<SendRequest<Empty<Bytes>>, Box<dyn Display + Send + Sync>> {
-        let free = || {
-            self.idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop()
-        };
-        while let Some(mut free) = free() {
-            // The server may have closed it meanwhile.
-            if free.ready().await.is_ok() {
-                return Ok(free);
-            }
-        }
-        let stream = TcpStream::connect(self.address).await.map_err(boxed)?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(boxed)?;
-        // It ends with the program, at the latest.
-        tokio::spawn(connection);
-        Ok(sender)
+        let is_denied = self.denials.contains(&head.status.as_u16());
+        let is_of_limits = |name: &str| name.trim_start_matches("x-").starts_with("ratelimit");
+        let fields = head.headers.iter();
+        let fields = fields.filter(|(name, _)| is_of_limits(name.as_str()));
+        Ok(Answer {
+            status: head.status.as_str().to_owned(),
+            kind: if is_denied {
+                Kind::Denied
+            } else {
+                Kind::Allowed
+            },
+            retry_after: retry_after(&head.headers),
+            limits: fields
+                .map(|(name, value)| format!("{name}: {}", value.as_bytes().escape_ascii()))
+                .collect(),
+        })
     }
 }
 
-fn boxed(wrong: impl Display + Send + Sync + 'static) -> Box<dyn Display + Send + Sync> {
-    Box::new(wrong)
+/// Seconds, or a date on the clock of the server.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| Some(headers.get(name)?.to_str().ok()?.trim());
+    let date = |text: &str| {
+        let date = httpdate::parse_http_date(text).ok()?;
+        date.duration_since(UNIX_EPOCH).ok()
+    };
+    let wait = text(header::RETRY_AFTER)?;
+    match wait.parse::<u32>() {
+        Ok(seconds) => Some(Duration::from_secs(seconds.into())),
+        Err(_) => Some(date(wait)?.saturating_sub(date(text(header::DATE)?)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_says_when_to_come_back_in_seconds_or_as_a_date() {
+        let date = "Fri, 27 Nov 2026 12:00:00 GMT";
+        for (text, wait) in [
+            ("7", Some(7)),
+            ("Fri, 27 Nov 2026 12:00:09 GMT", Some(9)),
+            ("Fri, 27 Nov 2026 11:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::DATE, HeaderValue::from_static(date));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(text));
+            assert_eq!(
+                retry_after(&headers),
+                wait.map(Duration::from_secs),
+                "{text}"
+            );
+        }
+    }
 }

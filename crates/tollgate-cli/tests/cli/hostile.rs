@@ -39,7 +39,6 @@ fn texts_of_files_are_shown_and_not_obeyed() {
                 "x-api-key: acme",
             ],
         ),
-        (0, &["size", "--rules", "right.json", "--subjects", "10"]),
     ] {
         for json in [&[][..], &["--json"]] {
             let ran = program.run(&[args, json].concat());

@@ -9,6 +9,5 @@ mod key;
 mod load;
 mod replay;
 mod rules;
-mod size;
 mod support;
 mod top;
