@@ -3,7 +3,7 @@
 use std::{net::IpAddr, time::UNIX_EPOCH};
 
 use ipnet::IpNet;
-use tollgate_core::{Quota, Tick};
+use tollgate_core::{Clock, Quota, Tick};
 
 use crate::key::network;
 
@@ -50,4 +50,9 @@ fn end(text: &str) -> Result<Tick, String> {
         .and_then(|end| end.duration_since(UNIX_EPOCH).ok());
     let end = end.unwrap_or_default().as_micros();
     Ok(Tick::try_from(end).unwrap_or(Tick::MAX))
+}
+
+/// Whether it is before the end of an entry.
+pub(super) fn is_before(end: Tick) -> bool {
+    end == Tick::MAX || Clock::system().now() < end
 }

@@ -19,7 +19,8 @@ use crate::{
     key::{Extracted, KeyExtractor, only_value},
     key_list::{
         entry::{self, Entry},
-        set::{Hasher, Set},
+        key_table::Hasher,
+        set::Set,
     },
 };
 

@@ -1,61 +1,45 @@
-//! One version of a list: two kinds of tables, of hashes of keys and of networks.
+//! One version of a list.
 
-use std::{
-    hash::{BuildHasher, Hasher as _, RandomState},
-    net::IpAddr,
-};
+use std::net::{IpAddr, Ipv6Addr};
 
-use foldhash::{SharedSeed, fast::FoldHasher};
 use ipnet::IpNet;
-use tollgate_core::{Clock, Tick};
+use tollgate_core::Tick;
+
+use crate::key_list::{
+    key_table::KeyTable,
+    networks::{Networks, Prefix},
+};
 
 /// The keys and networks of a list.
 #[derive(Default)]
 pub(super) struct Set {
-    keys: Table,
-    /// By family, one table for each length of networks: the first bits of an address are found by one look.
-    v4: Vec<(u8, Table)>,
-    v6: Vec<(u8, Table)>,
-}
-
-/// Open addressing with one place in two taken, or three in five where entries have ends: at most 40 bytes an entry, and mostly one
-/// cache line a look.
-#[derive(Default)]
-pub(super) struct Table {
-    /// `[0, 0]` is free.
-    places: Box<[[u64; 2]]>,
-    /// By place; empty if no entry has an end.
-    ends: Box<[Tick]>,
-    /// The end of the entry that is written as a free place is. 0: there is none.
-    end_of_zero: Tick,
-    seed: u64,
-    len: usize,
+    keys: KeyTable,
+    v4: Networks<u32>,
+    v6: Networks<[u64; 2]>,
 }
 
 impl Set {
     /// Of keys by their hashes, and of networks. Each has its end.
     pub(super) fn new(keys: &[(u128, Tick)], networks: &[(IpNet, Tick)]) -> Self {
-        let mut lengths: Vec<(bool, u8)> = networks
-            .iter()
-            .map(|(network, _)| (network.addr().is_ipv4(), network.prefix_len()))
-            .collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        let mut set = Self {
-            keys: Table::new(keys),
-            ..Self::default()
-        };
-        for (is_v4, length) in lengths {
-            let of_length = networks.iter().filter(|(network, _)| {
-                network.addr().is_ipv4() == is_v4 && network.prefix_len() == length
-            });
-            let of_length: Vec<_> = of_length
-                .map(|(network, until)| (bits(network.network()), *until))
-                .collect();
-            let tables = if is_v4 { &mut set.v4 } else { &mut set.v6 };
-            tables.push((length, Table::new(&of_length)));
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for (network, until) in networks {
+            let length = network.prefix_len();
+            match network.network() {
+                IpAddr::V4(first) => {
+                    let first = first.to_bits();
+                    v4.push((Prefix { first, length }, *until));
+                }
+                IpAddr::V6(first) => {
+                    let first = halves(first);
+                    v6.push((Prefix { first, length }, *until));
+                }
+            }
         }
-        set
+        Self {
+            keys: KeyTable::new(keys),
+            v4: Networks::new(v4),
+            v6: Networks::new(v6),
+        }
     }
 
     pub(super) fn has_key(&self, hash: u128) -> bool {
@@ -64,207 +48,100 @@ impl Set {
 
     /// Whether a network holds this address, of which the first `known` bits are known.
     pub(super) fn has_address(&self, address: IpAddr, known: u8) -> bool {
-        let address = address.to_canonical();
-        let (tables, width) = match address {
-            IpAddr::V4(_) => (&self.v4, 32),
-            IpAddr::V6(_) => (&self.v6, 128),
-        };
-        let bits = bits(address);
-        let mut tables = tables.iter().filter(|(length, _)| *length <= known);
-        tables.any(|(length, table)| {
-            // A length is at least 1.
-            let rest = width - u32::from(*length);
-            table.has(bits >> rest << rest)
-        })
+        match address.to_canonical() {
+            IpAddr::V4(address) => self.v4.hold(address.to_bits(), known),
+            IpAddr::V6(address) => self.v6.hold(halves(address), known),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
-        let networks = self.v4.iter().chain(&self.v6);
-        self.keys.len + networks.map(|(_, table)| table.len).sum::<usize>()
+        self.keys.len + self.v4.len + self.v6.len
     }
 }
 
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-impl Table {
-    fn new(entries: &[(u128, Tick)]) -> Self {
-        if entries.is_empty() {
-            return Self::default();
-        }
-        let has_ends = entries.iter().any(|(_, until)| *until < Tick::MAX);
-        let places = match has_ends {
-            true => entries.len() * 13 / 8 + 2,
-            false => entries.len() * 2,
-        };
-        let mut table = Self {
-            places: vec![[0; 2]; places].into(),
-            ends: vec![0; if has_ends { places } else { 0 }].into(),
-            end_of_zero: 0,
-            seed: RandomState::new().hash_one(0_u8),
-            len: 0,
-        };
-        for (entry, until) in entries {
-            // Of two ends the later counts.
-            let until = (*until).max(1);
-            let entry = halves(*entry);
-            if entry == [0; 2] {
-                table.len += usize::from(table.end_of_zero == 0);
-                table.end_of_zero = table.end_of_zero.max(until);
-                continue;
-            }
-            let place = table.place(entry);
-            table.len += usize::from(table.places[place] != entry);
-            table.places[place] = entry;
-            if let Some(end) = table.ends.get_mut(place) {
-                *end = (*end).max(until);
-            }
-        }
-        table
-    }
-
-    /// The index of the place of this entry, or of the free one that it would have. There always is a free one.
-    fn place(&self, entry: [u64; 2]) -> usize {
-        let mixed =
-            u128::from(entry[0] ^ self.seed) * u128::from(entry[1] ^ self.seed.rotate_left(32) | 1);
-        let mixed = (mixed as u64 ^ (mixed >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // A multiplication in place of a division.
-        let mut index = ((u128::from(mixed) * self.places.len() as u128) >> 64) as usize;
-        while self.places[index] != [0; 2] && self.places[index] != entry {
-            index += 1;
-            if index == self.places.len() {
-                index = 0;
-            }
-        }
-        index
-    }
-
-    fn has(&self, entry: u128) -> bool {
-        let entry = halves(entry);
-        if self.len == 0 {
-            return false;
-        }
-        let end = match entry {
-            [0, 0] => self.end_of_zero,
-            entry => {
-                let place = self.place(entry);
-                match self.places[place] == entry {
-                    true => self.ends.get(place).copied().unwrap_or(Tick::MAX),
-                    false => 0,
-                }
-            }
-        };
-        end == Tick::MAX || end > 0 && Clock::system().now() < end
-    }
-}
-
-fn halves(entry: u128) -> [u64; 2] {
-    [entry as u64, (entry >> 64) as u64]
-}
-
-/// Hashes of keys that no other process has: its two halves have no seed in common.
-pub(super) struct Hasher([(u64, SharedSeed); 2]);
-
-impl Hasher {
-    pub(super) fn hash(&self, key: &[u8]) -> u128 {
-        let [low, high] = self.0.each_ref().map(|(seed, shared)| {
-            let mut hasher = FoldHasher::with_seed(*seed, shared);
-            hasher.write(key);
-            u128::from(hasher.finish())
-        });
-        low | high << 64
-    }
-}
-
-impl Default for Hasher {
-    fn default() -> Self {
-        let random = RandomState::new();
-        let half = |n: u8| {
-            (
-                random.hash_one(n),
-                SharedSeed::from_u64(random.hash_one(n + 2)),
-            )
-        };
-        Self([half(0), half(1)])
-    }
+fn halves(address: Ipv6Addr) -> [u64; 2] {
+    let bits = address.to_bits();
+    [(bits >> 64) as u64, bits as u64]
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
-    #[test]
-    fn a_table_has_what_it_was_made_of_and_nothing_else_at_forty_bytes_an_entry() {
-        let entries: HashMap<u128, Tick> = (0..100_000_u128)
-            .map(|n| ((n * n) << (n % 90), if n % 3 == 0 { 5 } else { Tick::MAX }))
-            .collect();
-        let list: Vec<_> = entries
-            .iter()
-            .map(|(entry, until)| (*entry, *until))
-            .collect();
-        let table = Table::new(&list);
-        assert_eq!(table.len, entries.len());
-        assert!(size_of_val(&*table.places) + size_of_val(&*table.ends) <= 40 * table.len);
-        let endless: Vec<_> = list.iter().map(|(entry, _)| (*entry, Tick::MAX)).collect();
-        let endless = Table::new(&endless);
-        assert!(size_of_val(&*endless.places) <= 40 * table.len && endless.ends.is_empty());
-        for n in 0..200_000_u128 {
-            let entry = (n * n) << (n % 90);
-            // What has ended is in no list.
-            let expected = entries.get(&entry) == Some(&Tick::MAX);
-            assert_eq!(table.has(entry), expected, "{entry}");
-            assert_eq!(endless.has(entry), entries.contains_key(&entry), "{entry}");
+    /// Addresses and networks that meet: of few bits that differ, at both ends of what there is.
+    fn network(is_v4: bool, high: u8, low: u8, length: u8) -> IpNet {
+        let high = u128::from(high) << 120;
+        let address = match is_v4 {
+            true => IpAddr::V4((((high >> 96) as u32) | u32::from(low)).into()),
+            false => IpAddr::V6((high | u128::from(low)).into()),
+        };
+        let most = if is_v4 { 32 } else { 128 };
+        let network = IpNet::new(address, length.clamp(1, most)).expect("a length");
+        network.trunc()
+    }
+
+    prop_compose! {
+        fn networks()(
+            is_v4: bool,
+            high in prop_oneof![Just(0), Just(255), any::<u8>()],
+            low in prop_oneof![Just(0), Just(255), any::<u8>()],
+            length in prop_oneof![1_u8..10, 20_u8..33, 60_u8..70, 118_u8..=128],
+        ) -> IpNet {
+            network(is_v4, high, low, length)
         }
-        assert!(!Table::new(&[]).has(0));
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_is_in_a_network_as_ipnet_says(
+            list in vec((networks(), prop_oneof![Just(Tick::MAX), Just(1), Just(Tick::MAX - 1)]), 0..60),
+            asked in vec((networks(), prop_oneof![Just(128_u8), 1_u8..128]), 40),
+        ) {
+            let set = Set::new(&[], &list);
+            let mut distinct: Vec<_> = list.iter().map(|(network, _)| *network).collect();
+            distinct.sort_unstable();
+            distinct.dedup();
+            prop_assert_eq!(set.len(), distinct.len());
+            for (place, known) in asked {
+                for address in [place.network(), place.broadcast()] {
+                    // A network that is longer than what is known says nothing.
+                    let expected = list.iter().any(|(network, until)| {
+                        network.prefix_len() <= known && network.contains(&address) && *until > 1
+                    });
+                    prop_assert_eq!(set.has_address(address, known), expected, "{} {}", address, known);
+                }
+            }
+        }
     }
 
     #[test]
-    fn an_address_is_in_a_network_as_ipnet_says() {
-        let networks = [
-            "10.0.0.0/8",
-            "10.1.0.0/16",
-            "192.0.2.7/32",
-            "128.0.0.0/1",
-            "2001:db8::/32",
-            "2001:db8:1:2:3::/80",
-            "::1/128",
-            "8000::/1",
-        ];
-        let networks = networks.map(|text| text.parse::<IpNet>().expect("a network"));
-        let set = Set::new(&[], &networks.map(|network| (network, Tick::MAX)));
-        assert_eq!(set.len(), networks.len());
-        for address in [
-            "10.255.0.1",
-            "10.1.2.3",
-            "11.0.0.0",
-            "192.0.2.7",
-            "192.0.2.8",
-            "127.255.255.255",
-            "0.0.0.0",
-            "::ffff:10.0.0.1",
-            "2001:db8:ffff::",
-            "2001:db9::",
-            "::1",
-            "::2",
-            "ffff::",
-            "7fff::",
-        ] {
-            let address: IpAddr = address.parse().expect("an address");
-            let expected = networks
-                .iter()
-                .any(|network| network.contains(&address.to_canonical()));
-            assert_eq!(set.has_address(address, 128), expected, "{address}");
+    fn networks_of_one_place_and_of_any_lengths_take_at_most_forty_bytes_each() {
+        let mixed = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for spread in [0, 40] {
+            // The half of them lies in the other half, with later ends.
+            let first = |n: u64| [mixed(n / 2) >> spread, (n % 2) << 40];
+            let prefix = |n: u64| Prefix {
+                first: first(n),
+                length: 64 + 24 * (n % 2) as u8,
+            };
+            let all: Vec<_> = (0..100_000)
+                .map(|n| (prefix(n), Tick::MAX - 1 + n % 2))
+                .collect();
+            let networks = Networks::new(all);
+            assert_eq!(networks.len, 100_000);
+            assert!(
+                networks.bytes() <= 40 * networks.len,
+                "{}",
+                networks.bytes()
+            );
+            assert!((0..100_000).all(|n| networks.hold(first(n), 128)));
+            assert!(!networks.hold([1 << 39 | 7, 0], 128));
         }
-        // Of a client that is known by its /64, longer networks say nothing.
-        let cut = "2001:db9::".parse().expect("an address");
-        let of_host = ["2001:db9::/96"].map(|text| (text.parse().expect("a network"), Tick::MAX));
-        assert!(!Set::new(&[], &of_host).has_address(cut, 64));
-        assert!(Set::new(&[], &of_host).has_address(cut, 128));
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");
+        let of_v4 = ["10.0.0.0/8"].map(|text| (text.parse().expect("a network"), Tick::MAX));
+        assert!(Set::new(&[], &of_v4).has_address(mapped, 128));
+        assert!(!Set::new(&[], &of_v4).has_address(mapped, 7));
     }
 }

@@ -1,0 +1,156 @@
+//! Keys by their hashes: a table of which a look touches mostly one cache line.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use foldhash::{SharedSeed, fast::FoldHasher};
+use tollgate_core::Tick;
+
+use crate::key_list::entry::is_before;
+
+/// The places of a cache line.
+const WIDTH: usize = 8;
+
+/// A half of each hash says which line, and the other half stands in it, so that of 2^61 keys that are not in the table about one
+/// passes for one that is. Three places in five are taken: 13 bytes an entry, and 27 where entries have ends.
+#[derive(Default)]
+pub(super) struct KeyTable {
+    lines: Box<[Line]>,
+    /// By line and place; empty if no entry has an end.
+    ends: Box<[[Tick; WIDTH]]>,
+    seed: u64,
+    pub(super) len: usize,
+}
+
+/// The places that are taken come first, and 0 is a free one.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line([u64; WIDTH]);
+
+impl KeyTable {
+    /// Of hashes with their ends. Of two ends the later one counts.
+    pub(super) fn new(entries: &[(u128, Tick)]) -> Self {
+        if entries.is_empty() {
+            return Self::default();
+        }
+        let has_ends = entries.iter().any(|(_, until)| *until < Tick::MAX);
+        let lines = entries.len() * 5 / 3 / WIDTH + 1;
+        let mut table = Self {
+            lines: vec![Line::default(); lines].into(),
+            ends: vec![[0; WIDTH]; if has_ends { lines } else { 0 }].into(),
+            seed: RandomState::new().hash_one(0_u8),
+            len: 0,
+        };
+        for (hash, until) in entries {
+            let (mut line, tag) = table.first_line(*hash);
+            let place = loop {
+                let taken = |place: &u64| *place == tag || *place == 0;
+                match table.lines[line].0.iter().position(taken) {
+                    Some(place) => break place,
+                    None => line = (line + 1) % lines,
+                }
+            };
+            let it = &mut table.lines[line].0[place];
+            table.len += usize::from(*it == 0);
+            *it = tag;
+            if let Some(ends) = table.ends.get_mut(line) {
+                ends[place] = ends[place].max(*until);
+            }
+        }
+        table
+    }
+
+    pub(super) fn has(&self, hash: u128) -> bool {
+        if self.lines.is_empty() {
+            return false;
+        }
+        let (mut line, tag) = self.first_line(hash);
+        loop {
+            let places = &self.lines[line].0;
+            if places.contains(&tag) {
+                let Some(ends) = self.ends.get(line) else {
+                    return true;
+                };
+                let place = places.iter().position(|it| *it == tag);
+                return place.is_some_and(|place| is_before(ends[place]));
+            }
+            // Two places in five are free, so that there is a line with a free one.
+            if places[WIDTH - 1] == 0 {
+                return false;
+            }
+            line = (line + 1) % self.lines.len();
+        }
+    }
+
+    /// The line where a hash is looked for first, and what stands there for it.
+    fn first_line(&self, hash: u128) -> (usize, u64) {
+        let (low, high) = (hash as u64, (hash >> 64) as u64);
+        let mixed = u128::from(low ^ self.seed) * 0x9e37_79b9_7f4a_7c15;
+        let mixed = mixed as u64 ^ (mixed >> 64) as u64;
+        // A multiplication in place of a division.
+        let line = ((u128::from(mixed) * self.lines.len() as u128) >> 64) as usize;
+        (line, high.max(1))
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.lines) + size_of_val(&*self.ends)
+    }
+}
+
+/// Hashes of keys that no other process has: its two halves have no seed in common.
+pub(super) struct Hasher([(u64, SharedSeed); 2]);
+
+impl Hasher {
+    pub(super) fn hash(&self, key: &[u8]) -> u128 {
+        let [low, high] = self.0.each_ref().map(|(seed, shared)| {
+            let mut hasher = FoldHasher::with_seed(*seed, shared);
+            hasher.write(key);
+            u128::from(hasher.finish())
+        });
+        low | high << 64
+    }
+}
+
+impl Default for Hasher {
+    fn default() -> Self {
+        let random = RandomState::new();
+        let half = |n: u8| {
+            let shared = SharedSeed::from_u64(random.hash_one(n + 2));
+            (random.hash_one(n), shared)
+        };
+        Self([half(0), half(1)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn a_table_has_what_it_was_made_of_and_nothing_else_at_forty_bytes_an_entry() {
+        // Halves that differ in few bits, and one that is written as a free place is.
+        let hash = |n: u128| n << 64 | n >> 3;
+        let entries: HashMap<u128, Tick> = (0..100_000)
+            .map(|n| (hash(n), if n % 3 == 0 { 5 } else { Tick::MAX }))
+            .collect();
+        let list: Vec<_> = entries
+            .iter()
+            .map(|(hash, until)| (*hash, *until))
+            .collect();
+        let twice = [&list[..], &list[..100]].concat();
+        let table = KeyTable::new(&twice);
+        let endless: Vec<_> = list.iter().map(|(hash, _)| (*hash, Tick::MAX)).collect();
+        let endless = KeyTable::new(&endless);
+        assert_eq!((table.len, endless.len), (list.len() - 1, list.len() - 1));
+        assert!(table.bytes() <= 40 * table.len && endless.bytes() <= 20 * table.len);
+        for n in 2..200_000 {
+            // What has ended is in no list.
+            let expected = entries.get(&hash(n)) == Some(&Tick::MAX);
+            assert_eq!(table.has(hash(n)), expected, "{n}");
+            assert_eq!(endless.has(hash(n)), entries.contains_key(&hash(n)), "{n}");
+        }
+        assert!(!KeyTable::new(&[]).has(0));
+    }
+}
