@@ -1,4 +1,4 @@
-//! What a connection says of itself once there is one: who logs in, to which database, and by which protocol.
+//! What a connection says of itself once there is one: who logs in, and to which database.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use std::fmt;
 pub(crate) struct Access {
     pub(crate) login: Login,
     pub(crate) database: u32,
-    pub(crate) protocol: Protocol,
+    /// For proxies that take `HELLO` badly.
+    pub(crate) without_hello: bool,
 }
 
 /// A user and a password, either of which may be absent.
@@ -15,16 +16,6 @@ pub(crate) struct Access {
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
-}
-
-/// The version of the protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// 3 where the server has it, otherwise 2.
-    #[default]
-    Newest,
-    /// 2, without asking for another: for proxies that take `HELLO` badly.
-    Resp2,
 }
 
 impl Access {

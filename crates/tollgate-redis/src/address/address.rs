@@ -17,8 +17,8 @@ use crate::{
 /// | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | a Redis Cluster, by any of its servers |
 ///
 /// With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` every connection is encrypted (feature `tls`). With `+` for the
-/// dash they mean the same, and so does `valkey` for `redis`. `?protocol=resp2` keeps to that version of the protocol; without it,
-/// or with `resp3`, a connection speaks version 3 where the server has it. `?sentinel_username=…&sentinel_password=…` is for
+/// dash they mean the same, and so does `valkey` for `redis`. `?protocol=resp2` logs in without `HELLO`,
+/// for proxies that take it badly. `?sentinel_username=…&sentinel_password=…` is for
 /// sentinels that want a login of their own. A socket takes `?user=…&pass=…` too. What has a meaning in a URL is percent-encoded
 /// in a user name or a password: `/` is `%2F`, `@` is `%40`.
 ///

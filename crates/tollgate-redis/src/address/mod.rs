@@ -9,7 +9,7 @@ mod parts;
 mod tests;
 
 pub(crate) use self::{
-    access::{Access, Login, Protocol},
+    access::{Access, Login},
     address::{Sentinels, Target},
     parse::needs_tls,
 };

@@ -5,7 +5,7 @@
 use std::str::FromStr;
 
 use crate::{
-    address::{Access, Address, Login, Place, Protocol, Sentinels, Target},
+    address::{Access, Address, Login, Place, Sentinels, Target},
     error::SetupError,
 };
 
@@ -125,9 +125,9 @@ fn parameters(query: &str, form: Form, access: &mut Access) -> Result<Login> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         match (name, form) {
             ("protocol", _) => {
-                access.protocol = match value {
-                    "3" | "resp3" => Protocol::Newest,
-                    "2" | "resp2" => Protocol::Resp2,
+                access.without_hello = match value {
+                    "3" | "resp3" => false,
+                    "2" | "resp2" => true,
                     _ => {
                         return wrong(format!(
                             "the protocol {value:?} is not one of resp2 and resp3"

@@ -54,18 +54,18 @@ fn a_port_without_its_colon_is_refused_and_not_left_out() {
 }
 
 #[test]
-fn the_version_of_the_protocol_can_be_said() {
-    let protocol = |url: &str| parse(url).unwrap().access.protocol;
-    assert_eq!(protocol("redis://host"), Protocol::Newest);
-    assert_eq!(protocol("redis://host?protocol=resp3"), Protocol::Newest);
-    assert_eq!(protocol("redis://host/1?protocol=resp2"), Protocol::Resp2);
-    assert_eq!(protocol("redis-cluster://a,b?protocol=2"), Protocol::Resp2);
-    assert_eq!(protocol("unix:///socket?db=1&protocol=2"), Protocol::Resp2);
+fn a_proxy_may_be_spared_hello() {
+    let without_hello = |url: &str| parse(url).unwrap().access.without_hello;
+    assert!(!without_hello("redis://host"));
+    assert!(!without_hello("redis://host?protocol=resp3"));
+    assert!(without_hello("redis://host/1?protocol=resp2"));
+    assert!(without_hello("redis-cluster://a,b?protocol=2"));
+    assert!(without_hello("unix:///socket?db=1&protocol=2"));
     let address = parse("redis-sentinel://a,b/m?protocol=2").unwrap();
     let Target::Sentinel(sentinels) = &address.target else {
         panic!("{address:?}");
     };
-    assert_eq!(address.sentinel_access(sentinels).protocol, Protocol::Resp2);
+    assert!(address.sentinel_access(sentinels).without_hello);
     assert!(refused("redis://host?protocol=4").contains("resp2 and resp3"));
 }
 

@@ -63,7 +63,6 @@ fn gone(why: &'static str) -> CallError {
 }
 
 /// A call on its way.
-#[derive(Debug)]
 pub(super) struct Waiting {
     request: Request,
     deadline: Instant,

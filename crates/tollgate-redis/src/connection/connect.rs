@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    address::{Access, Address, Place, Protocol},
+    address::{Access, Address, Place},
     connection::{
         connect_error::{ConnectError, ConnectErrorKind},
         dial::dial,
@@ -84,7 +84,7 @@ impl Connector {
     }
 }
 
-/// Protocol 3 where the server has it, for servers close connections more politely with it, otherwise 2.
+/// By `HELLO` where the server has it, which needs no right for the name.
 async fn log_in(
     handshake: &mut Handshake,
     place: &Place,
@@ -104,8 +104,8 @@ async fn log_in(
         behind.push(vec!["SELECT", &database]);
     }
     behind.extend(further.iter().cloned());
-    if access.protocol == Protocol::Newest {
-        let mut hello = vec!["HELLO", "3"];
+    if !access.without_hello {
+        let mut hello = vec!["HELLO", "2"];
         if let Some((user, password)) = access.login.parts() {
             hello.extend(["AUTH", user, password]);
         }
@@ -223,7 +223,7 @@ mod tests {
         commands
     }
 
-    const HELLO: &str = "%3\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n9.1.0\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
+    const HELLO: &str = "*6\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n9.1.0\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
 
     #[tokio::test]
     async fn all_that_is_said_on_a_new_connection_is_one_round_trip() {
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(
             received,
             [
-                "HELLO 3 AUTH limits sesame SETNAME tollgate:shop",
+                "HELLO 2 AUTH limits sesame SETNAME tollgate:shop",
                 "CLIENT SETINFO LIB-NAME tollgate-redis",
                 &format!("CLIENT SETINFO LIB-VER {version}"),
                 "SELECT 1",

@@ -62,13 +62,11 @@ impl Handshake {
             match decoder.decode(&self.input) {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
-                    if let Reply::Error(line) = reply {
-                        return Ok(Err(line));
-                    }
-                    match reply.into_value() {
-                        Some(value) => return Ok(Ok(value)),
-                        None => continue,
-                    }
+                    return Ok(match reply {
+                        Reply::Error(line) => Err(line),
+                        Reply::Integers(integers) => Ok(Value::Integers(integers.into())),
+                        Reply::Value(value) => Ok(value),
+                    });
                 }
                 Ok(None) => {}
                 Err(malformed) => {

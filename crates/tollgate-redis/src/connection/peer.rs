@@ -13,8 +13,6 @@ pub(crate) struct Peer {
     pub(crate) version: String,
     /// `master` or `replica`.
     pub(crate) role: String,
-    /// The version of the protocol.
-    pub(crate) protocol: u8,
 }
 
 impl Peer {
@@ -25,11 +23,10 @@ impl Peer {
             server: String::new(),
             version: String::new(),
             role: String::new(),
-            protocol: 2,
         }
     }
 
-    /// What it has answered to `HELLO 3`: names and values, alternating.
+    /// What it has answered to `HELLO 2`: names and values, alternating.
     pub(super) fn of_hello(place: Place, answer: &Value) -> Self {
         let pairs = answer.list().unwrap_or_default().chunks_exact(2);
         let text = |name: &str| {
@@ -43,7 +40,6 @@ impl Peer {
             version: text("version"),
             role: text("role"),
             place,
-            protocol: 3,
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Waker},
 };
@@ -125,14 +124,5 @@ impl Queue {
     /// Each change under the lock is one step, so that a poisoned lock guards whole data.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("waiting", &self.len())
-            .field("limit", &self.limit)
-            .finish()
     }
 }

@@ -3,7 +3,7 @@
 //! A call of the script that decides carries checks, and each check names its key by number. So the keys of several calls can
 //! stand in one command, one behind the other, with the numbers in the checks moved.
 
-use std::{fmt, ops::Range, sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use crate::connection::{
     command::{push_argument, push_count, push_number},
@@ -322,17 +322,6 @@ fn move_key(key: &mut [u8], by: usize) {
     // As many keys as that do not travel together.
     let number = u16::from_le_bytes([key[0], key[1]]).wrapping_add(by as u16);
     key.copy_from_slice(&number.to_le_bytes());
-}
-
-/// Without its keys and arguments.
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
-            .field("script", &self.script)
-            .field("keys", &self.keys)
-            .field("args", &self.args)
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! A script and its hash.
 
-use std::fmt;
-
 use sha1_smol::Sha1;
 
 /// The text of a script, and the SHA-1 by which servers know it.
@@ -32,11 +30,5 @@ impl Script {
     /// Forty hexadecimal digits.
     pub(crate) fn sha(&self) -> &[u8; 40] {
         &self.sha
-    }
-}
-
-impl fmt::Debug for Script {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Script({})", self.sha.escape_ascii())
     }
 }

@@ -10,13 +10,13 @@ pub(crate) type Integers = SmallVec<[i64; 4]>;
 pub(crate) enum Value {
     /// There is nothing.
     Nil,
-    /// A number, or a boolean as 0 or 1.
+    /// A number.
     Integer(i64),
     /// A list that is no part of another and has nothing but integers in it, one at least.
     Integers(Integers),
-    /// Any kind of string; also a number that is no integer of 64 bits, in its digits.
+    /// Either kind of string.
     Text(Vec<u8>),
-    /// Any other list, also a set; a map as its keys and values, alternating.
+    /// Any other list.
     List(Vec<Self>),
     /// An error inside of a list, without its mark.
     Error(String),

@@ -321,7 +321,7 @@ impl Observer {
                 #[cfg(feature = "tracing")]
                 if self.standings.may_log_peer(node, peer.to_string()) {
                     log!(info: node, address = %peer.place, server = peer.server, version = peer.version, role = peer.role,
-                        protocol = peer.protocol, "connected to Redis");
+                        "connected to Redis");
                 }
             }
             NodeEvent::NotLoggedInAnew(why) if self.may_log() => {

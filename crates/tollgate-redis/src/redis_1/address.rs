@@ -3,7 +3,7 @@
 use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use crate::{
-    address::{Access, Address, Login, Place, Protocol, Target, needs_tls},
+    address::{Access, Address, Login, Place, Target, needs_tls},
     error::SetupError,
 };
 
@@ -66,10 +66,7 @@ fn access(settings: &RedisConnectionInfo) -> Result<Access, SetupError> {
             password: settings.password().map(str::to_owned),
         },
         database,
-        protocol: match settings.protocol() {
-            ProtocolVersion::RESP2 => Protocol::Resp2,
-            _ => Protocol::Newest,
-        },
+        without_hello: settings.protocol() == ProtocolVersion::RESP2,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Addresses and credentials as `redis` (redis-rs) 1.8 has them, for services that use it already.
 //!
-//! Of an address of redis-rs, host and port or socket, user and password, database and version of the protocol are taken over.
+//! Of an address of redis-rs, host and port or socket, user and password, and database are taken over; `RESP2` says that `HELLO` is not sent.
 //! Settings of TCP and the name of the library are not: sockets are tuned for answers that are awaited for milliseconds.
 //!
 //! **Encryption is given again**, because redis-rs does not let others read it: `RedisStoreBuilder::tls` takes the

@@ -1,11 +1,8 @@
 //! Who has which slot, for requests.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU16, Ordering},
 };
 
 use crate::{
@@ -136,13 +133,5 @@ impl Map {
         let place = count.filter(|place| *place != UNLISTED)?;
         self.members.push(member);
         Some(place)
-    }
-}
-
-impl fmt::Debug for Map {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Map")
-            .field("members", &self.members)
-            .finish_non_exhaustive()
     }
 }

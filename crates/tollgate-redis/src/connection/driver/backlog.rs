@@ -210,9 +210,6 @@ impl Backlog {
 
     /// Hands an answer to its calls.
     pub(super) fn answer(&mut self, reply: Reply<'_>, now: Instant) -> Result<Received, Lost> {
-        if reply == Reply::Push {
-            return Ok(Received::default());
-        }
         let Some((sent, entries)) = self.inflight.answered() else {
             return Err(Lost::Malformed("there was an answer without a question"));
         };

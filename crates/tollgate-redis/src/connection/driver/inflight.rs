@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::connection::call::Waiting;
 
 /// Calls without an answer, and how much of them has left.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct InFlight {
     calls: VecDeque<Entry>,
     /// The commands that carry them.
@@ -17,7 +17,6 @@ pub(super) struct InFlight {
 }
 
 /// A call that was sent.
-#[derive(Debug)]
 pub(super) struct Entry {
     /// `None` once its deadline has passed. The answer will still come.
     pub(super) call: Option<Waiting>,
@@ -25,7 +24,6 @@ pub(super) struct Entry {
     pub(super) checks: usize,
 }
 
-#[derive(Debug)]
 struct Command {
     /// How many calls it carries.
     calls: usize,

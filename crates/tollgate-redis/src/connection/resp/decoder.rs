@@ -17,8 +17,6 @@ pub(in crate::connection) enum Reply<'a> {
     Value(Value),
     /// An error, without its mark.
     Error(String),
-    /// A message of the server without a request.
-    Push,
 }
 
 impl Reply<'_> {
@@ -27,7 +25,7 @@ impl Reply<'_> {
         match self {
             Self::Integers(integers) => Some(Value::Integers(integers.into())),
             Self::Value(value) => Some(value),
-            Self::Error(_) | Self::Push => None,
+            Self::Error(_) => None,
         }
     }
 }
@@ -51,9 +49,7 @@ impl Decoder {
             Err(stop) => return unfinished(stop, bytes),
         }
         let mut reader = Reader::new(bytes);
-        let is_push = bytes.first() == Some(&b'>');
         match reader.value() {
-            Ok(_) if is_push => Ok(Some((Reply::Push, reader.at()))),
             Ok(Value::Error(line)) => Ok(Some((Reply::Error(line), reader.at()))),
             Ok(value) => Ok(Some((Reply::Value(value), reader.at()))),
             Err(stop) => unfinished(stop, bytes),

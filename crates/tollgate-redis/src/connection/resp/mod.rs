@@ -1,6 +1,6 @@
-//! Reading the Redis protocol, versions 2 and 3, as far as a limiter meets it.
+//! Reading the Redis protocol, version 2: every server and every proxy speaks it, and a limiter needs nothing of version 3.
 //!
-//! Attributes are not part of it: servers send none unless they are asked to. What a server says about lengths is believed when the bytes are there, and not before.
+//! What a server says about lengths is believed when the bytes are there, and not before.
 
 pub(super) mod decoder;
 mod reader;

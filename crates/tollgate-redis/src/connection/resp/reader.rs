@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         let (mark, text) = (line[0], &line[1..]);
         Ok(match mark {
             b':' => Value::Integer(number(text)?),
-            b'+' | b',' | b'(' => Value::Text(text.to_vec()),
+            b'+' => Value::Text(text.to_vec()),
             b'-' => error(text),
             b'$' => match length(text)? {
                 Some(length) => Value::Text(self.bulk(length)?.to_vec()),
@@ -150,24 +150,6 @@ impl<'a> Reader<'a> {
                 Some(count) => Value::List(self.list(count, depth)?),
                 None => Value::Nil,
             },
-            b'~' | b'>' => Value::List(self.list(count(text)?, depth)?),
-            // A number of pairs that is too large stays too large.
-            b'%' => Value::List(self.list(count(text)?.saturating_mul(2), depth)?),
-            b'_' => Value::Nil,
-            b'#' => match text {
-                b"t" => Value::Integer(1),
-                b"f" => Value::Integer(0),
-                _ => return malformed("a boolean is neither t nor f"),
-            },
-            b'!' => error(self.bulk(count(text)?)?),
-            b'=' => {
-                let text = self.bulk(count(text)?)?;
-                match text.iter().position(|byte| *byte == b':') {
-                    // Three bytes of format come first.
-                    Some(3) => Value::Text(text[4..].to_vec()),
-                    _ => return malformed("a verbatim string has no format"),
-                }
-            }
             _ => return malformed("a reply begins with no known mark"),
         })
     }
@@ -175,14 +157,6 @@ impl<'a> Reader<'a> {
 
 fn error(text: &[u8]) -> Value {
     Value::Error(String::from_utf8_lossy(text).replace(['\r', '\n'], " "))
-}
-
-/// A length of what is there in any case: only strings and arrays of version 2 may be nothing.
-fn count(text: &[u8]) -> Result<usize, Stop> {
-    match length(text)? {
-        Some(count) => Ok(count),
-        None => malformed("a length is negative"),
-    }
 }
 
 /// A length, or `None` for -1.

@@ -28,10 +28,10 @@ fn everything_that_can_be_read_is_taken_over() {
     let access = address.access;
     assert_eq!(access.login.parts(), Some(("limits", "sesame")));
     assert_eq!(access.database, 3);
-    assert_eq!(access.protocol, Protocol::Newest);
+    assert!(!access.without_hello);
     // Its default, whatever the server could do.
     let address = of("redis://localhost");
-    assert_eq!(address.access.protocol, Protocol::Resp2);
+    assert!(address.access.without_hello);
 }
 
 #[test]

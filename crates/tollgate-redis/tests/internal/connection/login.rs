@@ -33,7 +33,7 @@ async fn a_probe_that_may_not_write_its_key_keeps_no_request_from_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_without_protocol_3_is_spoken_to_in_protocol_2() {
+async fn a_server_without_hello_is_logged_in_to() {
     let args = ["--rename-command", "HELLO", "", "--requirepass", "pass"];
     let server = RedisServer::start(&args).await;
     for login in [":pass", "default:pass"] {
