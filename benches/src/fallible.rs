@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Check, Decision, KeyBuf, MemoryStore, RuleError, RuleSet, Step, Store, StoreError,
-    store::{Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
+    store::{Fingerprint, Hold, RuleRegistry, RuleStore, Settlement},
 };
 
 /// A memory store that says of itself that it can fail.
@@ -41,7 +41,7 @@ impl RuleStore for Bound {
         self.0.peek(checks)
     }
 
-    fn settle(&self, holdings: &[Receipt], how: Settlement) {
+    fn settle(&self, holdings: &[Hold], how: Settlement) {
         self.0.settle(holdings, how);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Check, Consistency as Counted, Decision, LeaseShare, MINUTE, Quota, Rule, RuleSet, Tick,
-    store::{Fingerprint, Receipt, Settlement},
+    store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
     Begin, BoundRules, Engine, EngineOptions, FollowUp, LeaseItem, Next, NoReply, Places, Query,
@@ -28,7 +28,7 @@ pub(crate) enum Content {
         reports: Vec<Check>,
         leases: Vec<LeaseItem>,
     },
-    Settle(Receipt, Settlement),
+    Settle(Hold, Settlement),
 }
 
 /// What goes to the store, and who processes the reply.

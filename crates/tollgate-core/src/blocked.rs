@@ -55,19 +55,20 @@ pub(crate) fn deny(rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Decis
     }))
 }
 
-/// The checks that a store decides, of those that no limit of none [denies](deny). `None`: it decides all of them.
-pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Counted> {
+/// The checks that a store decides, and the verdicts on the others; or the [denial](deny).
+pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Result<Counted, Decision> {
+    if let Some(denied) = deny(rules, checks, now) {
+        return Err(denied);
+    }
     let mut counted = Counted {
         checks: Checks::new(),
         verdicts: SmallVec::new(),
     };
-    let mut has_none = false;
     for (index, check) in checks.iter().enumerate() {
         let Some(verdict) = verdict(rules, check, now) else {
             counted.checks.push(*check);
             continue;
         };
-        has_none = true;
         let rule = &rules.rules()[verdict.rule()];
         if !verdict.is_blocked() && *rule.mode() != Mode::Off && rule.quota().has_state() {
             // A client's block is over, and its own quota counts again.
@@ -76,5 +77,5 @@ pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Co
             counted.verdicts.push((index, verdict));
         }
     }
-    has_none.then_some(counted)
+    Ok(counted)
 }

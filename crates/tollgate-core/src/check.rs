@@ -1,13 +1,7 @@
 //! A check: one rule, one key, one cost.
 
 use crate::{
-    check_policy::CheckPolicy,
-    decision::{Decision, Outcome, Verdict},
-    key::Fingerprint,
-    quota::MAX_UNITS,
-    rule::Mode,
-    rule_set::RuleSet,
-    variable_quota::CheckQuota,
+    check_policy::CheckPolicy, key::Fingerprint, quota::MAX_UNITS, variable_quota::CheckQuota,
 };
 
 /// One rule with one key and one cost. A request carries one or several.
@@ -143,55 +137,6 @@ impl Check {
 #[inline]
 fn limited(cost: u64) -> u64 {
     cost.min(MAX_COST)
-}
-
-impl Check {
-    /// The denial of a request that checks one rule and key under two plans. They share a state, but each has its own limit,
-    /// and neither applies to the sum of their costs. `None` if no checks do; plans without a limit do not count.
-    ///
-    /// A store calls this before it decides or peeks, so that this mistake does not let a request pass.
-    #[must_use]
-    pub fn deny_two_plans(rules: &RuleSet, checks: &[Self]) -> Option<Decision> {
-        let same = |one: &Self, other: &Self| one.rule == other.rule && one.key == other.key;
-        let is_limited = |check: &Self| {
-            let rule = rules.rules().get(usize::from(check.rule));
-            rule.is_some_and(|rule| {
-                *rule.mode() != Mode::Off && rule.quota_under(usize::from(check.plan)).has_state()
-            })
-        };
-        let differs = |(index, check): (usize, &Self)| {
-            let mut before = checks[..index].iter();
-            before.any(|other| {
-                same(other, check)
-                    && other.plan != check.plan
-                    && is_limited(other)
-                    && is_limited(check)
-            })
-        };
-        let mut indices = checks.iter().enumerate();
-        indices.any(differs).then(|| Self::deny_mistake(checks))
-    }
-
-    /// The answer to checks that a store did not decide.
-    #[cfg(feature = "tokio")]
-    #[cold]
-    pub(crate) fn fail(checks: &[Self]) -> Decision {
-        let failed = checks
-            .iter()
-            .map(|check| Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed));
-        Decision::new(0, failed, |_| true)
-    }
-
-    /// The answer to checks that are a mistake.
-    #[cold]
-    pub(crate) fn deny_mistake(checks: &[Self]) -> Decision {
-        let denied = checks.iter().map(|check| {
-            let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);
-            verdict.deny_for_failure();
-            verdict
-        });
-        Decision::new(0, denied, |_| true)
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Decisions: what a limiter answers.
 
-use std::{fmt, time::Duration};
-
-use smallvec::SmallVec;
+use std::{fmt, ops::Deref, slice, sync::Arc, time::Duration};
 
 use crate::{
-    algorithm::{Assessment, Retry},
-    claim::{Claim, HeldSlots, OwnClaim, Places, QueuePlace},
-    held_slots::SlotList,
+    algorithm::{Assessment, Retry, Taken},
+    check::Check,
+    hold::{HeldSlots, Hold, SharedSlots},
     source::Source,
     time::{Tick, micros},
 };
@@ -346,6 +344,15 @@ impl Verdict {
         self
     }
 
+    /// What an allowed check has taken by this verdict, at the time of its decision.
+    #[must_use]
+    pub fn hold(&self, check: Check, at: Tick) -> Hold {
+        let fresh_at = at.saturating_add(self.reset_after_ticks());
+        let mut hold = Hold::of_store(check, Taken::new(at, fresh_at));
+        hold.source = self.source;
+        hold
+    }
+
     pub(crate) fn not_decided(&self) -> Self {
         Self::unanswered(self.rule, self.plan, Outcome::NotDecided)
     }
@@ -395,43 +402,83 @@ impl CompactRetry {
     }
 }
 
-pub(crate) type Verdicts = SmallVec<[Verdict; 4]>;
+/// Verdicts in the order of the checks. Most requests have one check, and its verdict lies where the decision is.
+#[derive(Clone, Debug)]
+enum Verdicts {
+    One(Verdict),
+    Many(Box<[Verdict]>),
+}
+
+impl Deref for Verdicts {
+    type Target = [Verdict];
+
+    #[inline]
+    fn deref(&self) -> &[Verdict] {
+        match self {
+            Self::One(verdict) => slice::from_ref(verdict),
+            Self::Many(verdicts) => verdicts,
+        }
+    }
+}
+
+impl FromIterator<Verdict> for Verdicts {
+    #[inline]
+    fn from_iter<I: IntoIterator<Item = Verdict>>(verdicts: I) -> Self {
+        let mut verdicts = verdicts.into_iter();
+        match (verdicts.next(), verdicts.next()) {
+            (Some(one), None) => Self::One(one),
+            (first, second) => {
+                Self::Many(first.into_iter().chain(second).chain(verdicts).collect())
+            }
+        }
+    }
+}
 
 /// The answer to a request: a verdict for each check, and what follows from them.
 #[must_use = "a request that is denied must not go on"]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Decision {
     verdicts: Verdicts,
     at: Tick,
     outcome: Outcome,
     reason: Option<Reason>,
     retry: CompactRetry,
-    /// What the request waits for and holds. Most requests do neither.
-    claim: OwnClaim,
+    /// Of a request that has to wait, or has waited.
+    wait: Option<Box<Wait>>,
+    slots: Option<Arc<SharedSlots>>,
 }
 
-/// The verdicts as a whole: a clone of the list copies them one by one.
-impl Clone for Decision {
-    #[inline]
-    fn clone(&self) -> Self {
-        Self {
-            verdicts: Verdicts::from_slice(&self.verdicts),
-            claim: self.claim.clone(),
-            ..*self
-        }
+/// What a request waits for, or has waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wait {
+    /// How long it has to wait before it starts, in µs.
+    delay: u64,
+    /// How long it has waited, in µs.
+    waited: u64,
+    places: Vec<Hold>,
+}
+
+/// Who holds the slots is nothing that a decision says.
+impl PartialEq for Decision {
+    fn eq(&self, other: &Self) -> bool {
+        let says = |it: &Self| (it.at, it.outcome, it.reason, it.retry);
+        says(self) == says(other) && self.wait == other.wait && *self.verdicts == *other.verdicts
     }
 }
+
+impl Eq for Decision {}
 
 impl Decision {
     /// A decision with no verdict: nothing limits the request.
     pub fn unlimited(at: Tick) -> Self {
         Self {
-            verdicts: Verdicts::new(),
+            verdicts: Verdicts::Many(Box::default()),
             at,
             outcome: Outcome::Allow,
             reason: None,
             retry: CompactRetry::NOW,
-            claim: OwnClaim::NONE,
+            wait: None,
+            slots: None,
         }
     }
 
@@ -464,11 +511,7 @@ impl Decision {
     ) -> Self {
         let mut decision = Self {
             verdicts: verdicts.into_iter().collect(),
-            at,
-            outcome: Outcome::Allow,
-            reason: None,
-            retry: CompactRetry::NOW,
-            claim: OwnClaim::NONE,
+            ..Self::unlimited(at)
         };
         decision.conclude(enforced);
         decision
@@ -481,7 +524,7 @@ impl Decision {
         self.reason = None;
         let mut retry = Retry::Now;
         let mut failed = false;
-        for verdict in &self.verdicts {
+        for verdict in &*self.verdicts {
             match verdict.outcome {
                 Outcome::Allow | Outcome::NotDecided => {}
                 Outcome::Deny if enforced(verdict) => {
@@ -513,43 +556,36 @@ impl Decision {
         self.retry = CompactRetry::of(retry);
     }
 
+    /// The decision about a request whose checks all fit.
+    pub(crate) fn allowed(at: Tick, verdicts: Box<[Verdict]>) -> Self {
+        Self {
+            verdicts: Verdicts::Many(verdicts),
+            ..Self::unlimited(at)
+        }
+    }
+
     /// The decision about one check, as [`new`](Self::new) puts it together: a store answers most requests with it, and it
     /// costs less.
     #[inline]
     pub fn of_one(at: Tick, verdict: Verdict, enforced: bool) -> Self {
-        if verdict.has_numbers() {
-            Self::single(at, verdict, enforced)
-        } else {
-            Self::new(at, [verdict], |_| enforced)
+        let passes = verdict.outcome == Outcome::Allow || !enforced;
+        if !passes && !verdict.has_numbers() {
+            return Self::new(at, [verdict], |_| enforced);
         }
-    }
-
-    /// The same of a check that was answered by counting.
-    #[inline(always)]
-    pub(crate) fn single(at: Tick, verdict: Verdict, enforced: bool) -> Self {
-        let mut verdicts = Verdicts::new();
-        verdicts.push(verdict);
-        let denied = enforced && verdict.outcome == Outcome::Deny;
+        let (outcome, reason, retry) = match verdict.retry {
+            _ if passes => (Outcome::Allow, None, CompactRetry::NOW),
+            CompactRetry::NEVER => (Outcome::Deny, Some(Reason::Never), verdict.retry),
+            _ if verdict.is_of_slots() => (Outcome::Deny, Some(Reason::Slots), verdict.retry),
+            _ => (Outcome::Deny, Some(Reason::Quota), verdict.retry),
+        };
         Self {
-            verdicts,
+            verdicts: Verdicts::One(verdict),
             at,
-            outcome: if denied {
-                Outcome::Deny
-            } else {
-                Outcome::Allow
-            },
-            reason: match verdict.retry {
-                _ if !denied => None,
-                CompactRetry::NEVER => Some(Reason::Never),
-                _ if verdict.is_of_slots() => Some(Reason::Slots),
-                _ => Some(Reason::Quota),
-            },
-            retry: if denied {
-                verdict.retry
-            } else {
-                CompactRetry::NOW
-            },
-            claim: OwnClaim::NONE,
+            outcome,
+            reason,
+            retry,
+            wait: None,
+            slots: None,
         }
     }
 
@@ -609,15 +645,11 @@ impl Decision {
 
     /// Inserts verdicts of checks that were not decided with the others, at the indices of these checks.
     pub(crate) fn insert(&mut self, verdicts: &[(usize, Verdict)]) {
+        let mut all = self.verdicts.to_vec();
         for (index, verdict) in verdicts {
-            self.verdicts.insert(*index, *verdict);
+            all.insert(*index, *verdict);
         }
-        // The places name checks by their indices.
-        self.claim.move_places(|place| {
-            for (index, _) in verdicts {
-                place.check += u16::from(usize::from(place.check) >= *index);
-            }
-        });
+        self.verdicts = all.into_iter().collect();
     }
 
     /// Says when this process decided, where no store did.
@@ -627,8 +659,11 @@ impl Decision {
         }
     }
 
-    pub(crate) fn verdicts_mut(&mut self) -> &mut Verdicts {
-        &mut self.verdicts
+    pub(crate) fn verdicts_mut(&mut self) -> &mut [Verdict] {
+        match &mut self.verdicts {
+            Verdicts::One(verdict) => slice::from_mut(verdict),
+            Verdicts::Many(verdicts) => verdicts,
+        }
     }
 
     /// How long the admitted request has to wait before it starts; zero for all others.
@@ -637,101 +672,86 @@ impl Decision {
     #[inline]
     #[must_use]
     pub fn delay(&self) -> Duration {
-        let claim = self.claim.get();
-        claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.delay))
+        let wait = self.wait.as_deref();
+        wait.map_or(Duration::ZERO, |wait| Duration::from_micros(wait.delay))
     }
 
     /// How long the request has waited before it [started](crate::Limiter::start); zero for all others.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        let claim = self.claim.get();
-        claim.map_or(Duration::ZERO, |claim| Duration::from_micros(claim.waited))
+        let wait = self.wait.as_deref();
+        wait.map_or(Duration::ZERO, |wait| Duration::from_micros(wait.waited))
     }
 
     /// The same decision of a request that has to wait for `delay`, with its places in the queues: for stores.
-    pub fn delayed(
-        mut self,
-        delay: Duration,
-        places: impl IntoIterator<Item = QueuePlace>,
-    ) -> Self {
-        self.claim = OwnClaim::new(Claim::of_waiting(
-            micros(delay),
-            places.into_iter().collect(),
-        ));
+    pub fn delayed(mut self, delay: Duration, places: impl IntoIterator<Item = Hold>) -> Self {
+        self.wait = Some(Box::new(Wait {
+            delay: micros(delay),
+            waited: 0,
+            places: places.into_iter().collect(),
+        }));
         self
     }
 
     /// The same decision after the wait, with what was decided at its end about the checks at these indices.
     pub(crate) fn started(
         mut self,
-        then: &Self,
+        then: Self,
         indices: &[usize],
         enforced: impl Fn(&Verdict) -> bool,
     ) -> Self {
-        for (index, verdict) in indices.iter().zip(&then.verdicts) {
-            if let Some(before) = self.verdicts.get_mut(*index) {
+        for (index, verdict) in indices.iter().zip(&*then.verdicts) {
+            if let Some(before) = self.verdicts_mut().get_mut(*index) {
                 *before = *verdict;
             }
         }
         self.at = then.at;
         self.conclude(enforced);
-        let (waited, places) = (micros(self.delay()), self.places());
-        let places = if self.is_allowed() {
-            places
-        } else {
-            Places::new()
-        };
-        let slots = then.take_shared_slots().unwrap_or_default();
-        self.claim = OwnClaim::new(Claim::of_started(waited, places, slots));
+        let is_allowed = self.is_allowed();
+        if let Some(wait) = &mut self.wait {
+            (wait.delay, wait.waited) = (0, wait.delay);
+            if !is_allowed {
+                wait.places.clear();
+            }
+        }
+        self.slots = then.slots;
         self
     }
 
     /// The places that a [delayed](Self::delayed) request has in the queues, and that a started one has had: for stores.
     #[must_use]
-    pub fn queue_places(&self) -> &[QueuePlace] {
-        let claim = self.claim.get();
-        claim.map_or(&[], |claim| &claim.places)
-    }
-
-    pub(crate) fn places(&self) -> Places {
-        self.queue_places().into()
+    pub fn queue_places(&self) -> &[Hold] {
+        self.wait.as_deref().map_or(&[], |wait| &wait.places)
     }
 
     /// The same decision as a denial for this reason.
     pub fn denied_for(mut self, reason: Reason) -> Self {
         self.outcome = Outcome::Deny;
         self.reason = Some(reason);
-        self.claim = OwnClaim::NONE;
+        (self.wait, self.slots) = (None, None);
         self
+    }
+
+    /// The same decision of a request that holds these slots.
+    pub(crate) fn hold(&mut self, slots: Arc<SharedSlots>) {
+        self.slots = Some(slots);
     }
 
     /// Takes the slots out that the request holds, if it does and they were not taken out before: from this decision, a clone of
     /// it, or by a [ticket](crate::Limiter::ticket). Otherwise they go back with the last clone of the decision.
     #[must_use = "slots go back when they are dropped"]
-    pub fn take_slots(&mut self) -> Option<HeldSlots> {
-        self.claim.take_slots()
-    }
-
-    /// The same of a decision that others may look at meanwhile.
-    pub(crate) fn take_shared_slots(&self) -> Option<SlotList> {
-        self.claim.get()?.take_shared_slots()
+    pub fn take_slots(&self) -> Option<HeldSlots> {
+        self.slots.as_ref()?.take()
     }
 
     /// Moves the decision to where it stays, with the slots that the request holds. What is left says the same, and holds none.
-    #[inline]
     #[must_use = "slots go back when it is dropped"]
     pub fn move_out(&mut self) -> Self {
+        let slots = self.slots.take();
         Self {
-            verdicts: Verdicts::from_slice(&self.verdicts),
-            claim: std::mem::replace(&mut self.claim, OwnClaim::NONE),
-            ..*self
+            slots,
+            ..self.clone()
         }
-    }
-
-    /// For the limiter, which lets the request hold what the verdicts say that it was given.
-    #[inline]
-    pub(crate) fn verdicts_and_claim(&mut self) -> (&[Verdict], &mut OwnClaim) {
-        (&self.verdicts, &mut self.claim)
     }
 
     /// Whether a rule passes only because the store failed.

@@ -199,6 +199,28 @@ impl KeyBuf {
         self.spilled.clear();
     }
 
+    /// The encoded parts in words of 16 bytes, with zeros behind the last.
+    #[inline]
+    pub(crate) fn words(&self, mut each: impl FnMut(u128)) {
+        let (words, rest) = self.as_bytes().as_chunks();
+        words
+            .iter()
+            .for_each(|word| each(u128::from_le_bytes(*word)));
+        if rest.is_empty() {
+            return;
+        }
+        let (inline, _) = self.inline.as_chunks();
+        match inline.get(words.len()).filter(|_| self.spilled.is_empty()) {
+            // What lies behind the parts may be of a longer key before.
+            Some(last) => each(u128::from_le_bytes(*last) & !(u128::MAX << (8 * rest.len()))),
+            None => {
+                let mut last = [0; 16];
+                last[..rest.len()].copy_from_slice(rest);
+                each(u128::from_le_bytes(last));
+            }
+        }
+    }
+
     /// The encoded parts.
     #[inline]
     #[must_use]

@@ -7,29 +7,26 @@ use smallvec::SmallVec;
 #[cfg(feature = "metrics")]
 use crate::observe::RuleCounts;
 use crate::{
-    blocked,
     check::Check,
     checks::Checks,
+    coordinator::{Ask, Coordinator},
     decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
-    held_slots::{HeldSlot, SlotOwner},
+    hold::Settlement,
     key::{Key, KeyBuf},
     observe::{Observer, Timer, TopKey},
     quota::Quota,
     remote::fallback::Fallback,
     rule::Rule,
     rule_set::RuleSet,
-    slot_return::SlotReturn,
-    step::{Pending, Step},
+    step::Step,
     store::{
-        receipt::Settlement,
         registry::Registration,
         rule_store::{RuleStore, Store},
         support::refuse_unsupported,
     },
-    striped::PerStripe,
-    ticket::{Ticket, receipts},
-    time::{Clock, Tick},
+    ticket::{Ticket, holds},
+    time::Clock,
     variable_quota::CheckQuota,
     wait_queue::WaitQueues,
 };
@@ -55,32 +52,9 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    shared: Arc<Shared>,
+    shared: Arc<Coordinator>,
     /// Keeps the rule names in use; `None` for what a request under way holds.
     registration: Option<Arc<Registration>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    store: Arc<dyn RuleStore>,
-    /// For stores that can fail: the local shares and caps, in bounded memory.
-    fallback: Option<Arc<Fallback>>,
-    /// Where slots go back to, once for each stripe, because requests count on it; `None` if no rule has slots.
-    slot_owners: Option<PerStripe<Arc<dyn SlotOwner>>>,
-    /// Whether what the store decides is all there is to a decision: no threshold is read, no slot is held, and
-    /// no limit is none.
-    is_plain: bool,
-    /// Whether a rule is a threshold, and whether requests wait by one. Here, because a look at the rules asks the store for them.
-    has_thresholds: bool,
-    has_waits: bool,
-    /// Whether a check may be of a limit of none.
-    has_none: bool,
-    /// What the checks of this rule set are known by.
-    rules_version: u32,
-    /// The number of rules.
-    rules: u16,
-    wait_queues: WaitQueues,
-    observer: Arc<Observer>,
 }
 
 impl Limiter {
@@ -275,29 +249,8 @@ impl Limiter {
                 fallback.map_or_else(Default::default, |it| it.sizes())
             }));
         }
-        let slot_owners = || {
-            PerStripe::new(|_| -> Arc<dyn SlotOwner> {
-                let (store, fallback) = (Arc::clone(&store), fallback.clone());
-                Arc::new(SlotReturn { store, fallback })
-            })
-        };
         Self {
-            shared: Arc::new(Shared {
-                slot_owners: store.rules().has_slots().then(slot_owners),
-                is_plain: !store.rules().has_thresholds()
-                    && !store.rules().has_slots()
-                    && !store.rules().has_none(),
-                has_thresholds: store.rules().has_thresholds(),
-                has_waits: store.rules().has_waits(),
-                has_none: store.rules().has_none(),
-                rules_version: store.rules().version() as u32,
-                // A rule set has fewer than 65 536 rules.
-                rules: store.rules().rules().len() as u16,
-                store,
-                fallback,
-                wait_queues,
-                observer,
-            }),
+            shared: Arc::new(Coordinator::new(store, fallback, observer, wait_queues)),
             registration: None,
         }
     }
@@ -428,15 +381,15 @@ impl Limiter {
         self.acquire_reported(checks)
     }
 
-    // Apart, so that a decision is not moved where nothing is reported.
-    #[inline(never)]
     fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
         let timer = Timer::start();
-        let (store, observer) = (&*self.shared.store, &self.shared.observer);
         let mut answer = self.acquire_unreported(checks);
         match &answer {
-            Step::Ready(decision) => observer.decided(store, checks, decision, timer, ""),
-            Step::Wait(_) => self.report_later(&mut answer, checks, timer),
+            Step::Ready(decision) => self.report(checks, decision, timer, ""),
+            Step::Wait(_) => {
+                let (limiter, checks) = (self.unregistered(), Checks::from_slice(checks));
+                answer.then(move |decision| limiter.report(&checks, decision, timer, ""));
+            }
         }
         answer
     }
@@ -444,102 +397,32 @@ impl Limiter {
     /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it.
     #[inline]
     pub(crate) fn acquire_unreported(&self, checks: &[Check]) -> Step<Decision> {
-        if !checks.iter().all(|check| self.shared.knows(check)) {
-            return Step::Ready(Check::deny_mistake(checks));
-        }
-        if self.shared.is_plain {
-            return self.acquire_resolved(checks);
-        }
-        if let Some(answer) =
-            self.answer_none(checks, |limiter, checks| limiter.acquire_of_store(checks))
-        {
-            return answer;
-        }
-        self.acquire_of_store(checks)
+        self.shared.decide(checks, Ask::Acquire)
+    }
+
+    /// The same for a request that waits for no longer than `patience`.
+    pub(crate) fn acquire_with_patience(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+    ) -> Step<Decision> {
+        self.shared.decide(checks, Ask::Within(patience))
+    }
+
+    /// The same, without a wait and no later than `deadline`: after it, by the rules' answers to a store failure. What the store
+    /// decides later is unknown.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn acquire_by(
+        &self,
+        checks: &[Check],
+        deadline: tokio::time::Instant,
+    ) -> Step<Decision> {
+        self.shared.decide(checks, Ask::By(deadline))
     }
 
     /// The denial of a request by an enforced limit of [none](Quota::none): it needs no store.
-    #[inline]
     pub(crate) fn blocked(&self, checks: &[Check]) -> Option<Decision> {
-        match self.shared.has_none {
-            true => blocked::deny(self.rules(), checks, self.now()),
-            false => None,
-        }
-    }
-
-    /// The answer to a request with checks of a limit of none: `ask` asks the store about the others. `None`: it has no such check.
-    fn answer_none(
-        &self,
-        checks: &[Check],
-        ask: impl FnOnce(&Self, &[Check]) -> Step<Decision>,
-    ) -> Option<Step<Decision>> {
-        if !self.shared.has_none {
-            return None;
-        }
-        let (rules, now) = (self.rules(), self.now());
-        if let Some(denied) = blocked::deny(rules, checks, now) {
-            return Some(Step::Ready(denied));
-        }
-        let counted = blocked::counted(rules, checks, now)?;
-        let mut answer = match counted.checks.is_empty() {
-            true => Step::Ready(Decision::unlimited(now)),
-            false => ask(self, &counted.checks),
-        };
-        match &mut answer {
-            Step::Ready(decision) => decision.insert(&counted.verdicts),
-            Step::Wait(_) => replace_answer(&mut answer, |before| async move {
-                let mut decision = before.await;
-                decision.insert(&counted.verdicts);
-                decision
-            }),
-        }
-        Some(answer)
-    }
-
-    /// The time by the clock of this process.
-    fn now(&self) -> Tick {
-        match &self.shared.fallback {
-            Some(fallback) => fallback.clock().now(),
-            None => self.shared.store.clock().now(),
-        }
-    }
-
-    fn acquire_of_store(&self, checks: &[Check]) -> Step<Decision> {
-        if !self.shared.has_thresholds {
-            return self.acquire_holding(checks);
-        }
-        let checks = with_thresholds(self.rules(), checks);
-        self.acquire_holding(&checks)
-    }
-
-    /// The same, and the decision holds the slots that the request was given.
-    fn acquire_holding(&self, checks: &[Check]) -> Step<Decision> {
-        let mut answer = self.shared.store.acquire(checks);
-        self.resolve(&mut answer, checks);
-        self.hold(&mut answer, checks);
-        answer
-    }
-
-    // Where it lies: a decision is large to move.
-    #[inline(always)]
-    fn hold(&self, answer: &mut Step<Decision>, checks: &[Check]) {
-        match answer {
-            Step::Ready(decision) => self.shared.hold_slots(checks, decision),
-            Step::Wait(_) => self.hold_later(answer, checks),
-        }
-    }
-
-    #[inline(never)]
-    fn hold_later(&self, answer: &mut Step<Decision>, checks: &[Check]) {
-        if self.shared.slot_owners.is_none() {
-            return;
-        }
-        let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-        replace_answer(answer, |before| async move {
-            let mut decision = before.await;
-            shared.hold_slots(&checks, &mut decision);
-            decision
-        });
+        self.shared.blocked(checks)
     }
 
     /// Tells operators of a decision on these checks.
@@ -549,16 +432,6 @@ impl Limiter {
         if observer.is_on() {
             observer.decided(&*self.shared.store, checks, decision, timer, route);
         }
-    }
-
-    #[inline(never)]
-    fn report_later(&self, answer: &mut Step<Decision>, checks: &[Check], timer: Timer) {
-        let (limiter, checks) = (self.unregistered(), Checks::from_slice(checks));
-        replace_answer(answer, |before| async move {
-            let decision = before.await;
-            limiter.report(&checks, &decision, timer, "");
-            decision
-        });
     }
 
     /// What it tells operators.
@@ -608,58 +481,6 @@ impl Limiter {
     #[must_use]
     pub fn counts(&self) -> Vec<RuleCounts> {
         self.shared.observer.counts()
-    }
-
-    /// The same as [`acquire_unreported`](Self::acquire_unreported) for a request that waits for no longer than `patience`.
-    pub(crate) fn acquire_with_patience(
-        &self,
-        checks: &[Check],
-        patience: Duration,
-    ) -> Step<Decision> {
-        if !self.shared.has_waits {
-            return self.acquire_unreported(checks);
-        }
-        if !checks.iter().all(|check| self.shared.knows(check)) {
-            return Step::Ready(Check::deny_mistake(checks));
-        }
-        let ask = |limiter: &Self, checks: &[Check]| {
-            let checks = with_thresholds(limiter.rules(), checks);
-            let answer = limiter.shared.store.acquire_within(&checks, patience);
-            limiter.finish(answer, &checks)
-        };
-        match self.answer_none(checks, ask) {
-            Some(answer) => answer,
-            None => ask(self, checks),
-        }
-    }
-
-    /// The same, without a wait and no later than `deadline`: after it, by the rules' answers to a store failure. What the store
-    /// decides later is unknown.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn acquire_by(
-        &self,
-        checks: &[Check],
-        deadline: tokio::time::Instant,
-    ) -> Step<Decision> {
-        if !checks.iter().all(|check| self.shared.knows(check)) {
-            return Step::Ready(Check::deny_mistake(checks));
-        }
-        let ask = |limiter: &Self, checks: &[Check]| {
-            let checks = with_thresholds(limiter.rules(), checks);
-            let mut answer = limiter.shared.store.acquire_within(&checks, Duration::ZERO);
-            if let Step::Wait(_) = answer {
-                let asked = checks.clone();
-                replace_answer(&mut answer, |before| async move {
-                    let in_time = tokio::time::timeout_at(deadline, before).await;
-                    in_time.unwrap_or_else(|_| Check::fail(&asked))
-                });
-            }
-            limiter.finish(answer, &checks)
-        };
-        match self.answer_none(checks, ask) {
-            Some(answer) => answer,
-            None => ask(self, checks),
-        }
     }
 
     /// Whether a request with these checks waits for slots.
@@ -728,37 +549,23 @@ impl Limiter {
         let is_left = |(_, check): &(usize, &Check)| !self.waits_in_store(check);
         let left = checks.iter().enumerate().filter(is_left);
         let indices: SmallVec<[usize; 4]> = left.map(|(index, _)| index).collect();
-        if indices.is_empty() {
-            let then = Decision::unlimited(decision.at());
-            return Step::Ready(self.started(checks, decision, &then, &indices));
-        }
         let left: Checks = indices.iter().map(|index| checks[*index]).collect();
         // Operators were told of these checks with the decision.
-        match self.acquire_unreported(&left) {
-            Step::Ready(then) => Step::Ready(self.started(checks, decision, &then, &indices)),
-            Step::Wait(then) => {
-                let (limiter, checks) = (self.unregistered(), Checks::from_slice(checks));
-                Step::Wait(Pending::new(async move {
-                    let then = then.await;
-                    limiter.started(&checks, decision, &then, &indices)
-                }))
+        let mut answer = match left.is_empty() {
+            true => Step::Ready(Decision::unlimited(decision.at())),
+            false => self.acquire_unreported(&left),
+        };
+        let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
+        answer.then(move |then| {
+            if !then.is_allowed() {
+                let places = holds(&*shared.store, &checks, &decision);
+                shared.store.settle(&places, Settlement::Cancel);
             }
-        }
-    }
-
-    fn started(
-        &self,
-        checks: &[Check],
-        decision: Decision,
-        then: &Decision,
-        indices: &[usize],
-    ) -> Decision {
-        if !then.is_allowed() {
-            let places = receipts(&*self.shared.store, checks, &decision);
-            self.shared.store.settle(&places, Settlement::Cancel);
-        }
-        let rules = self.rules();
-        decision.started(then, indices, |verdict| rules.enforces(verdict.rule()))
+            let rules = shared.store.rules();
+            let at_end = std::mem::replace(then, Decision::unlimited(0));
+            *then = decision.started(at_end, &indices, |it| rules.enforces(it.rule()));
+        });
+        answer
     }
 
     /// Whether a request waits for the units of this check in the store's queue.
@@ -782,64 +589,10 @@ impl Limiter {
         checks.iter().filter_map(waits).min()
     }
 
-    #[inline(always)]
-    fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
-        // Handed on where it lies: a decision is large to move.
-        if self.shared.fallback.is_none() {
-            return self.shared.store.acquire(checks);
-        }
-        let mut answer = self.shared.store.acquire(checks);
-        self.resolve(&mut answer, checks);
-        answer
-    }
-
-    /// What a store has answered, resolved, with the slots that it gave.
-    fn finish(&self, mut answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
-        self.resolve(&mut answer, checks);
-        self.hold(&mut answer, checks);
-        answer
-    }
-
-    // A store that cannot fail has nothing to resolve.
-    #[inline(always)]
-    fn resolve(&self, answer: &mut Step<Decision>, checks: &[Check]) {
-        if let Some(fallback) = &self.shared.fallback {
-            match answer {
-                Step::Ready(decision) => fallback.resolve(&*self.shared.store, checks, decision),
-                Step::Wait(_) => self.resolve_later(answer, checks),
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn resolve_later(&self, answer: &mut Step<Decision>, checks: &[Check]) {
-        let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-        replace_answer(answer, |before| async move {
-            let mut decision = before.await;
-            if let Some(fallback) = &shared.fallback {
-                fallback.resolve(&*shared.store, &checks, &mut decision);
-            }
-            decision
-        });
-    }
-
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing. A check that the store cannot decide is
     /// `Failed`. A check of another limiter is denied here too.
     pub fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        if !checks.iter().all(|check| self.shared.knows(check)) {
-            return Step::Ready(Check::deny_mistake(checks));
-        }
-        let ask = |limiter: &Self, checks: &[Check]| {
-            let rules = limiter.rules();
-            match rules.has_thresholds() {
-                true => limiter.shared.store.peek(&with_thresholds(rules, checks)),
-                false => limiter.shared.store.peek(checks),
-            }
-        };
-        match self.answer_none(checks, ask) {
-            Some(answer) => answer,
-            None => ask(self, checks),
-        }
+        self.shared.decide(checks, Ask::Peek)
     }
 
     /// One check of the rule with this name, where the store answers at once. A rule that [waits](Rule::wait) denies what would
@@ -1020,15 +773,6 @@ impl Limiter {
     }
 }
 
-/// Replaces an answer by one that comes of it.
-fn replace_answer<F: Future<Output = Decision> + Send + 'static>(
-    answer: &mut Step<Decision>,
-    after: impl FnOnce(Step<Decision>) -> F,
-) {
-    let before = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
-    *answer = Step::Wait(Pending::new(after(before)));
-}
-
 /// A partial grant.
 #[must_use = "the units were taken"]
 #[derive(Clone, Debug)]
@@ -1038,53 +782,6 @@ pub struct Grant {
     pub units: u64,
     /// The decision: of the take, or of the denial if nothing was taken.
     pub decision: Decision,
-}
-
-impl Shared {
-    #[inline]
-    fn knows(&self, check: &Check) -> bool {
-        check.rule() < self.rules
-            && (check.is_of_rules(self.rules_version) || self.has_given_out(check))
-    }
-
-    /// Puts the slots that a request was given into its decision. A denied one, whose checks failed after a store had given
-    /// slots, returns them at once.
-    #[inline(always)]
-    fn hold_slots(&self, checks: &[Check], decision: &mut Decision) {
-        let Some(owners) = &self.slot_owners else {
-            return;
-        };
-        let is_allowed = decision.is_allowed();
-        let (verdicts, claim) = decision.verdicts_and_claim();
-        for (check, verdict) in checks.iter().zip(verdicts) {
-            if let Some(number) = verdict.slot_number().filter(|_| check.cost() > 0) {
-                let slot = HeldSlot::new(check.rule(), check.key(), check.cost(), number);
-                claim.push_slot(owners.here(), slot.from_source(verdict.source()));
-            }
-        }
-        if !is_allowed {
-            drop(claim.take_slots());
-        }
-    }
-
-    /// Whether the check brings a quota along that it has from here.
-    #[cold]
-    fn has_given_out(&self, check: &Check) -> bool {
-        let rule = self.store.rules().rules().get(usize::from(check.rule()));
-        rule.is_some_and(|rule| rule.has_given_out(check.quota()))
-    }
-}
-
-/// The checks, then those of their thresholds.
-fn with_thresholds(rules: &RuleSet, checks: &[Check]) -> Checks {
-    let mut all = Checks::from_slice(checks);
-    for check in checks {
-        for threshold in rules.thresholds_of(usize::from(check.rule())) {
-            // A rule set has fewer than 65 536 rules.
-            all.push(check.with_rule(threshold as u16).with_plan(0));
-        }
-    }
-    all
 }
 
 #[cfg(all(test, not(tollgate_shuttle)))]

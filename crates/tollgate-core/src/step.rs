@@ -30,6 +30,23 @@ impl<T> Step<T> {
     }
 }
 
+impl<T: Send + 'static> Step<T> {
+    /// Changes the answer once it is there.
+    pub(crate) fn then(&mut self, change: impl FnOnce(&mut T) + Send + 'static) {
+        match self {
+            Self::Ready(answer) => change(answer),
+            Self::Wait(pending) => {
+                let before = std::mem::replace(&mut pending.0, Box::pin(std::future::pending()));
+                pending.0 = Box::pin(async move {
+                    let mut answer = before.await;
+                    change(&mut answer);
+                    answer
+                });
+            }
+        }
+    }
+}
+
 impl<T> IntoFuture for Step<T> {
     type Output = T;
     type IntoFuture = Stepping<T>;

@@ -19,13 +19,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// What a mutex guards that no other thread has yet.
-#[cfg(not(tollgate_shuttle))]
-#[inline(always)]
-pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
-    mutex.get_mut()
-}
-
 /// What a mutex guards, unless another thread has it.
 #[cfg(not(tollgate_shuttle))]
 #[inline(always)]
@@ -75,13 +68,6 @@ pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-#[cfg(tollgate_shuttle)]
-pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
-    mutex
-        .get_mut()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

@@ -9,14 +9,11 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome},
     error::UnknownName,
-    held_slots::SlotList,
+    hold::{HeldSlots, Hold, Settlement},
     rule::Rule,
     rule_set::RuleSet,
     source::Source,
-    store::{
-        receipt::{Receipt, Settlement},
-        rule_store::RuleStore,
-    },
+    store::rule_store::RuleStore,
 };
 
 /// The units that an allowed request took: settle to the real cost, refund, or keep. And the slots that it holds.
@@ -66,9 +63,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Ticket {
     store: Arc<dyn RuleStore>,
-    receipts: SmallVec<[Receipt; 4]>,
+    holds: SmallVec<[Hold; 4]>,
     on_drop: Option<OnDrop>,
-    slots: Option<SlotList>,
+    slots: Option<HeldSlots>,
 }
 
 /// What becomes of the units.
@@ -100,22 +97,22 @@ impl Ticket {
         takes: fn(&RuleSet, usize) -> bool,
     ) -> Self {
         // A denied request took nothing, also where some of its rules would have allowed it.
-        let mut receipts = if decision.is_allowed() {
-            receipts_of(&*store, checks, decision, takes)
+        let mut holds = if decision.is_allowed() {
+            holds_of(&*store, checks, decision, takes)
         } else {
             SmallVec::new()
         };
-        for receipt in &mut receipts {
-            count_first(store.rules(), receipt);
-            let rule = store.rules().rules().get(usize::from(receipt.check.rule()));
+        for hold in &mut holds {
+            count_first(store.rules(), hold);
+            let rule = store.rules().rules().get(usize::from(hold.check.rule()));
             let block = rule.and_then(Rule::block_setting);
-            receipt.counts = block.is_some_and(Block::counts_settled);
+            hold.counts = block.is_some_and(Block::counts_settled);
         }
         Self {
             store,
-            receipts,
+            holds,
             on_drop: None,
-            slots: decision.take_shared_slots(),
+            slots: decision.take_slots(),
         }
     }
 
@@ -128,7 +125,7 @@ impl Ticket {
     /// memory.
     #[must_use]
     pub fn is_outlived(&self) -> bool {
-        let slots = self.slots.iter().flat_map(SlotList::slots);
+        let slots = self.slots.iter().flat_map(HeldSlots::slots);
         let mut of_store = slots.filter(|slot| slot.source != Source::Fallback);
         of_store.any(|slot| self.store.is_outlived(slot))
     }
@@ -147,7 +144,7 @@ impl Ticket {
     pub fn slot_number(&self, rule: &str) -> Option<u64> {
         let index = self.store.rules().position(rule)?;
         let mut slots = self.slots.as_ref()?.slots().iter();
-        let slot = slots.find(|slot| usize::from(slot.rule) == index)?;
+        let slot = slots.find(|slot| usize::from(slot.check.rule()) == index)?;
         Some(slot.number)
     }
 
@@ -163,9 +160,9 @@ impl Ticket {
         let index = rules
             .position(rule)
             .ok_or_else(|| UnknownName::new("rule", rule, rules.given().iter().map(Rule::name)))?;
-        for receipt in &mut self.receipts {
-            if usize::from(receipt.check.rule()) != index {
-                *receipt = place_of(receipt);
+        for hold in &mut self.holds {
+            if usize::from(hold.check.rule()) != index {
+                *hold = place_of(hold);
             }
         }
         Ok(self)
@@ -192,7 +189,7 @@ impl Ticket {
     /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
     pub fn settle_each(mut self, cost: impl FnMut(&Check) -> Option<u64>) {
         self.settle_to(cost);
-        self.receipts.clear();
+        self.holds.clear();
     }
 
     /// Gives everything back.
@@ -217,7 +214,7 @@ impl Ticket {
     /// Settles nothing, and counts nothing towards a [block](Rule::block): another ticket of the decision does.
     pub fn forget(mut self) {
         self.on_drop = None;
-        self.receipts.clear();
+        self.holds.clear();
     }
 }
 
@@ -234,35 +231,35 @@ impl Drop for Ticket {
 impl Ticket {
     /// Settles all checks alike. Those that get everything back do not count towards a block.
     fn settle_all(&self, how: Settlement) {
-        let stays = |receipt: &Receipt| match how {
+        let stays = |hold: &Hold| match how {
             Settlement::Cancel => false,
-            Settlement::Refund(units) => units < receipt.check.cost(),
+            Settlement::Refund(units) => units < hold.check.cost(),
             Settlement::Charge(_) => true,
         };
-        if self.receipts.iter().all(|receipt| !receipt.counts) {
-            return self.store.settle(&self.receipts, how);
+        if self.holds.iter().all(|hold| !hold.counts) {
+            return self.store.settle(&self.holds, how);
         }
-        let receipts = self.receipts.iter().map(|receipt| Receipt {
-            counts: receipt.counts && stays(receipt),
-            ..*receipt
+        let holds = self.holds.iter().map(|hold| Hold {
+            counts: hold.counts && stays(hold),
+            ..*hold
         });
-        let receipts: SmallVec<[Receipt; 4]> = receipts.collect();
-        self.store.settle(&receipts, how);
+        let holds: SmallVec<[Hold; 4]> = holds.collect();
+        self.store.settle(&holds, how);
     }
 
     /// In one settlement where all checks took as much, which is the rule. A `None` leaves what a check took.
     fn settle_to(&self, mut cost: impl FnMut(&Check) -> Option<u64>) {
-        let mut how = |receipt: &Receipt| {
-            let reserved = receipt.check.cost();
-            let stays = receipt.counts.then_some(Settlement::Refund(0));
-            match cost(&receipt.check).filter(|_| reserved > 0) {
+        let mut how = |hold: &Hold| {
+            let reserved = hold.check.cost();
+            let stays = hold.counts.then_some(Settlement::Refund(0));
+            match cost(&hold.check).filter(|_| reserved > 0) {
                 Some(0) => Some(Settlement::Cancel),
                 Some(cost) if cost < reserved => Some(Settlement::Refund(reserved - cost)),
                 Some(cost) if cost > reserved => Some(Settlement::Charge(cost - reserved)),
                 _ => stays,
             }
         };
-        let hows: SmallVec<[Option<Settlement>; 4]> = self.receipts.iter().map(&mut how).collect();
+        let hows: SmallVec<[Option<Settlement>; 4]> = self.holds.iter().map(&mut how).collect();
         for (index, one) in hows.iter().enumerate() {
             let Some(how) = *one else { continue };
             if hows[..index].contains(one) {
@@ -271,33 +268,33 @@ impl Ticket {
             if hows.iter().all(|other| other == one) {
                 return self.settle_all(how);
             }
-            let part = self.receipts.iter().zip(&hows);
-            let part = part.map(|(receipt, other)| match other == one {
-                true => *receipt,
-                false => place_of(receipt),
+            let part = self.holds.iter().zip(&hows);
+            let part = part.map(|(hold, other)| match other == one {
+                true => *hold,
+                false => place_of(hold),
             });
-            let mut part: SmallVec<[Receipt; 4]> = part.collect();
-            for receipt in &mut part {
-                receipt.counts &= how != Settlement::Cancel;
+            let mut part: SmallVec<[Hold; 4]> = part.collect();
+            for hold in &mut part {
+                hold.counts &= how != Settlement::Cancel;
             }
             self.store.settle(&part, how);
         }
     }
 }
 
-/// A receipt that is not settled, and stays in the list because a store may find the states of the others by it.
-fn place_of(receipt: &Receipt) -> Receipt {
-    Receipt {
-        check: receipt.check.with_cost(0),
+/// A hold that is not settled, and stays in the list because a store may find the states of the others by it.
+fn place_of(hold: &Hold) -> Hold {
+    Hold {
+        check: hold.check.with_cost(0),
         counts: false,
-        ..*receipt
+        ..*hold
     }
 }
 
 /// Counts every refill of a bucket against these units first. While a ticket is held, earlier units may be given back and the
 /// bucket may fill up; the arrival time from when its units were taken says nothing about that.
-fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
-    let check = &receipt.check;
+fn count_first(rules: &RuleSet, hold: &mut Hold) {
+    let check = &hold.check;
     let rule = rules.rules().get(usize::from(check.rule()));
     let quota = rule.map(|rule| rule.quota_under(usize::from(check.plan())));
     if rule.is_some_and(|rule| rule.at_most_wait().is_some()) {
@@ -305,44 +302,35 @@ fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
         return;
     }
     if let Some(time) = quota.and_then(|quota| quota.refill_micros(check.cost())) {
-        let taken = &mut receipt.taken;
+        let taken = &mut hold.taken;
         taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));
     }
 }
 
 /// What the store holds of an allowed request: the checks it decided and took.
-pub(crate) fn receipts(
+pub(crate) fn holds(
     store: &dyn RuleStore,
     checks: &[Check],
     decision: &Decision,
-) -> SmallVec<[Receipt; 4]> {
-    receipts_of(store, checks, decision, RuleSet::enforces)
+) -> SmallVec<[Hold; 4]> {
+    holds_of(store, checks, decision, RuleSet::enforces)
 }
 
 /// The same of the rules at the indices for which `takes` is true.
-fn receipts_of(
+fn holds_of(
     store: &dyn RuleStore,
     checks: &[Check],
     decision: &Decision,
     takes: fn(&RuleSet, usize) -> bool,
-) -> SmallVec<[Receipt; 4]> {
+) -> SmallVec<[Hold; 4]> {
     let rules = store.rules();
-    let (places, is_delayed) = (decision.places(), !decision.delay().is_zero());
+    let (places, is_delayed) = (decision.queue_places(), !decision.delay().is_zero());
     let waits = |check: &Check| {
         let rule = rules.rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.at_most_wait().is_some())
     };
-    let queued = places.iter().filter_map(|place| {
-        let check = checks.get(usize::from(place.check))?;
-        let check = check.with_cost(place.cost);
-        let receipt = Receipt::of_store(check, place.taken);
-        rules
-            .enforces(usize::from(check.rule()))
-            .then_some(Receipt {
-                before: Some(place.before),
-                ..receipt
-            })
-    });
+    let is_enforced = |place: &&Hold| rules.enforces(usize::from(place.check.rule()));
+    let queued = places.iter().filter(is_enforced).copied();
     // Of a request that has yet to wait, only its places are taken. Once it has started, they are those of the rules that wait.
     let is_taken = |check: &Check| places.is_empty() || !(is_delayed || waits(check));
     let taken = checks
@@ -359,6 +347,6 @@ fn receipts_of(
                 && takes(rules, verdict.rule())
                 && is_taken(check)
         })
-        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
+        .map(|(check, verdict)| verdict.hold(*check, decision.at()));
     queued.chain(taken).collect()
 }

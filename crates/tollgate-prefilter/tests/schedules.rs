@@ -11,7 +11,7 @@ use tollgate_core::{
     Check, Consistency, Decision, LeaseShare, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Tick,
     Verdict,
     algorithm::{Algorithm, FixedWindow},
-    store::{Fingerprint, Receipt, Settlement},
+    store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
     Begin, BoundRules, Engine, EngineOptions, FollowUp, GrantReply, LeaseQuery, LeaseReply,
@@ -92,14 +92,14 @@ impl Process {
     }
 
     /// A receipt for the units, if they were admitted.
-    fn request(&self, cost: u64) -> Option<Receipt> {
+    fn request(&self, cost: u64) -> Option<Hold> {
         let check = Check::new(0, KEY, cost);
         let decision = match self.rules.begin(&[check], self.now) {
             Begin::Decided(decision) => decision,
             Begin::Query(query) => self.send(query),
         };
         let verdict = &decision.verdicts()[0];
-        let receipt = Receipt::new(check, verdict, decision.at());
+        let receipt = verdict.hold(check, decision.at());
         (verdict.outcome() == Outcome::Allow).then_some(receipt)
     }
 
@@ -120,7 +120,7 @@ impl Process {
         queries.into_iter().for_each(|query| drop(self.send(query)));
     }
 
-    fn cancel(&self, receipt: Receipt) {
+    fn cancel(&self, receipt: Hold) {
         let cancelled = self.rules.settle(&[receipt], Settlement::Cancel, self.now);
         self.follow_up(cancelled);
     }

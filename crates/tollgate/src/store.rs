@@ -18,8 +18,5 @@
 
 pub use tollgate_core::{
     CheckQuota, RuleSet, Step, StoreError, StoreErrorKind, Tick,
-    store::{
-        Checks, Fingerprint, HeldSlot, HeldSlots, Receipt, RuleRegistry, RuleStore, Settlement,
-        Usage,
-    },
+    store::{Checks, Fingerprint, HeldSlots, Hold, RuleRegistry, RuleStore, Settlement, Usage},
 };

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tollgate_core::{
     Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
     StoreError, StoreErrorKind, Verdict,
-    store::{Checks, Fingerprint, HeldSlot, Receipt, RuleRegistry, RuleStore, Settlement, Usage},
+    store::{Checks, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
 /// What the network does to a call.
@@ -233,7 +233,7 @@ impl BoundRemote {
     }
 
     /// What an allowed part of a request took.
-    fn receipts(&self, checks: &[Check], decision: &Decision) -> Vec<Receipt> {
+    fn receipts(&self, checks: &[Check], decision: &Decision) -> Vec<Hold> {
         let verdicts = decision.verdicts().iter();
         let answered = checks.iter().zip(verdicts).filter(|(check, verdict)| {
             let took = check.cost() > 0 && verdict.outcome() == Outcome::Allow;
@@ -241,7 +241,7 @@ impl BoundRemote {
             took && !is_held && self.rules().enforces(verdict.rule())
         });
         answered
-            .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()))
+            .map(|(check, verdict)| verdict.hold(*check, decision.at()))
             .collect()
     }
 }
@@ -269,7 +269,7 @@ impl RuleStore for BoundRemote {
         ))
     }
 
-    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+    fn settle(&self, receipts: &[Hold], how: Settlement) {
         if !receipts.is_empty() {
             self.remote
                 .counters
@@ -294,7 +294,7 @@ impl RuleStore for BoundRemote {
     }
 
     /// The slots of a partition whose request was denied by another are returned by the limiter, as any.
-    fn release(&self, slots: &[HeldSlot]) {
+    fn release(&self, slots: &[Hold]) {
         self.memory.release(slots);
     }
 

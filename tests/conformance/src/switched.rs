@@ -12,10 +12,7 @@ use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
     Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
     StoreError, StoreErrorKind, Verdict,
-    store::{
-        Checks, Fingerprint, HeldSlot, Receipt, RuleRegistry, RuleStore, Settlement, SlotWaiters,
-        Usage,
-    },
+    store::{Checks, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement, SlotWaiters, Usage},
 };
 
 /// A [`MemoryStore`] that can be switched off, that can be slow, and that counts its calls.
@@ -153,12 +150,7 @@ impl Drop for Undelivered {
         let given: Vec<_> = decided
             .filter_map(|(check, verdict)| {
                 let number = verdict.slot_number()?;
-                Some(HeldSlot::new(
-                    check.rule(),
-                    check.key(),
-                    check.cost(),
-                    number,
-                ))
+                Some(Hold::of_slots(*check, number, verdict.source()))
             })
             .collect();
         if !given.is_empty() {
@@ -196,7 +188,7 @@ impl RuleStore for Bound {
         self.decide(checks, None)
     }
 
-    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+    fn settle(&self, receipts: &[Hold], how: Settlement) {
         if !self.store.is_off() {
             self.memory.settle(receipts, how);
         }
@@ -214,7 +206,7 @@ impl RuleStore for Bound {
         self.memory.supports_slots()
     }
 
-    fn release(&self, slots: &[HeldSlot]) {
+    fn release(&self, slots: &[Hold]) {
         self.memory.release(slots);
     }
 

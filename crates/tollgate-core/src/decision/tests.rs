@@ -1,7 +1,11 @@
 //! Tests of decisions and their verdicts.
 
 use super::*;
-use crate::algorithm::{GcraState, Taken};
+use crate::{
+    algorithm::{GcraState, Taken},
+    check::Check,
+    key::Fingerprint,
+};
 
 /// What the rule at this index says, by counting.
 fn counted(rule: u16, fits: bool, retry: Retry) -> Verdict {
@@ -108,7 +112,8 @@ fn a_wait_of_any_length_is_a_wait() {
 
 #[test]
 fn a_request_that_is_denied_after_its_wait_has_no_place_left() {
-    let place = QueuePlace::new(0, 1, Taken::new(0, 1), GcraState::default());
+    let check = Check::new(0, Fingerprint::from_bits(7), 1);
+    let place = Hold::in_queue(check, Taken::new(0, 1), GcraState::default());
     let wait = Duration::from_secs(2);
     let waits = || {
         let verdicts = [
@@ -119,7 +124,7 @@ fn a_request_that_is_denied_after_its_wait_has_no_place_left() {
     };
     for (fits, places) in [(true, &[place][..]), (false, &[])] {
         let then = Decision::of_one(9, counted(1, fits, Retry::Unknown), true);
-        let started = waits().started(&then, &[1], |_| true);
+        let started = waits().started(then.clone(), &[1], |_| true);
         assert_eq!(started.is_allowed(), fits);
         assert_eq!(started.verdicts()[1], then.verdicts()[0]);
         assert_eq!(started.queue_places(), places);

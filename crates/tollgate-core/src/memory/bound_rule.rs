@@ -11,8 +11,7 @@ use crate::memory::rule_table::AnyRuleTable;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct BoundRule {
-    /// Whether it is enforced and blocks no keys.
-    pub(super) is_plain: bool,
+    pub(super) is_enforced: bool,
     /// Nothing waits while it is set, so the explored schedules need not see it.
     table: OnceLock<AnyRuleTable>,
     /// The number of the table, 0 where there is none yet.
@@ -21,9 +20,9 @@ pub(super) struct BoundRule {
 
 impl BoundRule {
     /// A rule without a table.
-    pub(super) fn new(is_plain: bool) -> Self {
+    pub(super) fn new(is_enforced: bool) -> Self {
         Self {
-            is_plain,
+            is_enforced,
             table: OnceLock::new(),
             rank: AtomicU64::new(0),
         }

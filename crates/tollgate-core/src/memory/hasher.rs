@@ -41,10 +41,17 @@ impl Hasher {
         }
     }
 
-    #[inline]
+    /// The key is read once for both halves, in words. Its length turns the seeds, so that no key is another one with zeros behind it.
     pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
-        let (low, high) = (self.low.hash(key), self.high.hash(key));
-        Fingerprint::from_bits(u128::from(low) | u128::from(high) << 64)
+        let [mut low, mut high] = [&self.low, &self.high].map(|half| {
+            let seed = half.seed.rotate_right(key.len() as u32);
+            FoldHasher::with_seed(seed, &half.shared)
+        });
+        key.words(|word| {
+            low.write_u128(word);
+            high.write_u128(word);
+        });
+        Fingerprint::from_bits(u128::from(low.finish()) | u128::from(high.finish()) << 64)
     }
 
     /// What stands for the numbers of a quota, among the quotas of one algorithm.
@@ -57,15 +64,6 @@ impl Hasher {
         hasher.write_u32(quota.bucket_count());
         quota.calendar_of().hash(&mut hasher);
         hasher.write_u64(quota.typical_hold_time().map_or(wait, micros));
-        hasher.finish()
-    }
-}
-
-impl Half {
-    #[inline]
-    fn hash(&self, key: &KeyBuf) -> u64 {
-        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
-        hasher.write(key.as_bytes());
         hasher.finish()
     }
 }

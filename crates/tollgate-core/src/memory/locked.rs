@@ -3,11 +3,11 @@
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     block::{ActiveBlock, Block},
+    hold::{Hold, Settlement},
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
-    store::receipt::{Receipt, Settlement},
     sync::{MutexGuard, lock_briefly},
-    time::{Clock, Tick},
+    time::Tick,
 };
 
 /// What became of a denial or a settled request that was counted towards a block: to be reported without the lock.
@@ -16,6 +16,12 @@ pub(super) struct Counted {
     pub(super) began: Option<ActiveBlock>,
     /// Blocks in force that its shard has evicted so far, if it was some just now.
     pub(super) evicted: Option<u64>,
+}
+
+/// The state of a key after a take, if it is not on the heap, and where the state before is, if there is one.
+pub(super) struct After<S> {
+    slot: Option<usize>,
+    state: Option<S>,
 }
 
 /// A locked shard of a table.
@@ -43,6 +49,10 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             shard: lock_briefly(table.shard(index)),
             index,
         }
+    }
+
+    pub(super) fn holds_slots(&self) -> bool {
+        A::HOLDS_SLOTS
     }
 
     /// A number for slots that were taken under this lock: above all that the key was given before.
@@ -223,56 +233,57 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
-    /// Decides at the time under the lock, step by step: something is denied, or a state has to be made, carried over or
-    /// changed on the heap. A thread that had to wait for the lock would see what others have done since as the future,
-    /// and its denial would repair it into a window that is over.
-    #[inline(never)]
-    pub(super) fn acquire_anew(
-        &mut self,
+    /// The answer to a cost that fits, where nothing has to be carried over, and what takes it.
+    #[inline]
+    pub(super) fn fitting(
+        &self,
         key: Fingerprint,
         plan: &Plan<A>,
-        clock: &Clock,
+        now: Tick,
         cost: u64,
-    ) -> (Tick, Assessment) {
-        let now = clock.now();
-        let answer = self.assess(key, plan, now, cost);
-        if answer.fits {
-            self.take(key, plan, now, cost);
-        } else {
-            self.denied(key, plan, now);
+    ) -> Option<(Assessment, After<A::State>)> {
+        let (slot, state) = match self.shard.position(key) {
+            Some((slot, entry)) if self.shard.was_written_under(plan, entry) => {
+                (Some(slot), &entry.state)
+            }
+            // What costs nothing makes no state.
+            Some(_) => return None,
+            None if cost == 0 => return None,
+            None => (None, &A::State::default()),
+        };
+        if plan.quota.is_ahead(state, now) {
+            return None;
         }
-        (now, answer)
+        let (answer, state) = match A::HAS_HEAP {
+            true => (plan.quota.assess(state, now, cost), None),
+            false => {
+                let mut after = state.clone();
+                let answer = plan.quota.acquire(&mut after, now, cost);
+                (answer, Some(after))
+            }
+        };
+        answer.fits.then_some((answer, After { slot, state }))
     }
 
-    /// Takes in one look, where there is a state, nothing has to be carried over or made, and the cost fits. The slot and
-    /// the state before are for [`put_back`](Self::put_back).
-    #[inline(always)]
-    pub(super) fn try_acquire(
+    /// Takes what was [found to fit](Self::fitting), under the same lock.
+    #[inline]
+    pub(super) fn write(
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
         now: Tick,
         cost: u64,
-    ) -> Option<(Assessment, (usize, A::State))> {
-        if A::HAS_HEAP {
-            return None;
-        }
-        let (slot, entry) = self.shard.find_written_under(plan, key)?;
-        if plan.quota.is_ahead(&entry.state, now) {
-            return None;
-        }
-        let before = entry.state.clone();
-        let answer = plan.quota.acquire(&mut entry.state, now, cost);
+        after: After<A::State>,
+    ) {
         // Denials for want of slots are not remembered.
         if !A::HOLDS_SLOTS {
             self.table.deny_cache.remove(self.index, key);
         }
-        answer.fits.then_some((answer, (slot, before)))
-    }
-
-    /// Puts the state back that was there before [`try_acquire`](Self::try_acquire), under the same lock.
-    pub(super) fn put_back(&mut self, (slot, before): (usize, A::State)) {
-        self.shard.put_back(slot, before);
+        match (after.state, after.slot) {
+            (Some(state), Some(slot)) => self.shard.put(slot, state),
+            (Some(state), None) => self.shard.insert(key, plan, state, now),
+            (None, _) => self.take(key, plan, now, cost),
+        }
     }
 
     /// Takes units that were just found to fit.
@@ -282,12 +293,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             return;
         }
         self.table.deny_cache.remove(self.index, key);
-        if !A::HAS_HEAP
-            && let Some((_, entry)) = self.shard.find_written_under(plan, key)
-        {
-            plan.quota.take(&mut entry.state, now, cost);
-            return;
-        }
         self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
     }
 
@@ -295,7 +300,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     #[cold]
     #[inline(never)]
     pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
-        let Some((_, entry)) = self.shard.find_written_under(plan, key) else {
+        let Some(entry) = self.shard.find_written_under(plan, key) else {
             self.denied_by_another(key, plan, now);
             return;
         };
@@ -330,7 +335,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         key: Fingerprint,
         plan: &Plan<A>,
         now: Tick,
-        receipt: &Receipt,
+        hold: &Hold,
         how: Settlement,
     ) {
         if A::HOLDS_SLOTS {
@@ -338,7 +343,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             return;
         }
         self.table.deny_cache.remove(self.index, key);
-        let cost = receipt.check.cost();
+        let cost = hold.check.cost();
         match how {
             Settlement::Charge(units) => {
                 let left = self.assess(key, plan, now, 0).remaining;
@@ -349,26 +354,19 @@ impl<'a, A: Algorithm> Locked<'a, A> {
                     Settlement::Refund(units) => units.min(cost),
                     _ => cost,
                 };
-                self.refund(key, plan, now, receipt, units);
+                self.refund(key, plan, now, hold, units);
             }
         }
     }
 
     /// Gives units back to the state, under the quota that wrote it: they were carried over with it.
-    fn refund(
-        &mut self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        receipt: &Receipt,
-        units: u64,
-    ) {
-        let taken = receipt.taken;
+    fn refund(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, hold: &Hold, units: u64) {
+        let taken = hold.taken;
         let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
             return;
         };
         if self.shard.was_written_under(plan, entry) {
-            let before = receipt.before.filter(|_| units == receipt.check.cost());
+            let before = hold.before.filter(|_| units == hold.check.cost());
             let mut is_back = true;
             self.change(key, plan, now, |state| {
                 is_back = plan.quota.refund_queued(state, now, taken, before, units);

@@ -39,6 +39,7 @@
 //! together have the byte limit of one rule. Above it, the name whose states are closest to fresh is evicted.
 //! [`MemoryStore::unbound_usage`] shows what is kept.
 
+mod atomic_step;
 mod blocks;
 mod bound_rule;
 mod carry_over;
@@ -46,6 +47,7 @@ mod family;
 mod hasher;
 mod locked;
 mod plan;
+mod request;
 mod rule_store;
 mod rule_table;
 #[cfg(all(test, tollgate_shuttle))]

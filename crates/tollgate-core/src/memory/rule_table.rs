@@ -4,12 +4,16 @@ use std::{ops::Deref, sync::Arc};
 
 use crate::{
     algorithm::{
-        Algorithm, Concurrent, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow,
+        Algorithm, Assessment, Concurrent, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog,
+        SlidingWindow,
     },
     block::Block,
     check::Check,
+    decision::Verdict,
     memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
     rule_set::RuleSet,
+    source::Source,
+    time::Tick,
 };
 
 /// A rule's table, and its quotas made ready. `None` is a plan without a limit.
@@ -43,6 +47,29 @@ impl<A: Algorithm> RuleTable<A> {
     #[inline(always)]
     pub(super) fn plan(&self, check: &Check) -> Option<&Plan<A>> {
         self.plans.get(usize::from(check.plan()))?.as_ref()
+    }
+
+    /// The denial of a check by the deny cache: its key is over the limit, or blocked.
+    pub(super) fn deny_without_lock(&self, check: &Check, now: Tick) -> Option<Verdict> {
+        let (key, cost, plan) = (check.key(), check.cost(), self.plan(check)?);
+        let shard = self.table.shard_of(key);
+        let verdict = |answer| Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
+        if let Some(block) = &self.block {
+            // One that costs nothing is told what is left, and one that waits when it fits.
+            if cost == 0 || cost > plan.limit || plan.at_most > 0 {
+                return None;
+            }
+            if let Some(active) = self.table.block_from_cache(shard, key, plan, block, now) {
+                let fresh = Assessment::new(true, plan.limit, 0, Retry::Now);
+                return Some(verdict(active.deny(fresh, cost)).with_block_level(active.level));
+            }
+            // Denials that count are decided under the lock.
+            if !block.counts_settled() {
+                return None;
+            }
+        }
+        let answer = self.table.deny_from_cache(shard, key, plan, now, cost)?;
+        Some(verdict(answer))
     }
 
     /// The quota of a check; `None`: it has no limit.

@@ -195,22 +195,26 @@ impl<A: Algorithm> Shard<A> {
         self.entries.get_mut(self.entries.find(key)?)
     }
 
-    /// The entry of `key` and its slot, if it was written under this quota: for a change that may be put back under the same
-    /// lock.
-    #[inline(always)]
+    /// The entry of `key`, if it was written under this quota.
     pub(super) fn find_written_under(
         &mut self,
         plan: &Plan<A>,
         key: Fingerprint,
-    ) -> Option<(usize, &mut Entry<A::State>)> {
-        let slot = self.entries.find(key)?;
-        let entry = self.entries.get_mut(slot)?;
-        self.writers
-            .is(entry.quota(), plan)
-            .then_some((slot, entry))
+    ) -> Option<&mut Entry<A::State>> {
+        let entry = self.entries.get_mut(self.entries.find(key)?)?;
+        self.writers.is(entry.quota(), plan).then_some(entry)
     }
 
-    pub(super) fn put_back(&mut self, slot: usize, state: A::State) {
+    /// The entry of `key`, and in which slot it is.
+    #[inline]
+    pub(super) fn position(&self, key: Fingerprint) -> Option<(usize, &Entry<A::State>)> {
+        let slot = self.entries.find(key)?;
+        Some((slot, self.entries.get(slot)?))
+    }
+
+    /// Puts a state without a heap into this slot, under the quota of the one before.
+    #[inline]
+    pub(super) fn put(&mut self, slot: usize, state: A::State) {
         if let Some(entry) = self.entries.get_mut(slot) {
             entry.state = state;
         }

@@ -12,6 +12,7 @@ use crate::{
     checks::Checks,
     decision::{Decision, Outcome, Verdict},
     error::RuleError,
+    hold::{Hold, Settlement},
     memory::MemoryStore,
     on_store_error::OnStoreError,
     quota::Quota,
@@ -21,11 +22,10 @@ use crate::{
     source::Source,
     store::{
         instance_count::InstanceCount,
-        receipt::{Receipt, Settlement},
         rule_store::{RuleStore, Store},
     },
     sync::{AtomicU64, Mutex, Ordering, lock},
-    ticket::receipts,
+    ticket::holds,
     time::Clock,
 };
 
@@ -219,7 +219,7 @@ impl Fallback {
             not_decided_if_failed(decision, enforced);
             return;
         }
-        let taken = receipts(store, checks, decision);
+        let taken = holds(store, checks, decision);
         let mut local = Checks::new();
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
@@ -322,8 +322,8 @@ fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     if lacks > 0 {
         // A charge does not look at when units were taken.
         let taken = Taken::new(0, 0);
-        let receipt = Receipt::of_store(check.with_cost(lacks), taken);
-        shares.settle(&[receipt], Settlement::Charge(lacks));
+        let hold = Hold::of_store(check.with_cost(lacks), taken);
+        shares.settle(&[hold], Settlement::Charge(lacks));
     }
 }
 

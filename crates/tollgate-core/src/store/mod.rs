@@ -13,7 +13,7 @@
 //!   [`Verdict::unanswered`] with [`Outcome::Failed`]; the limiter then applies the rule's
 //!   [`on_store_error`](crate::Rule::on_store_error). A lost call is never repeated: it may have been counted.
 //! - **`instances` is what the store last knew**, also while it cannot be reached: local shares are computed from it.
-//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Receipt`] took, to the
+//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Hold`] took, to the
 //!   state as it is: where another quota has converted that, the units are
 //!   [converted](crate::algorithm::Algorithm::refund_converted) too, and never dropped.
 //! - **`retire` hands back what is held in advance.** It is called when the last limiter is gone or has been replaced; a store
@@ -36,7 +36,7 @@
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 //! use tollgate_core::{
 //!     Check, Decision, Key, KeyBuf, Limiter, MemoryStore, MINUTE, Quota, Rule, RuleError, RuleSet, Step, Store,
-//!     StoreError, store::{Fingerprint, Receipt, RuleRegistry, RuleStore, Settlement},
+//!     StoreError, store::{Fingerprint, Hold, RuleRegistry, RuleStore, Settlement},
 //! };
 //!
 //! #[derive(Clone, Debug, Default)]
@@ -77,8 +77,8 @@
 //!     fn peek(&self, checks: &[Check]) -> Step<Decision> {
 //!         self.inner.peek(checks)
 //!     }
-//!     fn settle(&self, receipts: &[Receipt], how: Settlement) {
-//!         self.inner.settle(receipts, how);
+//!     fn settle(&self, holds: &[Hold], how: Settlement) {
+//!         self.inner.settle(holds, how);
 //!     }
 //!     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
 //!         self.inner.reset(checks)
@@ -107,7 +107,6 @@
 //! ```
 
 pub(crate) mod instance_count;
-pub(crate) mod receipt;
 pub(crate) mod registry;
 pub(crate) mod rule_store;
 pub(crate) mod seq_cells;
@@ -116,7 +115,6 @@ pub(crate) mod support;
 
 pub use self::{
     instance_count::InstanceCount,
-    receipt::{Receipt, Settlement},
     registry::RuleRegistry,
     rule_store::{RuleStore, Usage},
     seq_cells::SeqCells,
@@ -124,9 +122,8 @@ pub use self::{
 };
 pub use crate::{
     checks::Checks,
-    claim::{HeldSlots, QueuePlace},
     did_you_mean::did_you_mean,
-    held_slots::HeldSlot,
+    hold::{HeldSlots, Hold, Settlement},
     key::Fingerprint,
     step::Stepping,
 };

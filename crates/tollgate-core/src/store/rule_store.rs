@@ -6,15 +6,11 @@ use crate::{
     check::Check,
     decision::Decision,
     error::{RuleError, StoreError},
-    held_slots::HeldSlot,
+    hold::{Hold, Settlement},
     key::{Fingerprint, KeyBuf},
     rule_set::RuleSet,
     step::Step,
-    store::{
-        receipt::{Receipt, Settlement},
-        registry::RuleRegistry,
-        slot_waiters::SlotWaiters,
-    },
+    store::{registry::RuleRegistry, slot_waiters::SlotWaiters},
     time::Clock,
 };
 
@@ -124,9 +120,9 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// Settles units that were taken. Never blocks on I/O, and may be called from `Drop`: a settlement that cannot be sent is
     /// lost, and counted as such.
     ///
-    /// The receipts are those of one request, for stores where one of them says where the states of the others lie. One whose
+    /// The holds are those of one request, for stores where one of them says where the states of the others lie. One whose
     /// check has a cost of 0 does only that: it is not settled.
-    fn settle(&self, receipts: &[Receipt], how: Settlement);
+    fn settle(&self, holds: &[Hold], how: Settlement);
 
     /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold
     /// in advance stays counted.
@@ -142,12 +138,12 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     }
 
     /// Returns slots of a request that has ended. Called once for each that was given, also from `Drop`: it never blocks.
-    fn release(&self, slots: &[HeldSlot]) {
+    fn release(&self, slots: &[Hold]) {
         let _ = slots;
     }
 
     /// Whether these slots were forgotten while their request ran: others may have been given them. It never blocks.
-    fn is_outlived(&self, slot: &HeldSlot) -> bool {
+    fn is_outlived(&self, slot: &Hold) -> bool {
         let _ = slot;
         false
     }

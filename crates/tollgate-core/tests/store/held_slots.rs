@@ -6,7 +6,7 @@ use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
     Decision, Limiter, MemoryStore, Quota, Rule, SECOND, Source,
     algorithm::{GcraState, Taken},
-    store::QueuePlace,
+    store::Hold,
 };
 
 use crate::{at_once, check, left};
@@ -40,8 +40,8 @@ fn slots_go_back_with_the_last_clone() {
 #[test]
 fn slots_that_were_taken_out_of_a_clone_go_back_once() {
     let limiter = one_at_a_time();
-    let mut first = acquire(&limiter);
-    let mut second = first.clone();
+    let first = acquire(&limiter);
+    let second = first.clone();
     let slots = second.take_slots().expect("it holds one");
     assert!(first.take_slots().is_none());
     drop((first, second));
@@ -68,9 +68,11 @@ fn slots_go_back_on_another_thread_and_as_a_thread_ends() {
 
 #[test]
 fn a_decision_holds_nothing_of_one_before_it() {
-    let place = QueuePlace::new(0, 1, Taken::new(0, 1), GcraState::default());
+    let limiter = one_at_a_time();
+    let check = check(&limiter, "at-once", "a", 1);
+    let place = Hold::in_queue(check, Taken::new(0, 1), GcraState::default());
     drop(Decision::unlimited(0).delayed(SECOND, [place]));
-    let decision = acquire(&one_at_a_time());
+    let decision = acquire(&limiter);
     assert!(decision.is_allowed());
     assert_eq!(decision.delay(), Duration::ZERO);
     assert!(decision.queue_places().is_empty());
@@ -114,7 +116,7 @@ async fn a_denied_request_holds_no_slot_that_the_store_has_given_it_before_it_fa
     let limiter = Limiter::new(store, rules.clone()).expect("valid rules");
     let behind = Limiter::new(memory, rules).expect("valid rules");
     let checks = ["stored", "fails"].map(|rule| check(&limiter, rule, "a", 1));
-    let mut denied = limiter.acquire(&checks).await;
+    let denied = limiter.acquire(&checks).await;
     assert!(!denied.is_allowed());
     assert_eq!(left(&behind, "stored", "a"), 3);
     assert!(denied.take_slots().is_none());

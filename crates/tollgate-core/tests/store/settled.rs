@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::{
     Check, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
     algorithm::Taken,
-    store::{Receipt, RuleStore, Settlement},
+    store::{Hold, RuleStore, Settlement},
 };
 
 use crate::at_once;
@@ -34,13 +34,13 @@ impl Service {
         Check::new(0, key, cost)
     }
 
-    fn take(&self, bound: &Arc<dyn RuleStore>, cost: u64) -> Receipt {
+    fn take(&self, bound: &Arc<dyn RuleStore>, cost: u64) -> Hold {
         let check = Self::check(bound, cost);
         let decision = at_once(bound.acquire(&[check]));
         assert!(decision.is_allowed());
         let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
         let at = decision.at();
-        Receipt::of_store(check, Taken::new(at, at + lasts))
+        Hold::of_store(check, Taken::new(at, at + lasts))
     }
 
     fn left(bound: &Arc<dyn RuleStore>) -> u64 {

@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use tollgate_core::{
     Check, Decision, Tick, Verdict,
-    store::{Checks, Receipt, Settlement},
+    store::{Checks, Hold, Settlement},
 };
 
 use crate::{
@@ -131,7 +131,7 @@ impl BoundRules {
     }
 
     /// Settles units that were taken. Those that this process may spend again stay here.
-    pub fn settle(self: &Arc<Self>, receipts: &[Receipt], how: Settlement, now: Tick) -> FollowUp {
+    pub fn settle(self: &Arc<Self>, receipts: &[Hold], how: Settlement, now: Tick) -> FollowUp {
         let settlements = settle(self, receipts, how, now);
         let returned = Maintenance::retired_leases(self, now);
         FollowUp::new(settlements, returned)

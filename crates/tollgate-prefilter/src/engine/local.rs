@@ -3,7 +3,7 @@
 use tollgate_core::{
     AlgorithmKind, Check, Outcome, Quota, Retry, Source, Tick, Verdict,
     algorithm::{Algorithm, Assessment, FixedWindow, SlidingBuckets, SlidingWindow},
-    store::{Fingerprint, Receipt},
+    store::{Fingerprint, Hold},
 };
 
 use crate::{
@@ -625,7 +625,7 @@ impl Local {
     pub(crate) fn give_back(
         &self,
         limit: &Limit,
-        receipt: &Receipt,
+        receipt: &Hold,
         (now, spent): (Tick, Tick),
         units: u64,
     ) -> u64 {
@@ -718,7 +718,7 @@ impl Local {
 }
 
 /// A receipt for units that were spent locally, as the store has counted them: when it granted the lease, or with a report.
-pub(crate) fn as_counted(limit: &Limit, receipt: &Receipt) -> Receipt {
+pub(crate) fn as_counted(limit: &Limit, receipt: &Hold) -> Hold {
     let mut receipt = *receipt;
     receipt.taken.fresh_at = match limit.windows {
         Some(windows) => {
@@ -732,7 +732,7 @@ pub(crate) fn as_counted(limit: &Limit, receipt: &Receipt) -> Receipt {
 
 /// Until when units weigh that were counted locally and reported. What the receipt says is from an earlier reply, and the store
 /// refunds nothing to a window whose end is another.
-fn weighs_until(quota: &Quota, receipt: &Receipt) -> Tick {
+fn weighs_until(quota: &Quota, receipt: &Hold) -> Tick {
     let taken = receipt.taken;
     let until = match quota.algorithm() {
         AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),

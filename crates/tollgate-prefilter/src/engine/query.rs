@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Check, Decision, Outcome, Source, Tick, store::Receipt};
+use tollgate_core::{Check, Decision, Outcome, Source, Tick, store::Hold};
 
 use crate::{
     engine::{
@@ -246,7 +246,7 @@ impl Query {
                 && verdict.outcome() == Outcome::Allow
                 && verdict.source() == Source::Store
         });
-        let receipts = taken.map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
+        let receipts = taken.map(|(check, verdict)| verdict.hold(*check, decision.at()));
         let binding = &self.exchange.binding;
         let refunds = receipts.filter_map(|receipt| keep_abandoned(binding, &receipt, now));
         refunds.collect()

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Check, Decision, Outcome, Source, Tick, Verdict,
-    store::{Checks, Fingerprint, QueuePlace, Receipt, Settlement},
+    store::{Checks, Fingerprint, Hold, Settlement},
 };
 
 use crate::engine::{
@@ -39,7 +39,7 @@ pub(crate) struct Request {
     taken: Step,
     /// How long it waits, and its places in queues.
     delay: Duration,
-    places: SmallVec<[QueuePlace; 1]>,
+    places: Vec<Hold>,
     /// Leases that go back, after earlier steps.
     pub(crate) returned: Vec<Exchange>,
 }
@@ -67,7 +67,7 @@ impl Request {
             is_denied: false,
             taken: Step::new(),
             delay: Duration::ZERO,
-            places: SmallVec::new(),
+            places: Vec::new(),
             returned: Vec::new(),
         }
     }
@@ -119,12 +119,7 @@ impl Request {
         self.is_denied = takes && decision.outcome() == Outcome::Deny;
         // Only a request that is decided in one step waits.
         self.delay = decision.delay();
-        let places = decision.queue_places().iter().map(|place| {
-            let mut place = *place;
-            place.check = self.step[usize::from(place.check)];
-            place
-        });
-        self.places = places.collect();
+        self.places = decision.queue_places().to_vec();
         // A step that denies takes nothing.
         if takes && !self.is_denied {
             self.taken.extend_from_slice(&self.step);
@@ -169,10 +164,7 @@ impl Request {
     }
 
     /// What the store has taken for it.
-    pub(crate) fn taken<'a>(
-        &'a self,
-        binding: &'a BoundRules,
-    ) -> impl Iterator<Item = Receipt> + 'a {
+    pub(crate) fn taken<'a>(&'a self, binding: &'a BoundRules) -> impl Iterator<Item = Hold> + 'a {
         let indices = self.taken.iter().map(|index| usize::from(*index));
         indices.filter_map(|index| self.receipt(binding, index))
     }
@@ -187,14 +179,14 @@ impl Request {
     }
 
     /// For the units of a check that its verdict says are taken.
-    fn receipt(&self, binding: &BoundRules, index: usize) -> Option<Receipt> {
+    fn receipt(&self, binding: &BoundRules, index: usize) -> Option<Hold> {
         let check = self.checks.get(index)?;
         let (at, verdict) = self.verdicts.get(index)?.as_ref()?;
         let is_taken = check.cost() > 0
             && !verdict.is_of_slots()
             && verdict.outcome() == Outcome::Allow
             && binding.rules.enforces(verdict.rule());
-        is_taken.then(|| Receipt::new(*check, verdict, *at))
+        is_taken.then(|| verdict.hold(*check, *at))
     }
 
     pub(crate) fn has_more_steps(&self) -> bool {

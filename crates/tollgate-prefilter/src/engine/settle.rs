@@ -3,23 +3,23 @@
 use smallvec::SmallVec;
 use tollgate_core::{
     Source, Tick,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 
 use crate::engine::{bound_rules::BoundRules, local::as_counted};
 
 /// What the store has to settle.
-pub(crate) type Settlements = SmallVec<[(Receipt, Settlement); 1]>;
+pub(crate) type Settlements = SmallVec<[(Hold, Settlement); 1]>;
 
 /// Settles units that were taken. Those that this process may spend again stay here; the store has to settle the others.
 pub(crate) fn settle(
     binding: &BoundRules,
-    receipts: &[Receipt],
+    receipts: &[Hold],
     how: Settlement,
     now: Tick,
 ) -> Settlements {
     let mut settlements = Settlements::new();
-    let mut others: SmallVec<[Receipt; 4]> = SmallVec::new();
+    let mut others: SmallVec<[Hold; 4]> = SmallVec::new();
     for receipt in receipts {
         match settle_one(binding, receipt, how, now) {
             None => {}
@@ -29,7 +29,7 @@ pub(crate) fn settle(
         }
     }
     settlements.extend(others.into_iter().map(|receipt| (receipt, how)));
-    let is_local = |(receipt, _): &(Receipt, Settlement)| receipt.source == Source::Local;
+    let is_local = |(receipt, _): &(Hold, Settlement)| receipt.source == Source::Local;
     if settlements.iter().any(is_local) {
         binding.engine.wait_for_reports();
     }
@@ -39,10 +39,10 @@ pub(crate) fn settle(
 /// What the store has to settle for units that this process may have spent.
 fn settle_one(
     binding: &BoundRules,
-    receipt: &Receipt,
+    receipt: &Hold,
     how: Settlement,
     now: Tick,
-) -> Option<(Receipt, Settlement)> {
+) -> Option<(Hold, Settlement)> {
     let check = &receipt.check;
     if check.cost() == 0 {
         // It says where the states of the others lie.
@@ -79,9 +79,9 @@ fn settle_one(
 /// Units that this process spent at `spent` go back to where they came from. Returns what the store has to refund of them.
 pub(crate) fn give_back(
     binding: &BoundRules,
-    receipt: &Receipt,
+    receipt: &Hold,
     (now, spent): (Tick, Tick),
-) -> Option<(Receipt, Settlement)> {
+) -> Option<(Hold, Settlement)> {
     binding.unlearn(&receipt.check);
     let limit = binding.limit(&receipt.check)?;
     let cost = receipt.check.cost();
@@ -103,9 +103,9 @@ pub(crate) fn give_back(
 /// what the store has to refund of them.
 pub(crate) fn keep_abandoned(
     binding: &BoundRules,
-    receipt: &Receipt,
+    receipt: &Hold,
     now: Tick,
-) -> Option<(Receipt, Settlement)> {
+) -> Option<(Hold, Settlement)> {
     let limit = binding.limit(&receipt.check);
     limit.filter(|limit| limit.windows.is_some())?;
     let mut receipt = *receipt;

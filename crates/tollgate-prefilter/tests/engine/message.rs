@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Check, Tick,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 use tollgate_prefilter::{LeaseItem, Query, Reply, Reset, ReturnedLease};
 
@@ -35,7 +35,7 @@ pub(crate) enum Content {
         reports: Vec<Check>,
         leases: Vec<LeaseItem>,
     },
-    Settle(Receipt, Settlement),
+    Settle(Hold, Settlement),
     /// Leases that go back, and how many unreported units the process forgets.
     Reset(Vec<ReturnedLease>, u64),
 }

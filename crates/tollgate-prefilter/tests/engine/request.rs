@@ -1,6 +1,6 @@
 //! A request, from when it begins.
 
-use tollgate_core::{Check, Tick, store::Receipt};
+use tollgate_core::{Check, Tick, store::Hold};
 
 /// A request, from when it begins.
 pub(crate) struct Request {
@@ -14,7 +14,7 @@ pub(crate) struct Request {
     /// What the store has taken for it in an earlier step.
     pub(crate) taken_before: u64,
     /// What a ticket would be for.
-    pub(crate) taken: Vec<Receipt>,
+    pub(crate) taken: Vec<Hold>,
     pub(crate) is_admitted: bool,
     pub(crate) is_settled: bool,
 }

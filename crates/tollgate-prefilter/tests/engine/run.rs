@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Check, Consistency, Decision, Outcome, Quota, Rule, RuleSet, Source, Tick, Verdict,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 use tollgate_prefilter::{
     Begin, BoundRules, FollowUp, LeaseTerms, Next, NoReply, Query, ReturnedLease,
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
         let verdicts = it.checks.iter().zip(decision.verdicts());
         let is_taken = |verdict: &Verdict| verdict.outcome() == Outcome::Allow;
         let taken = verdicts.clone().filter(|(_, verdict)| is_taken(verdict));
-        let taken = taken.map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()));
+        let taken = taken.map(|(check, verdict)| verdict.hold(*check, decision.at()));
         it.taken = taken.collect();
         if decision.is_allowed() {
             it.is_admitted = true;
@@ -326,8 +326,8 @@ impl<'a> Run<'a> {
             self.reference.cancel(request);
         }
         let follow_up = self.processes[process].bound[bound].settle(&receipts, how, self.now);
-        let is_first = |receipt: &Receipt| receipt.check.rule() == 0;
-        let settles_first = |(receipt, _): &(Receipt, Settlement)| is_first(receipt);
+        let is_first = |receipt: &Hold| receipt.check.rule() == 0;
+        let settles_first = |(receipt, _): &(Hold, Settlement)| is_first(receipt);
         if let Settlement::Charge(units) = how
             && receipts.iter().any(is_first)
             && !follow_up.settle.iter().any(settles_first)
@@ -392,7 +392,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn settle_in_store(&mut self, receipt: &Receipt, how: Settlement) {
+    fn settle_in_store(&mut self, receipt: &Hold, how: Settlement) {
         let now = self.store_now();
         match how {
             Settlement::Cancel => self.store.refund(now, receipt.taken, receipt.check.cost()),

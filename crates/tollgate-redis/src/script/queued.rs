@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{
     Check, Retry, RuleSet, Tick,
     algorithm::{Algorithm as _, Assessment, Gcra, GcraState, Instant, Taken},
-    store::QueuePlace,
+    store::Hold,
 };
 
 use crate::script::{call::RequestLayout, reply_line::ReplyLine};
@@ -22,13 +22,12 @@ pub(crate) struct Queued {
 /// A rule that has taken its units for later.
 #[derive(Debug)]
 struct Line {
-    /// The first of the checks on this state.
-    index: usize,
+    /// The first of the checks on this state, with the units of all.
+    check: Check,
     /// Where its answer is in the reply.
     place: usize,
     quota: Gcra,
     before: GcraState,
-    cost: u64,
     is_enforced: bool,
 }
 
@@ -54,19 +53,19 @@ impl Queued {
             let rule = rules.rules().get(usize::from(check.rule()))?;
             let quota = Gcra::new(&rule.quota_under(usize::from(check.plan())))?;
             Some(Line {
-                index,
+                check: check.with_cost(same.fold(0, |sum: u64, other| {
+                    sum.saturating_add(checks[other].cost())
+                })),
                 place,
                 quota: quota.waiting(rule.at_most_wait()?),
                 before,
-                cost: same.fold(0, |sum: u64, other| {
-                    sum.saturating_add(checks[other].cost())
-                }),
                 is_enforced: rules.enforces(usize::from(check.rule())),
             })
         };
         let lines: SmallVec<[Line; 2]> = lines.iter().enumerate().filter_map(line).collect();
         let enforced = lines.iter().filter(|line| line.is_enforced);
-        let instants = enforced.filter_map(|line| line.quota.instant(&line.before, at, line.cost));
+        let instants =
+            enforced.filter_map(|line| line.quota.instant(&line.before, at, line.check.cost()));
         let start = instants.reduce(Instant::or_later)?;
         (start.start > at).then_some(Self { at, start, lines })
     }
@@ -83,13 +82,12 @@ impl Queued {
     }
 
     /// The places that it has taken.
-    pub(crate) fn places(&self) -> impl Iterator<Item = QueuePlace> + '_ {
+    pub(crate) fn places(&self) -> impl Iterator<Item = Hold> + '_ {
         let enforced = self.lines.iter().filter(|line| line.is_enforced);
         enforced.map(|line| {
             let reset_after = self.taken(line).reset_after;
             let taken = Taken::new(self.at, self.start.start.saturating_add(reset_after));
-            // A request has fewer than 65 536 checks.
-            QueuePlace::new(line.index as u16, line.cost, taken, line.before)
+            Hold::in_queue(line.check, taken, line.before)
         })
     }
 
@@ -97,7 +95,7 @@ impl Queued {
         let mut state = line.before;
         let _ = line
             .quota
-            .take_from(&mut state, self.at, self.start, line.cost);
+            .take_from(&mut state, self.at, self.start, line.check.cost());
         line.quota.assess(&state, self.start.start, 0)
     }
 }

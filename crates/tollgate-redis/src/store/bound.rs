@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{
     Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
     StoreError, StoreErrorKind, Tick,
-    store::{Checks, Fingerprint, HeldSlot, Receipt, RuleStore, Settlement, SlotWaiters},
+    store::{Checks, Fingerprint, Hold, RuleStore, Settlement, SlotWaiters},
 };
 use tollgate_prefilter::{Begin, BoundRules, NoReply, Query};
 
@@ -223,7 +223,7 @@ impl RuleStore for Bound {
         }
     }
 
-    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+    fn settle(&self, receipts: &[Hold], how: Settlement) {
         let now = self.inner.now();
         let follow_up = self.inner.local.settle(receipts, how, now);
         send_follow_up(&self.inner, follow_up);
@@ -239,17 +239,17 @@ impl RuleStore for Bound {
         true
     }
 
-    fn release(&self, slots: &[HeldSlot]) {
+    fn release(&self, slots: &[Hold]) {
         let inner = &self.inner;
         release(&inner.shared, slots, |rule| inner.encoder.state_name(rule));
     }
 
-    fn is_outlived(&self, slot: &HeldSlot) -> bool {
-        let Some(name) = self.inner.encoder.state_name(slot.rule) else {
+    fn is_outlived(&self, slot: &Hold) -> bool {
+        let Some(name) = self.inner.encoder.state_name(slot.check.rule()) else {
             return false;
         };
         let in_use = self.inner.shared.slots.lock();
-        (in_use.table).is_outlived(name, slot.key, slot.number)
+        (in_use.table).is_outlived(name, slot.check.key(), slot.number)
     }
 
     fn slot_waiters(&self) -> Option<&SlotWaiters> {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tollgate_core::{
     Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
     algorithm::Assessment,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 use tollgate_prefilter::{
     FollowUp, GrantReply, IndexSet, LeaseReply, Next, NoReply, Query, Reply, ReportReply,
@@ -204,9 +204,9 @@ impl InFlight {
                     && inner.rules.enforces(verdict.rule())
             });
             let at = reply.decision.at();
-            let taken = taken.map(|(check, verdict)| Receipt::new(*check, verdict, at));
+            let taken = taken.map(|(check, verdict)| verdict.hold(*check, at));
             // No rule waits for units where others are about slots.
-            let taken: SmallVec<[Receipt; 4]> = taken.collect();
+            let taken: SmallVec<[Hold; 4]> = taken.collect();
             if !taken.is_empty() {
                 inner.settle(&taken, Settlement::Cancel);
             }
@@ -478,7 +478,7 @@ fn hand_over(slots: Option<RequestSlots>) {
 pub(super) fn send_follow_up(inner: &Arc<Inner>, follow_up: FollowUp) {
     let same = |(_, one): &(_, Settlement), (_, other): &(_, Settlement)| one == other;
     for settled in follow_up.settle.chunk_by(same) {
-        let receipts: Vec<Receipt> = settled.iter().map(|(receipt, _)| *receipt).collect();
+        let receipts: Vec<Hold> = settled.iter().map(|(receipt, _)| *receipt).collect();
         inner.settle(&receipts, settled[0].1);
     }
     send_alone(inner, follow_up.queries);

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{
     Check, Outcome, RuleSet, Tick, Verdict,
     observe::block_began,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 use tollgate_prefilter::BoundRules;
 
@@ -52,7 +52,7 @@ impl Inner {
     }
 
     /// Sends settlements, whose replies no request waits for.
-    pub(super) fn settle(&self, receipts: &[Receipt], how: Settlement) {
+    pub(super) fn settle(&self, receipts: &[Hold], how: Settlement) {
         if !self.shared.backend.is_cluster() {
             return self.settle_in_one_slot(receipts, how);
         }
@@ -63,7 +63,7 @@ impl Inner {
         }
     }
 
-    fn settle_in_one_slot(&self, receipts: &[Receipt], how: Settlement) {
+    fn settle_in_one_slot(&self, receipts: &[Hold], how: Settlement) {
         let mut call = self.shared.new_call();
         let Some(settled) = call.settle_all(&self.encoder, receipts, how) else {
             return self.shared.observer.settlement_lost();

@@ -3,7 +3,7 @@
 use tollgate_core::{
     Check, Consistency, LeaseShare, MINUTE, Quota, Retry, Rule,
     algorithm::Assessment,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 
 use crate::{
@@ -19,7 +19,7 @@ fn large() -> [Check; 1] {
 }
 
 /// A bucket that the store decides, and what it has admitted of a key that it denies since.
-fn admitted_and_denied() -> (Subject, Receipt) {
+fn admitted_and_denied() -> (Subject, Hold) {
     let subject = Subject::new(Quota::gcra(6_000, MINUTE), Consistency::Exact);
     let admitted = subject.decided(&[one()], fits(0, 60_000_000));
     let _ = subject.decided(&large(), denied(60_000_000, 200_000));

@@ -6,7 +6,7 @@ use tollgate_core::{
     Check, Consistency, Decision, LeaseShare, MINUTE, Quota, Retry, Rule, RuleSet, Source, Tick,
     Verdict,
     algorithm::Assessment,
-    store::{Fingerprint, Receipt, Settlement},
+    store::{Fingerprint, Hold, Settlement},
 };
 
 use crate::{
@@ -168,7 +168,7 @@ impl Subject {
         panic!("no lease is wanted");
     }
 
-    pub(super) fn settle(&self, receipt: Receipt, how: Settlement) -> Vec<(Receipt, Settlement)> {
+    pub(super) fn settle(&self, receipt: Hold, how: Settlement) -> Vec<(Hold, Settlement)> {
         let FollowUp { settle, queries } = self.rules.settle(&[receipt], how, self.now());
         assert_eq!(queries.len(), 0);
         settle.to_vec()
@@ -205,6 +205,6 @@ pub(super) fn leased_bucket(grant: Option<Grant>) -> Subject {
     subject
 }
 
-pub(super) fn receipt(check: Check, decision: &Decision) -> Receipt {
-    Receipt::new(check, &decision.verdicts()[0], decision.at())
+pub(super) fn receipt(check: Check, decision: &Decision) -> Hold {
+    decision.verdicts()[0].hold(check, decision.at())
 }

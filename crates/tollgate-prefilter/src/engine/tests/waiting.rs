@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tollgate_core::{
     Check, MINUTE, Outcome, Quota, Rule, SECOND,
     algorithm::{GcraState, Taken},
-    store::QueuePlace,
+    store::Hold,
 };
 
 use crate::{
@@ -33,14 +33,12 @@ fn a_request_that_waits_gives_back_what_this_process_has_spent_for_it() {
     assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 9);
     let mut reply = subject.reply(&query, fits(0, 1_000_000), None);
     let taken = Taken::new(reply.at, reply.at + 3_000_000);
-    let place = QueuePlace::new(0, 1, taken, GcraState::new(reply.at + 2_000_000, 0, 0));
+    let place = Hold::in_queue(checks[1], taken, GcraState::new(reply.at + 2_000_000, 0, 0));
     reply.decision = reply.decision.delayed(2 * SECOND, [place]);
     let done = done(query.finish(Ok(reply), subject.now()));
     assert_eq!(done.decision.outcome(), Outcome::Allow);
     assert_eq!(done.decision.delay(), 2 * SECOND);
-    // Its place is that of its check in the whole request.
-    let places = done.decision.queue_places();
-    assert_eq!(places, [QueuePlace::new(1, 1, taken, place.before)]);
+    assert_eq!(done.decision.queue_places(), [place]);
     // It pays when it starts.
     assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 10);
 }

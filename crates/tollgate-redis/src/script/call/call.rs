@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Tick,
-    store::{Fingerprint, Receipt, Settlement},
+    store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms, SlotMessage};
 
@@ -205,7 +205,7 @@ impl Call {
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
     #[cfg(test)]
-    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Receipt, how: Settlement) -> bool {
+    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Hold, how: Settlement) -> bool {
         self.settle_all(rules, std::slice::from_ref(holding), how)
             .is_some()
     }
@@ -217,7 +217,7 @@ impl Call {
     pub(crate) fn settle_all(
         &mut self,
         rules: &Encoder,
-        holdings: &[Receipt],
+        holdings: &[Hold],
         how: Settlement,
     ) -> Option<Settled> {
         if !self.has_room(holdings.len()) {
@@ -225,7 +225,7 @@ impl Call {
         }
         let (mut waiting, mut blocks) = (SmallVec::new(), SmallVec::new());
         let with = rules.with(holdings.iter().map(|holding| holding.check));
-        let of_units = |receipt: &&Receipt| !rules.is_of_slots(receipt.check.rule());
+        let of_units = |receipt: &&Hold| !rules.is_of_slots(receipt.check.rule());
         // Slots go back when their request ends.
         for receipt in holdings.iter().filter(of_units) {
             let (check, taken) = (&receipt.check, &receipt.taken);

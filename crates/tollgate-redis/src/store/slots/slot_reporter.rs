@@ -9,7 +9,7 @@ use std::{
 use tokio::time::sleep;
 use tollgate_core::{
     Tick,
-    store::{Fingerprint, HeldSlot},
+    store::{Fingerprint, Hold},
 };
 use tollgate_prefilter::{SlotKey, SlotMessage};
 
@@ -43,20 +43,21 @@ struct Message {
 /// Requests have ended that were given these slots. The rules' names are those of their states.
 pub(crate) fn release<'a>(
     shared: &Arc<Shared>,
-    slots: &[HeldSlot],
+    slots: &[Hold],
     name: impl Fn(u16) -> Option<&'a str>,
 ) {
     let now = shared.process_clock.now();
     let mut in_use = shared.slots.lock();
     for slot in slots {
-        if let Some(name) = name(slot.rule) {
-            let count = u32::try_from(slot.slots).unwrap_or(u32::MAX);
-            (in_use.table).end(name, slot.key, slot.number, count, now);
+        let check = &slot.check;
+        if let Some(name) = name(check.rule()) {
+            let count = u32::try_from(check.cost()).unwrap_or(u32::MAX);
+            (in_use.table).end(name, check.key(), slot.number, count, now);
         }
     }
     report(shared, in_use, now);
     for slot in slots {
-        shared.slots.waiters.wake(slot.key);
+        shared.slots.waiters.wake(slot.check.key());
     }
 }
 

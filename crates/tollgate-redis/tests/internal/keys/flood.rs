@@ -11,7 +11,7 @@ use tollgate_core::{
     Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule, RuleSet,
     SECOND, Source, Store as _,
     algorithm::Taken,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 use tollgate_test_servers::numbers::Numbers;
 
@@ -150,9 +150,9 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
         let verdict = decision.verdicts()[0];
         let reset = verdict.reset_after().as_micros() as u64;
         let taken = Taken::new(NOW, NOW + reset);
-        (verdict.remaining(), Receipt::of_store(check, taken))
+        (verdict.remaining(), Hold::of_store(check, taken))
     };
-    let settle = |server: &mut Server, now, holding: &Receipt, how| {
+    let settle = |server: &mut Server, now, holding: &Hold, how| {
         let mut call = Call::at(now, MARGIN);
         assert!(call.settle(&encoder, holding, how));
         server.send(&call);

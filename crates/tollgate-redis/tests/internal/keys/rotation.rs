@@ -11,7 +11,7 @@ use tollgate_core::{
     Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Rule, RuleSet, SECOND,
     Source, Store as _,
     algorithm::Taken,
-    store::{Receipt, RuleStore, Settlement},
+    store::{Hold, RuleStore, Settlement},
 };
 use tollgate_test_servers::numbers::Numbers;
 
@@ -28,7 +28,7 @@ struct History {
     clock: ManualClock,
     memory: Arc<dyn RuleStore>,
     server: Server,
-    held: Vec<(KeyBuf, Receipt)>,
+    held: Vec<(KeyBuf, Hold)>,
     allowed: u64,
     denied: u64,
 }
@@ -138,8 +138,7 @@ impl History {
                     decision.at() + verdict.reset_after().as_micros() as u64,
                 );
                 let check = *check;
-                self.held
-                    .push((key.clone(), Receipt::of_store(check, taken)));
+                self.held.push((key.clone(), Hold::of_store(check, taken)));
             }
         }
     }
@@ -161,7 +160,7 @@ impl History {
         let check = Check::new(rule, process.fingerprint(rule, &key), holding.check.cost());
         let mut call = Call::at(self.clock.now(), MARGIN);
         let taken = holding.taken;
-        assert!(call.settle(process, &Receipt::of_store(check, taken), how));
+        assert!(call.settle(process, &Hold::of_store(check, taken), how));
         self.server.send(&call);
     }
 

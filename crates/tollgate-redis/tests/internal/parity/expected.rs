@@ -1,6 +1,6 @@
 //! What the script has to answer.
 
-use tollgate_core::{Check, Decision, RuleSet, Source, algorithm::GcraState, store::QueuePlace};
+use tollgate_core::{Check, Decision, RuleSet, Source, algorithm::GcraState, store::Hold};
 
 /// A request, and what memory answered.
 #[derive(Debug)]
@@ -36,14 +36,17 @@ impl Expected<'_> {
 /// With the wait and the places of another decision. A state that is fresh may be forgotten, and what lapses after it is not told.
 fn with_places_of(decision: Decision, other: &Decision) -> Decision {
     let places = other.queue_places().iter().map(|place| {
-        let (mut place, before) = (*place, place.before);
-        place.before = match before.tat() + u64::from(before.rest() > 0) <= other.at() {
-            true => GcraState::default(),
-            false => GcraState::new(before.tat(), before.rest(), 0),
-        };
+        let before = place.before.map(|before| {
+            match before.tat() + u64::from(before.rest() > 0) <= other.at() {
+                true => GcraState::default(),
+                false => GcraState::new(before.tat(), before.rest(), 0),
+            }
+        });
+        let mut place = *place;
+        place.before = before;
         place
     });
-    let places: Vec<QueuePlace> = places.collect();
+    let places: Vec<Hold> = places.collect();
     match other.delay().is_zero() {
         true => decision,
         false => decision.delayed(other.delay(), places),

@@ -18,7 +18,7 @@ use redis::Value;
 use tollgate_core::{
     Check, Decision, ManualClock, MemoryStore, Mode, Outcome, RuleSet, Store as _,
     algorithm::Taken,
-    store::{Fingerprint, Receipt, RuleStore, Settlement},
+    store::{Fingerprint, Hold, RuleStore, Settlement},
 };
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
@@ -70,7 +70,7 @@ enum Act {
         version: Version,
     },
     Settle {
-        holding: Receipt,
+        holding: Hold,
         how: Settlement,
         version: Version,
     },
@@ -100,7 +100,7 @@ pub(crate) struct History<'a> {
     modes: bool,
     blocks: bool,
     /// What tickets hold, each of the rule set that gave it.
-    held: Vec<(Version, Receipt)>,
+    held: Vec<(Version, Hold)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
     denied: Option<(Check, u64)>,
     again: Option<Check>,
@@ -389,11 +389,8 @@ impl<'a> History<'a> {
             !waits(check) || is_one && !is_cut
         };
         for place in decision.queue_places() {
-            let check = checks[usize::from(place.check)].with_cost(place.cost);
-            if gives_back(&check) {
-                let mut holding = Receipt::of_store(check, place.taken);
-                holding.before = Some(place.before);
-                self.held.push((version.clone(), holding));
+            if gives_back(&place.check) {
+                self.held.push((version.clone(), *place));
             }
         }
         if !decision.delay().is_zero() {
@@ -406,7 +403,7 @@ impl<'a> History<'a> {
                 && gives_back(check)
                 && version.bound.rules().enforces(verdict.rule())
             {
-                let holding = Receipt::of_store(
+                let holding = Hold::of_store(
                     *check,
                     Taken::new(
                         decision.at(),

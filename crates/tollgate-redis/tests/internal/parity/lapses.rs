@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Decision, Quota, Rule, SECOND, store::Receipt};
+use tollgate_core::{Decision, Quota, Rule, SECOND, store::Hold};
 
 use crate::internal_tests::parity::pair::{Bound, Pair, check};
 
@@ -22,10 +22,7 @@ fn acquire(pair: &mut Pair, bound: &Bound, after: Duration) -> Decision {
 
 /// Gives a place up, and says how many units lapse.
 fn cancel(pair: &mut Pair, bound: &Bound, decision: &Decision, after: Duration) -> u64 {
-    let place = decision.queue_places()[0];
-    let mut receipt = Receipt::of_store(check(1), place.taken);
-    receipt.before = Some(place.before);
-    pair.cancel(bound, tick(after), receipt)
+    pair.cancel(bound, tick(after), decision.queue_places()[0])
 }
 
 /// Takes a place and gives it up.

@@ -1,6 +1,6 @@
 //! Counts that random histories do not reach: larger than the limit, after it was lowered; and what another quota has counted.
 
-use tollgate_core::{DAY, MINUTE, Quota, Rule, SECOND, algorithm::Taken, store::Receipt};
+use tollgate_core::{DAY, MINUTE, Quota, Rule, SECOND, algorithm::Taken, store::Hold};
 
 use crate::internal_tests::parity::pair::{Bound, Pair, check};
 
@@ -74,7 +74,7 @@ fn units_that_come_back_from_several_sub_buckets_are_as_many_as_were_given_back(
         assert!(acquire(&mut pair, &coarse, start + 2_000_000, 10));
         let now = start + 3_000_000;
         let taken = Taken::new(start, start + 61_000_000);
-        pair.cancel(&fine, now, Receipt::of_store(check(units), taken));
+        pair.cancel(&fine, now, Hold::of_store(check(units), taken));
         assert!(acquire(&mut pair, &coarse, now, left), "{units}");
         assert!(!acquire(&mut pair, &coarse, now, 1), "{units}");
     }

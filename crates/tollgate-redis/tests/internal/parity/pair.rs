@@ -8,7 +8,7 @@ use crate::{
 };
 use tollgate_core::{
     Check, Decision, ManualClock, MemoryStore, Rule, RuleSet, Store as _,
-    store::{Fingerprint, Receipt, RuleStore, Settlement},
+    store::{Fingerprint, Hold, RuleStore, Settlement},
 };
 use tollgate_test_servers::redis_client::Integers as _;
 
@@ -74,7 +74,7 @@ impl Pair {
     }
 
     /// Gives units back to both, whether they were taken so or not. Both say how many units lapse of a place.
-    pub(crate) fn cancel(&mut self, bound: &Bound, now: u64, receipt: Receipt) -> u64 {
+    pub(crate) fn cancel(&mut self, bound: &Bound, now: u64, receipt: Hold) -> u64 {
         self.clock.set(now);
         let before = bound.memory.lapsed_units(0);
         bound.memory.settle(&[receipt], Settlement::Cancel);

@@ -4,7 +4,7 @@ use crate::script::call::Call;
 use tollgate_core::{
     MINUTE, Quota, Rule, RuleSet,
     algorithm::Taken,
-    store::{Receipt, Settlement},
+    store::{Hold, Settlement},
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease};
 
@@ -23,7 +23,7 @@ const OPERATIONS: [Operation; 7] = [
     |call, encoder| call.acquire(encoder, &[Subject::check(0, 1)]).is_some(),
     |call, encoder| call.peek(encoder, &[Subject::check(0, 1)]).is_some(),
     |call, encoder| {
-        let receipt = Receipt::of_store(Subject::check(0, 1), Taken::new(1, 2));
+        let receipt = Hold::of_store(Subject::check(0, 1), Taken::new(1, 2));
         call.settle(encoder, &receipt, Settlement::Cancel)
     },
     |call, encoder| call.reset(encoder, 0, Subject::check(0, 1).key()),

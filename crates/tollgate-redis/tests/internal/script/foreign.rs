@@ -26,7 +26,7 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
             let decision = subject.acquire(NOW, &[check]);
             assert_eq!(decision.outcome(), Outcome::Failed, "{rule} {theirs:?}");
             let taken = Taken::new(NOW, NOW + 1);
-            let holding = tollgate_core::store::Receipt::of_store(check, taken);
+            let holding = tollgate_core::store::Hold::of_store(check, taken);
             for how in [Settlement::Cancel, Settlement::Charge(1)] {
                 let mut call = Call::at(NOW, MARGIN);
                 assert!(call.settle(&subject.encoder, &holding, how));
@@ -76,7 +76,7 @@ fn a_damaged_state_never_ends_the_script() {
             }
             let taken = Taken::new(NOW, NOW + 1_000_000);
             let check = Subject::check(rule, 1);
-            let holding = tollgate_core::store::Receipt::of_store(check, taken);
+            let holding = tollgate_core::store::Hold::of_store(check, taken);
             call.settle(&subject.encoder, &holding, Settlement::Cancel);
             let reply = subject.send(&call);
             assert!(matches!(reply, Value::Array(_)), "{reply:?} to {damaged:?}");

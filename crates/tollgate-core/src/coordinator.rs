@@ -1,0 +1,252 @@
+//! The way of a request through its rules, from the checks to the decision:
+//!
+//! 1. Limits of [none](crate::Quota::none) deny at once, and are not asked about otherwise. Thresholds hang on the checks that they
+//!    read.
+//! 2. The store decides the rest, all or nothing. One that is far folds checks on one state and answers from denials, leases and usage
+//!    of this process first.
+//! 3. What it could not decide is decided by the share of this process, a memory store again, all or nothing.
+//! 4. At the end the verdicts are put together, and the request holds its slots. A denial gives all back.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
+
+use crate::{
+    blocked,
+    check::Check,
+    checks::Checks,
+    decision::Decision,
+    hold::{Hold, SharedSlots, SlotOwner},
+    observe::Observer,
+    remote::fallback::Fallback,
+    source::Source,
+    step::Step,
+    store::rule_store::RuleStore,
+    striped::PerStripe,
+    time::Tick,
+    wait_queue::WaitQueues,
+};
+
+/// Rules on a store, as a limiter and its clones share them.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    pub(crate) store: Arc<dyn RuleStore>,
+    /// For stores that can fail: the local shares and caps, in bounded memory.
+    pub(crate) fallback: Option<Arc<Fallback>>,
+    /// Where slots go back to, once for each stripe, because requests count on it; `None` if no rule has slots.
+    slot_owners: Option<SlotOwners>,
+    /// What the rules have. Here, because a look at the rules asks the store for them.
+    pub(crate) has_waits: bool,
+    has_thresholds: bool,
+    has_none: bool,
+    /// What the checks of this rule set are known by.
+    pub(crate) rules_version: u32,
+    /// The number of rules.
+    rules: u16,
+    pub(crate) wait_queues: WaitQueues,
+    pub(crate) observer: Arc<Observer>,
+}
+
+struct SlotOwners(PerStripe<SlotOwner>);
+
+/// What a store is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask {
+    Acquire,
+    /// To wait for no longer than this, also where its rules would let the request wait longer.
+    Within(Duration),
+    /// Not to wait, and to answer by then.
+    #[cfg(feature = "tokio")]
+    By(tokio::time::Instant),
+    /// To take nothing. What it cannot decide stays so.
+    Peek,
+}
+
+impl Coordinator {
+    pub(crate) fn new(
+        store: Arc<dyn RuleStore>,
+        fallback: Option<Arc<Fallback>>,
+        observer: Arc<Observer>,
+        wait_queues: WaitQueues,
+    ) -> Self {
+        let rules = store.rules();
+        Self {
+            slot_owners: (rules.has_slots()).then(|| SlotOwners::new(&store, fallback.as_ref())),
+            has_waits: rules.has_waits(),
+            has_thresholds: rules.has_thresholds(),
+            has_none: rules.has_none(),
+            rules_version: rules.version() as u32,
+            // A rule set has fewer than 65 536 rules.
+            rules: rules.rules().len() as u16,
+            store,
+            fallback,
+            wait_queues,
+            observer,
+        }
+    }
+
+    /// Whether this limiter has made the check, or it was made by hand.
+    #[inline]
+    pub(crate) fn knows(&self, check: &Check) -> bool {
+        check.rule() < self.rules
+            && (check.is_of_rules(self.rules_version) || self.has_given_out(check))
+    }
+
+    /// Whether the check brings a quota along that it has from here.
+    #[cold]
+    pub(crate) fn has_given_out(&self, check: &Check) -> bool {
+        let rule = self.store.rules().rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.has_given_out(check.quota()))
+    }
+
+    /// The time by the clock of this process.
+    pub(crate) fn now(&self) -> Tick {
+        match &self.fallback {
+            Some(fallback) => fallback.clock().now(),
+            None => self.store.clock().now(),
+        }
+    }
+
+    /// The denial of a request by an enforced limit of [none](crate::Quota::none): it needs no store.
+    pub(crate) fn blocked(&self, checks: &[Check]) -> Option<Decision> {
+        match self.has_none {
+            true => blocked::deny(self.store.rules(), checks, self.now()),
+            false => None,
+        }
+    }
+
+    /// Decides all checks and takes all or nothing.
+    #[inline]
+    pub(crate) fn decide(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
+        if !checks.iter().all(|check| self.knows(check)) {
+            return Step::Ready(Check::deny_mistake(checks));
+        }
+        if self.has_none || self.has_thresholds {
+            return self.decide_others(checks, ask);
+        }
+        let mut answer = self.ask(checks, ask);
+        self.end(&mut answer, checks, ask);
+        answer
+    }
+
+    /// The same where the store is not asked about just these checks.
+    fn decide_others(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
+        let (rules, now) = (self.store.rules(), self.now());
+        let blocked::Counted {
+            mut checks,
+            verdicts,
+        } = match blocked::counted(rules, checks, now) {
+            Ok(counted) => counted,
+            Err(denied) => return Step::Ready(denied),
+        };
+        for index in 0..checks.len() {
+            let check = checks[index];
+            for threshold in rules.thresholds_of(usize::from(check.rule())) {
+                // A rule set has fewer than 65 536 rules.
+                checks.push(check.with_rule(threshold as u16).with_plan(0));
+            }
+        }
+        let mut answer = match checks.is_empty() {
+            true => Step::Ready(Decision::unlimited(now)),
+            false => self.ask(&checks, ask),
+        };
+        self.end(&mut answer, &checks, ask);
+        if !verdicts.is_empty() {
+            answer.then(move |decision| decision.insert(&verdicts));
+        }
+        answer
+    }
+
+    #[inline]
+    fn ask(&self, checks: &[Check], ask: Ask) -> Step<Decision> {
+        match ask {
+            Ask::Acquire => self.store.acquire(checks),
+            Ask::Peek => self.store.peek(checks),
+            Ask::Within(_) if !self.has_waits => self.store.acquire(checks),
+            Ask::Within(patience) => self.store.acquire_within(checks, patience),
+            #[cfg(feature = "tokio")]
+            Ask::By(deadline) => match self.store.acquire_within(checks, Duration::ZERO) {
+                Step::Wait(pending) => {
+                    let checks = Checks::from_slice(checks);
+                    Step::Wait(crate::step::Pending::new(async move {
+                        let in_time = tokio::time::timeout_at(deadline, pending).await;
+                        // What the store decides later is unknown.
+                        in_time.unwrap_or_else(|_| Check::fail(&checks))
+                    }))
+                }
+                ready => ready,
+            },
+        }
+    }
+
+    /// What comes after the store, where the answer lies: a decision is large to move.
+    #[inline]
+    fn end(self: &Arc<Self>, answer: &mut Step<Decision>, checks: &[Check], ask: Ask) {
+        if self.fallback.is_none() && self.slot_owners.is_none() || matches!(ask, Ask::Peek) {
+            return;
+        }
+        match answer {
+            Step::Ready(decision) => self.conclude(checks, decision),
+            Step::Wait(_) => {
+                let (coordinator, checks) = (Arc::clone(self), Checks::from_slice(checks));
+                answer.then(move |decision| coordinator.conclude(&checks, decision));
+            }
+        }
+    }
+
+    fn conclude(&self, checks: &[Check], decision: &mut Decision) {
+        if let Some(fallback) = &self.fallback {
+            fallback.resolve(&*self.store, checks, decision);
+        }
+        if let Some(owners) = &self.slot_owners {
+            let slots = checks
+                .iter()
+                .zip(decision.verdicts())
+                .filter_map(|(check, verdict)| {
+                    let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
+                    Some(Hold::of_slots(*check, number, verdict.source()))
+                });
+            let slots: SmallVec<[Hold; 1]> = slots.collect();
+            if slots.is_empty() {
+                return;
+            }
+            let slots = SharedSlots::new(slots, owners.0.here());
+            // A denied request, whose checks failed after a store had given slots, returns them at once.
+            if decision.is_allowed() {
+                decision.hold(slots);
+            }
+        }
+    }
+}
+
+impl SlotOwners {
+    fn new(store: &Arc<dyn RuleStore>, fallback: Option<&Arc<Fallback>>) -> Self {
+        Self(PerStripe::new(|_| -> SlotOwner {
+            let (store, fallback) = (Arc::clone(store), fallback.cloned());
+            Arc::new(move |slots| release(&*store, fallback.as_deref(), slots))
+        }))
+    }
+}
+
+/// Returns slots to the store, or to the share that gave them.
+fn release(store: &dyn RuleStore, fallback: Option<&Fallback>, slots: &[Hold]) {
+    let is_local = |slot: &Hold| slot.source == Source::Fallback;
+    let Some(fallback) = fallback.filter(|_| slots.iter().any(is_local)) else {
+        return store.release(slots);
+    };
+    let (local, stored): (Vec<Hold>, Vec<Hold>) = slots.iter().copied().partition(is_local);
+    fallback.local().release(&local);
+    // Requests that wait for slots wait at the store, also while it fails.
+    if let Some(waiters) = store.slot_waiters() {
+        local.iter().for_each(|slot| waiters.wake(slot.check.key()));
+    }
+    if !stored.is_empty() {
+        store.release(&stored);
+    }
+}
+
+impl fmt::Debug for SlotOwners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SlotOwners(..)")
+    }
+}

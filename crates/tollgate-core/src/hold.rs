@@ -1,0 +1,150 @@
+//! What a request has taken, and where it goes back.
+
+use std::{fmt, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::{GcraState, Taken},
+    check::Check,
+    source::Source,
+    sync::{AtomicU64, Ordering},
+};
+
+/// What a check has taken: units, a place in the queue of units, or slots.
+///
+/// Units stay taken until a [settlement](Settlement) gives some back. Slots are [released](crate::store::RuleStore::release) when their
+/// request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hold {
+    /// The check, with the units or slots that it took; those of all checks on the same state, where they have one place.
+    pub check: Check,
+    /// Who gave them.
+    pub source: Source,
+    /// When units were taken, and until when they weigh.
+    pub taken: Taken,
+    /// The state before, of units that a request waits for: what a refund restores.
+    pub before: Option<GcraState>,
+    /// The number of slots, above those of all slots of this rule and key that were given before; 0 for units. It is a fencing token,
+    /// which a protected resource can compare, to refuse a request that believes to run still.
+    pub number: u64,
+    /// Whether the request stays counted, under a rule whose [block](crate::Block::count_settled) counts that: it is counted once,
+    /// with this settlement.
+    pub counts: bool,
+}
+
+impl Hold {
+    /// Units that a check took of the store.
+    #[must_use]
+    pub const fn of_store(check: Check, taken: Taken) -> Self {
+        Self {
+            check,
+            source: Source::Store,
+            taken,
+            before: None,
+            number: 0,
+            counts: false,
+        }
+    }
+
+    /// A place in a queue: units that a request waits for, and the state before.
+    #[must_use]
+    pub const fn in_queue(check: Check, taken: Taken, before: GcraState) -> Self {
+        Self {
+            before: Some(before),
+            ..Self::of_store(check, taken)
+        }
+    }
+
+    /// Slots that a check took, with their number.
+    #[must_use]
+    pub const fn of_slots(check: Check, number: u64, source: Source) -> Self {
+        Self {
+            source,
+            number,
+            ..Self::of_store(check, Taken::new(0, 0))
+        }
+    }
+}
+
+/// What to do with units that were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// Gives back this many units of each check, at most what it took.
+    Refund(u64),
+    /// Takes this many units more from each check, as far as they are there.
+    Charge(u64),
+    /// Gives back everything: the request was not let through after all.
+    Cancel,
+}
+
+/// Where slots go back to.
+pub(crate) type SlotOwner = Arc<dyn Fn(&[Hold]) + Send + Sync>;
+
+/// Slots that a decision and its clones hold, until one of them takes them out.
+pub(crate) struct SharedSlots {
+    slots: SmallVec<[Hold; 1]>,
+    owner: SlotOwner,
+    /// Not 0 once they were taken out.
+    is_taken: AtomicU64,
+}
+
+impl SharedSlots {
+    pub(crate) fn new(slots: SmallVec<[Hold; 1]>, owner: &SlotOwner) -> Arc<Self> {
+        Arc::new(Self {
+            slots,
+            owner: Arc::clone(owner),
+            is_taken: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes them out, if nobody has before.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<HeldSlots> {
+        let is_first = self.is_taken.swap(1, Ordering::Relaxed) == 0;
+        is_first.then(|| HeldSlots(Arc::clone(self)))
+    }
+}
+
+impl Drop for SharedSlots {
+    fn drop(&mut self) {
+        // Who took them out has dropped its handle before.
+        if self.is_taken.load(Ordering::Relaxed) == 0 {
+            (self.owner)(&self.slots);
+        }
+    }
+}
+
+/// What decisions say is equal: who holds the slots is nothing that they say.
+impl PartialEq for SharedSlots {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for SharedSlots {}
+
+impl fmt::Debug for SharedSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.slots).finish()
+    }
+}
+
+/// The slots of a request that was admitted. They go back when this is dropped: it cannot be cloned, so they go back once.
+#[derive(Debug)]
+#[must_use = "slots go back when this is dropped"]
+pub struct HeldSlots(Arc<SharedSlots>);
+
+impl HeldSlots {
+    /// The slots, in the order of the checks.
+    pub(crate) fn slots(&self) -> &[Hold] {
+        &self.0.slots
+    }
+}
+
+impl Drop for HeldSlots {
+    fn drop(&mut self) {
+        (self.0.owner)(&self.0.slots);
+    }
+}

@@ -1,0 +1,335 @@
+//! The atomic step of any request: its states are locked in one order, all checks are assessed, and then all or nothing is taken.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::{Algorithm, Assessment, Instant, Retry, Taken},
+    block::ActiveBlock,
+    check::Check,
+    decision::{Decision, Outcome, Verdict},
+    hold::Hold,
+    memory::{
+        locked::{Counted, Locked},
+        plan::Plan,
+        rule_store::MemoryRuleStore,
+        rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked},
+    },
+    rule::Mode,
+    source::Source,
+    time::Tick,
+};
+
+/// A check on its way through the step.
+struct CheckStep {
+    /// With the costs of all checks on its state, if it is the first of them.
+    check: Check,
+    is_enforced: bool,
+    /// Index into the locks; `None`: there is nothing to decide.
+    lock: Option<usize>,
+    /// The first check on the same state; it stands for all of them.
+    leader: usize,
+    answer: Option<Assessment>,
+    /// How long requests wait for its units at most, in µs, and when they fit.
+    at_most: u64,
+    instant: Option<Instant>,
+    /// The number of the slots that it took.
+    slot_number: Option<u64>,
+    /// The block of its key.
+    block: Option<ActiveBlock>,
+    counted: Option<Counted>,
+}
+
+type Steps = SmallVec<[CheckStep; 4]>;
+type Locks<'a> = SmallVec<[AnyLocked<'a>; 4]>;
+
+/// Runs `$body` with the rule of a step, its lock and its quota.
+macro_rules! with_step {
+    ($store:expr, $step:expr, $locks:expr, ($rule:ident, $locked:ident, $plan:ident) => $body:expr) => {
+        if let (Some(lock), Some(rule)) = ($step.lock, $store.rule(&$step.check)) {
+            with_locked!(rule, &mut $locks[lock], ($rule, $locked) => {
+                if let Some($plan) = $rule.plan_of(&$step.check, &$store.quotas()) {
+                    $body
+                }
+            }, else ())
+        }
+    };
+}
+
+impl MemoryRuleStore {
+    /// Decides all checks under their locks, then takes all or nothing. The request waits for at most `patience` µs.
+    pub(super) fn decide(&self, checks: &[Check], take: bool, patience: u64) -> Decision {
+        if let Some(denied) = Check::deny_two_plans(&self.rules, checks) {
+            return denied;
+        }
+        let (mut locks, mut steps) = self.lock_all(checks);
+        // A thread that had to wait for a lock would see what others have done since as the future, and its denial would repair it
+        // into a window that is over.
+        let now = self.clock.now();
+        for index in 0..steps.len() {
+            let step = &mut steps[index];
+            if step.leader == index {
+                with_step!(self, step, locks, (rule, locked, plan) => step.assess(rule, locked, &plan, now));
+            }
+        }
+        let mut is_denied = steps.iter().any(CheckStep::is_denied);
+        let start = match is_denied && self.rules.has_waits() {
+            true => queue(&mut steps, now, patience),
+            false => None,
+        };
+        is_denied &= start.is_none();
+        let mut places = Vec::new();
+        for step in &mut steps {
+            if is_denied && step.is_enforced && step.block.is_none() && step.fits() == Some(true) {
+                // A rule that would have let a denied request pass keeps its units: its numbers are those before a take.
+                step.look(self, &mut locks, now);
+            }
+            match start {
+                _ if !take => {}
+                Some(start) => places.extend(self.queue_up(step, &mut locks, start, now)),
+                None => self.write(step, &mut locks, is_denied, now),
+            }
+        }
+        drop(locks);
+        for step in &steps {
+            if let Some(counted) = &step.counted {
+                self.report(step.check.rule(), counted);
+            }
+        }
+        let verdicts = steps.iter().map(|step| {
+            let (rule, plan, leader) = (step.check.rule(), step.check.plan(), &steps[step.leader]);
+            let Some(answer) = leader.answer else {
+                return Verdict::unanswered(rule, plan, Outcome::NotDecided);
+            };
+            let mut verdict = Verdict::new(rule, plan, answer, Source::Store);
+            if let Some(active) = leader.block {
+                verdict = verdict.with_block_level(active.level);
+            }
+            match (self.rule(&step.check), leader.slot_number) {
+                (Some(AnyRuleTable::Concurrent(_)), Some(number)) => {
+                    verdict.with_slot_number(number)
+                }
+                (Some(AnyRuleTable::Concurrent(_)), None) => verdict.of_slots(),
+                _ => verdict,
+            }
+        });
+        let decision = Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()));
+        match start {
+            Some(start) => decision.delayed(Duration::from_micros(start.start - now), places),
+            None => decision,
+        }
+    }
+
+    /// Locks the shards of all checks in one order, and folds checks on one state into the first.
+    fn lock_all(&self, checks: &[Check]) -> (Locks<'_>, Steps) {
+        let positions = checks.iter().map(|check| {
+            let rule = self.rules.rules().get(usize::from(check.rule()))?;
+            if *rule.mode() == Mode::Off {
+                return None;
+            }
+            self.rule(check)?.lock_position(check, &self.quotas())
+        });
+        let positions: SmallVec<[Option<(u64, usize)>; 4]> = positions.collect();
+        let order = positions.iter().zip(checks);
+        let order = order.filter_map(|(position, check)| Some(((*position)?, check.rule())));
+        let mut order: SmallVec<[((u64, usize), u16); 4]> = order.collect();
+        order.sort_unstable();
+        order.dedup_by_key(|(position, _)| *position);
+        let locks = order
+            .iter()
+            .filter_map(|((_, shard), rule)| self.table(usize::from(*rule))?.lock(*shard));
+        let locks = locks.collect();
+        let mut steps = Steps::new();
+        for (index, (check, position)) in checks.iter().zip(positions).enumerate() {
+            let lock = position.and_then(|it| order.binary_search_by_key(&it, |(p, _)| *p).ok());
+            // A threshold has a limit of its own on the state, so it is never folded into the rule it reads.
+            let is_same = |other: &CheckStep| {
+                let there = &other.check;
+                other.lock == lock && there.rule() == check.rule() && there.key() == check.key()
+            };
+            let leader = lock.and_then(|_| steps.iter().position(is_same));
+            if let Some(leader) = leader {
+                let folded = &mut steps[leader].check;
+                *folded = folded.with_cost(folded.cost().saturating_add(check.cost()));
+            }
+            steps.push(CheckStep {
+                check: *check,
+                is_enforced: self.rules.enforces(usize::from(check.rule())),
+                lock,
+                leader: leader.unwrap_or(index),
+                answer: None,
+                at_most: 0,
+                instant: None,
+                slot_number: None,
+                block: None,
+                counted: None,
+            });
+        }
+        (locks, steps)
+    }
+
+    /// Takes the place of a check in a queue that begins at `start`. Rules that do not wait are charged when the request
+    /// starts.
+    fn queue_up(
+        &self,
+        step: &mut CheckStep,
+        locks: &mut Locks<'_>,
+        start: Instant,
+        now: Tick,
+    ) -> Option<Hold> {
+        let fits = step.fits()?;
+        let Some(instant) = step.instant.filter(|_| step.check.cost() > 0) else {
+            if step.is_enforced && fits {
+                step.look(self, locks, now);
+            }
+            return None;
+        };
+        let mut place = None;
+        with_step!(self, step, locks, (rule, locked, plan) => {
+            // A shadow is decided at the instant of the others, and never moves it.
+            step.set_fits(instant.start <= start.start);
+            if instant.start <= start.start {
+                let check = step.check;
+                let taken = locked.take_from(check.key(), &plan, now, start, check.cost());
+                if let Some((before, then)) = taken {
+                    step.answer = Some(then);
+                    let fresh_at = start.start.saturating_add(then.reset_after);
+                    place = Some(Hold::in_queue(check, Taken::new(now, fresh_at), before));
+                }
+            } else {
+                step.count(rule, locked, &plan, now);
+            }
+        });
+        place.filter(|_| step.is_enforced)
+    }
+
+    /// Takes the units of a check, or what a denial leaves to be done.
+    fn write(&self, step: &mut CheckStep, locks: &mut Locks<'_>, is_denied: bool, now: Tick) {
+        let Some(fits) = step.fits() else { return };
+        let rule = &self.rules.rules()[usize::from(step.check.rule())];
+        let takes = match rule.mode() {
+            Mode::Threshold { .. } | Mode::Off => return,
+            // As if it were alone; but only what runs holds slots, and a denied request does not.
+            Mode::Shadow => fits && !(is_denied && rule.has_slots()),
+            Mode::Enforce => !is_denied,
+        };
+        with_step!(self, step, locks, (rule, locked, plan) => {
+            let (key, cost) = (step.check.key(), step.check.cost());
+            if takes {
+                if locked.holds_slots() && cost > 0 {
+                    step.slot_number = Some(locked.next_slot_number(&self.shared.slot_numbers));
+                }
+                locked.take(key, &plan, now, cost);
+            }
+            match (step.block, &rule.block) {
+                (Some(active), Some(block)) => locked.blocked(key, &plan, block, active, now),
+                _ if !takes && !fits => {
+                    locked.denied(key, &plan, now);
+                    step.count(rule, locked, &plan, now);
+                }
+                _ => {}
+            }
+        });
+    }
+}
+
+impl CheckStep {
+    /// Whether its units fit; `None` where another check stands for it, or nothing is decided.
+    fn fits(&self) -> Option<bool> {
+        Some(self.answer?.fits)
+    }
+
+    fn set_fits(&mut self, fits: bool) {
+        if let Some(answer) = &mut self.answer {
+            answer.fits = fits;
+        }
+    }
+
+    fn is_denied(&self) -> bool {
+        self.is_enforced && self.fits() == Some(false)
+    }
+
+    fn assess<A: Algorithm>(
+        &mut self,
+        rule: &RuleTable<A>,
+        locked: &Locked<'_, A>,
+        plan: &Plan<A>,
+        now: Tick,
+    ) {
+        let (key, cost) = (self.check.key(), self.check.cost());
+        let mut answer = locked.assess(key, plan, now, cost);
+        self.at_most = plan.at_most;
+        if plan.at_most > 0 {
+            self.instant = locked.instant(key, plan, now, cost);
+        }
+        let block = rule.block.as_ref();
+        self.block = block.and_then(|block| locked.block_of(key, block, now));
+        if let Some(active) = self.block {
+            // A blocked key waits for nothing. Its own queue says when the units fit, not the quota that wrote the state.
+            if let Some(instant) = self.instant.take()
+                && !answer.fits
+                && answer.retry != Retry::Never
+                && self.is_enforced
+            {
+                answer.retry = Retry::after_micros(instant.start - now);
+            }
+            answer = active.deny(answer, cost);
+        }
+        self.answer = Some(answer);
+    }
+
+    /// The numbers of a check that takes nothing.
+    fn look(&mut self, store: &MemoryRuleStore, locks: &mut Locks<'_>, now: Tick) {
+        with_step!(store, self, locks, (_rule, locked, plan) => {
+            self.answer = Some(locked.assess(self.check.key(), &plan, now, 0));
+        });
+    }
+
+    /// Counts a denial for want of units towards the block of its key.
+    fn count<A: Algorithm>(
+        &mut self,
+        rule: &RuleTable<A>,
+        locked: &mut Locked<'_, A>,
+        plan: &Plan<A>,
+        now: Tick,
+    ) {
+        let block = rule.block.as_ref().filter(|block| !block.counts_settled());
+        let (Some(answer), Some(block), None) = (self.answer, block, self.block) else {
+            return;
+        };
+        if answer.retry != Retry::Never {
+            let counted = locked.count_for_block(self.check.key(), plan, block, now);
+            self.block = counted.began;
+            self.counted = Some(counted);
+        }
+        if let Some(active) = self.block {
+            self.answer = Some(active.deny(answer, self.check.cost()));
+        }
+    }
+}
+
+/// When a request starts that does not fit now: at the latest instant of the rules that wait for it. `None`: it does not, by
+/// then, and the answers of the checks that wait too long say when they would.
+fn queue(steps: &mut [CheckStep], now: Tick, patience: u64) -> Option<Instant> {
+    let (mut start, mut at_most) = (Instant::new(now, now), patience);
+    let waits = |step: &&CheckStep| step.at_most > 0 && step.is_enforced && step.check.cost() > 0;
+    for step in steps.iter().filter(waits) {
+        at_most = at_most.min(step.at_most);
+        start = step
+            .instant
+            .map_or(start, |instant| start.or_later(instant));
+    }
+    let mut all_start = true;
+    for step in steps.iter_mut().filter(|step| step.is_denied()) {
+        let (wait, answer) = (step.instant.map(|it| it.start - now), step.answer.as_mut());
+        let starts = wait.is_some_and(|wait| wait <= at_most);
+        if let (Some(wait), Some(answer)) = (wait, answer) {
+            answer.fits = starts;
+            let until_then = if starts { wait } else { wait - at_most };
+            answer.retry = Retry::after_micros(until_then);
+        }
+        all_start &= starts;
+    }
+    all_start.then_some(start)
+}
