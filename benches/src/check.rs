@@ -91,7 +91,8 @@ impl Checker {
     #[inline]
     #[must_use]
     pub fn one(&self, name: &str) -> bool {
-        let key = key_of(name);
+        let mut key = KeyBuf::new();
+        key.push(PartKind::VALUE, name);
         self.decide(&[self.limiter.check_at(0, &key, 1)])
     }
 
@@ -99,7 +100,8 @@ impl Checker {
     #[inline]
     #[must_use]
     pub fn two(&self, name: &str) -> bool {
-        let key = key_of(name);
+        let mut key = KeyBuf::new();
+        key.push(PartKind::VALUE, name);
         self.decide(&[
             self.limiter.check_at(0, &key, 1),
             self.limiter.check_at(1, &key, 1),
@@ -108,7 +110,8 @@ impl Checker {
 
     #[inline]
     fn decide(&self, checks: &[Check]) -> bool {
-        matches!(self.limiter.acquire(checks), Step::Ready(decision) if decision.is_allowed())
+        let answer = self.limiter.acquire(checks);
+        matches!(&answer, Step::Ready(decision) if decision.is_allowed())
     }
 }
 

@@ -125,7 +125,6 @@ impl Block {
     }
 
     /// Whether [settled requests](Self::count_settled) count, and not denials.
-    #[inline]
     #[must_use]
     pub fn counts_settled(&self) -> bool {
         self.counts_settled

@@ -376,13 +376,11 @@ impl fmt::Debug for CalendarWindows {
 
 impl CalendarWindows {
     /// When the window of `now` is over: later than `now`, but at the end of time.
-    #[inline]
     pub(crate) fn end(&self, now: Tick) -> Tick {
         self.window(now).1
     }
 
     /// The beginning and the end of the window of `now`.
-    #[inline]
     fn window(&self, now: Tick) -> (Tick, Tick) {
         let last = self.last.load(Ordering::Relaxed);
         let end = (last >> LENGTH_BITS) * SECOND;
@@ -393,7 +391,6 @@ impl CalendarWindows {
         self.compute(now)
     }
 
-    #[cold]
     fn compute(&self, now: Tick) -> (Tick, Tick) {
         // Later than what a civil date can be, time stands still.
         const LAST: u64 = 250_000_000_000;

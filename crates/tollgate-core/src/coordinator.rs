@@ -34,11 +34,13 @@ pub(crate) struct Coordinator {
     /// For stores that can fail: the local shares and caps, in bounded memory.
     pub(crate) fallback: Option<Arc<Fallback>>,
     /// Where slots go back to, once for each stripe, because requests count on it; `None` if no rule has slots.
-    slot_owners: Option<SlotOwners>,
+    pub(crate) slot_owners: Option<SlotOwners>,
     /// What the rules have. Here, because a look at the rules asks the store for them.
     pub(crate) has_waits: bool,
     has_thresholds: bool,
     has_none: bool,
+    /// Whether the store's answer to the checks is the decision.
+    is_plain: bool,
     /// What the checks of this rule set are known by.
     pub(crate) rules_version: u32,
     /// The number of rules.
@@ -47,7 +49,7 @@ pub(crate) struct Coordinator {
     pub(crate) observer: Arc<Observer>,
 }
 
-struct SlotOwners(PerStripe<SlotOwner>);
+pub(crate) struct SlotOwners(pub(crate) PerStripe<SlotOwner>);
 
 /// What a store is asked.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +77,8 @@ impl Coordinator {
             has_waits: rules.has_waits(),
             has_thresholds: rules.has_thresholds(),
             has_none: rules.has_none(),
+            is_plain: fallback.is_none()
+                && !(rules.has_slots() || rules.has_thresholds() || rules.has_none()),
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
             rules: rules.rules().len() as u16,
@@ -86,7 +90,6 @@ impl Coordinator {
     }
 
     /// Whether this limiter has made the check, or it was made by hand.
-    #[inline]
     pub(crate) fn knows(&self, check: &Check) -> bool {
         check.rule() < self.rules
             && (check.is_of_rules(self.rules_version) || self.has_given_out(check))
@@ -121,16 +124,19 @@ impl Coordinator {
         if !checks.iter().all(|check| self.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        if self.has_none || self.has_thresholds {
-            return self.decide_others(checks, ask);
+        match self.is_plain {
+            true => self.ask(checks, ask),
+            false => self.decide_in_steps(checks, ask),
         }
-        let mut answer = self.ask(checks, ask);
-        self.end(&mut answer, checks, ask);
-        answer
     }
 
-    /// The same where the store is not asked about just these checks.
-    fn decide_others(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
+    /// The same where there is something to do before the store is asked, or after it.
+    fn decide_in_steps(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
+        if !self.has_none && !self.has_thresholds {
+            let mut answer = self.ask(checks, ask);
+            self.end(&mut answer, checks, ask);
+            return answer;
+        }
         let (rules, now) = (self.store.rules(), self.now());
         let blocked::Counted {
             mut checks,
@@ -179,13 +185,10 @@ impl Coordinator {
         }
     }
 
-    /// What comes after the store, where the answer lies: a decision is large to move.
-    #[inline]
+    /// What comes after the store.
     fn end(self: &Arc<Self>, answer: &mut Step<Decision>, checks: &[Check], ask: Ask) {
-        if self.fallback.is_none() && self.slot_owners.is_none() || matches!(ask, Ask::Peek) {
-            return;
-        }
         match answer {
+            _ if matches!(ask, Ask::Peek) => {}
             Step::Ready(decision) => self.conclude(checks, decision),
             Step::Wait(_) => {
                 let (coordinator, checks) = (Arc::clone(self), Checks::from_slice(checks));

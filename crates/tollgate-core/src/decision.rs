@@ -93,12 +93,10 @@ impl Flags {
     const SLOTS: Self = Self(4);
     const BLOCKED: Self = Self(8);
 
-    #[inline(always)]
     const fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
     }
 
-    #[inline(always)]
     const fn with(self, flag: Self) -> Self {
         Self(self.0 | flag.0)
     }
@@ -119,7 +117,6 @@ impl fmt::Debug for Flags {
 
 impl Verdict {
     /// A verdict as an algorithm gave it.
-    #[inline]
     #[must_use]
     pub fn new(rule: u16, plan: u16, answer: Assessment, source: Source) -> Self {
         Self {
@@ -179,14 +176,12 @@ impl Verdict {
     }
 
     /// What became of the check.
-    #[inline]
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
     /// Who answered.
-    #[inline]
     #[must_use]
     pub fn source(&self) -> Source {
         self.source
@@ -198,7 +193,6 @@ impl Verdict {
     ///
     /// Exact at the time of the decision where the source is the store. An estimate where it is
     /// [not known](Self::knows_remaining).
-    #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
@@ -207,7 +201,6 @@ impl Verdict {
     /// Whether [`remaining`](Self::remaining) is known. It is not where a process denies by what an earlier denial of a
     /// shared store has taught it, and others may have taken units since: then it is good for a next attempt, and nothing to
     /// tell a client.
-    #[inline]
     #[must_use]
     pub fn knows_remaining(&self) -> bool {
         !self.flags.has(Flags::REMAINING_UNKNOWN)
@@ -221,7 +214,6 @@ impl Verdict {
     }
 
     /// The same verdict about slots, which have no reset time.
-    #[inline]
     #[must_use]
     pub fn of_slots(mut self) -> Self {
         self.flags = self.flags.with(Flags::SLOTS);
@@ -230,7 +222,6 @@ impl Verdict {
     }
 
     /// The same verdict about slots that were taken, with their [number](Self::slot_number).
-    #[inline]
     #[must_use]
     pub fn with_slot_number(mut self, number: u64) -> Self {
         self = self.of_slots();
@@ -239,14 +230,12 @@ impl Verdict {
     }
 
     /// Whether it is about slots: of a rule that limits how many run [at once](crate::Quota::concurrent).
-    #[inline]
     #[must_use]
     pub fn is_of_slots(&self) -> bool {
         self.flags.has(Flags::SLOTS)
     }
 
     /// Whether it is a denial by a limit of [none](crate::Quota::none) or by a block. It has no numbers.
-    #[inline]
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.flags.has(Flags::BLOCKED)
@@ -263,7 +252,6 @@ impl Verdict {
     /// The how manieth block of its key is in force, as far as blocks [grow](crate::Block::for_each): from 1 on. `None`: no
     /// [block](crate::Rule::block) is, and a denial that [is blocked](Self::is_blocked) is by a limit of none. A cost of 0 is told
     /// as well, and not denied: [`retry`](Self::retry) says when the block ends.
-    #[inline]
     #[must_use]
     pub fn block_level(&self) -> Option<u8> {
         (self.block_level > 0).then_some(self.block_level)
@@ -271,7 +259,6 @@ impl Verdict {
 
     /// The number of slots that were taken: above that of all slots which the rule and key were given before. `None` if none
     /// were taken.
-    #[inline]
     #[must_use]
     pub fn slot_number(&self) -> Option<u64> {
         (self.is_of_slots() && self.reset_after > 0).then_some(self.reset_after)
@@ -285,7 +272,6 @@ impl Verdict {
     }
 
     /// The same in µs.
-    #[inline]
     #[must_use]
     pub fn reset_after_ticks(&self) -> u64 {
         if self.is_of_slots() {
@@ -296,7 +282,6 @@ impl Verdict {
 
     /// The same verdict, with this many µs until the state is fresh: for a store that derives the verdicts of several
     /// instants from one.
-    #[inline]
     #[must_use]
     pub const fn with_reset_after(mut self, micros: u64) -> Self {
         self.reset_after = micros;
@@ -312,7 +297,6 @@ impl Verdict {
     /// side, as long as the client uses one process. If its requests reach several, a
     /// [`Leased`](crate::Consistency::Leased) or [`Eventual`](crate::Consistency::Eventual) rule may be too early, by what the
     /// others hold or have not reported.
-    #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.retry.get()
@@ -325,7 +309,6 @@ impl Verdict {
     }
 
     /// Whether the numbers are known: the check was answered by counting.
-    #[inline]
     #[must_use]
     pub fn has_numbers(&self) -> bool {
         !self.is_degraded()
@@ -381,7 +364,6 @@ impl CompactRetry {
     const UNKNOWN: Self = Self(u64::MAX - 1);
     const NEVER: Self = Self(u64::MAX - 2);
 
-    #[inline]
     fn of(retry: Retry) -> Self {
         match retry {
             Retry::Now => Self::NOW,
@@ -391,7 +373,6 @@ impl CompactRetry {
         }
     }
 
-    #[inline]
     fn get(self) -> Retry {
         match self {
             Self::NOW => Retry::Now,
@@ -412,7 +393,6 @@ enum Verdicts {
 impl Deref for Verdicts {
     type Target = [Verdict];
 
-    #[inline]
     fn deref(&self) -> &[Verdict] {
         match self {
             Self::One(verdict) => slice::from_ref(verdict),
@@ -422,7 +402,6 @@ impl Deref for Verdicts {
 }
 
 impl FromIterator<Verdict> for Verdicts {
-    #[inline]
     fn from_iter<I: IntoIterator<Item = Verdict>>(verdicts: I) -> Self {
         let mut verdicts = verdicts.into_iter();
         match (verdicts.next(), verdicts.next()) {
@@ -503,7 +482,6 @@ impl Decision {
     /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and thresholds do not.
     ///
     /// An enforced denial decides; then an enforced failure; then the request is allowed.
-    #[inline]
     pub fn new(
         at: Tick,
         verdicts: impl IntoIterator<Item = Verdict>,
@@ -518,86 +496,74 @@ impl Decision {
     }
 
     /// Concludes from the verdicts.
-    #[inline]
     pub(crate) fn conclude(&mut self, enforced: impl Fn(&Verdict) -> bool) {
-        self.outcome = Outcome::Allow;
-        self.reason = None;
-        let mut retry = Retry::Now;
-        let mut failed = false;
-        for verdict in &*self.verdicts {
+        let (mut retry, mut is_denied, mut is_failed) = (Retry::Now, false, false);
+        let (mut is_blocked, mut is_counted, mut is_of_slots) = (false, false, true);
+        for verdict in self.verdicts.iter().filter(|verdict| enforced(verdict)) {
             match verdict.outcome {
                 Outcome::Allow | Outcome::NotDecided => {}
-                Outcome::Deny if enforced(verdict) => {
-                    self.outcome = Outcome::Deny;
+                Outcome::Failed => is_failed = true,
+                Outcome::Deny => {
+                    is_denied = true;
                     retry = retry.or_later(verdict.retry());
+                    is_blocked |= verdict.is_blocked();
+                    is_counted |= verdict.has_numbers();
+                    is_of_slots &= verdict.is_of_slots();
                 }
-                Outcome::Failed => failed |= enforced(verdict),
-                Outcome::Deny => {}
             }
         }
-        if self.outcome == Outcome::Deny {
+        (self.outcome, self.reason) = match (is_denied, is_failed) {
+            (false, false) => (Outcome::Allow, None),
+            (false, true) => (Outcome::Failed, Some(Reason::StoreFailed)),
             // A block wins over a rule that denied by counting, and that over one that denied because the store failed.
-            let denied = || {
-                let verdicts = self.verdicts.iter();
-                verdicts.filter(|verdict| verdict.outcome == Outcome::Deny && enforced(verdict))
-            };
-            self.reason = Some(match retry {
-                _ if denied().any(Verdict::is_blocked) => Reason::Blocked,
-                _ if !denied().any(Verdict::has_numbers) => Reason::StoreFailed,
-                Retry::Never => Reason::Never,
-                _ if denied().all(Verdict::is_of_slots) => Reason::Slots,
-                _ => Reason::Quota,
-            });
-        } else if failed {
-            self.outcome = Outcome::Failed;
-            self.reason = Some(Reason::StoreFailed);
+            (true, _) => (
+                Outcome::Deny,
+                Some(match retry {
+                    _ if is_blocked => Reason::Blocked,
+                    _ if !is_counted => Reason::StoreFailed,
+                    Retry::Never => Reason::Never,
+                    _ if is_of_slots => Reason::Slots,
+                    _ => Reason::Quota,
+                }),
+            ),
+        };
+        if self.outcome == Outcome::Failed {
             retry = Retry::Unknown;
         }
         self.retry = CompactRetry::of(retry);
     }
 
-    /// The decision about a request whose checks all fit.
-    pub(crate) fn allowed(at: Tick, verdicts: Box<[Verdict]>) -> Self {
+    /// The decision about a request whose one check fits.
+    pub(crate) fn allowed(at: Tick, verdict: Verdict) -> Self {
+        Self {
+            verdicts: Verdicts::One(verdict),
+            ..Self::unlimited(at)
+        }
+    }
+
+    /// The same of several checks.
+    pub(crate) fn allowed_all(at: Tick, verdicts: Box<[Verdict]>) -> Self {
         Self {
             verdicts: Verdicts::Many(verdicts),
             ..Self::unlimited(at)
         }
     }
 
-    /// The decision about one check, as [`new`](Self::new) puts it together: a store answers most requests with it, and it
-    /// costs less.
-    #[inline]
+    /// The decision about one check.
     pub fn of_one(at: Tick, verdict: Verdict, enforced: bool) -> Self {
-        let passes = verdict.outcome == Outcome::Allow || !enforced;
-        if !passes && !verdict.has_numbers() {
-            return Self::new(at, [verdict], |_| enforced);
-        }
-        let (outcome, reason, retry) = match verdict.retry {
-            _ if passes => (Outcome::Allow, None, CompactRetry::NOW),
-            CompactRetry::NEVER => (Outcome::Deny, Some(Reason::Never), verdict.retry),
-            _ if verdict.is_of_slots() => (Outcome::Deny, Some(Reason::Slots), verdict.retry),
-            _ => (Outcome::Deny, Some(Reason::Quota), verdict.retry),
-        };
-        Self {
-            verdicts: Verdicts::One(verdict),
-            at,
-            outcome,
-            reason,
-            retry,
-            wait: None,
-            slots: None,
+        match verdict.outcome {
+            Outcome::Allow => Self::allowed(at, verdict),
+            _ => Self::new(at, [verdict], |_| enforced),
         }
     }
 
     /// Allowed, denied, or (only between a store and its limiter) failed.
-    #[inline]
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
     /// Whether the request may proceed: now, or after its [delay](Self::delay) if it has one.
-    #[inline]
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.outcome == Outcome::Allow
@@ -637,7 +603,6 @@ impl Decision {
     }
 
     /// The verdicts, in the order of the checks.
-    #[inline]
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
@@ -669,7 +634,6 @@ impl Decision {
     /// How long the admitted request has to wait before it starts; zero for all others.
     ///
     /// The place in the queue is taken. The time counts from the receipt of the decision, not from the call.
-    #[inline]
     #[must_use]
     pub fn delay(&self) -> Duration {
         let wait = self.wait.as_deref();

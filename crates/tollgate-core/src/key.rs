@@ -80,7 +80,6 @@ const LONG: u8 = 0xff;
 
 impl KeyBuf {
     /// An empty key.
-    #[inline]
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -193,36 +192,27 @@ impl KeyBuf {
     }
 
     /// Forgets all parts.
-    #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
         self.spilled.clear();
     }
 
-    /// The encoded parts in words of 16 bytes, with zeros behind the last.
+    /// The encoded parts in words of 16 bytes. The last one overlaps that before: it tells keys of one length apart.
     #[inline]
     pub(crate) fn words(&self, mut each: impl FnMut(u128)) {
-        let (words, rest) = self.as_bytes().as_chunks();
+        let bytes = self.as_bytes();
+        let (words, rest) = bytes.as_chunks();
         words
             .iter()
             .for_each(|word| each(u128::from_le_bytes(*word)));
-        if rest.is_empty() {
-            return;
-        }
-        let (inline, _) = self.inline.as_chunks();
-        match inline.get(words.len()).filter(|_| self.spilled.is_empty()) {
-            // What lies behind the parts may be of a longer key before.
-            Some(last) => each(u128::from_le_bytes(*last) & !(u128::MAX << (8 * rest.len()))),
-            None => {
-                let mut last = [0; 16];
-                last[..rest.len()].copy_from_slice(rest);
-                each(u128::from_le_bytes(last));
-            }
+        match bytes.last_chunk() {
+            _ if rest.is_empty() => {}
+            Some(last) => each(u128::from_le_bytes(*last)),
+            None => each(short_word(bytes)),
         }
     }
 
     /// The encoded parts.
-    #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         if self.spilled.is_empty() {
@@ -230,6 +220,18 @@ impl KeyBuf {
         } else {
             &self.spilled
         }
+    }
+}
+
+/// A word of fewer than 16 bytes.
+fn short_word(bytes: &[u8]) -> u128 {
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => {
+            u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << 64
+        }
+        _ => bytes
+            .iter()
+            .fold(0, |word, byte| word << 8 | u128::from(*byte)),
     }
 }
 
@@ -246,7 +248,6 @@ fn copy_short(to: &mut [u8], from: &[u8]) {
 }
 
 /// Copies the first and the last `N` bytes, which are all bytes of slices of `N` to `2 · N`.
-#[inline(always)]
 fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     let (mut first, mut last) = ([0; N], [0; N]);
     let end = from.len() - N;
@@ -344,14 +345,12 @@ pub struct Fingerprint(u128);
 
 impl Fingerprint {
     /// A fingerprint with these bits.
-    #[inline]
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
     /// The bits.
-    #[inline]
     #[must_use]
     pub const fn bits(self) -> u128 {
         self.0

@@ -75,7 +75,6 @@ macro_rules! bytes {
     ($($(#[$feature:meta])* $type:ty => $bytes:expr;)+) => {$(
         $(#[$feature])*
         impl KeyPart for $type {
-            #[inline]
             fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
                 let bytes: fn(&Self) -> &[u8] = $bytes;
                 key.push(kind, bytes(self));
@@ -96,7 +95,6 @@ bytes! {
 }
 
 impl<const N: usize> KeyPart for [u8; N] {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         key.push(kind, self);
     }
@@ -105,7 +103,6 @@ impl<const N: usize> KeyPart for [u8; N] {
 macro_rules! integers {
     ($($type:ty),+) => {$(
         impl KeyPart for $type {
-            #[inline]
             fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
                 #[allow(unused_comparisons, reason = "of integers that have no sign")]
                 let negative = *self < 0;
@@ -120,7 +117,6 @@ macro_rules! integers {
 integers!(u16, u32, u64, usize, i16, i32, i64, isize, i128);
 
 impl KeyPart for u128 {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         add_number(key, kind, false, *self);
     }
@@ -164,14 +160,12 @@ impl KeyPart for uuid::Uuid {
 }
 
 impl KeyPart for Key {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
         key.append(self.as_ref());
     }
 }
 
 impl<P: KeyPart, const N: usize> KeyPart for [P; N] {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         for part in self {
             part.add_to(key, kind);
@@ -182,7 +176,6 @@ impl<P: KeyPart, const N: usize> KeyPart for [P; N] {
 macro_rules! tuples {
     ($(($($type:ident $field:tt),+))+) => {$(
         impl<$($type: KeyPart),+> KeyPart for ($($type,)+) {
-            #[inline]
             fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
                 $(self.$field.add_to(key, kind);)+
             }
@@ -202,7 +195,6 @@ tuples! {
 macro_rules! pointers {
     ($($type:ty),+) => {$(
         impl<P: KeyPart + ?Sized> KeyPart for $type {
-            #[inline]
             fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
                 (**self).add_to(key, kind);
             }
@@ -213,7 +205,6 @@ macro_rules! pointers {
 pointers!(&P, Box<P>, Rc<P>, Arc<P>);
 
 impl<P: KeyPart + ToOwned + ?Sized> KeyPart for Cow<'_, P> {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         (**self).add_to(key, kind);
     }

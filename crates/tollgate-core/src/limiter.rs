@@ -144,7 +144,6 @@ impl Limiter {
     }
 
     /// Whether it has made the check, or it was made by hand.
-    #[inline]
     pub(crate) fn has_made(&self, check: &Check) -> bool {
         check.is_of_rules(self.shared.rules_version) || self.shared.has_given_out(check)
     }
@@ -395,7 +394,6 @@ impl Limiter {
     }
 
     /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it.
-    #[inline]
     pub(crate) fn acquire_unreported(&self, checks: &[Check]) -> Step<Decision> {
         self.shared.decide(checks, Ask::Acquire)
     }
@@ -426,7 +424,6 @@ impl Limiter {
     }
 
     /// Tells operators of a decision on these checks.
-    #[inline]
     pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         let observer = &self.shared.observer;
         if observer.is_on() {
@@ -495,14 +492,12 @@ impl Limiter {
 
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies
     /// it waits. A rule with slots that does not wait denies at once.
-    #[inline]
     pub(crate) fn waits_for_slots_after(&self, decision: &Decision) -> bool {
         self.shared.has_waits
             && decision.reason() == Some(Reason::Slots)
             && self.all_denials_wait(decision)
     }
 
-    #[inline(never)]
     fn all_denials_wait(&self, decision: &Decision) -> bool {
         let rules = self.rules();
         decision.verdicts().iter().all(|verdict| {

@@ -218,7 +218,6 @@ impl WeakLiveLimiter {
 
 impl Snapshot {
     /// A check that was made under earlier rules, as one of these.
-    #[cold]
     fn found_again(&self, check: &Check) -> Result<Check, UnknownName> {
         if self.limiter.has_made(check) {
             return Ok(*check);

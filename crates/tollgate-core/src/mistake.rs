@@ -37,7 +37,6 @@ impl Check {
 
     /// The answer to checks that a store did not decide.
     #[cfg(feature = "tokio")]
-    #[cold]
     pub(crate) fn fail(checks: &[Self]) -> Decision {
         let failed = checks
             .iter()
@@ -46,7 +45,6 @@ impl Check {
     }
 
     /// The answer to checks that are a mistake.
-    #[cold]
     pub(crate) fn deny_mistake(checks: &[Self]) -> Decision {
         let denied = checks.iter().map(|check| {
             let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);

@@ -39,7 +39,6 @@ pub struct Network {
 
 impl Network {
     /// The network of this address: an IPv4 address alone, the /64 of an IPv6 address.
-    #[inline]
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         Self {
@@ -50,7 +49,6 @@ impl Network {
     }
 
     /// Counts an IPv4 address by its first `bits` bits. More than 32 are 32.
-    #[inline]
     #[must_use]
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         self.ipv4_prefix = bits.min(32);
@@ -58,7 +56,6 @@ impl Network {
     }
 
     /// Counts an IPv6 address by its first `bits` bits. More than 128 are 128.
-    #[inline]
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits.min(128);
@@ -66,7 +63,6 @@ impl Network {
     }
 
     /// The first address of the network.
-    #[inline]
     #[must_use]
     pub fn address(&self) -> IpAddr {
         match self.address {
@@ -82,7 +78,6 @@ impl Network {
     }
 
     /// The number of bits that the addresses of the network have in common.
-    #[inline]
     #[must_use]
     pub fn prefix(&self) -> u8 {
         match self.address {
@@ -122,7 +117,6 @@ impl fmt::Display for Network {
 /// Family, prefix length and network: networks of different prefixes are never one key. The kind is always
 /// [`PartKind::ADDRESS`].
 impl KeyPart for Network {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
         match self.address() {
             IpAddr::V4(network) => {
@@ -140,21 +134,18 @@ impl KeyPart for Network {
 }
 
 impl KeyPart for IpAddr {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         Network::of(*self).add_to(key, kind);
     }
 }
 
 impl KeyPart for Ipv4Addr {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         IpAddr::from(*self).add_to(key, kind);
     }
 }
 
 impl KeyPart for Ipv6Addr {
-    #[inline]
     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
         IpAddr::from(*self).add_to(key, kind);
     }

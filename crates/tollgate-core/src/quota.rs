@@ -441,7 +441,6 @@ impl Quota {
     }
 
     /// Whether this is [`unlimited`](Self::unlimited).
-    #[inline]
     #[must_use]
     pub const fn is_unlimited(&self) -> bool {
         matches!(self.algorithm, AlgorithmKind::Unlimited)

@@ -217,7 +217,6 @@ impl Rule {
     }
 
     /// How long requests [wait](Self::wait) for this rule at most; `None` if they are denied at once.
-    #[inline]
     #[must_use]
     pub fn at_most_wait(&self) -> Option<Duration> {
         self.settings.wait
@@ -258,7 +257,6 @@ impl Rule {
     }
 
     /// When it blocks keys, if it does.
-    #[inline]
     #[must_use]
     pub fn block_setting(&self) -> Option<&Block> {
         self.settings.block.as_ref()
@@ -343,13 +341,11 @@ impl Rule {
     }
 
     /// Whether it keeps its top keys, and how.
-    #[inline]
     pub(crate) fn top_keys_setting(&self) -> Option<&TopKeysSetting> {
         self.settings.top_keys.as_ref()
     }
 
     /// Whether its keys have labels.
-    #[inline]
     pub(crate) fn has_label(&self) -> bool {
         self.settings
             .top_keys
@@ -386,7 +382,6 @@ impl Rule {
     }
 
     /// The limit of the quota [under](Self::quota_under) number `plan`; `None` if it has none.
-    #[inline]
     #[must_use]
     pub fn limit_under(&self, plan: usize) -> Option<u64> {
         let limit = |quota: &Quota| (!quota.is_unlimited()).then(|| quota.limit());
@@ -397,7 +392,6 @@ impl Rule {
     }
 
     /// A quota that a check has brought along, by its number.
-    #[cold]
     fn brought(&self, plan: usize) -> Option<Quota> {
         let number = plan.checked_sub(self.quotas())?;
         self.settings.variable.as_ref()?.quota(number)
@@ -493,7 +487,6 @@ impl Rule {
 
     /// The quota of plan number `plan`; 0, and any number there is no plan for, is the rule's own. One that a check has
     /// brought along is found by [`quota_under`](Self::quota_under).
-    #[inline]
     #[must_use]
     pub fn quota_of(&self, plan: usize) -> &Quota {
         plan.checked_sub(1)
@@ -543,14 +536,12 @@ impl Rule {
     }
 
     /// The units of a request where nothing computes them.
-    #[inline]
     #[must_use]
     pub fn fixed_cost(&self) -> u64 {
         self.settings.cost
     }
 
     /// The mode.
-    #[inline]
     #[must_use]
     pub fn mode(&self) -> &Mode {
         &self.settings.mode

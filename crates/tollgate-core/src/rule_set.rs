@@ -97,7 +97,6 @@ impl RuleSet {
     }
 
     /// The rules as they were given, then the thresholds.
-    #[inline]
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
@@ -121,7 +120,6 @@ impl RuleSet {
     }
 
     /// Whether the rule at this index denies.
-    #[inline]
     #[must_use]
     pub fn enforces(&self, rule: usize) -> bool {
         self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)
@@ -136,28 +134,24 @@ impl RuleSet {
     }
 
     /// Whether any rule has a threshold.
-    #[inline]
     #[must_use]
     pub fn has_thresholds(&self) -> bool {
         self.given < self.rules.len()
     }
 
     /// For a threshold, the index of the rule it reads.
-    #[inline]
     #[must_use]
     pub fn refers_to(&self, rule: usize) -> Option<usize> {
         self.refers_to.get(rule).copied().flatten().map(usize::from)
     }
 
     /// Whether requests hold slots of any rule.
-    #[inline]
     #[must_use]
     pub fn has_slots(&self) -> bool {
         self.has_slots
     }
 
     /// Whether requests wait for any rule.
-    #[inline]
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.has_waits
@@ -169,7 +163,6 @@ impl RuleSet {
     }
 
     /// Whether any rule [blocks](Rule::block) keys.
-    #[inline]
     #[must_use]
     pub fn has_blocks(&self) -> bool {
         self.has_blocks
@@ -181,7 +174,6 @@ impl RuleSet {
     }
 
     /// Whether every rule is enforced: there is no shadow and no threshold.
-    #[inline]
     #[must_use]
     pub fn all_enforced(&self) -> bool {
         self.all_enforced

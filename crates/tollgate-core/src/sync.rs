@@ -14,21 +14,18 @@ pub(crate) use shuttle::sync::{
 
 /// Locks, also after a panic of another holder: every critical section of this crate leaves the data whole at each step.
 #[cfg(not(tollgate_shuttle))]
-#[inline(always)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
 /// What a mutex guards, unless another thread has it.
 #[cfg(not(tollgate_shuttle))]
-#[inline(always)]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock()
 }
 
 /// [`lock`] for what is held for some nanoseconds, and by one thread after the other.
 #[cfg(not(tollgate_shuttle))]
-#[inline(always)]
 pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
         Some(guard) => guard,

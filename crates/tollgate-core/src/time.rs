@@ -281,7 +281,6 @@ fn wall_clock() -> Tick {
 }
 
 /// Whole microseconds, rounded down, at most `u64::MAX`.
-#[inline]
 pub(crate) fn micros(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000);
     seconds.saturating_add(u64::from(duration.subsec_micros()))

@@ -26,14 +26,12 @@ pub struct CheckQuota {
 
 impl CheckQuota {
     /// The quota of plan number `plan` of the rule; 0 is its own.
-    #[inline]
     #[must_use]
     pub const fn of_plan(plan: u16) -> Self {
         Self { plan, serial: 0 }
     }
 
     /// The number of the plan, or the one that this quota was given.
-    #[inline]
     #[must_use]
     pub const fn plan(self) -> u16 {
         self.plan

@@ -88,7 +88,6 @@ impl ConcurrentState {
 
 impl Concurrent {
     /// When `cost` slots fit, or one, if `free` are: as if slots came back evenly.
-    #[inline]
     fn retry(&self, cost: u64, free: u64) -> Retry {
         match cost.max(1).saturating_sub(free) {
             0 => Retry::Now,
@@ -97,7 +96,6 @@ impl Concurrent {
     }
 
     /// The same where `lacks` of them are not free.
-    #[cold]
     fn retry_without(&self, cost: u64, lacks: u64) -> Retry {
         if cost > self.limit {
             return Retry::Never;
@@ -126,7 +124,6 @@ impl Algorithm for Concurrent {
         })
     }
 
-    #[inline]
     fn assess(&self, state: &ConcurrentState, _now: Tick, cost: u64) -> Assessment {
         let free = self.limit.saturating_sub(state.in_use);
         let fits = cost <= free;
@@ -139,7 +136,6 @@ impl Algorithm for Concurrent {
         }
     }
 
-    #[inline]
     fn take(&self, state: &mut ConcurrentState, _now: Tick, cost: u64) {
         state.in_use = state.in_use.saturating_add(cost);
     }
@@ -162,7 +158,6 @@ impl Algorithm for Concurrent {
     }
 
     /// Never while slots are in use.
-    #[inline]
     fn fresh_at(&self, state: &ConcurrentState) -> Tick {
         match state.in_use {
             0 => 0,

@@ -90,7 +90,6 @@ enum Windows {
 
 impl Windows {
     /// What the window of `now` is known by.
-    #[inline]
     fn at(&self, now: Tick) -> u64 {
         match self {
             Self::Every(period) => now / period,
@@ -99,7 +98,6 @@ impl Windows {
         }
     }
 
-    #[inline]
     fn end(&self, window: u64) -> Tick {
         match self {
             Self::Every(period) => window.saturating_add(1).saturating_mul(*period),
@@ -119,7 +117,6 @@ pub struct FixedWindowState {
 impl FixedWindow {
     /// The state's window if it is not over; a state of the future counts as well, so that time that goes back never
     /// refills.
-    #[inline]
     fn current(&self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
         let window = self.windows.at(now);
         if state.window >= window && state.used > 0 {
@@ -129,7 +126,6 @@ impl FixedWindow {
         }
     }
 
-    #[inline]
     fn end(&self, window: u64) -> Tick {
         self.windows.end(window)
     }
@@ -178,7 +174,6 @@ impl Algorithm for FixedWindow {
         })
     }
 
-    #[inline]
     fn assess(&self, state: &FixedWindowState, now: Tick, cost: u64) -> Assessment {
         let state = self.current(state, now);
         let left = self.limit.saturating_sub(state.used);
@@ -200,7 +195,6 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    #[inline]
     fn take(&self, state: &mut FixedWindowState, now: Tick, cost: u64) {
         if cost > 0 {
             *state = self.current(state, now);
@@ -235,7 +229,6 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    #[inline]
     fn fresh_at(&self, state: &FixedWindowState) -> Tick {
         if state.used == 0 {
             0
@@ -244,7 +237,6 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    #[inline]
     fn is_ahead(&self, state: &FixedWindowState, now: Tick) -> bool {
         state.window > self.windows.at(now)
     }

@@ -91,7 +91,6 @@ pub struct SlidingBucketsState {
 
 impl SlidingBuckets {
     /// Sub-buckets that count at an instant: the current one, and all that overlap the window before it.
-    #[inline]
     fn len(&self) -> u64 {
         self.buckets + 1
     }

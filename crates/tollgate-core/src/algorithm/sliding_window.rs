@@ -101,7 +101,6 @@ impl SlidingWindow {
         self.resolution
     }
 
-    #[inline]
     fn view(&self, state: &SlidingWindowState, now: Tick) -> View {
         let window = now / self.period;
         let (previous, current) = (u64::from(state.previous), u64::from(state.current));
@@ -133,7 +132,6 @@ impl SlidingWindow {
         }
     }
 
-    #[inline]
     fn end(&self, window: u64) -> Tick {
         window.saturating_add(1).saturating_mul(self.period)
     }
@@ -145,7 +143,6 @@ impl SlidingWindow {
     }
 
     /// How much of the previous window still overlaps the sliding one, in steps, rounded up.
-    #[inline]
     fn overlap(&self, view: &View) -> u64 {
         (self.end(view.window) - view.at)
             .div_ceil(self.resolution)
@@ -153,7 +150,6 @@ impl SlidingWindow {
     }
 
     /// Units that are left: `limit − current − ⌈previous · overlap / window⌉`.
-    #[inline]
     fn left(&self, view: &View) -> u64 {
         self.limit
             .saturating_sub(view.current)
@@ -161,7 +157,6 @@ impl SlidingWindow {
     }
 
     /// `⌈previous · overlap / window⌉`.
-    #[inline]
     fn weighted(&self, view: &View) -> u64 {
         let overlap = self.overlap(view);
         match view.previous.checked_mul(overlap) {
@@ -203,7 +198,6 @@ impl SlidingWindow {
         Retry::after_micros(at.saturating_sub(now))
     }
 
-    #[inline]
     fn fresh_at_of(&self, window: u64, previous: u64, current: u64) -> Tick {
         if current > 0 {
             self.end(window).saturating_add(self.period)
@@ -236,7 +230,6 @@ impl Algorithm for SlidingWindow {
         })
     }
 
-    #[inline]
     fn assess(&self, state: &SlidingWindowState, now: Tick, cost: u64) -> Assessment {
         let view = self.view(state, now);
         let left = self.left(&view);
@@ -278,7 +271,6 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    #[inline]
     fn take(&self, state: &mut SlidingWindowState, now: Tick, cost: u64) {
         if cost > 0 {
             let view = self.view(state, now);
@@ -333,7 +325,6 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    #[inline]
     fn fresh_at(&self, state: &SlidingWindowState) -> Tick {
         self.fresh_at_of(
             state.window,
@@ -342,7 +333,6 @@ impl Algorithm for SlidingWindow {
         )
     }
 
-    #[inline]
     fn is_ahead(&self, state: &SlidingWindowState, now: Tick) -> bool {
         state.window > now / self.period
     }

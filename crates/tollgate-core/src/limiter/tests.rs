@@ -8,7 +8,7 @@ fn a_request_with_slots_counts_on_its_own_stripe_alone() {
     let rule = Rule::new("at-once", Quota::concurrent(1_000));
     let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
     let owners = limiter.shared.slot_owners.as_ref().expect("it has slots");
-    let counts = || -> Vec<usize> { owners.iter().map(Arc::strong_count).collect() };
+    let counts = || -> Vec<usize> { owners.0.iter().map(Arc::strong_count).collect() };
     let before = counts();
     striped::on_each_stripe(|| {
         let check = limiter.check("at-once", &Key::shared()).expect("a rule");

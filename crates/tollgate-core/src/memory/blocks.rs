@@ -68,7 +68,6 @@ impl Blocks {
     }
 
     /// The block of a key, if it is blocked.
-    #[inline]
     pub(super) fn get(&self, key: Fingerprint, block: &Block, now: Tick) -> Option<ActiveBlock> {
         let entry = self.entries.get(self.entries.find(key)?)?;
         block.block_of(&entry.state, now)

@@ -28,7 +28,6 @@ impl BoundRule {
         }
     }
 
-    #[inline(always)]
     pub(super) fn table(&self) -> Option<&AnyRuleTable> {
         self.table.get()
     }
@@ -45,7 +44,6 @@ impl BoundRule {
     }
 
     /// Where its table stands in the order of locks; 0 while it has none.
-    #[inline(always)]
     pub(super) fn rank(&self) -> u64 {
         self.rank.load(Ordering::Relaxed)
     }

@@ -41,12 +41,11 @@ impl Hasher {
         }
     }
 
-    /// The key is read once for both halves, in words. Its length turns the seeds, so that no key is another one with zeros behind it.
+    /// The key is read once for both halves. Its length turns the seeds, so that keys of different lengths do not meet.
     pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
-        let [mut low, mut high] = [&self.low, &self.high].map(|half| {
-            let seed = half.seed.rotate_right(key.len() as u32);
-            FoldHasher::with_seed(seed, &half.shared)
-        });
+        let turns = key.as_bytes().len() as u32;
+        let mut low = FoldHasher::with_seed(self.low.seed.rotate_right(turns), &self.low.shared);
+        let mut high = FoldHasher::with_seed(self.high.seed.rotate_right(turns), &self.high.shared);
         key.words(|word| {
             low.write_u128(word);
             high.write_u128(word);
@@ -55,7 +54,6 @@ impl Hasher {
     }
 
     /// What stands for the numbers of a quota, among the quotas of one algorithm.
-    #[inline]
     pub(super) fn quota_id(&self, quota: &Quota, wait: u64) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.high.seed, &self.high.shared);
         hasher.write_u64(quota.rate());

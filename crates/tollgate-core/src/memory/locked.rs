@@ -33,7 +33,6 @@ pub(super) struct Locked<'a, A: Algorithm> {
 
 impl Locked<'_, Concurrent> {
     /// Returns slots of a request that has ended.
-    #[inline]
     pub(super) fn release(&mut self, key: Fingerprint, slots: u64) {
         if let Some(entry) = self.shard.find_mut(key) {
             entry.state.release(slots);
@@ -42,7 +41,6 @@ impl Locked<'_, Concurrent> {
 }
 
 impl<'a, A: Algorithm> Locked<'a, A> {
-    #[inline(always)]
     pub(super) fn new(table: &'a Table<A>, index: usize) -> Self {
         Self {
             table,
@@ -56,7 +54,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// A number for slots that were taken under this lock: above all that the key was given before.
-    #[inline(always)]
     pub(super) fn next_slot_number(&mut self, numbers: &SlotNumbers) -> u64 {
         if self.shard.slot_numbers.is_empty() {
             self.shard.slot_numbers = numbers.next();
@@ -67,7 +64,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// The block of `key`, if it is blocked.
-    #[inline]
     pub(super) fn block_of(
         &self,
         key: Fingerprint,
@@ -115,7 +111,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// Denials without the lock until the block ends, if all units are back by then: otherwise the quota says how long they last.
-    #[cold]
     fn remember_block(&self, key: Fingerprint, plan: &Plan<A>, active: ActiveBlock, now: Tick) {
         let until = now.saturating_add(active.micros);
         let is_fresh = |entry| {
@@ -129,7 +124,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// Decides about `cost` units of `key`.
-    #[inline]
     pub(super) fn assess(
         &self,
         key: Fingerprint,
@@ -234,7 +228,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// The answer to a cost that fits, where nothing has to be carried over, and what takes it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fitting(
         &self,
         key: Fingerprint,
@@ -266,7 +260,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// Takes what was [found to fit](Self::fitting), under the same lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(
         &mut self,
         key: Fingerprint,
@@ -287,7 +281,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// Takes units that were just found to fit.
-    #[inline]
     pub(super) fn take(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, cost: u64) {
         if cost == 0 {
             return;
@@ -297,8 +290,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// After a denial: repairs a state that lies in the future, and fills the deny cache.
-    #[cold]
-    #[inline(never)]
     pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
         let Some(entry) = self.shard.find_written_under(plan, key) else {
             self.denied_by_another(key, plan, now);

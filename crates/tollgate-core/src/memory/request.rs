@@ -32,13 +32,11 @@ use crate::{
 const FEW: usize = 4;
 
 impl MemoryRuleStore {
-    /// One check.
+    /// One check. Its rule is bound to its table when it is first decided.
     fn acquire_one(&self, check: &Check) -> Decision {
-        let index = usize::from(check.rule());
-        if let Some(bound) = self.bound.get(index)
-            && bound.is_enforced
+        if let Some(bound) = self.bound.get(usize::from(check.rule()))
+            && let Some(rule) = bound.table().filter(|_| bound.is_enforced)
         {
-            let rule = bound.table().unwrap_or_else(|| self.bind(index));
             with_table!(rule, rule => return self.acquire_in(rule, check), else ());
         }
         self.decide(from_ref(check), true, Tick::MAX)
@@ -48,10 +46,10 @@ impl MemoryRuleStore {
     fn acquire_in<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Decision {
         let now = self.clock.now();
         if let Some(verdict) = rule.deny_without_lock(check, now) {
-            return Decision::new(now, [verdict], |_| true);
+            return Decision::of_one(now, verdict, true);
         }
         match self.take_in(rule, check, now, Some) {
-            Some(verdict) => Decision::of_one(now, verdict, true),
+            Some(verdict) => Decision::allowed(now, verdict),
             None => self.decide(from_ref(check), true, Tick::MAX),
         }
     }
@@ -60,6 +58,7 @@ impl MemoryRuleStore {
     /// the order. `None`: nothing was taken.
     ///
     /// The clock was read before the lock: an older time never lets more pass, and what does not fit is [decided](Self::decide) anew.
+    #[inline(always)]
     fn take_in<A: Algorithm, T>(
         &self,
         rule: &RuleTable<A>,
@@ -106,7 +105,7 @@ impl MemoryRuleStore {
         let nothing = Verdict::unanswered(0, 0, Outcome::NotDecided);
         let mut verdicts = vec![nothing; checks.len()].into_boxed_slice();
         self.take_next(order, checks, now, &mut verdicts)?;
-        Some(Decision::allowed(now, verdicts))
+        Some(Decision::allowed_all(now, verdicts))
     }
 
     /// Takes the first of the checks in `order` under its lock, if the rest can be taken within it.
@@ -143,12 +142,10 @@ impl RuleStore for MemoryRuleStore {
         self.clock.clone()
     }
 
-    #[inline]
     fn fingerprint(&self, _rule: u16, key: &KeyBuf) -> Fingerprint {
         self.hasher.fingerprint(key)
     }
 
-    #[inline]
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
         Step::Ready(match checks {
             [check] => self.acquire_one(check),

@@ -52,7 +52,6 @@ impl MemoryRuleStore {
     }
 
     /// The rule at this index on its table.
-    #[cold]
     pub(super) fn bind(&self, index: usize) -> &AnyRuleTable {
         self.bound[index].table_or(self.shared.bind_rule(&self.rules, index))
     }
@@ -70,13 +69,11 @@ impl MemoryRuleStore {
         }
     }
 
-    #[inline]
     pub(super) fn rule(&self, check: &Check) -> Option<&AnyRuleTable> {
         self.table(usize::from(check.rule()))
     }
 
     /// The rule at this index on its table.
-    #[inline(always)]
     pub(super) fn table(&self, index: usize) -> Option<&AnyRuleTable> {
         let bound = self.bound.get(index)?;
         Some(match bound.table() {

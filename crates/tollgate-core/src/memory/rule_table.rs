@@ -44,12 +44,12 @@ impl<A> Deref for PlanOf<'_, A> {
 
 impl<A: Algorithm> RuleTable<A> {
     /// The quota of a check that brings none along; `None` if it does, or has no limit.
-    #[inline(always)]
     pub(super) fn plan(&self, check: &Check) -> Option<&Plan<A>> {
         self.plans.get(usize::from(check.plan()))?.as_ref()
     }
 
     /// The denial of a check by the deny cache: its key is over the limit, or blocked.
+    #[inline(always)]
     pub(super) fn deny_without_lock(&self, check: &Check, now: Tick) -> Option<Verdict> {
         let (key, cost, plan) = (check.key(), check.cost(), self.plan(check)?);
         let shard = self.table.shard_of(key);

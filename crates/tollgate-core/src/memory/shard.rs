@@ -83,7 +83,6 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The block of a key, if it is blocked.
-    #[inline]
     pub(super) fn block_of(
         &self,
         key: Fingerprint,
@@ -173,7 +172,6 @@ impl<A: Algorithm> Shard<A> {
         self.entries.iter()
     }
 
-    #[inline]
     pub(super) fn find(&self, key: Fingerprint) -> Option<&Entry<A::State>> {
         self.entries.get(self.entries.find(key)?)
     }
@@ -184,13 +182,11 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Whether an entry of this shard was written under this quota.
-    #[inline]
     pub(super) fn was_written_under(&self, plan: &Plan<A>, entry: &Entry<A::State>) -> bool {
         self.writers.is(entry.quota(), plan)
     }
 
     /// The entry of `key` for a change that leaves its heap and its quota as they are.
-    #[inline(always)]
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<A::State>> {
         self.entries.get_mut(self.entries.find(key)?)
     }
@@ -206,14 +202,12 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The entry of `key`, and in which slot it is.
-    #[inline]
     pub(super) fn position(&self, key: Fingerprint) -> Option<(usize, &Entry<A::State>)> {
         let slot = self.entries.find(key)?;
         Some((slot, self.entries.get(slot)?))
     }
 
     /// Puts a state without a heap into this slot, under the quota of the one before.
-    #[inline]
     pub(super) fn put(&mut self, slot: usize, state: A::State) {
         if let Some(entry) = self.entries.get_mut(slot) {
             entry.state = state;
@@ -303,7 +297,6 @@ impl<A: Algorithm> Shard<A> {
         (larger > slots + slots / 16).then_some(larger)
     }
 
-    #[inline]
     fn keep_to_bound(&mut self, keep: Fingerprint, now: Tick) {
         if self.bytes() > self.budget && self.writers.bytes() > 0 {
             self.make_room(keep, now);
@@ -316,7 +309,6 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Gives slots up for quotas or blocks, a few more than are needed at once.
-    #[cold]
     fn make_room(&mut self, keep: Fingerprint, now: Tick) {
         while self.bytes() > self.budget && self.entries.len() > LEAST {
             let slots = self.entries.len();
@@ -331,7 +323,6 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Whether a new key is to make room. Where states hold slots of requests, only as fast as the time allows.
-    #[inline]
     fn is_sweep_due(&self, now: Tick) -> bool {
         // A clock that was set back does not stop the sweep until it is there again.
         let idle = now

@@ -26,7 +26,6 @@ impl SlotNumbers {
 
     /// Reserves some numbers for the slots of a shard, all higher than those that any shard has. The shard gives them out in order.
     /// Several at a time, so that requests of different keys seldom write this.
-    #[cold]
     pub(super) fn next(&self) -> Range<u64> {
         let last = self.last.fetch_add(BATCH, Ordering::Relaxed);
         last + 1..last + 1 + BATCH

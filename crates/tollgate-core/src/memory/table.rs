@@ -110,12 +110,10 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    #[inline]
     pub(super) fn shard_of(&self, key: Fingerprint) -> usize {
         (key.bits() >> 50) as usize & (self.shards.len() - 1)
     }
 
-    #[inline(always)]
     pub(super) fn shard(&self, index: usize) -> &Mutex<Shard<A>> {
         &self.shards[index].0
     }
@@ -154,7 +152,6 @@ impl<A: Algorithm> Table<A> {
         (micros <= block.time_of(level)).then_some(ActiveBlock { micros, level })
     }
 
-    #[cold]
     pub(super) fn lapse(&self, units: u64) {
         self.lapsed_units.fetch_add(units, Ordering::Relaxed);
     }

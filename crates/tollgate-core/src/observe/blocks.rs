@@ -3,7 +3,6 @@
 use crate::{block::ActiveBlock, key::Fingerprint, rule::Rule};
 
 /// A block of a key has begun: for stores, once for each.
-#[cold]
 pub fn block_began(rule: &Rule, key: Fingerprint, block: ActiveBlock) {
     #[cfg(feature = "metrics")]
     super::rule_metrics::blocks_of(rule, block.level).increment(1);
@@ -13,7 +12,6 @@ pub fn block_began(rule: &Rule, key: Fingerprint, block: ActiveBlock) {
 }
 
 /// Blocks in force had to go early: this many so far in a part of the rule's table. Told at each power of two.
-#[cold]
 pub(crate) fn blocks_evicted(rule: &Rule, evicted: u64) {
     #[cfg(feature = "tracing")]
     if evicted.is_power_of_two() {

@@ -41,13 +41,11 @@ impl DenialSampler {
     }
 }
 
-#[inline]
 pub(super) fn is_denial_logged() -> bool {
     tracing::enabled!(target: "tollgate", tracing::Level::DEBUG)
 }
 
 /// Logs a denial, with what support needs.
-#[cold]
 pub(super) fn denied(
     rule: &Rule,
     check: Option<&Check>,
@@ -83,7 +81,6 @@ pub(super) fn denied(
 }
 
 /// Logs a request that passes although the store failed.
-#[cold]
 pub(super) fn passed(
     rule: &Rule,
     check: Option<&Check>,
@@ -107,7 +104,6 @@ pub(super) fn passed(
 }
 
 /// Says on the span of the request what was decided, if the span has these fields.
-#[inline]
 pub(super) fn record_on_span(decision: &'static str, rule: Option<&str>, reason: Option<&str>) {
     if LevelFilter::current() == LevelFilter::OFF {
         return;
@@ -134,7 +130,6 @@ pub(super) fn keyless(rule: &Rule, one_in: u64) {
 }
 
 /// A key makes up much of its rule's traffic.
-#[cold]
 pub(super) fn hot_key(rule: &Rule, hot: &HotKey) {
     tracing::warn!(
         target: "tollgate",
@@ -147,7 +142,6 @@ pub(super) fn hot_key(rule: &Rule, hot: &HotKey) {
 }
 
 /// A block of a key begins.
-#[cold]
 pub(super) fn blocked(rule: &Rule, key: Fingerprint, block: ActiveBlock) {
     tracing::info!(
         target: "tollgate",
@@ -161,7 +155,6 @@ pub(super) fn blocked(rule: &Rule, key: Fingerprint, block: ActiveBlock) {
 }
 
 /// A block in force was evicted.
-#[cold]
 pub(super) fn block_evicted(rule: &Rule, evicted: u64) {
     tracing::warn!(
         target: "tollgate",
@@ -190,7 +183,6 @@ impl Outage {
         }
     }
 
-    #[inline]
     pub(super) fn decided(&self, rules: &RuleSet, decision: &Decision) {
         let verdicts = decision.verdicts();
         let failed = |verdict: &&Verdict| verdict.source() == Source::Fallback;
@@ -201,7 +193,6 @@ impl Outage {
         }
     }
 
-    #[cold]
     fn store_failed(&self, rules: &RuleSet, decision: &Decision, verdict: &Verdict) {
         if self.begins(second()) {
             tracing::warn!(
@@ -213,7 +204,6 @@ impl Outage {
         }
     }
 
-    #[cold]
     fn store_recovered(&self, rules: &RuleSet) {
         if self.ends(second()) {
             let rules: Vec<&str> = rules.rules().iter().map(Rule::name).collect();

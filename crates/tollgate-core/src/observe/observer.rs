@@ -105,19 +105,16 @@ impl Observer {
     }
 
     /// Whether it does anything.
-    #[inline]
     pub(crate) fn is_on(&self) -> bool {
         !self.rules.is_empty()
     }
 
     /// Whether it wants to know the keys of checks.
-    #[inline]
     pub(crate) fn has_labels(&self) -> bool {
         self.has_labels
     }
 
     /// A check was made.
-    #[cold]
     pub(crate) fn on_check(&self, check: &Check, key: &KeyBuf) {
         if let Some((rule, observer)) = self.rule(usize::from(check.rule()))
             && let Some(label) = rule.top_keys_setting().and_then(|setting| setting.label())
@@ -127,7 +124,6 @@ impl Observer {
         }
     }
 
-    #[inline]
     fn rule(&self, index: usize) -> Option<(&Rule, &Arc<RuleObserver>)> {
         Some((self.set.rules().get(index)?, self.rules.get(index)?))
     }
@@ -231,7 +227,6 @@ impl Observer {
     }
 
     /// Notes the key of a check whose rule keeps its top keys.
-    #[inline]
     fn record_top_key(
         &self,
         rule: &Rule,
@@ -301,7 +296,6 @@ impl Observer {
     }
 }
 
-#[cold]
 fn hot_key(rule: &Rule, observer: &RuleObserver, hot: &HotKey) {
     #[cfg(feature = "metrics")]
     observer.metrics(rule).hot_keys.increment(1);
@@ -312,7 +306,6 @@ fn hot_key(rule: &Rule, observer: &RuleObserver, hot: &HotKey) {
 
 #[cfg(feature = "metrics")]
 impl Observer {
-    #[inline]
     fn time(&self, timer: Timer) {
         if let Some(elapsed) = timer.elapsed() {
             self.check_duration
@@ -322,7 +315,6 @@ impl Observer {
     }
 
     /// The first request of a second brings gauges up to date, and counters that are behind.
-    #[inline]
     fn update_once_a_second(&self, store: &dyn RuleStore, at: Tick) {
         use std::sync::atomic::Ordering;
         let second = at / 1_000_000;
@@ -334,7 +326,6 @@ impl Observer {
     }
 
     /// The store's usage takes the locks of a rule's shards one after another.
-    #[cold]
     fn update(&self, store: &dyn RuleStore) {
         let mut sizes = match &*lock(&self.local_tables) {
             Some(sizes) => sizes(),

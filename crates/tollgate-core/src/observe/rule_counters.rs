@@ -227,7 +227,6 @@ impl SeriesCounter {
     }
 
     /// Counts a request. Returns how many such there were before on this stripe.
-    #[inline]
     pub(super) fn count(&self, units: u64, at: Tick) -> u64 {
         let numbers = self.numbers.here();
         let before = match units {
@@ -259,7 +258,6 @@ impl SeriesCounter {
         self.numbers.iter().for_each(|it| self.publish_of(it));
     }
 
-    #[inline(never)]
     fn publish_of(&self, numbers: &Numbers) {
         let counted = [
             (

@@ -156,7 +156,6 @@ impl RuleMetrics {
             && one.plan_names().eq(other.plan_names())
     }
 
-    #[inline]
     fn series(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
         if plan > 0 {
             return self.series_of_plan(rule, plan, series);
@@ -164,7 +163,6 @@ impl RuleMetrics {
         self.own[series.place()].get_or_init(|| self.counters.series(rule, "none", series))
     }
 
-    #[inline(never)]
     fn series_of_plan(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
         let named = self.plans.len() - 2;
         let (index, name) = match plan {
@@ -184,7 +182,6 @@ impl RuleMetrics {
     }
 
     /// Counts a verdict.
-    #[inline]
     pub(super) fn count(
         &self,
         rule: &Rule,
@@ -234,7 +231,6 @@ impl RuleMetrics {
     }
 
     /// A rule's answer while its store fails.
-    #[cold]
     fn fallback(&self, check: Option<&Check>, verdict: &Verdict, decision: &Decision) {
         let answer = check.and_then(|check| check.policy().store_error_answer());
         let fallback = &self.fallback;
@@ -256,7 +252,6 @@ impl RuleMetrics {
         }
     }
 
-    #[cold]
     fn sample(&self, series: Series, verdict: &Verdict, limit: u64) {
         if verdict.has_numbers() && verdict.knows_remaining() && limit > 0 {
             let share = verdict.remaining() as f64 / limit as f64;

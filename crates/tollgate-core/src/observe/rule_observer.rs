@@ -62,7 +62,6 @@ impl RuleObserver {
     }
 
     /// The top keys, from the first use on.
-    #[inline]
     pub(super) fn top_keys(&self) -> &TopKeys {
         self.history
             .top_keys
@@ -89,7 +88,6 @@ impl RuleObserver {
 
     /// The metrics, from the first use on.
     #[cfg(feature = "metrics")]
-    #[inline]
     pub(super) fn metrics(&self, rule: &Rule) -> &RuleMetrics {
         self.metrics.get_or_init(|| {
             let counters = self.history.counters.get_or_init(RuleCounters::register);

@@ -58,7 +58,6 @@ pub(super) struct Series(u8);
 
 impl Kind {
     /// The kind of a verdict about an enforced rule. `None`: nothing was decided.
-    #[inline]
     pub(super) fn enforced(verdict: &Verdict, decision: &Decision) -> Option<Self> {
         match verdict.outcome() {
             Outcome::Allow if verdict.is_degraded() => Some(Self::Degraded),
@@ -90,7 +89,6 @@ impl Kind {
 }
 
 impl Series {
-    #[inline]
     pub(super) fn of(kind: Kind, source: Source) -> Self {
         let source = match source {
             Source::Store => 0,
@@ -107,7 +105,6 @@ impl Series {
         Self(kind as u8 * SOURCES.len() as u8 + 5)
     }
 
-    #[inline]
     pub(super) fn place(self) -> usize {
         usize::from(self.0)
     }

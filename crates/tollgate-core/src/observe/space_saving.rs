@@ -46,7 +46,6 @@ impl SpaceSaving {
     pub(super) const BYTES: usize = SETS * size_of::<Set>();
 
     /// Counts a request of a key, which is not 0. Returns how often it came, at most.
-    #[inline]
     pub(super) fn record(&mut self, key: u64, units: u64, is_denied: bool) -> u64 {
         let set = &mut self.0[set_of(key)];
         let way = match set.way_of(key) {
@@ -99,14 +98,12 @@ impl SpaceSaving {
     }
 }
 
-#[inline]
 fn set_of(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SETS.trailing_zeros())) as usize
 }
 
 impl Set {
     /// Where a key is. All places are compared, without a branch that the processor would have to guess.
-    #[inline]
     fn way_of(&self, key: u64) -> Option<usize> {
         let mut found = WAYS;
         for way in 0..WAYS {

@@ -16,7 +16,6 @@ const ONE_IN: u32 = 16;
 impl Timer {
     /// Starts now.
     #[cfg(feature = "metrics")]
-    #[inline]
     pub fn start() -> Self {
         use std::cell::Cell;
         thread_local! {
@@ -31,21 +30,18 @@ impl Timer {
 
     /// Starts now.
     #[cfg(not(feature = "metrics"))]
-    #[inline]
     pub fn start() -> Self {
         Self {}
     }
 
     /// The time since the start, if this decision is timed.
     #[cfg(feature = "metrics")]
-    #[inline]
     pub(crate) fn elapsed(self) -> Option<std::time::Duration> {
         Some(self.start?.elapsed())
     }
 }
 
 #[cfg(feature = "metrics")]
-#[cold]
 #[expect(
     clippy::disallowed_methods,
     reason = "a duration for a histogram decides nothing"

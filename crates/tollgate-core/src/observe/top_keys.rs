@@ -83,7 +83,6 @@ const HOT_PERCENT: u64 = 20;
 const HOT_REQUESTS: u64 = 1_024;
 
 /// The bits of a key that a list knows. A place that is free has none.
-#[inline]
 fn known_bits(key: Fingerprint) -> u64 {
     ((key.bits() >> 64) as u64).max(1)
 }
@@ -100,7 +99,6 @@ impl TopKeys {
     }
 
     /// Counts a request. Returns a key that is found to be hot.
-    #[inline]
     pub(super) fn record(&self, check: &Check, is_denied: bool, at: Tick) -> Option<HotKey> {
         let list = ptr::from_ref(self) as usize;
         let (paused, until) = PAUSED.get();
@@ -198,7 +196,6 @@ impl TopKeys {
 
 impl RecentKeys {
     /// Whether another thread has just written. Notes that this one has.
-    #[inline]
     fn is_shared(&mut self, at: Tick) -> bool {
         let thread = PAUSED.with(|paused| ptr::from_ref(paused) as usize);
         let has_other = self.writer != thread && self.writer != 0;
@@ -208,7 +205,6 @@ impl RecentKeys {
     }
 
     /// Begins the period of this time, if it is another one. A clock that goes back begins anew.
-    #[inline]
     fn turn_to(&mut self, at: Tick) {
         // Replies of a store come in another order than its decisions: one of the period before is of this one.
         let is_just_over = at < self.begins && self.begins - at <= PERIOD;
@@ -217,7 +213,6 @@ impl RecentKeys {
         }
     }
 
-    #[cold]
     fn begin(&mut self, at: Tick) {
         let begins = at / PERIOD * PERIOD;
         if begins == self.begins + PERIOD {
@@ -230,7 +225,6 @@ impl RecentKeys {
     }
 
     /// Whether a key is hot, for the first time in a period.
-    #[cold]
     fn hot(&mut self, key: u64, count: u64) -> Option<HotKey> {
         let percent = count * 100 / self.current.total().max(1);
         let details = self.current.details(key)?;

@@ -187,7 +187,6 @@ impl Fallback {
     /// A rule that denied by counting wins. If the whole is denied, what the store or a lease had taken is cancelled.
     ///
     /// What the store did decide is remembered, for the share to begin with when the store fails.
-    #[inline]
     pub(crate) fn resolve(&self, store: &dyn RuleStore, checks: &[Check], decision: &mut Decision) {
         let is_local = |verdict: &Verdict| {
             verdict.source() != Source::Store && verdict.outcome() != Outcome::Failed
@@ -210,7 +209,6 @@ impl Fallback {
         }
     }
 
-    #[cold]
     fn resolve_failed(&self, store: &dyn RuleStore, checks: &[Check], decision: &mut Decision) {
         let rules = store.rules();
         let enforced = |rule: usize| rules.enforces(rule);

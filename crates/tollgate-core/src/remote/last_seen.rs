@@ -9,28 +9,29 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     check::Check,
     decision::Verdict,
+    key::Fingerprint,
     on_store_error::OnStoreError,
     quota::Quota,
     rule::Rule,
     rule_set::RuleSet,
     source::Source,
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    store::seq_cells::SeqCells,
+    sync::{Mutex, lock},
     time::{Clock, Tick, micros},
 };
 
 const SHARDS: usize = 64;
-const SLOTS: usize = 1_024;
-/// Units from here on have no place in a slot. Shares of such quotas begin fresh.
+const CELLS: usize = 1_024;
+/// Units from here on have no place in a cell. Shares of such quotas begin fresh.
 const TOO_MANY: u64 = 1 << 48;
+/// Odd, with bits all over: small numbers that are multiplied by it differ everywhere.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Ticks are kept in steps of 2^4 = 16 µs.
 const STEP_BITS: u32 = 4;
 
-/// Odd, with bits all over: small numbers that are multiplied by it differ everywhere.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-
 /// The usage of up to 65 536 states as their store last reported it, in 2 MiB.
 ///
-/// States share slots, and the last write wins. An entry that is found belongs to exactly this rule and key.
+/// States share cells, and the last write wins. What is found belongs to exactly this rule and key.
 pub(crate) struct LastSeen {
     rules: Arc<RuleSet>,
     /// Whether the rule at this index counts against a local share.
@@ -44,19 +45,11 @@ pub(crate) struct LastSeen {
 
 #[derive(Default)]
 struct Shard {
-    /// Locked to hand out entries. Writes take no lock.
+    /// Locked to hand out entries. Writes take no lock: what two leave together is not found.
     claims: Mutex<()>,
     /// Allocated when something is first written.
-    slots: OnceLock<Box<[Slot]>>,
+    cells: OnceLock<SeqCells<2>>,
 }
-
-/// An entry that is written and read without a lock.
-///
-/// The words of the fingerprint are mixed with the rest, so that a torn write of two writers matches no key and is not
-/// found.
-#[derive(Default)]
-#[repr(align(32))]
-struct Slot([AtomicU64; 4]);
 
 /// What was used of a state, and until when.
 #[derive(Clone, Copy)]
@@ -113,19 +106,21 @@ impl LastSeen {
     /// Its memory: 32 KiB for each shard that anything was written to.
     #[cfg(feature = "metrics")]
     pub(crate) fn bytes(&self) -> u64 {
-        let written = self.shards.iter().filter(|it| it.slots.get().is_some());
-        (written.count() * SLOTS * size_of::<Slot>() + size_of_val(&*self.shards)) as u64
+        let written = self.shards.iter().filter_map(|it| it.cells.get());
+        let bytes = written.map(SeqCells::bytes);
+        (bytes.sum::<usize>() + size_of_val(&*self.shards)) as u64
     }
 
-    /// The check, with its rule's id in place of the index.
-    #[inline]
-    fn by_id(&self, check: &Check) -> Check {
-        let id = self.ids.get(usize::from(check.rule())).copied();
-        check.with_rule(id.unwrap_or(check.rule()))
+    /// Where the state of a check is, what stands for its key there, and what its rule is known by.
+    fn place(&self, check: &Check) -> Option<(&Shard, Fingerprint, u64)> {
+        let id = u64::from(*self.ids.get(usize::from(check.rule()))?);
+        // Rules of one key do not share a line of cells.
+        let key = check.key().bits() ^ u128::from(id.wrapping_mul(SPREAD));
+        let shard = self.shards.get((key >> 50) as usize % SHARDS)?;
+        Some((shard, Fingerprint::from_bits(key), id))
     }
 
     /// Records what the store has answered. Verdicts from other sources say nothing new about the state.
-    #[inline]
     pub(crate) fn note(&self, checks: &[Check], verdicts: &[Verdict], clock: &Clock) {
         let mut now = None;
         for (check, verdict) in checks.iter().zip(verdicts) {
@@ -150,10 +145,9 @@ impl LastSeen {
                 until: now.saturating_add(verdict.reset_after_ticks()),
                 plan: check.plan(),
             };
-            let check = self.by_id(check);
-            let (shard, slot) = index_of(&check);
-            if let Some(shard) = self.shards.get(shard) {
-                shard.slots.get_or_init(slots)[slot].write(&check, entry);
+            if let Some((shard, key, id)) = self.place(check) {
+                let cells = shard.cells.get_or_init(|| SeqCells::new(1, CELLS));
+                cells.insert(0, key, id, entry.words());
             }
         }
     }
@@ -162,19 +156,16 @@ impl LastSeen {
     /// store last answered. A concurrent claim of the same state waits until `begin` has returned.
     pub(crate) fn claim(&self, check: &Check, now: Tick, begin: impl FnOnce(u64)) {
         let rule = self.rules.rules().get(usize::from(check.rule()));
-        let check = &self.by_id(check);
-        let (shard, slot) = index_of(check);
-        let Some(shard) = self.shards.get(shard) else {
+        let (Some((shard, key, id)), Some(rule)) = (self.place(check), rule) else {
             return;
         };
         let _claim = lock(&shard.claims);
-        let Some(slot) = shard.slots.get().map(|slots| &slots[slot]) else {
+        let cells = shard.cells.get();
+        let Some((cells, words)) = cells.and_then(|it| Some((it, it.get(0, key, id)?))) else {
             return;
         };
-        let (Some(entry), Some(rule)) = (slot.read(check), rule) else {
-            return;
-        };
-        slot.clear();
+        let entry = Entry::of_words(words);
+        cells.insert(0, key, id, [0, 0]);
         let used = entry.used_at(now, &rule.quota_under(usize::from(entry.plan)));
         if used > 0 {
             begin(used);
@@ -197,61 +188,21 @@ fn begins_with_last(rule: &Rule) -> bool {
         && limits.all(|limit| limit < TOO_MANY)
 }
 
-fn slots() -> Box<[Slot]> {
-    (0..SLOTS).map(|_| Slot::default()).collect()
-}
-
-/// In which shard and slot the state of a check is. Both are in range.
-#[inline]
-fn index_of(check: &Check) -> (usize, usize) {
-    let rule = u64::from(check.rule()).wrapping_mul(SPREAD);
-    let index = ((check.key().bits() as u64 ^ rule) >> 40) as usize;
-    (index % SHARDS, index / SHARDS % SLOTS)
-}
-
-impl Slot {
-    #[inline]
-    fn write(&self, check: &Check, entry: Entry) {
+impl Entry {
+    fn words(self) -> [u64; 2] {
         // The latest tick that has a place is in the year 2112.
-        let steps = entry.until.div_ceil(1 << STEP_BITS).min((1 << 48) - 1);
-        let until = steps << 16 | u64::from(entry.plan);
-        let used = entry.used << 16 | u64::from(check.rule());
-        let [low, high] = mixed(check, until, used);
-        let words = [low, high, until, used];
-        for (word, value) in self.0.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
+        let steps = self.until.div_ceil(1 << STEP_BITS).min((1 << 48) - 1);
+        [self.used, steps << 16 | u64::from(self.plan)]
     }
 
-    fn read(&self, check: &Check) -> Option<Entry> {
-        let [low, high, until, used] = [0, 1, 2, 3].map(|n| self.0[n].load(Ordering::Relaxed));
-        let is_found = [low, high] == mixed(check, until, used) && used as u16 == check.rule();
-        is_found.then_some(Entry {
-            used: used >> 16,
+    fn of_words([used, until]: [u64; 2]) -> Self {
+        Self {
+            used,
             until: (until >> 16) << STEP_BITS,
             plan: until as u16,
-        })
-    }
-
-    fn clear(&self) {
-        for word in &self.0 {
-            word.store(0, Ordering::Relaxed);
         }
     }
-}
 
-/// The fingerprint, mixed with both words of an entry, so that it is none with one of them and another's other.
-#[inline]
-fn mixed(check: &Check, until: u64, used: u64) -> [u64; 2] {
-    let key = check.key().bits();
-    let spread = |word: u64| word.wrapping_mul(SPREAD);
-    [
-        key as u64 ^ until ^ spread(used),
-        (key >> 64) as u64 ^ used ^ spread(until),
-    ]
-}
-
-impl Entry {
     /// The units that still weigh at `now`, rounded up: a bucket pays back evenly, a window at its end.
     fn used_at(&self, now: Tick, quota: &Quota) -> u64 {
         let ahead = self.until.saturating_sub(now);
@@ -276,11 +227,9 @@ impl fmt::Debug for LastSeen {
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
-
     use super::*;
     use crate::{
         algorithm::{Assessment, Retry},
-        key::Fingerprint,
         time::{MINUTE, ManualClock},
     };
 
@@ -288,7 +237,7 @@ mod tests {
     const NOW: Tick = 1_700_000_000_000_001;
 
     fn check(rule: u16, key: u128) -> Check {
-        Check::new(rule, Fingerprint::from_bits(key), 1)
+        Check::new(rule, Fingerprint::from_bits(key << 64 | key), 1)
     }
 
     fn rule(name: &'static str) -> Rule {
@@ -352,43 +301,5 @@ mod tests {
         }
         assert_eq!(claimed(&second, check(2, 7), NOW), Some(7));
         assert_eq!(claimed(&second, check(0, 7), NOW), Some(7));
-    }
-
-    #[test]
-    fn an_entry_is_that_of_its_rule_and_key_and_a_torn_one_of_none() {
-        let written = |check: &Check, used, until, plan| {
-            let slot = Slot::default();
-            slot.write(check, Entry { used, until, plan });
-            slot
-        };
-        let words = |slot: &Slot| [0, 1, 2, 3].map(|n| slot.0[n].load(Ordering::Relaxed));
-        let one = check(3, 7 | 9 << 64);
-        let slot = written(&one, 5, 1_600, 2);
-        let read = slot.read(&one).expect("it was written");
-        assert_eq!((read.used, read.until, read.plan), (5, 1_600, 2));
-        let others = [
-            check(3, 8 | 9 << 64),
-            check(3, 7 | 8 << 64),
-            one.with_rule(4),
-        ];
-        assert!(others.iter().all(|other| slot.read(other).is_none()));
-        for (other, used, until) in [
-            (one, 6, 3_200),
-            (others[0], 6, 3_200),
-            (others[1], 8, 4_800),
-        ] {
-            let [first, second] = [words(&slot), words(&written(&other, used, until, 1))];
-            for mix in 1..15 {
-                let torn = [0, 1, 2, 3].map(|n| [first, second][mix >> n & 1][n]);
-                // Where both wrote the same word, it is not torn.
-                if torn == first || torn == second {
-                    continue;
-                }
-                let torn = Slot(torn.map(AtomicU64::new));
-                for check in [&one, &other] {
-                    assert!(torn.read(check).is_none(), "{mix:04b} of {other:?}");
-                }
-            }
-        }
     }
 }

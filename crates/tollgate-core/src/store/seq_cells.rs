@@ -76,7 +76,6 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         size_of_val(&*self.lines)
     }
 
-    #[inline(always)]
     fn line(&self, shard: usize, key: Fingerprint) -> Option<&CacheLine<WORDS>> {
         let index = (key.bits() >> 24) as usize & (self.per_shard - 1);
         self.lines.get(shard * self.per_shard + index)
@@ -91,7 +90,6 @@ impl<const WORDS: usize> SeqCells<WORDS> {
     }
 
     /// Whether there is certainly no cell of `key` under any salt.
-    #[inline(always)]
     #[must_use]
     pub fn is_empty(&self, shard: usize, key: Fingerprint) -> bool {
         let line = self.line(shard, key);
@@ -99,7 +97,6 @@ impl<const WORDS: usize> SeqCells<WORDS> {
     }
 
     /// Whether there may be a cell of `key` whose words satisfy `may_be`.
-    #[inline(always)]
     #[must_use]
     pub fn any(
         &self,
@@ -136,7 +133,6 @@ impl<const WORDS: usize> SeqCells<WORDS> {
     }
 
     /// Removes only cells whose words satisfy `may_be`.
-    #[inline(always)]
     pub fn remove_if(
         &self,
         shard: usize,
@@ -162,18 +158,15 @@ impl<const WORDS: usize> CacheLine<WORDS> {
 }
 
 impl<const WORDS: usize> Cell<WORDS> {
-    #[inline(always)]
     fn is_empty(&self) -> bool {
         self.tag.load(Ordering::Relaxed) == 0
     }
 
-    #[inline(always)]
     fn words(&self) -> [u64; WORDS] {
         std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed))
     }
 
     /// The words, if this is the cell of the key under the salt and no write is under way.
-    #[inline(always)]
     fn read(&self, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
         let tag = self.tag.load(Ordering::Relaxed);
         if tag == 0 {
@@ -192,7 +185,6 @@ impl<const WORDS: usize> Cell<WORDS> {
 }
 
 /// The tag of a key under a salt, mixed with the words; never 0, which is an empty cell.
-#[inline(always)]
 fn mixed_tag<const WORDS: usize>(key: Fingerprint, salt: u64, words: [u64; WORDS]) -> u64 {
     let tag = (key.bits() >> 64) as u64 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let fold = |one: u64, other: u64| {

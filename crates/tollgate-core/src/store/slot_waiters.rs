@@ -53,7 +53,6 @@ impl SlotWaiters {
     }
 
     /// Wakes who waits for slots or units of this key. To be called after they were returned.
-    #[inline]
     pub fn wake(&self, key: Fingerprint) {
         // Who waits has said so before it looked for a slot, under the lock that was just held for the release.
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -61,7 +60,6 @@ impl SlotWaiters {
         }
     }
 
-    #[cold]
     fn wake_waiting(&self, key: Fingerprint) {
         let signals = lock(&self.by_key).get(&key).cloned().unwrap_or_default();
         for signal in signals {

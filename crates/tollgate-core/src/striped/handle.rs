@@ -43,7 +43,6 @@ impl<T> Node<T> {
 }
 
 impl<T> Clone for Handle<T> {
-    #[inline]
     fn clone(&self) -> Self {
         let (node, here) = (&self.0, Some(stripe::current()));
         if node.stripe == here {
@@ -63,7 +62,6 @@ impl<T> Clone for Handle<T> {
 impl<T> Deref for Handle<T> {
     type Target = T;
 
-    #[inline]
     fn deref(&self) -> &T {
         &self.0.value
     }

@@ -31,7 +31,6 @@ thread_local! {
 
 /// The stripe of the current thread. Threads get their stripes in rotation, in the order of their first call: the workers of a
 /// runtime have one each.
-#[inline]
 #[must_use]
 pub fn current() -> usize {
     match STRIPE.get() {
@@ -40,7 +39,6 @@ pub fn current() -> usize {
     }
 }
 
-#[cold]
 fn next() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     let stripe = THREADS.fetch_add(1, Ordering::Relaxed) & (count() - 1);

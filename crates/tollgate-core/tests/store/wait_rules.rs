@@ -314,7 +314,7 @@ fn a_decision_that_does_not_wait_is_started_as_it_is() {
     let decision = at_once(limiter.acquire(&checks));
     assert_eq!(decision.delay(), Duration::ZERO);
     let before = decision.clone();
-    let mut started = at_once(limiter.start(&checks, decision));
+    let started = at_once(limiter.start(&checks, decision));
     assert_eq!(started, before);
     drop(before);
     for rule in ["rate", "slots"] {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Check, Decision, Outcome, Source, Tick, store::Hold};
+use tollgate_core::{Check, Decision, Outcome, Source, Tick};
 
 use crate::{
     engine::{

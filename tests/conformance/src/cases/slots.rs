@@ -280,7 +280,7 @@ pub async fn a_look_at_slots_takes_none(subject: &Subject) {
     let limiter = subject.limiter([exports(1)]);
     let check = [limiter.check("exports", "a", 1)];
     for _ in 0..3 {
-        let mut looked = limiter.peek(&check).await;
+        let looked = limiter.peek(&check).await;
         assert!(looked.is_allowed());
         assert_eq!(looked.verdicts()[0].slot_number(), None);
         assert!(looked.take_slots().is_none());

@@ -64,13 +64,13 @@ fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
             }
             1 => shard.sweep(below(40) as usize, now),
             2 => {
-                // Changed, and put back under the same lock.
+                // Changed, and put where it was.
                 let found = shard.find_written_under(&plans[plan], key(n));
                 let there = model.get(&n).filter(|(by, _)| *by == plan);
                 assert_eq!(found.is_some(), there.is_some());
-                if let Some((slot, entry)) = found {
-                    let before = std::mem::take(&mut entry.state);
-                    shard.put_back(slot, before);
+                let before = found.map(|entry| std::mem::take(&mut entry.state));
+                if let (Some(before), Some((slot, _))) = (before, shard.position(key(n))) {
+                    shard.put(slot, before);
                 }
             }
             _ => {

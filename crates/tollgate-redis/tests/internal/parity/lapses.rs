@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Decision, Quota, Rule, SECOND, store::Hold};
+use tollgate_core::{Decision, Quota, Rule, SECOND};
 
-use crate::internal_tests::parity::pair::{Bound, Pair, check};
+use crate::internal_tests::parity::pair::{Bound, Pair};
 
 fn tick(after: Duration) -> u64 {
     1_700_000_000_000_000 + after.as_micros() as u64
