@@ -100,10 +100,8 @@ async fn take_at_head<'a>(
         // The denial is reported by the queue where it waits next.
         let started = Timer::start();
         // What does not fit now waits there as well: here a delay would hold up requests with other keys.
-        let decision = limit
-            .limiter
-            .acquire_with_patience(checks, Duration::ZERO)
-            .await;
+        let attempt = limit.limiter.attempt(checks).within(Duration::ZERO);
+        let decision = attempt.decide().await;
         if !decision.is_allowed() {
             return Ok(None);
         }

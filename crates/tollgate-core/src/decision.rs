@@ -708,16 +708,6 @@ impl Decision {
         self.slots.as_ref()?.take()
     }
 
-    /// Moves the decision to where it stays, with the slots that the request holds. What is left says the same, and holds none.
-    #[must_use = "slots go back when it is dropped"]
-    pub fn move_out(&mut self) -> Self {
-        let slots = self.slots.take();
-        Self {
-            slots,
-            ..self.clone()
-        }
-    }
-
     /// Whether a rule passes only because the store failed.
     #[must_use]
     pub fn is_degraded(&self) -> bool {

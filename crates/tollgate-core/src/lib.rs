@@ -116,6 +116,7 @@
 
 pub mod algorithm;
 mod algorithm_kind;
+mod attempt;
 mod block;
 mod blocked;
 #[cfg(feature = "calendar")]
@@ -169,6 +170,7 @@ mod top_keys_setting;
 mod variable_quota;
 mod wait;
 mod wait_queue;
+mod wait_timer;
 
 pub use self::{
     algorithm::Retry,

@@ -480,14 +480,19 @@ impl Limiter {
         self.shared.observer.counts()
     }
 
+    /// Whether a rule waits.
+    #[inline]
+    pub(crate) fn has_waits(&self) -> bool {
+        self.shared.has_waits
+    }
+
     /// Whether a request with these checks waits for slots.
     pub(crate) fn waits_for_slots(&self, checks: &[Check]) -> bool {
         let rules = self.rules().rules();
-        self.shared.has_waits
-            && checks.iter().any(|check| {
-                let rule = rules.get(usize::from(check.rule()));
-                rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
-            })
+        checks.iter().any(|check| {
+            let rule = rules.get(usize::from(check.rule()));
+            rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
+        })
     }
 
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies

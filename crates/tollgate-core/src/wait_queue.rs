@@ -231,10 +231,9 @@ pub(crate) fn rules_to_wait_for<'a>(
     }
 }
 
-/// The place of a request that waits: see [`enter_wait`](crate::layer::LayerLimiter::enter_wait). It is free again when this is
-/// dropped.
+/// The place of a request that waits. It is free again when this is dropped.
 #[must_use = "the place is free again when this is dropped"]
-pub struct WaitPlace<'a> {
+pub(crate) struct WaitPlace<'a> {
     queues: &'a WaitQueues,
     counted: CountedBy,
 }
@@ -242,12 +241,6 @@ pub struct WaitPlace<'a> {
 impl Drop for WaitPlace<'_> {
     fn drop(&mut self) {
         lock(&self.queues.counts).count_out(&self.counted);
-    }
-}
-
-impl fmt::Debug for WaitPlace<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitPlace").finish_non_exhaustive()
     }
 }
 
@@ -455,5 +448,30 @@ mod tests {
         drop((held, third));
         assert!(!full(1) && lock(&after.counts).by.is_empty());
         assert_eq!(lock(&after.counts).queued, 0);
+    }
+
+    #[test]
+    fn a_request_is_counted_once_by_the_rules_that_let_it_wait_or_else_by_all() {
+        let rule = |name: &'static str, in_all| {
+            Rule::new(name, Quota::gcra(1, SECOND)).max_waiting(9, in_all)
+        };
+        let waits = |name, in_all| rule(name, in_all).wait(SECOND);
+        let rules = [waits("waits", 3), rule("other", 1), waits("asks", 2)];
+        let queues = WaitQueues::default();
+        let free = check(2, 1).with_cost(0);
+        for (checks, most) in [
+            (&[check(0, 1), check(1, 1), free][..], 3),
+            (&[check(0, 1), check(0, 2)], 3),
+            (&[check(0, 1), check(2, 1)], 2),
+            (&[check(1, 1), free], 1),
+            (&[check(1, 1)], 1),
+        ] {
+            for _ in 0..2 {
+                let place = || queues.count(&rules, checks).ok();
+                let places: Vec<_> = std::iter::from_fn(place).take(5).collect();
+                assert_eq!(places.len(), most, "{checks:?}");
+                // They are free again when they are dropped.
+            }
+        }
     }
 }

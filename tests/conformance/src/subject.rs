@@ -1,10 +1,10 @@
 //! The store under test.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Decision, Key, ManualClock, Outcome, Quota, Rule, RuleError, RuleSet, Source, Store,
+    Check, Decision, Key, Limiter, ManualClock, Outcome, Quota, Rule, RuleError, Source, Store,
     Tick, layer::LayerLimiter,
 };
 
@@ -16,7 +16,7 @@ const START: Tick = 1_700_000_123_456_789;
 /// A new, empty store, and the clock it follows.
 #[derive(Debug)]
 pub struct Subject {
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
     clock: ManualClock,
 }
 
@@ -30,7 +30,7 @@ impl Subject {
     /// A store that follows `clock`, or, in cases that do not move the time, any other.
     pub fn new(store: impl Store, clock: ManualClock) -> Self {
         Self {
-            store: Box::new(store),
+            store: Arc::new(store),
             clock,
         }
     }
@@ -63,10 +63,9 @@ impl Subject {
         replaced: &[&TestLimiter],
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<TestLimiter, RuleError> {
-        let rules = RuleSet::new(rules).expect("the rules of a case are valid");
         let replaced: Vec<_> = replaced.iter().map(|old| &*old.0).collect();
-        LayerLimiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN)
-            .map(TestLimiter)
+        let limiter = Limiter::replacing(&replaced, Arc::clone(&self.store), rules)?;
+        Ok(TestLimiter(limiter.into()))
     }
 }
 

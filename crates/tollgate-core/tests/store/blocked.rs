@@ -38,12 +38,11 @@ async fn a_denial_by_none_calls_no_store_and_nothing_else_counts_the_request() {
     for cost in [0, 1, 9] {
         checks[2] = checks[2].with_cost(cost);
         let in_queue = limiter.acquire_within(&checks, SECOND).await;
-        let unqueued = layered(&limiter).acquire_unless_queued(&checks);
         for decision in [
             limiter.acquire(&checks).await,
             limiter.peek(&checks).await,
             in_queue.expect("it does not wait"),
-            unqueued.expect("it does not wait").await,
+            layered(&limiter).attempt(&checks).decide().await,
             limiter.acquire_up_to(&checks, 3).await.decision,
         ] {
             assert_eq!(decision.reason(), Some(Reason::Blocked));

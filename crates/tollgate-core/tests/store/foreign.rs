@@ -16,7 +16,7 @@ fn a_check_of_another_limiter_takes_nothing_and_resets_nothing() {
         let foreign = other.check("rule", &ann).expect("a rule");
         assert!(at_once(limiter.acquire(&[own])).is_allowed());
         for checks in [&[foreign][..], &[own, foreign], &[foreign, own]] {
-            let denied = at_once(layered(&limiter).acquire_with_patience(checks, MINUTE));
+            let denied = at_once(layered(&limiter).attempt(checks).within(MINUTE).decide());
             assert!(!denied.is_allowed());
             assert!(!at_once(limiter.acquire(checks)).is_allowed());
             assert!(!at_once(limiter.peek(checks)).is_allowed());

@@ -37,7 +37,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                     let cost = check[0].cost();
                     let expected = model.assess(state, now, cost);
                     // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
-                    let decision = at_once(layered(&limiter).acquire_unreported(&check));
+                    let decision = at_once(layered(&limiter).attempt(&check).decide());
                     let verdict = decision.verdicts()[0];
                     assert_eq!(
                         (

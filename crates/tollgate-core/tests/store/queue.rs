@@ -8,7 +8,7 @@ use tollgate_core::{
     Check, Clock, Key, Limiter, MemoryStore, Quota, Reason, Retry, Rule, SECOND, WaitErrorKind,
 };
 
-use crate::{LONG, at_once, check, layered, left};
+use crate::{LONG, at_once, check, left};
 
 const PATIENT: Duration = Duration::from_secs(1_000);
 
@@ -362,43 +362,6 @@ async fn a_rule_says_how_many_wait_for_one_key_and_in_all() {
     let full = limiter.acquire_within(&checks("c"), endless).await;
     let full = full.expect_err("five wait in all").to_string();
     assert!(full.starts_with("5 are waiting"), "{full}");
-    // A place of a layer is one of these.
-    let limiter = layered(&limiter);
-    assert!(limiter.enter_wait(&checks("c")).is_err());
-    tasks[0].abort();
-    tokio::task::yield_now().await;
-    let place = limiter.enter_wait(&checks("c")).expect("one has gone");
-    assert!(limiter.enter_wait(&checks("a")).is_err());
-    drop(place);
-    drop(limiter.enter_wait(&checks("a")).expect("it is free again"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_is_counted_once_by_the_rules_that_let_it_wait_or_else_by_all() {
-    let rule = |name, in_all| Rule::new(name, Quota::gcra(1, LONG)).max_waiting(9, in_all);
-    let limiter = limiter([
-        rule("waits", 3).wait(LONG),
-        rule("other", 1),
-        rule("asks", 2).wait(LONG),
-    ]);
-    let [one, two] = ["a", "b"].map(|key| check(&limiter, "waits", key, 1));
-    let [other, asks] = ["other", "asks"].map(|rule| check(&limiter, rule, "a", 1));
-    let free = asks.with_cost(0);
-    let layered = layered(&limiter);
-    for (checks, most) in [
-        (&[one, other, free][..], 3),
-        (&[one, two], 3),
-        (&[one, asks], 2),
-        (&[other, free], 1),
-        (&[other], 1),
-    ] {
-        for _ in 0..2 {
-            let place = || layered.enter_wait(checks).ok();
-            let places: Vec<_> = std::iter::from_fn(place).take(5).collect();
-            assert_eq!(places.len(), most, "{checks:?}");
-            // They are free again when they are dropped.
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

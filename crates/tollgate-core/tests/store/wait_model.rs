@@ -464,10 +464,10 @@ impl World {
         let looked = at_once(limiter.peek(&checks));
         let decision = match patience {
             // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
-            None => at_once(layered(limiter).acquire_unreported(&checks)),
+            None => at_once(layered(limiter).attempt(&checks).decide()),
             Some(patience) => {
                 let patience = Duration::from_micros(patience);
-                at_once(layered(limiter).acquire_with_patience(&checks, patience))
+                at_once(layered(limiter).attempt(&checks).within(patience).decide())
             }
         };
         let number = self.asked;

@@ -255,7 +255,10 @@ async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting
     sleep(SECOND).await;
     drop(first);
     // The one in line is woken, and has not run yet.
-    assert!(layered(&limiter).acquire_unless_queued(&checks).is_none());
+    let layered = layered(&limiter);
+    let attempt = layered.attempt(&checks);
+    let queued = at_once(attempt.decide());
+    assert!(attempt.waits(&queued) && queued.verdicts().is_empty());
     let second = at_once(limiter.acquire(&checks));
     assert!(second.is_allowed());
     let second = ticket(&second);
@@ -273,31 +276,13 @@ async fn a_queue_for_units_is_none_for_slots() {
         exports(MINUTE),
         Rule::new("slots", Quota::concurrent(9)),
     ]);
-    let [provider, exports, slots] =
-        ["provider", "exports", "slots"].map(|rule| check(&limiter, rule, "a", 1));
-    for (checks, waits) in [
-        (&[provider][..], false),
-        (&[slots], false),
-        (&[provider, slots], false),
-        (&[exports], true),
-        (&[provider, exports], true),
-        (&[exports, slots], true),
-        (&[], false),
-    ] {
-        assert_eq!(
-            layered(&limiter).waits_for_slots(checks),
-            waits,
-            "{checks:?}"
-        );
-    }
-    let both = [provider, slots];
+    let both = ["provider", "slots"].map(|rule| check(&limiter, rule, "a", 1));
     drop(at_once(limiter.acquire(&both)));
     let waiting = waits(&limiter, both, MINUTE);
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
     // One more gets its place in the store, behind it.
-    let next = layered(&limiter).acquire_unless_queued(&both).map(at_once);
-    let next = next.expect("no request waits for a slot");
+    let next = at_once(layered(&limiter).attempt(&both).decide());
     assert_eq!(next.delay(), 2 * SECOND / 5);
     waiting.abort();
 }
@@ -427,13 +412,13 @@ async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_wa
     let denied = limiter.acquire_within(&checks, MINUTE).await;
     let denied = denied.expect("there is room");
     assert_eq!(denied.reason(), Some(Reason::Slots));
-    assert!(!layered(&limiter).waits_for_slots_after(&denied));
+    assert!(!layered(&limiter).attempt(&checks).waits(&denied));
     assert_eq!(begin.elapsed(), Duration::ZERO);
     drop(running);
     // The other one is waited for.
     let running = at_once(limiter.acquire(&[check(&limiter, "mine", "a", 5)]));
     let denied = at_once(limiter.acquire(&checks));
-    assert!(layered(&limiter).waits_for_slots_after(&denied));
+    assert!(layered(&limiter).attempt(&checks).waits(&denied));
     drop(running);
 }
 

@@ -38,8 +38,6 @@ impl Line {
             self.push_spilled(piece);
         }
     }
-
-    #[cold]
     fn push_spilled(&mut self, piece: &[u8]) {
         if self.spilled.is_empty() {
             self.spilled.extend_from_slice(&self.inline[..self.len]);

@@ -17,7 +17,6 @@ struct Member<'a> {
 
 /// Keeps one member per name in the lists that were just appended to: the one with fewer remaining units, and its policy. If they
 /// are equal, those of the inner limiter.
-#[cold]
 pub(super) fn merge_same_names(map: &mut HeaderMap) {
     let limits: Vec<_> = map.get_all(RATELIMIT).iter().cloned().collect();
     let Some((ours, inner)) = limits.split_last() else {

@@ -11,7 +11,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Adds the wait in milliseconds, in addition to what the service has measured itself.
-#[cold]
 pub(crate) fn write(map: &mut HeaderMap, waited: Duration) {
     let tenths = waited.as_micros() / 100;
     let value = format!("ratelimit;dur={}.{}", tenths / 10, tenths % 10);

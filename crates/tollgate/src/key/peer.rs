@@ -30,8 +30,6 @@ pub(crate) fn peer(head: &Head<'_>) -> Option<IpAddr> {
     // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all share one budget.
     with_peer(head, |peer| peer.ip().to_canonical())
 }
-
-#[cold]
 pub(crate) fn no_peer() -> NoKey {
     NoKey::Misconfigured(
         "the request has no peer address: serve axum's router with \

@@ -83,10 +83,12 @@ async fn queue(call: &Call, mut messages: u64, max_wait: Duration, timer: Timer)
     loop {
         let costs_of_all = costs(call, messages);
         // Several do not wait.
-        let waits = messages == 1;
-        let patience = if waits { max_wait } else { Duration::ZERO };
-        let acquired = limiter.acquire_within_unreported(&costs_of_all, patience, waits);
-        match acquired.await {
+        let patience = if messages == 1 {
+            max_wait
+        } else {
+            Duration::ZERO
+        };
+        match limiter.attempt(&costs_of_all).within(patience).run().await {
             Ok(decision) => match fewer(call, &decision, messages) {
                 Some(fewer) => messages = fewer,
                 None => return conclude(call, messages, decision, timer),
@@ -142,7 +144,7 @@ async fn peek(call: &Call, messages: u64) -> u64 {
 
 fn acquire(call: &Call, messages: u64) -> Step<Decision> {
     let limiter = &call.config.rules.limiter;
-    limiter.acquire_unreported(&costs(call, messages))
+    limiter.attempt(&costs(call, messages)).decide()
 }
 
 /// The checks of this many messages.

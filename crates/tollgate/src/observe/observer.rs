@@ -83,7 +83,6 @@ impl Observer {
     }
 
     /// A request names a plan that its rule does not have.
-    #[cold]
     pub(crate) fn unknown_plan(
         &self,
         rule: u16,
@@ -94,25 +93,21 @@ impl Observer {
     }
 
     /// A request has a computed quota that its rule does not take.
-    #[cold]
     pub(crate) fn quota_refused(&self, rule: u16, error: &RuleError) {
         self.events.quota_refused(rule, error);
     }
 
     /// A request has a computed cost that never fits.
-    #[cold]
     pub(crate) fn cost_above_limit(&self, rule: u16, cost: u64, limit: u64) {
         self.events.cost_above_limit(rule, cost, limit);
     }
 
     /// A request was counted by one layer twice.
-    #[cold]
     pub(crate) fn applied_twice(&self) {
         self.events.applied_twice();
     }
 
     /// A request in gRPC-Web reached a limit on messages.
-    #[cold]
     pub(crate) fn untranslated_grpc_web(&self) {
         self.events.untranslated_grpc_web();
     }

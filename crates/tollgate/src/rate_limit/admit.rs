@@ -1,14 +1,11 @@
 //! Admitting an allowed request, and what follows when its response comes.
 
-use std::{slice, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use smallvec::SmallVec;
-use tollgate_core::{
-    Check, Decision, Key, Pending, RuleSet, Tick, Verdict,
-    store::{Checks, HeldSlots},
-};
+use tollgate_core::{Check, Decision, Key, Pending, Verdict, store::Checks};
 
 use crate::{
     head::Head,
@@ -18,60 +15,26 @@ use crate::{
         admission::{Admission, strictness},
         at_end::AtEnd,
         config::Config,
-        decide::Decided,
-        deny::{FEW_RULES, QuotaHidden, deny, limit_size, reject},
+        decide::{is_done, jitter_seed},
+        deny::{FEW_RULES, QuotaHidden, deny, limit_size},
         refund::Refund,
-        request_rules::KnownChecks,
         settlement::{AtHead, Settlement, TrailersSettlement},
         slow,
     },
 };
 
-/// An admitted request, whose response is still to come, with what is kept of its decision: [`One`] or [`Several`].
-pub(crate) struct Admitted<K> {
+/// An admitted request, whose response is still to come.
+pub(crate) struct Admitted {
     config: Arc<Config>,
-    kept: K,
-    /// Whether the request is marked to detect that these rules count it again.
-    marked: bool,
-}
-
-/// What is kept of the decision about one check, which is what most requests have: it is small, because it moves with the
-/// future of the response.
-pub(crate) struct One {
-    check: Check,
-    verdict: Verdict,
-    at: Tick,
-}
-
-/// What is kept of any decision.
-pub(crate) struct Several {
     checks: Checks,
     decision: Decision,
     admission: Option<Admission>,
     /// How long it has waited, if the response shows it.
     waited: Option<Duration>,
-    /// While it is to be counted towards a block if there is no response.
-    uncounted: Option<Arc<Config>>,
-}
-
-/// What is kept of a decision until the response comes.
-pub(crate) trait Kept {
-    fn verdicts(&self) -> &[Verdict];
-
-    fn admission(&self) -> Option<&Admission>;
-
-    fn checks(&self) -> Checks;
-
-    fn decision(&self, rules: &RuleSet) -> Decision;
-
-    /// The slots that the request holds, unless its ticket was taken; once.
-    fn take_slots(&mut self) -> Option<HeldSlots>;
-
-    /// How long it has waited, if the response shows it.
-    fn waited(&self) -> Option<Duration>;
-
-    /// A settlement counts it from now on.
-    fn is_settled(&mut self) {}
+    /// Whether the request is marked to detect that these rules count it again.
+    marked: bool,
+    /// Whether it is to be counted towards a block if there is no response.
+    uncounted: bool,
 }
 
 /// A response in the place of the service's, which may be held back.
@@ -80,186 +43,70 @@ pub(crate) struct Answered {
     pub(crate) held: Option<Pending<()>>,
 }
 
-impl Answered {
-    fn at_once(response: Box<Response<Bytes>>) -> Self {
-        let held = None;
-        Self { response, held }
-    }
-}
-
 /// The denial of a request.
-#[cold]
 pub(crate) fn answer_denied(
     config: &Config,
     head: &Head<'_>,
     decision: &Decision,
-    seed: u64,
+    checks: &[Check],
     found: &[(u16, Key)],
 ) -> Answered {
-    let response = Box::new(deny(config, head, decision, seed, found));
+    let response = Box::new(deny(config, head, decision, jitter_seed(checks), found));
     let held = slow::hold(config, head, decision, &response);
     Answered { response, held }
 }
 
-/// The answer of a challenge to an allowed request, which counts by it.
-#[cold]
-pub(crate) fn challenged<B>(
-    config: &Arc<Config>,
-    request: &mut Request<B>,
-    decision: &mut Decision,
-    checks: &Checks,
-) -> Option<Box<Response<Bytes>>> {
-    let mut response = config.rules.challenge(&Head::from(&*request), decision)?;
-    let marks = Marks::set(config, request, decision, checks);
-    let mut admitted = Admitted::several(Arc::clone(config), decision, checks, marks);
-    // Its body is whole: nothing is left to wait for.
-    drop(admitted.on_response(&mut response));
-    Some(Box::new(response))
-}
-
-/// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns what answers it.
+/// Lets an allowed request through, or answers it in the place of the service. `None`: nothing remains to be done for it.
 pub(crate) fn admit<B>(
     config: Arc<Config>,
     request: &mut Request<B>,
-    decided: Decided,
-    known: &KnownChecks,
-) -> Result<Option<Admitted<Several>>, Answered> {
-    let checks = &known.checks;
-    match decided {
-        Decided::Pass => Ok(pass(config, request)),
-        Decided::Allow(mut decision) => {
-            if config.rules.has_challenges()
-                && let Some(response) = challenged(&config, request, &mut decision, checks)
-            {
-                return Err(Answered::at_once(response));
-            }
-            let marks = Marks::set(&config, request, &decision, checks);
-            Ok(Some(Admitted::several(
-                config,
-                &mut decision,
-                checks,
-                marks,
-            )))
-        }
-        Decided::Deny(denied) => {
-            let (decision, seed) = *denied;
-            let head = Head::from(&*request);
-            Err(answer_denied(&config, &head, &decision, seed, &known.found))
-        }
-        Decided::Refuse(refusal) => {
-            let response = Box::new(reject(&config, &Head::from(&*request), &refusal));
-            Err(Answered::at_once(response))
+    decision: Decision,
+    checks: Checks,
+) -> Result<Option<Admitted>, Box<Response<Bytes>>> {
+    if config.rules.has_challenges() {
+        let response = config.rules.challenge(&Head::from(&*request), &decision);
+        if let Some(mut response) = response {
+            let mut admitted = Admitted::new(config, request, decision, checks);
+            // Its body is whole: nothing is left to wait for.
+            drop(admitted.on_response(&mut response));
+            return Err(Box::new(response));
         }
     }
-}
-
-/// Lets a request through that no rule is about, with an [`Admission`] if configured.
-pub(crate) fn pass<B>(config: Arc<Config>, request: &mut Request<B>) -> Option<Admitted<Several>> {
-    config.attach_decision.then(|| {
-        let (mut decision, checks) = (Decision::unlimited(0), Checks::new());
-        let marks = Marks::set(&config, request, &decision, &checks);
-        Admitted::several(config, &mut decision, &checks, marks)
-    })
-}
-
-/// The check of an allowed request and its verdict, if they are all that is kept of its decision: there is no other check, and
-/// no [`Admission`] and no slots.
-#[inline(always)]
-pub(crate) fn only_one<'a>(
-    config: &Config,
-    decision: &'a Decision,
-    checks: &'a Checks,
-) -> Option<(&'a Check, &'a Verdict)> {
-    match (&**checks, decision.verdicts()) {
-        ([check], [verdict])
-            if !config.attach_decision
-                && !config.rules.holds_slots
-                && !config.rules.counts_settled =>
-        {
-            Some((check, verdict))
-        }
-        _ => None,
+    if is_done(&config, &decision) {
+        return Ok(None);
     }
+    Ok(Some(Admitted::new(config, request, decision, checks)))
 }
 
-impl Admitted<One> {
-    /// A request of [one check](only_one), decided at `at`.
-    #[inline(always)]
-    pub(crate) fn one(
+impl Admitted {
+    /// An allowed request, which carries the [`Admission`] to the handler, if configured, and the mark of the detector.
+    fn new<B>(
         config: Arc<Config>,
-        check: Check,
-        verdict: Verdict,
-        at: Tick,
-        marked: bool,
-    ) -> Self {
-        Self {
-            config,
-            kept: One { check, verdict, at },
-            marked,
-        }
-    }
-}
-
-impl Admitted<Several> {
-    /// An allowed request.
-    #[inline(always)]
-    pub(crate) fn several(
-        config: Arc<Config>,
-        decision: &mut Decision,
-        checks: &Checks,
-        marks: Marks,
-    ) -> Self {
-        let counts = config.rules.counts_settled;
-        Self {
-            kept: Several {
-                uncounted: counts.then(|| Arc::clone(&config)),
-                admission: marks.admission,
-                checks: checks.clone(),
-                decision: decision.move_out(),
-                waited: None,
-            },
-            config,
-            marked: marks.marked,
-        }
-    }
-}
-
-/// What an allowed request carries to the handler: the [`Admission`], if configured, and the mark of the detector.
-pub(crate) struct Marks {
-    admission: Option<Admission>,
-    marked: bool,
-}
-
-impl Marks {
-    /// Marks the request.
-    #[inline(always)]
-    pub(crate) fn set<B>(
-        config: &Arc<Config>,
         request: &mut Request<B>,
-        decision: &Decision,
-        checks: &Checks,
+        decision: Decision,
+        checks: Checks,
     ) -> Self {
         // The admission has a clone, which shares the slots.
-        let attach = || attach(config, request, decision, checks);
-        let admission = config.attach_decision.then(attach);
+        let attach = || attach(&config, request, &decision, &checks);
         Self {
-            admission,
+            admission: config.attach_decision.then(attach),
             marked: config
                 .duplicates
                 .mark(request.extensions_mut(), decision.at()),
+            uncounted: config.rules.counts_settled,
+            waited: None,
+            checks,
+            decision,
+            config,
         }
     }
-}
 
-impl Admitted<Several> {
     /// The same after a wait that the response shows.
     pub(crate) fn after(mut self, waited: Option<Duration>) -> Self {
-        self.kept.waited = waited;
+        self.waited = waited;
         self
     }
-}
 
-impl<K: Kept> Admitted<K> {
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
     /// to be settled at the end of the body.
     #[inline]
@@ -267,16 +114,16 @@ impl<K: Kept> Admitted<K> {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        if let Some(waited) = self.kept.waited() {
+        if let Some(waited) = self.waited {
             server_timing::write(response.headers_mut(), waited);
         }
         // First: a settlement would return them with its ticket.
-        let slots = self.kept.take_slots();
+        let slots = self.decision.take_slots();
         if response.extensions().get::<Refund>().is_some() {
-            self.kept.is_settled();
+            self.uncounted = false;
             self.refund();
         } else if self.config.rules.settles_by_response {
-            self.kept.is_settled();
+            self.uncounted = false;
             if let Some(mut settlement) = self.settle_by_response(response) {
                 settlement.hold(slots);
                 return Some(AtEnd::Settle(settlement));
@@ -288,25 +135,21 @@ impl<K: Kept> Admitted<K> {
     }
 
     /// The inner service has failed.
-    #[cold]
     pub(crate) fn on_error(&mut self) {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        self.kept.is_settled();
+        self.uncounted = false;
         self.settlement().settle(&InnerResponse::error());
     }
 
     /// Gives back what the request has taken, unless its ticket was taken.
-    #[cold]
     fn refund(&self) {
-        if self.kept.admission().is_none_or(Admission::claim_ticket) {
+        if self.admission.as_ref().is_none_or(Admission::claim_ticket) {
             let rules = &self.config.rules;
-            rules.refund(&self.kept.checks(), &self.kept.decision(rules.set()));
+            rules.refund(&self.checks, &self.decision);
         }
     }
-
-    #[inline(never)]
     fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<Box<TrailersSettlement>> {
         let AtHead { changed, at_end } = self.settlement().on_response(response);
         self.write_headers(response, &changed);
@@ -316,9 +159,9 @@ impl<K: Kept> Admitted<K> {
     fn settlement(&self) -> Settlement {
         Settlement {
             config: Arc::clone(&self.config),
-            checks: self.kept.checks(),
-            decision: self.kept.decision(self.config.rules.set()),
-            admission: self.kept.admission().cloned(),
+            checks: self.checks.clone(),
+            decision: self.decision.clone(),
+            admission: self.admission.clone(),
             is_settled: false,
         }
     }
@@ -327,7 +170,7 @@ impl<K: Kept> Admitted<K> {
     #[inline]
     fn write_headers<B>(&self, response: &mut Response<B>, changed: &[u16]) {
         let config = &*self.config;
-        let in_handler = self.kept.admission().map(Admission::take_decisions);
+        let in_handler = self.admission.as_ref().map(Admission::take_decisions);
         if config.settings.hide_quota {
             let denied = |decisions: &Vec<Decision>| !decisions.iter().all(Decision::is_allowed);
             if in_handler.as_ref().is_some_and(denied) {
@@ -345,13 +188,13 @@ impl<K: Kept> Admitted<K> {
         let (rules, map) = (config.rules.set(), response.headers_mut());
         let unchanged: SmallVec<[Verdict; 4]>;
         let kept = if changed.is_empty() {
-            self.kept.verdicts()
+            self.decision.verdicts()
         } else {
             let is_unchanged = |verdict: &&Verdict| {
                 let is_same = |rule: &u16| usize::from(*rule) == verdict.rule();
                 !changed.iter().any(is_same)
             };
-            let verdicts = self.kept.verdicts().iter();
+            let verdicts = self.decision.verdicts().iter();
             unchanged = verdicts.filter(is_unchanged).copied().collect();
             &unchanged
         };
@@ -373,83 +216,13 @@ impl<K: Kept> Admitted<K> {
     }
 }
 
-impl Kept for One {
-    #[inline]
-    fn verdicts(&self) -> &[Verdict] {
-        slice::from_ref(&self.verdict)
-    }
-
-    #[inline]
-    fn admission(&self) -> Option<&Admission> {
-        None
-    }
-
-    #[cold]
-    fn checks(&self) -> Checks {
-        Checks::from_slice(&[self.check])
-    }
-
-    #[cold]
-    fn decision(&self, rules: &RuleSet) -> Decision {
-        let is_enforced = rules.enforces(self.verdict.rule());
-        Decision::of_one(self.at, self.verdict, is_enforced)
-    }
-
-    #[inline]
-    fn take_slots(&mut self) -> Option<HeldSlots> {
-        None
-    }
-
-    #[inline]
-    fn waited(&self) -> Option<Duration> {
-        None
-    }
-}
-
-impl Kept for Several {
-    fn verdicts(&self) -> &[Verdict] {
-        self.decision.verdicts()
-    }
-
-    fn admission(&self) -> Option<&Admission> {
-        self.admission.as_ref()
-    }
-
-    #[cold]
-    fn checks(&self) -> Checks {
-        self.checks.clone()
-    }
-
-    #[cold]
-    fn decision(&self, _: &RuleSet) -> Decision {
-        self.decision.clone()
-    }
-
-    #[inline]
-    fn take_slots(&mut self) -> Option<HeldSlots> {
-        self.decision.take_slots()
-    }
-
-    #[inline]
-    fn waited(&self) -> Option<Duration> {
-        self.waited
-    }
-
-    #[inline]
-    fn is_settled(&mut self) {
-        self.uncounted = None;
-    }
-}
-
-impl Drop for Several {
+impl Drop for Admitted {
     /// Slots go back also if an [`Admission`] lives on: there is no response, or it has taken them. And a request without a response
     /// counts towards a block.
     fn drop(&mut self) {
         drop(self.decision.take_slots());
-        if let Some(config) = self.uncounted.take()
-            && self.admission.take().is_none_or(|it| it.claim_ticket())
-        {
-            let limiter = &config.rules.limiter;
+        if self.uncounted && self.admission.take().is_none_or(|it| it.claim_ticket()) {
+            let limiter = &self.config.rules.limiter;
             drop(limiter.ticket_with_shadows(&self.checks, &self.decision));
         }
     }

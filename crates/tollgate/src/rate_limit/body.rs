@@ -55,7 +55,6 @@ impl<B> ResponseBody<B> {
 
 /// Settles the request of a body that has ended without a frame: a server drops it then, and does not poll it. Slots go back with
 /// the body.
-#[cold]
 fn settle(at_end: &Mutex<Option<AtEnd>>) {
     let settlement = whole(at_end.lock()).take_if(|at_end| matches!(at_end, AtEnd::Settle(_)));
     if let Some(settlement) = settlement {

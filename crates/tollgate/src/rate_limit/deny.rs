@@ -30,7 +30,6 @@ pub(crate) const FEW_RULES: usize = 8;
 pub(crate) struct QuotaHidden;
 
 /// The response to a request that a rule rejects because it has no key.
-#[cold]
 pub(crate) fn reject(config: &Config, head: &Head<'_>, refusal: &Refusal) -> Response<Bytes> {
     let decision = match refusal.why {
         NoKey::LookUpFailed => Decision::without_answer(),
@@ -128,7 +127,6 @@ fn with_extensions(
 
 /// Removes the quota's fields from a gRPC response that would be too long with them: its client would drop all of it, with the
 /// message, or the status and the retry time.
-#[cold]
 pub(crate) fn limit_size(protocol: Protocol, fields: &mut HeaderMap) {
     if protocol.of_response(fields) == WireProtocol::Http {
         return;

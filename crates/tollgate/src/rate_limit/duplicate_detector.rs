@@ -51,8 +51,6 @@ impl DuplicateDetector {
     pub(crate) fn has_counted(&self, head: &Head<'_>) -> bool {
         self.shared.watching.load(Ordering::Relaxed) && self.is_marked(head)
     }
-
-    #[cold]
     fn is_marked(&self, head: &Head<'_>) -> bool {
         let counted = head.extensions.get::<CountedBy>();
         counted.is_some_and(|counted| counted.0.contains(&self.shared.rules))
@@ -67,8 +65,6 @@ impl DuplicateDetector {
             && !extensions.is_empty()
             && self.mark_first_of(second, extensions)
     }
-
-    #[cold]
     fn mark_first_of(&self, second: u64, extensions: &mut Extensions) -> bool {
         if self.shared.marked.swap(second, Ordering::Relaxed) == second {
             return false;
@@ -85,7 +81,6 @@ impl DuplicateDetector {
     }
 
     /// A marked request has its response.
-    #[cold]
     pub(crate) fn on_response(&self) {
         self.shared.watching.store(false, Ordering::Relaxed);
     }

@@ -12,16 +12,18 @@ use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
-use tollgate_core::Pending;
+use tollgate_core::{Pending, layer::Waiting};
 use tower_service::Service;
 
 use crate::{
+    head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Kept, One, Several, admit},
+        admit::{Admitted, admit, answer_denied},
         body::ResponseBody,
         config::Config,
-        decide::{Delayed, Progress, delay},
+        decide::{Progress, delay},
+        deny::reject,
         request_rules::KnownChecks,
         wait_room::head_bytes,
     },
@@ -46,13 +48,11 @@ pin_project! {
         S: Service<Request<B>>,
     {
         /// The store or a look-up of the key is in flight, or the request waits. The inner service was not called.
-        Deciding { #[pin] decided: Pending<(Progress, KnownChecks)>, waiting: Option<Box<Waiting<S, B>>> },
+        Deciding { #[pin] decided: Pending<(Progress, KnownChecks)>, request: Option<Box<PendingRequest<S, B>>> },
         /// The request was admitted after a wait; the inner service becomes ready.
-        Readying { service: S, request: Option<Request<B>>, admitted: Option<Admitted<Several>> },
-        /// The request of one check was admitted; the inner service runs.
-        InnerOfOne { #[pin] future: S::Future, admitted: Option<Admitted<One>> },
-        /// Any request was admitted; the inner service runs.
-        Inner { #[pin] future: S::Future, admitted: Option<Admitted<Several>> },
+        Readying { request: Option<Box<PendingRequest<S, B>>>, admitted: Option<Admitted> },
+        /// The request was admitted; the inner service runs.
+        Inner { #[pin] future: S::Future, admitted: Option<Admitted> },
         /// The request was denied, and its denial is held back. Neither the service nor the request is kept.
         Held { #[pin] held: Pending<()>, response: Option<Box<Response<Bytes>>> },
         /// The request was denied; the inner service was not called.
@@ -61,7 +61,7 @@ pin_project! {
 }
 
 /// The service and the request, until the decision comes.
-struct Waiting<S, B> {
+struct PendingRequest<S, B> {
     service: S,
     /// Whether this very instance was polled ready. It is not while the request waits: what it has reserved is for others then.
     is_ready: bool,
@@ -75,18 +75,8 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    #[inline(always)]
-    pub(crate) fn inner_of_one(future: S::Future, admitted: Admitted<One>) -> Self {
-        Self {
-            state: State::InnerOfOne {
-                future,
-                admitted: Some(admitted),
-            },
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted<Several>>) -> Self {
+    #[inline]
+    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted>) -> Self {
         Self {
             state: State::Inner { future, admitted },
         }
@@ -119,7 +109,7 @@ where
         Self {
             state: State::Deciding {
                 decided,
-                waiting: Some(Box::new(Waiting {
+                request: Some(Box::new(PendingRequest {
                     service: ready,
                     is_ready: true,
                     waits_since: None,
@@ -131,12 +121,11 @@ where
     }
 }
 
-impl<S: Clone, B> Waiting<S, B> {
+impl<S: Clone, B> PendingRequest<S, B> {
     /// The request waits, if there is room, or else is decided again as one that may not.
-    #[cold]
     fn delay(
         &mut self,
-        delayed: Box<Delayed>,
+        waiting: Box<Waiting>,
         checks: KnownChecks,
     ) -> Pending<(Progress, KnownChecks)> {
         // Dropping the instance frees what `poll_ready` has reserved. The clone becomes ready after the wait.
@@ -148,7 +137,7 @@ impl<S: Clone, B> Waiting<S, B> {
         Pending::new(delay(
             Arc::clone(&self.config),
             checks,
-            delayed,
+            waiting,
             place,
             route,
         ))
@@ -167,66 +156,66 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Deciding {
-                    decided: mut pending,
-                    waiting,
+                    mut decided,
+                    request: pending,
                 } => {
-                    let (progress, checks) = ready!(pending.as_mut().poll(cx));
-                    let decided = match progress {
-                        Progress::Decided(decided) => decided,
-                        Progress::Waits(delayed) => {
-                            let waiting = waiting.as_mut().expect("polled after completion");
-                            pending.set(waiting.delay(delayed, checks));
+                    let (progress, known) = ready!(decided.as_mut().poll(cx));
+                    let mut this = pending.take().expect("polled after completion");
+                    let config = Arc::clone(&this.config);
+                    let head = Head::from(&this.request);
+                    let admitted = match progress {
+                        Progress::Waits(waiting) => {
+                            decided.set(this.delay(waiting, known));
+                            *pending = Some(this);
                             continue;
                         }
-                    };
-                    let Waiting {
-                        mut service,
-                        is_ready,
-                        waits_since,
-                        mut request,
-                        config,
-                    } = *waiting.take().expect("polled after completion");
-                    let waited = waits_since.filter(|_| config.settings.server_timing);
-                    let waited = waited.map(|since| since.elapsed());
-                    match admit(config, &mut request, decided, &checks) {
-                        Ok(admitted) => {
-                            let admitted = admitted.map(|admitted| admitted.after(waited));
-                            if is_ready {
-                                let future = service.call(request);
-                                state.set(State::Inner { future, admitted });
-                            } else {
-                                let request = Some(request);
-                                state.set(State::Readying {
-                                    service,
-                                    request,
-                                    admitted,
-                                });
-                            }
+                        Progress::Denied(decision) => {
+                            let KnownChecks { checks, found } = &known;
+                            let denied = answer_denied(&config, &head, &decision, checks, found);
+                            let Some(held) = denied.held else {
+                                let response = *denied.response;
+                                return Poll::Ready(Ok(response.map(ResponseBody::full)));
+                            };
+                            let response = Some(denied.response);
+                            state.set(State::Held { held, response });
+                            continue;
                         }
-                        Err(Answered { response, held }) => match held {
-                            None => return Poll::Ready(Ok(response.map(ResponseBody::full))),
-                            Some(held) => {
-                                let response = Some(response);
-                                state.set(State::Held { held, response });
-                            }
-                        },
+                        Progress::Refused(refusal) => {
+                            Err(Box::new(reject(&config, &head, &refusal)))
+                        }
+                        Progress::Allowed(decision) => {
+                            admit(config, &mut this.request, decision, known.checks)
+                        }
+                    };
+                    let admitted = match admitted {
+                        Ok(admitted) => admitted,
+                        Err(response) => {
+                            return Poll::Ready(Ok(response.map(ResponseBody::full)));
+                        }
+                    };
+                    let shown = this.config.settings.server_timing;
+                    let waited = this
+                        .waits_since
+                        .filter(|_| shown)
+                        .map(|since| since.elapsed());
+                    let admitted = admitted.map(|admitted| admitted.after(waited));
+                    if this.is_ready {
+                        let future = this.service.call(this.request);
+                        state.set(State::Inner { future, admitted });
+                    } else {
+                        let request = Some(this);
+                        state.set(State::Readying { request, admitted });
                     }
                 }
-                StateProj::Readying {
-                    service,
-                    request,
-                    admitted,
-                } => {
-                    if let Err(error) = ready!(service.poll_ready(cx)) {
+                StateProj::Readying { request, admitted } => {
+                    let waiting = request.as_mut().expect("polled after completion");
+                    if let Err(error) = ready!(waiting.service.poll_ready(cx)) {
                         return Poll::Ready(settle(admitted, Err(error)));
                     }
-                    let request = request.take().expect("polled after completion");
-                    let future = service.call(request);
+                    let mut waiting = request.take().expect("it is there");
+                    let future = waiting.service.call(waiting.request);
                     let admitted = admitted.take();
                     state.set(State::Inner { future, admitted });
-                }
-                StateProj::InnerOfOne { future, admitted } => {
-                    return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
                 }
                 StateProj::Inner { future, admitted } => {
                     return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
@@ -246,9 +235,8 @@ where
 }
 
 /// What follows from the result of the inner service.
-#[inline(always)]
-fn settle<K: Kept, B, E>(
-    admitted: &mut Option<Admitted<K>>,
+fn settle<B, E>(
+    admitted: &mut Option<Admitted>,
     mut result: Result<Response<B>, E>,
 ) -> Result<Response<ResponseBody<B>>, E> {
     let mut at_end = None;
@@ -271,7 +259,7 @@ where
         f.write_str(match &self.state {
             State::Deciding { .. } => "ResponseFuture::Deciding",
             State::Readying { .. } => "ResponseFuture::Readying",
-            State::InnerOfOne { .. } | State::Inner { .. } => "ResponseFuture::Inner",
+            State::Inner { .. } => "ResponseFuture::Inner",
             State::Held { .. } => "ResponseFuture::Held",
             State::Rejected { .. } => "ResponseFuture::Rejected",
         })

@@ -36,10 +36,11 @@ impl LiveConfig {
     ) -> Result<Arc<Self>, RuleError> {
         let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         accepts(&rules)?;
-        let rules = RequestRules::new(replaced, &store, rules)?;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let rules = RequestRules::new(replaced, Arc::clone(&store), rules)?;
         let config = Config::new(rules, Settings::default());
         // With the limiter that keeps the names in use.
-        let rules = LayerRules::new(Arc::new(store), accepts, config.rules.clone());
+        let rules = LayerRules::new(store, accepts, config.rules.clone());
         Ok(Self::following(
             &mut rules.lock(),
             Arc::clone(&rules),

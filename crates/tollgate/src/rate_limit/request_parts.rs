@@ -238,10 +238,11 @@ async fn acquire(config: &Config, collected: &Collected, deadline: Option<Instan
     {
         return denied;
     }
-    match deadline {
-        Some(deadline) => limiter.acquire_by(checks, deadline).await,
-        None => limiter.acquire_with_patience(checks, Duration::ZERO).await,
+    let mut attempt = limiter.attempt(checks).within(Duration::ZERO);
+    if let Some(deadline) = deadline {
+        attempt = attempt.answered_by(deadline);
     }
+    attempt.decide().await
 }
 
 /// The denial of what is only looked at. A store that fails is answered for later, by the rules.

@@ -1,6 +1,6 @@
 //! The rules of a layer on their store: a request's checks from its head.
 
-use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -114,12 +114,13 @@ impl RequestChecks {
 impl RequestRules {
     pub(crate) fn new(
         replaced: &[&Limiter],
-        store: &dyn Store,
+        store: Arc<dyn Store>,
         list: Vec<RequestRule>,
     ) -> Result<Self, RuleError> {
-        let set = Self::rule_set(&list)?;
-        let limiter = LayerLimiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
-        Ok(Self::on(list, limiter, None))
+        Self::rule_set(&list)?;
+        let rules = list.iter().map(|rule| rule.settings().core_rule());
+        let limiter = Limiter::replacing(replaced, store, rules)?;
+        Ok(Self::on(list, limiter.into(), None))
     }
 
     /// The rule set of valid rules.
@@ -237,7 +238,6 @@ impl RequestRules {
     }
 
     /// The same of many rules. The index finds those whose conditions can be true.
-    #[inline(never)]
     fn collect_found(
         &self,
         index: &RouteIndex,
@@ -275,7 +275,6 @@ impl RequestRules {
     }
 
     /// Adds the check of a rule, if the rule applies.
-    #[inline(always)]
     fn collect_of(
         &self,
         number: u16,
@@ -397,7 +396,6 @@ impl RequestRules {
     }
 
     /// The plan of a request.
-    #[inline(always)]
     pub(super) fn planned(
         &self,
         rule: u16,
@@ -411,7 +409,6 @@ impl RequestRules {
     }
 
     /// The quota that was computed for a request, or else its plan.
-    #[inline(never)]
     pub(super) fn quota_by(
         &self,
         rule: u16,
@@ -463,7 +460,6 @@ impl RequestRules {
     }
 
     /// Applies a rule's setting for requests without a key. Returns whether to check the request against the shared bucket.
-    #[cold]
     fn resolve_missing(
         &self,
         rule: u16,
@@ -527,7 +523,6 @@ impl RequestRules {
     }
 
     /// Calls what rules have set for their denials.
-    #[cold]
     pub(crate) fn denied<'a>(
         &self,
         head: &Head<'_>,
@@ -595,7 +590,6 @@ impl RequestRules {
     }
 
     /// The status of a denial that blocks: that of the first limit of none; `denied` if it is by a block that ends.
-    #[cold]
     pub(crate) fn blocked_status(&self, decision: &Decision, denied: StatusCode) -> StatusCode {
         let blocks = |verdict: &&Verdict| {
             verdict.is_blocked()
@@ -615,8 +609,6 @@ impl RequestRules {
             self.observer.no_key(refusal.rule);
         }
     }
-
-    #[cold]
     fn unknown_plan(&self, rule: u16, name: &str) {
         self.observer.unknown_plan(rule, name, || {
             // The name may come from the client; names are at most 64 characters long.
@@ -627,7 +619,6 @@ impl RequestRules {
     }
 
     /// Refunds the checks of an allowed request, shadows included, except those of rules that keep the units on errors.
-    #[cold]
     pub(crate) fn refund(&self, checks: &[Check], decision: &Decision) {
         let ticket = self.limiter.ticket_with_shadows(checks, decision);
         ticket.settle_each(|check| {

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::ready,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -16,13 +17,10 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Marks, answer_denied, challenged, only_one, pass},
+        admit::{Answered, admit, answer_denied},
         body::ResponseBody,
         config::Config,
-        decide::{
-            Asked, Delayed, Progress, acquire_first, ask, is_done, jitter_seed, look_up, report,
-            wait, waits,
-        },
+        decide::{Asked, Progress, ask, attempt, look_up, report, wait},
         future::ResponseFuture,
         live_config::LiveConfig,
         request_rules::{KnownChecks, RequestChecks},
@@ -87,67 +85,52 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let timer = Timer::start();
-        let mut checks = RequestChecks::default();
         // One configuration for all of the request.
         let config = self.config.load();
-        let admitted = match ask(
-            &config,
-            &Head::from(&request),
-            !request.body().is_end_stream(),
-            &mut checks,
-        ) {
-            Asked::Nothing => pass(config, &mut request),
-            Asked::Checks => match acquire_first(&config, &checks.checks) {
-                // By reference: a decision and its checks are large to move.
-                Some(Step::Ready(ref mut decision)) => {
-                    let checks = &checks.checks;
-                    if waits(&config, decision) {
-                        return self.delay(Some(&*decision), checks, request, config);
-                    }
-                    report(&config, &Head::from(&request), checks, decision, timer);
-                    if !decision.is_allowed() {
-                        let seed = jitter_seed(checks);
-                        let answered =
-                            answer_denied(&config, &Head::from(&request), decision, seed, &[]);
-                        return self.answer(answered);
-                    }
-                    if config.rules.has_challenges()
-                        && let Some(response) = challenged(&config, &mut request, decision, checks)
-                    {
-                        return self.reject(response);
-                    }
-                    if is_done(&config, decision) {
-                        None
-                    } else if let Some((check, verdict)) = only_one(&config, decision, checks) {
-                        let at = decision.at();
-                        let marked = config.duplicates.mark(request.extensions_mut(), at);
-                        let future = self.inner.call(request);
-                        // Written where it stays, not moved there: the processor would wait for each piece.
-                        let kept = Admitted::one(config, *check, *verdict, at, marked);
-                        return ResponseFuture::inner_of_one(future, kept);
-                    } else {
-                        let marks = Marks::set(&config, &mut request, decision, checks);
-                        let future = self.inner.call(request);
-                        let kept = Admitted::several(config, decision, checks, marks);
-                        return ResponseFuture::inner(future, Some(kept));
-                    }
-                }
-                Some(Step::Wait(reply)) => {
-                    let route = Route::of(request.extensions());
-                    let decided = wait(Arc::clone(&config), checks.checks, reply, timer, route);
-                    return self.decide_later(Pending::new(decided), request, config);
-                }
-                None => return self.delay(None, &checks.checks, request, config),
-            },
+        let head = Head::from(&request);
+        let has_body = !request.body().is_end_stream();
+        let mut checks = RequestChecks::default();
+        let admitted = match ask(&config, &head, has_body, &mut checks) {
+            Asked::Rejected(response) => Err(response),
             Asked::LookUps => {
-                let route = Route::of(request.extensions());
+                let route = Route::of(head.extensions);
                 let decided = look_up(Arc::clone(&config), checks, timer, route);
                 return self.decide_later(Pending::new(decided), request, config);
             }
-            Asked::Rejected(response) => return self.reject(response),
+            Asked::Nothing => {
+                let nothing = Decision::unlimited(0);
+                admit(config, &mut request, nothing, Checks::new())
+            }
+            Asked::Checks => {
+                let checks = checks.checks;
+                let attempt = attempt(&config, &checks);
+                match attempt.decide() {
+                    Step::Ready(decision) if attempt.waits(&decision) => {
+                        let waits = Progress::Waits(Box::new(attempt.wait(decision)));
+                        let progress = ready((waits, checks.into()));
+                        return self.decide_later(Pending::new(progress), request, config);
+                    }
+                    Step::Ready(decision) => {
+                        report(&config, &head, &checks, &decision, timer);
+                        if !decision.is_allowed() {
+                            let answered = answer_denied(&config, &head, &decision, &checks, &[]);
+                            return self.answer(answered);
+                        }
+                        admit(config, &mut request, decision, checks)
+                    }
+                    reply @ Step::Wait(_) => {
+                        let route = Route::of(head.extensions);
+                        let decided = wait(Arc::clone(&config), checks.into(), reply, timer, route);
+                        return self.decide_later(Pending::new(decided), request, config);
+                    }
+                }
+            }
         };
-        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-        ResponseFuture::inner(self.inner.call(request), admitted)
+        match admitted {
+            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+            Ok(admitted) => ResponseFuture::inner(self.inner.call(request), admitted),
+            Err(response) => self.reject(response),
+        }
     }
 }
 
@@ -173,25 +156,6 @@ impl<S: Clone> RateLimit<S> {
             Some(held) => rejected.held(held),
         }
     }
-
-    #[cold]
-    fn delay<B>(
-        &mut self,
-        decision: Option<&Decision>,
-        checks: &Checks,
-        request: Request<B>,
-        config: Arc<Config>,
-    ) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        let delayed = Delayed::new(&config.rules.limiter, checks, decision.cloned());
-        let progress = (Progress::Waits(delayed), checks.clone().into());
-        let progress = Pending::new(std::future::ready(progress));
-        self.decide_later(progress, request, config)
-    }
-
-    #[inline(never)]
     fn decide_later<B>(
         &mut self,
         decided: Pending<(Progress, KnownChecks)>,

@@ -35,8 +35,6 @@ impl ServiceConfig {
             _ => self.load_anew(),
         }
     }
-
-    #[inline(never)]
     fn load_anew(&mut self) -> Arc<Config> {
         let config = self.live.load();
         if self.is_used {

@@ -36,8 +36,6 @@ impl SlashDetector {
             self.compare(head, rules);
         }
     }
-
-    #[cold]
     fn compare<'a>(&self, head: &Head<'_>, mut rules: impl Iterator<Item = &'a RequestSettings>) {
         let Some(uri) = normalized(head.uri) else {
             return;

@@ -103,7 +103,7 @@ pub async fn a_request_waits_no_longer_than_it_has_patience(subject: &Subject) {
     for _ in 0..4 {
         assert!(limiter.acquire(&check).await.is_allowed());
     }
-    let within = |patience| limiter.0.acquire_with_patience(&check, patience);
+    let within = |patience| limiter.0.attempt(&check).within(patience).decide();
     let wait = 4 * SECOND / 5;
     let denied = within(wait - TICK).await;
     assert!(!denied.is_allowed(), "{denied:?}");
@@ -185,7 +185,7 @@ pub async fn a_denial_frees_no_place_in_the_queue(subject: &Subject) {
         let denied = limiter.take("provider", "a", cost).await;
         assert!(!denied.is_allowed(), "{denied:?}");
     }
-    let within = limiter.0.acquire_with_patience(&[check], TICK).await;
+    let within = limiter.0.attempt(&[check]).within(TICK).decide().await;
     assert!(!within.is_allowed());
     subject.clock().advance(SECOND / 5);
     // Somebody who asks a moment later is behind all of them.
@@ -358,9 +358,9 @@ pub async fn a_denial_says_nothing_of_how_long_a_state_of_another_quota_makes_wa
     let slow = Rule::new("provider", Quota::gcra(1, 2 * SECOND).burst(1)).wait(MINUTE);
     let after = subject.replacing(&[&before], [slow]).expect("it replaces");
     let check = [after.check("provider", "a", 1)];
-    let denied = after.0.acquire_with_patience(&check, SECOND).await;
+    let denied = after.0.attempt(&check).within(SECOND).decide().await;
     assert_eq!(denied.retry_after(), Some(6 * SECOND), "{denied:?}");
-    let decision = after.0.acquire_with_patience(&check, 8 * SECOND).await;
+    let decision = after.0.attempt(&check).within(8 * SECOND).decide().await;
     assert!(decision.is_allowed(), "{decision:?}");
     assert_eq!(decision.delay(), 7 * SECOND);
 }

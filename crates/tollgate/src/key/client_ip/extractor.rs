@@ -42,7 +42,7 @@ use crate::{
 /// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same prefixes.
 ///
 /// The first request with `X-Forwarded-For` or `Forwarded` from a peer that is not trusted is an event at warn level, also where no
-/// proxy is configured. A peer's fields are looked at in the first 100 000 requests of a process.
+/// proxy is configured. A peer's fields are looked at in the first 1 000 requests of a process.
 ///
 /// Without a peer address there is no key ([`NoKey::Misconfigured`]): see [`PeerAddr`](crate::key::PeerAddr).
 pub fn client_ip() -> ClientIp {
@@ -248,7 +248,6 @@ impl ClientIp {
     }
 
     /// The proxy has no address, and names no client.
-    #[cold]
     fn unnamed(&self) -> NoKey {
         let Some(name) = self.header() else {
             return no_peer();
@@ -270,8 +269,6 @@ impl ClientIp {
             Source::SingleHeader(name) => name.clone(),
         })
     }
-
-    #[inline(always)]
     fn network(&self, address: IpAddr) -> Network {
         Network::of(address)
             .ipv4_prefix(self.ipv4_prefix)
@@ -378,10 +375,9 @@ fn proxy_header(head: &Head<'_>, own: Option<&HeaderName>) -> Option<HeaderName>
 }
 
 /// How many requests are still looked at for a proxy where none is configured: one in front of a service shows in the first.
-static LOOKS_LEFT: AtomicU32 = AtomicU32::new(100_000);
+static LOOKS_LEFT: AtomicU32 = AtomicU32::new(1_000);
 
 /// Reports once in a process that a peer sends what a proxy sends, where no proxy is configured.
-#[cold]
 fn look_for_proxy(head: &Head<'_>) {
     let left = LOOKS_LEFT.load(Ordering::Relaxed);
     let Some(name) = proxy_header(head, None) else {

@@ -1,0 +1,515 @@
+//! An attempt to take units: it decides, waits, starts, and gives up.
+//!
+//! Whatever waits does it here: a worker, which is in [`run`](Attempt::run) until it has its units or not, and a layer, which has a
+//! request to hold meanwhile and so goes in steps: [`decide`](Attempt::decide), and where the request [waits](Attempt::waits) after
+//! that, [`start`](Waiting::start) or [`give_up`](Waiting::give_up).
+
+use std::{
+    future::{Future, pending, poll_fn},
+    pin::pin,
+    sync::OnceLock,
+    task::Poll,
+    time::Duration,
+};
+
+use crate::{
+    algorithm::Retry,
+    check::Check,
+    decision::{Decision, Outcome, Reason},
+    limiter::Limiter,
+    observe,
+    rule::Rule,
+    step::{Pending, Step},
+    store::slot_waiters::{SlotWaiter, SlotWaiters},
+    ticket::Ticket,
+    wait_queue::{Kind, Permit, WaitError},
+    wait_timer::Timer,
+};
+#[cfg(feature = "tokio")]
+use crate::{checks::Checks, wait_queue::WaitErrorKind, wait_timer::TaskTimer};
+
+/// An attempt to take the units of all checks of a request. Operators are told of its wait, and not of its decision.
+#[must_use = "it takes nothing until it decides or runs"]
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    limiter: &'a Limiter,
+    checks: &'a [Check],
+    /// `None`: as long as its rules let it wait.
+    patience: Option<Duration>,
+    #[cfg(feature = "tokio")]
+    deadline: Option<tokio::time::Instant>,
+    has_room: bool,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, checks: &'a [Check]) -> Self {
+        Self {
+            limiter,
+            checks,
+            patience: None,
+            #[cfg(feature = "tokio")]
+            deadline: None,
+            has_room: true,
+        }
+    }
+
+    /// It waits for no longer than this, also where its rules would let it [wait](crate::Rule::wait) longer.
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// It does not wait, and what a store answers after the deadline is a store failure, of an unknown outcome. For a tokio runtime
+    /// with a timer.
+    #[cfg(feature = "tokio")]
+    pub fn answered_by(mut self, deadline: tokio::time::Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Whether the caller has room for a request that waits. Without, it takes no place in a store's queue that would have to be given
+    /// back.
+    pub fn with_room(mut self, has_room: bool) -> Self {
+        self.has_room = has_room;
+        self
+    }
+
+    /// Decides, and takes what the request need not [wait](Self::waits) for. Requests that queue for the same slots go first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the answer does not give back what was taken.
+    #[inline]
+    pub fn decide(&self) -> Step<Decision> {
+        #[cfg(feature = "tokio")]
+        if let Some(deadline) = self.deadline {
+            return self.limiter.acquire_by(self.checks, deadline);
+        }
+        match self.limiter.has_waits() {
+            true => self.decide_by_rules(),
+            false => self.limiter.acquire_unreported(self.checks),
+        }
+    }
+
+    fn decide_by_rules(&self) -> Step<Decision> {
+        let (limiter, checks) = (self.limiter, self.checks);
+        if let Some(patience) = self.patience {
+            return limiter.acquire_with_patience(checks, patience);
+        }
+        if !limiter.waits_for_slots(checks) {
+            return match self.has_room {
+                true => limiter.acquire_unreported(checks),
+                false => limiter.acquire_with_patience(checks, Duration::ZERO),
+            };
+        }
+        if let Some(denied) = limiter.blocked(checks) {
+            return Step::Ready(denied);
+        }
+        if !limiter.wait_queues().is_free(checks) {
+            // A slot that becomes free is theirs.
+            return Step::Ready(Decision::unlimited(0).denied_for(Reason::Slots));
+        }
+        if limiter.rules().all_enforced() {
+            return limiter.acquire_unreported(checks);
+        }
+        // A shadow counts every attempt: a request that has to wait for a slot only looks before.
+        match limiter.peek(checks) {
+            Step::Ready(looked) if limiter.waits_for_slots_after(&looked) => Step::Ready(looked),
+            Step::Ready(_) => limiter.acquire_unreported(checks),
+            Step::Wait(looking) => {
+                let (limiter, checks) = (limiter.unregistered(), checks.to_vec());
+                Step::Wait(Pending::new(async move {
+                    let looked = looking.await;
+                    if limiter.waits_for_slots_after(&looked) {
+                        return looked;
+                    }
+                    limiter.acquire_unreported(&checks).await
+                }))
+            }
+        }
+    }
+
+    /// Whether the request waits after this decision of [`decide`](Self::decide): for its [delay](Decision::delay), or for slots.
+    #[inline]
+    #[must_use]
+    pub fn waits(&self, decision: &Decision) -> bool {
+        !decision.delay().is_zero() || self.limiter.waits_for_slots_after(decision)
+    }
+
+    /// The request as it waits after this decision.
+    #[cfg(feature = "tokio")]
+    pub fn wait(&self, decision: Decision) -> Waiting {
+        let place = (!decision.delay().is_zero()).then(|| {
+            let ticket = self.limiter.ticket(self.checks, &decision);
+            ticket.cancel_on_drop()
+        });
+        Waiting {
+            limiter: self.limiter.unregistered(),
+            checks: Checks::from_slice(self.checks),
+            decision,
+            place,
+        }
+    }
+
+    /// Takes the units as soon as they are there: see [`Limiter::acquire_within`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::acquire_within`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`Limiter::acquire_within`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Limiter::acquire_within`].
+    #[cfg(feature = "tokio")]
+    pub async fn run(self) -> Result<Decision, WaitError> {
+        self.run_by(&TaskTimer::start()).await
+    }
+
+    pub(crate) async fn run_by(self, timer: &impl Timer) -> Result<Decision, WaitError> {
+        let (limiter, checks) = (self.limiter, self.checks);
+        let patience = self.patience.unwrap_or(Duration::MAX);
+        let timer = ObservedTimer {
+            timer,
+            limiter,
+            checks,
+            waiting: OnceLock::new(),
+        };
+        let result = acquire_in_queue(limiter, checks, patience, &timer).await;
+        let waited = timer.elapsed();
+        match &result {
+            Ok(decision) => {
+                if let Some(waiting) = timer.waiting.into_inner() {
+                    waiting.ended(decision, waited);
+                }
+            }
+            // It has not tried to wait.
+            Err(_) if patience.is_zero() => {}
+            Err(error) => {
+                let began = timer.waiting.into_inner();
+                let waiting = began.unwrap_or_else(|| limiter.observer().waiting(checks));
+                match error {
+                    WaitError(Kind::TimedOut) => waiting.expired(),
+                    _ => waiting.turned_away(),
+                }
+            }
+        }
+        result
+    }
+}
+
+/// A request that waits, for its delay or for slots. Dropped before it starts, it gives its place in the store's queue back.
+#[cfg(feature = "tokio")]
+#[must_use = "it starts when it is awaited"]
+#[derive(Debug)]
+pub struct Waiting {
+    limiter: Limiter,
+    checks: Checks,
+    /// Without verdicts: others queue for the slots.
+    decision: Decision,
+    /// What a delay has taken.
+    place: Option<Ticket>,
+}
+
+#[cfg(feature = "tokio")]
+impl Waiting {
+    /// Waits until the request may start, and takes what is only taken then: slots, and units of rules that do not wait. The decision
+    /// is a denial where these do not fit, or if its rules let it wait no longer.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its timer enabled.
+    pub async fn start(self) -> Decision {
+        let Self {
+            limiter,
+            checks,
+            decision,
+            place,
+        } = self;
+        let timer = TaskTimer::start();
+        let waiting = limiter.observer().waiting(&checks);
+        let at_most = limiter.at_most_wait(&checks).unwrap_or_default();
+        let first = Some((decision, place));
+        let started = match acquire_by_rules(&limiter, &checks, at_most, first, &timer).await {
+            Ok(started) => started,
+            Err(full) if full.kind() == WaitErrorKind::QueueFull => {
+                turn_away(&limiter, &checks).await
+            }
+            Err(_) => limiter.peek(&checks).await.denied_for(Reason::WaitExpired),
+        };
+        waiting.ended(&started, timer.elapsed());
+        started
+    }
+
+    /// The caller has no room for it: it passes if it need not wait any more, or else is denied.
+    pub async fn give_up(self) -> Decision {
+        let timer = TaskTimer::start();
+        let waiting = self.limiter.observer().waiting(&self.checks);
+        drop(self.place);
+        let decision = match self.decision.is_allowed() || self.decision.verdicts().is_empty() {
+            true => turn_away(&self.limiter, &self.checks).await,
+            false => self.decision.denied_for(Reason::QueueFull),
+        };
+        waiting.ended(&decision, timer.elapsed());
+        decision
+    }
+}
+
+/// Decides about a request that may not wait. Slots are for those in line.
+#[cfg(feature = "tokio")]
+async fn turn_away(limiter: &Limiter, checks: &[Check]) -> Decision {
+    if limiter.waits_for_slots(checks) {
+        return limiter.peek(checks).await.denied_for(Reason::QueueFull);
+    }
+    let decision = limiter.acquire_with_patience(checks, Duration::ZERO).await;
+    match decision.is_allowed() {
+        true => decision,
+        false => decision.denied_for(Reason::QueueFull),
+    }
+}
+
+/// A timer that tells operators that an acquire waits, from when it first sleeps.
+struct ObservedTimer<'a, T> {
+    timer: T,
+    limiter: &'a Limiter,
+    checks: &'a [Check],
+    waiting: OnceLock<observe::Waiting>,
+}
+
+impl<T: Timer> Timer for ObservedTimer<'_, T> {
+    fn elapsed(&self) -> Duration {
+        self.timer.elapsed()
+    }
+
+    async fn sleep_until(&self, elapsed: Duration) {
+        let observer = self.limiter.observer();
+        self.waiting.get_or_init(|| observer.waiting(self.checks));
+        self.timer.sleep_until(elapsed).await;
+    }
+}
+
+/// Waits in this process, until the units are there.
+async fn acquire_in_queue(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+    timer: &impl Timer,
+) -> Result<Decision, WaitError> {
+    if let Some(denied) = limiter.blocked(checks) {
+        return Ok(denied);
+    }
+    if let Some(at_most) = limiter.at_most_wait(checks) {
+        return acquire_by_rules(limiter, checks, patience.min(at_most), None, timer).await;
+    }
+    let permit = match limiter.wait_queues().enter(limiter.rules().rules(), checks) {
+        Ok(permit) => permit,
+        // Others fill the queues. An acquire with no other in front that finds its units needs no permit.
+        Err(full) if limiter.wait_queues().is_free(checks) => {
+            let decision = limiter.acquire_unreported(checks).await;
+            return decision.is_allowed().then_some(decision).ok_or(full);
+        }
+        Err(full) => return Err(full),
+    };
+    if !reaches_front(&permit, patience, timer).await {
+        return Err(WaitError(Kind::TimedOut));
+    }
+    // A shadow counts every attempt, and a block every denial: until the request would pass, it only peeks.
+    let mut peeks = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
+    let waiters = limiter.rule_store().slot_waiters();
+    // Elsewhere others give units back without a notice: then it is known when they refill.
+    let hears_units = waiters.is_some_and(|waiters| waiters.poll_every().is_none());
+    let of_slots = |check: &Check| holds_slots(limiter.rules().rules(), check);
+    let mut listens = checks.iter().any(of_slots);
+    let mut was_slots = false;
+    loop {
+        let release =
+            listens.then(|| Release::of(limiter, checks, |check| hears_units || of_slots(check)));
+        let decision = if peeks {
+            limiter.peek(checks).await
+        } else {
+            limiter.acquire_unreported(checks).await
+        };
+        let (retry, lacks_slots) = lacks(limiter, &decision);
+        let fits_at = match retry {
+            Retry::After(delay) => timer.elapsed().checked_add(delay),
+            _ => None,
+        };
+        match (fits_at, &release) {
+            (Some(at), _) if at <= patience && !hears_units => timer.sleep_until(at).await,
+            // Once more, so that nothing that comes back meanwhile is missed.
+            (Some(at), None) if at <= patience => listens = true,
+            (Some(at), Some(release)) if at <= patience => release.wait(at, timer).await,
+            (None, Some(release))
+                if lacks_slots && retry == Retry::Now && timer.elapsed() < patience =>
+            {
+                was_slots = true;
+                release.wait(patience, timer).await;
+            }
+            _ if peeks => peeks = false,
+            _ if was_slots && decision.reason() == Some(Reason::Slots) => {
+                return Ok(decision.denied_for(Reason::WaitExpired));
+            }
+            _ => return Ok(decision),
+        }
+    }
+}
+
+/// When the rates let a denied request pass, and whether slots deny it as well, which come back at no known time.
+fn lacks(limiter: &Limiter, decision: &Decision) -> (Retry, bool) {
+    let rules = limiter.rules();
+    let mut lacks = (Retry::Now, false);
+    for verdict in decision.verdicts() {
+        if verdict.outcome() != Outcome::Deny || !rules.enforces(verdict.rule()) {
+            continue;
+        }
+        if verdict.is_blocked() {
+            lacks.0 = Retry::Never;
+        } else if verdict.is_of_slots() && verdict.retry() != Retry::Never {
+            lacks.1 = true;
+        } else {
+            lacks.0 = lacks.0.or_later(verdict.retry());
+        }
+    }
+    lacks
+}
+
+/// Whether a check is of slots.
+fn holds_slots(rules: &[Rule], check: &Check) -> bool {
+    let rule = rules.get(usize::from(check.rule()));
+    rule.is_some_and(Rule::has_slots)
+}
+
+/// The next slots that come back.
+struct Release<'a> {
+    waiter: Option<SlotWaiter<'a>>,
+    poll_every: Option<Duration>,
+}
+
+/// How often a store without wake-ups is asked for slots.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+impl<'a> Release<'a> {
+    /// Of slots of these checks. To be made before the request asks, so that no release is missed.
+    fn of(limiter: &'a Limiter, checks: &[Check], of_slots: impl Fn(&Check) -> bool) -> Self {
+        let waiters = limiter.rule_store().slot_waiters();
+        let keys = checks.iter().filter(|check| of_slots(check));
+        Self {
+            waiter: waiters.map(|waiters| waiters.wait(keys.map(Check::key))),
+            poll_every: waiters.map_or(Some(ASK_AGAIN), SlotWaiters::poll_every),
+        }
+    }
+
+    /// Ends when it is time to ask again, and at `patience` at the latest.
+    async fn wait(&self, patience: Duration, timer: &impl Timer) {
+        let mut released = pin!(async {
+            match &self.waiter {
+                Some(waiter) => waiter.released().await,
+                None => pending().await,
+            }
+        });
+        // Slots of other processes may come back sooner, without a notice.
+        let poll_every = self.poll_every;
+        let asks_at = poll_every.map(|pause| timer.elapsed().saturating_add(pause));
+        let asks_at = asks_at.map_or(patience, |at| at.min(patience));
+        let mut timeout = pin!(async { timer.sleep_until(asks_at).await });
+        let ended = poll_fn(|cx| match released.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => timeout.as_mut().poll(cx),
+        });
+        ended.await;
+    }
+}
+
+/// Waits where the rules say to: in the store for units, and in this process for slots. `first`: what is decided already, with the
+/// place that it has taken. Such a request is denied where it finds at its start that rules that do not wait deny it.
+async fn acquire_by_rules(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+    mut first: Option<(Decision, Option<Ticket>)>,
+    timer: &impl Timer,
+) -> Result<Decision, WaitError> {
+    let rules = limiter.rules().rules();
+    let waits_for_slots = limiter.waits_for_slots(checks);
+    let tries_again = first.is_none();
+    let (mut permit, mut counted) = (None, None);
+    loop {
+        if waits_for_slots && first.is_none() && permit.is_none() {
+            // Slots come back in no order, so requests stand in line for them.
+            let entered = permit.insert(limiter.wait_queues().enter(rules, checks)?);
+            if !reaches_front(entered, patience, timer).await {
+                return Err(WaitError(Kind::TimedOut));
+            }
+        }
+        let left = patience.saturating_sub(timer.elapsed());
+        let is_waited_for = |check: &Check| {
+            let rule = rules.get(usize::from(check.rule()));
+            rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
+        };
+        let in_line = permit.is_some();
+        let release = in_line.then(|| Release::of(limiter, checks, is_waited_for));
+        // A shadow counts every attempt, and a block every denial: while no slot is free, it only peeks.
+        let counts = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
+        let looked = match in_line && !left.is_zero() && counts {
+            true => Some(limiter.peek(checks).await),
+            false => None,
+        };
+        let looked = looked.filter(|looked| limiter.waits_for_slots_after(looked));
+        let has_looked = looked.is_some();
+        let (decision, place) = match (first.take(), looked) {
+            (Some(first), _) => first,
+            (None, Some(looked)) => (looked, None),
+            (None, None) => (limiter.acquire_with_patience(checks, left).await, None),
+        };
+        let received = timer.elapsed();
+        if decision.is_allowed() && !decision.delay().is_zero() {
+            // Dropped with an error, the ticket gives the place back.
+            let place = place.unwrap_or_else(|| {
+                let ticket = limiter.ticket(checks, &decision);
+                ticket.cancel_on_drop()
+            });
+            if !in_line && counted.is_none() {
+                counted = Some(limiter.wait_queues().count(rules, checks)?);
+            }
+            timer
+                .sleep_until(received.saturating_add(decision.delay()))
+                .await;
+            place.forget();
+            let started = limiter.start(checks, decision).await;
+            let again = started.retry().delay();
+            let again = again.and_then(|delay| timer.elapsed().checked_add(delay));
+            match again {
+                _ if started.is_allowed() => return Ok(started),
+                // When they come back is not known, whatever is typical.
+                _ if limiter.waits_for_slots_after(&started) => counted = None,
+                _ if !tries_again || started.reason() == Some(Reason::Slots) => return Ok(started),
+                Some(again) if again <= patience => timer.sleep_until(again).await,
+                _ => return Ok(started.denied_for(Reason::WaitExpired)),
+            }
+        } else if limiter.waits_for_slots_after(&decision) {
+            // One that is not in line yet stands there next.
+            if let Some(release) = release {
+                release.wait(patience, timer).await;
+                if timer.elapsed() >= patience && !has_looked {
+                    return Ok(decision.denied_for(Reason::WaitExpired));
+                }
+            }
+        } else {
+            return Ok(decision);
+        }
+    }
+}
+
+/// Whether the front of the queue is reached before the patience runs out.
+async fn reaches_front(permit: &Permit<'_>, patience: Duration, timer: &impl Timer) -> bool {
+    // Made when it is polled: an acquire that does not wait needs no runtime with a timer.
+    let mut timeout = pin!(async { timer.sleep_until(patience).await });
+    poll_fn(|cx| match permit.poll_front(cx.waker()) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => timeout.as_mut().poll(cx).map(|()| false),
+    })
+    .await
+}
