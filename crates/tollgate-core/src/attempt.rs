@@ -42,6 +42,7 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
+    #[inline]
     pub(crate) fn new(limiter: &'a Limiter, checks: &'a [Check]) -> Self {
         Self {
             limiter,
@@ -69,6 +70,7 @@ impl<'a> Attempt<'a> {
 
     /// Whether the caller has room for a request that waits. Without, it takes no place in a store's queue that would have to be given
     /// back.
+    #[inline]
     pub fn with_room(mut self, has_room: bool) -> Self {
         self.has_room = has_room;
         self

@@ -24,7 +24,8 @@ pub(crate) struct Headers {
     named: Option<Named>,
     numbered: Option<Arc<Numbered>>,
     own: OwnFields,
-    fields: usize,
+    /// Whether any field says what one quota of all does.
+    has_single: bool,
 }
 
 /// Fields of the service's own.
@@ -34,18 +35,14 @@ impl Headers {
     /// Prepares the fields. `style` has been [validated](HeaderStyle::validate).
     pub(crate) fn new(style: HeaderStyle, own: OwnFields, rules: &RuleSet) -> Self {
         let is = |other| style.has(other);
-        let x = is(HeaderStyle::X_RATELIMIT_EPOCH) || is(HeaderStyle::X_RATELIMIT_DELTA);
         let named = is(HeaderStyle::DRAFT_11);
         let numbered = is(HeaderStyle::DRAFT_7) || is(HeaderStyle::DRAFT_6);
         Self {
             style,
             named: named.then(|| Named::new(rules)),
             numbered: numbered.then(|| Arc::new(Numbered::new(rules))),
-            fields: usize::from(named || numbered)
-                + usize::from(named || is(HeaderStyle::DRAFT_7))
-                + 3 * usize::from(is(HeaderStyle::DRAFT_6))
-                + 3 * usize::from(x)
-                + own.len(),
+            has_single: style.and(HeaderStyle::DRAFT_11) != HeaderStyle::DRAFT_11
+                || !own.is_empty(),
             own,
         }
     }
@@ -63,17 +60,11 @@ impl Headers {
     /// Fields of an inner limiter are kept: lists get further members, and fields for one rule keep the fewer remaining units.
     #[inline]
     pub(crate) fn write(&self, map: &mut HeaderMap, verdicts: &[Verdict], rules: &RuleSet) {
-        if self.style == HeaderStyle::NONE && self.own.is_empty() {
-            return;
-        }
-        let statuses = QuotaStatus::all(verdicts, rules);
-        if statuses.clone().next().is_none() || map.try_reserve(self.fields).is_err() {
-            return;
-        }
         if let Some(named) = &self.named {
-            named.write(map, rules, statuses.clone());
+            named.write(map, rules, verdicts);
         }
-        if self.style != HeaderStyle::DRAFT_11 || !self.own.is_empty() {
+        if self.has_single {
+            let statuses = QuotaStatus::all(verdicts, rules);
             let statuses = statuses.filter(|status| !status.is_of_slots);
             self.write_single(map, rules, &statuses.collect::<Standings>());
         }

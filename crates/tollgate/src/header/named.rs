@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
-use tollgate_core::{AlgorithmKind, Quota, Rule, RuleSet};
+use tollgate_core::{AlgorithmKind, Quota, Rule, RuleSet, Verdict};
 
 use crate::{
     header::{
@@ -92,17 +92,12 @@ impl Named {
     }
 
     #[inline]
-    pub(super) fn write(
-        &self,
-        map: &mut HeaderMap,
-        rules: &RuleSet,
-        statuses: impl Iterator<Item = QuotaStatus> + Clone,
-    ) {
+    pub(super) fn write(&self, map: &mut HeaderMap, rules: &RuleSet, verdicts: &[Verdict]) {
         let parts = &*self.parts;
         let mut line = Line::new();
         let mut expected = parts.usual.iter();
         let mut usual = true;
-        for status in statuses.clone() {
+        for status in QuotaStatus::all(verdicts, rules) {
             usual &= status.plan == 0 && expected.next() == Some(&status.rule);
             let Some(prefix) = parts
                 .prefixes
@@ -119,14 +114,15 @@ impl Named {
                 push_integer(&mut line, whole_seconds(status.lasts));
             }
         }
+        let Some(limits) = structured::value(&line) else {
+            return;
+        };
         // Appends to the list of an inner limiter.
-        let limits = structured::value(&line);
-        let was_there =
-            limits.is_some_and(|limits| matches!(map.try_append(RATELIMIT, limits), Ok(true)));
+        let was_there = matches!(map.try_append(RATELIMIT, limits), Ok(true));
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
-            parts.policies(rules, statuses)
+            parts.policies(rules, QuotaStatus::all(verdicts, rules))
         };
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);

@@ -43,7 +43,7 @@ impl QuotaStatus {
     }
 
     #[inline]
-    pub(super) fn all(verdicts: &[Verdict], rules: &RuleSet) -> impl Iterator<Item = Self> + Clone {
+    pub(super) fn all(verdicts: &[Verdict], rules: &RuleSet) -> impl Iterator<Item = Self> {
         verdicts
             .iter()
             .filter_map(|verdict| Self::of(verdict, rules))

@@ -31,11 +31,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod events;
 #[cfg(feature = "metrics")]
 mod meters;
 mod observer;
-mod reported_names;
 mod route;
 
 pub(crate) use self::{observer::Observer, route::Route};

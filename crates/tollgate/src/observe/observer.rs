@@ -1,127 +1,266 @@
-//! What a layer reports in addition to its limiter.
+//! What a layer reports in addition to its limiter: counters with the feature `metrics`, and set-up mistakes, once each. Never a key.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU32, Ordering},
+    },
+};
 
-use tollgate_core::{RuleError, UnknownName, layer::LayerLimiter, observe};
+use tollgate_core::{Rule, RuleError, RuleErrorKind, UnknownName, layer::LayerLimiter, observe};
 
-use crate::observe::events::Events;
+use crate::diagnostics;
 #[cfg(feature = "metrics")]
-use crate::observe::meters::Meters;
+use crate::observe::meters::{self, RuleMeters};
 
-/// Reports what only the layer knows: requests that no rule checks, and mistakes of the set-up. Decisions are reported by the
-/// limiter.
+/// This many requests without a key, and none with one, indicate a set-up mistake.
+const KEYLESS_WARNING: u32 = 100;
+
+/// Names may come from clients.
+const MOST_UNKNOWN_PLANS: usize = 8;
+const LONGEST_NAME: usize = 64;
+
+/// Reports requests without a key and set-up mistakes, and passes the rest on to the limiter's.
 #[derive(Debug)]
 pub(crate) struct Observer {
     of_limiter: Arc<observe::Observer>,
-    events: Events,
+    rules: Box<[Arc<RuleReports>]>,
+    of_layer: Arc<Reported>,
+}
+
+/// What is counted of each rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Metric {
+    Keyless,
+    LookUpFailures,
+    Refunded,
+    Misconfigured,
+}
+
+/// What was reported of a rule.
+#[derive(Debug)]
+struct RuleReports {
+    name: Arc<str>,
+    reported: Reported,
+    unknown_plans: Mutex<Vec<String>>,
+    /// The number of requests without a key before the first with one.
+    keyless: AtomicU32,
     #[cfg(feature = "metrics")]
-    meters: Meters,
+    meters: RuleMeters,
+}
+
+/// A bit for each mistake that was reported.
+#[derive(Debug, Default)]
+struct Reported(AtomicU8);
+
+const MISCONFIGURED: u8 = 1;
+const QUOTA_REFUSED: u8 = 1 << 1;
+const TOO_MANY_QUOTAS: u8 = 1 << 2;
+const COST_ABOVE_LIMIT: u8 = 1 << 3;
+const LOOK_UP_FAILED: u8 = 1 << 4;
+/// Any request had a key.
+const KEYED: u8 = 1 << 5;
+
+// Of the layer.
+const WRONG_NAME: u8 = 1;
+const APPLIED_TWICE: u8 = 1 << 1;
+const UNTRANSLATED_GRPC_WEB: u8 = 1 << 2;
+
+impl Reported {
+    #[inline]
+    fn has(&self, mistake: u8) -> bool {
+        self.0.load(Ordering::Relaxed) & mistake != 0
+    }
+
+    /// Reads before it writes: the many later calls must not share a write.
+    #[inline]
+    fn is_first(&self, mistake: u8) -> bool {
+        !self.has(mistake) && self.0.fetch_or(mistake, Ordering::Relaxed) & mistake == 0
+    }
 }
 
 impl Observer {
-    /// What was reported once of rules with the same names `before` is not reported again.
+    /// What was reported of rules with the same names `before` is not reported again.
     pub(crate) fn new(limiter: &LayerLimiter, before: Option<&Self>) -> Self {
-        let rules = limiter.rules();
+        let known = before.into_iter().flat_map(|before| &before.rules);
+        let known: HashMap<&str, &Arc<RuleReports>> =
+            known.map(|reports| (&*reports.name, reports)).collect();
+        let reports = |rule: &Rule| match known.get(rule.name()) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(RuleReports {
+                name: Arc::clone(rule.shared_name()),
+                reported: Reported::default(),
+                unknown_plans: Mutex::default(),
+                keyless: AtomicU32::new(0),
+                #[cfg(feature = "metrics")]
+                meters: RuleMeters::default(),
+            }),
+        };
         Self {
             of_limiter: Arc::clone(limiter.observer()),
-            events: Events::new(rules, before.map(|before| &before.events)),
-            #[cfg(feature = "metrics")]
-            meters: Meters::new(rules, before.map(|before| &before.meters)),
+            rules: limiter.rules().rules().iter().map(reports).collect(),
+            of_layer: before.map_or_else(Arc::default, |before| Arc::clone(&before.of_layer)),
         }
     }
 
-    /// A rule did not apply to a request: exempt, unlimited, or without a key.
+    fn count(&self, rule: u16, metric: Metric) {
+        #[cfg(feature = "metrics")]
+        if let Some(rule) = self.rules.get(usize::from(rule)) {
+            rule.meters.of(&rule.name)[metric as usize].increment(1);
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (rule, metric);
+    }
+
+    /// The rule, where a mistake is found for the first time.
+    fn first(&self, rule: u16, mistake: u8) -> Option<&RuleReports> {
+        let rule = self.rules.get(usize::from(rule))?;
+        rule.reported.is_first(mistake).then_some(&**rule)
+    }
+
+    /// A rule did not apply to a request.
     #[inline]
     pub(crate) fn skipped(&self, rule: u16) {
         self.of_limiter.skipped(rule);
     }
 
     /// A CORS preflight passed uncounted.
-    #[inline]
     pub(crate) fn preflight(&self) {
         #[cfg(feature = "metrics")]
-        self.meters.preflight();
+        meters::preflights().increment(1);
     }
 
-    /// A rule rejected a request that has no key.
+    /// A request was rejected because it has no key.
     pub(crate) fn no_key(&self, rule: u16) {
         self.of_limiter.no_key(rule);
     }
 
-    /// A rule's extractor cannot work the way the service is set up.
+    /// The service is not set up for an extractor.
     pub(crate) fn misconfigured(&self, rule: u16, what: &str) {
-        #[cfg(feature = "metrics")]
-        self.meters.misconfigured(rule);
-        self.events.misconfigured(rule, what);
+        self.count(rule, Metric::Misconfigured);
+        if let Some(RuleReports { name, .. }) = self.first(rule, MISCONFIGURED) {
+            diagnostics::error(&format!("rule {name:?} finds no key: {what}"));
+        }
     }
 
-    /// A rule has found the key of a request.
+    /// A request had a key.
     #[inline]
     pub(crate) fn keyed(&self, rule: u16) {
-        #[cfg(feature = "metrics")]
-        self.meters.begin(rule);
-        self.events.keyed(rule);
+        if let Some(rule) = self.rules.get(usize::from(rule))
+            && rule.reported.is_first(KEYED)
+        {
+            #[cfg(feature = "metrics")]
+            rule.meters.of(&rule.name);
+        }
     }
 
-    /// A rule found no key. `outcome` describes what the rule does then.
+    /// A request had no key. `outcome` describes what the rule does with such requests.
     pub(crate) fn keyless(&self, rule: u16, outcome: &str) {
-        #[cfg(feature = "metrics")]
-        self.meters.keyless(rule);
-        self.events.keyless(rule, outcome);
+        self.count(rule, Metric::Keyless);
+        let Some(rule) = self.rules.get(usize::from(rule)) else {
+            return;
+        };
+        // `misconfigured` has reported the mistake already, with the remedy.
+        if rule.reported.has(KEYED | MISCONFIGURED)
+            || rule.keyless.load(Ordering::Relaxed) >= KEYLESS_WARNING
+        {
+            return;
+        }
+        if rule.keyless.fetch_add(1, Ordering::Relaxed) + 1 == KEYLESS_WARNING {
+            diagnostics::warn(&format!(
+                "rule {:?}: none of its first {KEYLESS_WARNING} requests had a key, and {outcome}; is the layer outside of the \
+                 middleware that identifies clients, or is the name of a header misspelt?",
+                rule.name
+            ));
+        }
     }
 
-    /// A look-up failed. `outcome` describes what the rule does then.
+    /// A look-up failed.
     pub(crate) fn look_up_failed(&self, rule: u16, outcome: &str) {
-        #[cfg(feature = "metrics")]
-        self.meters.look_up_failed(rule);
-        self.events.look_up_failed(rule, outcome);
+        self.count(rule, Metric::LookUpFailures);
+        if let Some(RuleReports { name, .. }) = self.first(rule, LOOK_UP_FAILED) {
+            diagnostics::warn(&format!(
+                "rule {name:?}: a key was not looked up within the layer's look_up_deadline, and {outcome}"
+            ));
+        }
     }
 
-    /// A rule rejected a request whose look-up failed.
+    /// A request was rejected because its key was not looked up.
     pub(crate) fn look_up_rejected(&self, rule: u16) {
         self.of_limiter.look_up_failed(rule);
     }
 
-    /// A request names a plan that its rule does not have.
-    pub(crate) fn unknown_plan(
-        &self,
-        rule: u16,
-        name: &str,
-        unknown: impl FnOnce() -> UnknownName,
-    ) {
-        self.events.unknown_plan(rule, name, unknown);
+    /// Reports each name once, and a few names for each rule.
+    pub(crate) fn unknown_plan(&self, rule: &Rule, number: u16, plan: &str) {
+        let Some(reports) = self.rules.get(usize::from(number)) else {
+            return;
+        };
+        let plan: String = plan.chars().take(LONGEST_NAME).collect();
+        let known = reports.unknown_plans.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST_UNKNOWN_PLANS && !known.contains(&plan) {
+            diagnostics::warn(&format!(
+                "rule {:?}: {}; the request counts against the rule's own quota, as with None",
+                reports.name,
+                UnknownName::new("plan", &plan, rule.plan_names())
+            ));
+            known.push(plan);
+        }
     }
 
-    /// A request has a computed quota that its rule does not take.
+    /// A quota cannot be counted, or there are too many.
     pub(crate) fn quota_refused(&self, rule: u16, error: &RuleError) {
-        self.events.quota_refused(rule, error);
+        let mistake = match error.kind() {
+            RuleErrorKind::TooManyQuotas => TOO_MANY_QUOTAS,
+            _ => QUOTA_REFUSED,
+        };
+        if self.first(rule, mistake).is_some() {
+            diagnostics::error(&format!("quota_by: {error}; the rule's own quota applies"));
+        }
     }
 
-    /// A request has a computed cost that never fits.
+    /// A request costs more than its quota ever allows.
     pub(crate) fn cost_above_limit(&self, rule: u16, cost: u64, limit: u64) {
-        self.events.cost_above_limit(rule, cost, limit);
+        if let Some(RuleReports { name, .. }) = self.first(rule, COST_ABOVE_LIMIT) {
+            diagnostics::warn(&format!(
+                "rule {name:?}: cost_by returns {cost} units for a request, and the quota allows at most {limit} at \
+                 once, so the request is always denied; cap the cost at {limit}, or use a limit or burst of at least {cost}"
+            ));
+        }
     }
 
-    /// A request was counted by one layer twice.
+    /// A layer was applied twice to a request.
     pub(crate) fn applied_twice(&self) {
-        self.events.applied_twice();
+        if self.of_layer.is_first(APPLIED_TWICE) {
+            let names = self.rules.iter().map(|rule| format!("{:?}", rule.name));
+            diagnostics::warn(&format!(
+                "the layer with the rules {} is applied twice to one request, which is counted twice; apply it once, around \
+                 the routes or around the router",
+                names.collect::<Vec<_>>().join(", ")
+            ));
+        }
     }
 
-    /// A request in gRPC-Web reached a limit on messages.
+    /// A request in gRPC-Web came to a layer for messages.
     pub(crate) fn untranslated_grpc_web(&self) {
-        self.events.untranslated_grpc_web();
+        if self.of_layer.is_first(UNTRANSLATED_GRPC_WEB) {
+            diagnostics::error(
+                "a MessageLimitLayer got a request in gRPC-Web and rejected it: put tonic_web::GrpcWebLayer outside of it, which \
+                 translates such requests to gRPC",
+            );
+        }
     }
 
-    /// A rule refunded a request that was not served.
+    /// A request was refunded.
     pub(crate) fn refunded(&self, rule: u16) {
-        #[cfg(feature = "metrics")]
-        self.meters.refunded(rule);
-        #[cfg(not(feature = "metrics"))]
-        let _ = rule;
+        self.count(rule, Metric::Refunded);
     }
 
-    /// A handler named a rule that does not exist.
+    /// A handler checks a rule that its layer does not have.
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
-        self.events.wrong_name(unknown);
+        if self.of_layer.is_first(WRONG_NAME) {
+            diagnostics::error(&unknown.to_string());
+        }
     }
 }

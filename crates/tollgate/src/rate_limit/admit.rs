@@ -56,43 +56,85 @@ pub(crate) fn answer_denied(
     Answered { response, held }
 }
 
-/// Lets an allowed request through, or answers it in the place of the service. `None`: nothing remains to be done for it.
-pub(crate) fn admit<B>(
-    config: Arc<Config>,
+/// What becomes of an allowed request.
+pub(crate) enum Entry {
+    /// It is answered in the place of the service.
+    Answered(Box<Response<Bytes>>),
+    /// It goes to the service, and nothing remains to be done for it.
+    Done,
+    /// It goes to the service, and its decision is kept.
+    Kept(Marks),
+}
+
+/// What an allowed request carries to the handler: the [`Admission`], if configured, and the mark of the detector.
+#[derive(Default)]
+pub(crate) struct Marks {
+    admission: Option<Admission>,
+    is_marked: bool,
+}
+
+/// Lets an allowed request through, or answers it.
+#[inline]
+pub(crate) fn enter<B>(
+    config: &Arc<Config>,
     request: &mut Request<B>,
-    decision: Decision,
-    checks: Checks,
-) -> Result<Option<Admitted>, Box<Response<Bytes>>> {
-    if config.rules.has_challenges() {
-        let response = config.rules.challenge(&Head::from(&*request), &decision);
-        if let Some(mut response) = response {
-            let mut admitted = Admitted::new(config, request, decision, checks);
-            // Its body is whole: nothing is left to wait for.
-            drop(admitted.on_response(&mut response));
-            return Err(Box::new(response));
-        }
+    decision: &Decision,
+    checks: &Checks,
+) -> Entry {
+    if config.rules.has_challenges()
+        && let Some(response) = challenge(config, request, decision, checks)
+    {
+        return Entry::Answered(response);
     }
-    if is_done(&config, &decision) {
-        return Ok(None);
+    if is_done(config, decision) {
+        return Entry::Done;
     }
-    Ok(Some(Admitted::new(config, request, decision, checks)))
+    Entry::Kept(mark(config, request, decision, checks))
+}
+
+#[inline]
+fn mark<B>(
+    config: &Arc<Config>,
+    request: &mut Request<B>,
+    decision: &Decision,
+    checks: &Checks,
+) -> Marks {
+    // The admission has a clone, which shares the slots.
+    let attach = || attach(config, request, decision, checks);
+    let admission = config.attach_decision.then(attach);
+    let (extensions, at) = (request.extensions_mut(), decision.at());
+    Marks {
+        admission,
+        is_marked: config.duplicates.mark(extensions, at),
+    }
+}
+
+/// The answer of a challenge, which counts by it.
+fn challenge<B>(
+    config: &Arc<Config>,
+    request: &mut Request<B>,
+    decision: &Decision,
+    checks: &Checks,
+) -> Option<Box<Response<Bytes>>> {
+    let mut response = config.rules.challenge(&Head::from(&*request), decision)?;
+    let marks = mark(config, request, decision, checks);
+    let (decision, checks) = (decision.clone(), checks.clone());
+    // Its body is whole: nothing is left to wait for.
+    drop(Admitted::new(Arc::clone(config), decision, checks, marks).on_response(&mut response));
+    Some(Box::new(response))
 }
 
 impl Admitted {
-    /// An allowed request, which carries the [`Admission`] to the handler, if configured, and the mark of the detector.
-    fn new<B>(
+    #[inline]
+    pub(crate) fn new(
         config: Arc<Config>,
-        request: &mut Request<B>,
         decision: Decision,
         checks: Checks,
+        marks: Marks,
     ) -> Self {
-        // The admission has a clone, which shares the slots.
-        let attach = || attach(&config, request, &decision, &checks);
         Self {
-            admission: config.attach_decision.then(attach),
-            marked: config
-                .duplicates
-                .mark(request.extensions_mut(), decision.at()),
+            admission: marks.admission,
+            marked: marks.is_marked,
             uncounted: config.rules.counts_settled,
             waited: None,
             checks,

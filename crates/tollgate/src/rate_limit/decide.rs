@@ -50,6 +50,7 @@ pub(crate) enum Progress {
 /// Collects the checks of a request by its head and by whether it has a body.
 ///
 /// `checks` is empty before the call. The caller owns it because it is large, so that it is moved at most once.
+#[inline]
 pub(crate) fn ask(
     config: &Config,
     head: &Head<'_>,
@@ -166,6 +167,7 @@ fn conclude(
 }
 
 /// Whether nothing remains to be done for an allowed request.
+#[inline]
 pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     !config.attach_decision && (!config.has_sequel || decision.verdicts().is_empty())
 }
@@ -197,6 +199,7 @@ pub(crate) fn jitter_seed(checks: &[Check]) -> u64 {
 
 /// Whether this is a CORS preflight as browsers send it: without a body and without `Content-Type`. A request with either may
 /// be work for a service that ignores the method.
+#[inline]
 pub(crate) fn is_preflight(head: &Head<'_>, has_body: bool) -> bool {
     *head.method == Method::OPTIONS
         && !has_body

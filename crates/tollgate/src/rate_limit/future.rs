@@ -19,7 +19,7 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, admit, answer_denied},
+        admit::{Admitted, Entry, answer_denied, enter},
         body::ResponseBody,
         config::Config,
         decide::{Progress, delay},
@@ -181,24 +181,25 @@ where
                             continue;
                         }
                         Progress::Refused(refusal) => {
-                            Err(Box::new(reject(&config, &head, &refusal)))
-                        }
-                        Progress::Allowed(decision) => {
-                            admit(config, &mut this.request, decision, known.checks)
-                        }
-                    };
-                    let admitted = match admitted {
-                        Ok(admitted) => admitted,
-                        Err(response) => {
+                            let response = reject(&config, &head, &refusal);
                             return Poll::Ready(Ok(response.map(ResponseBody::full)));
                         }
+                        Progress::Allowed(decision) => {
+                            match enter(&config, &mut this.request, &decision, &known.checks) {
+                                Entry::Answered(response) => {
+                                    return Poll::Ready(Ok(response.map(ResponseBody::full)));
+                                }
+                                Entry::Done => None,
+                                Entry::Kept(marks) => {
+                                    Some(Admitted::new(config, decision, known.checks, marks))
+                                }
+                            }
+                        }
                     };
-                    let shown = this.config.settings.server_timing;
-                    let waited = this
-                        .waits_since
-                        .filter(|_| shown)
-                        .map(|since| since.elapsed());
-                    let admitted = admitted.map(|admitted| admitted.after(waited));
+                    let since = this.waits_since;
+                    let since = since.filter(|_| this.config.settings.server_timing);
+                    let admitted =
+                        admitted.map(|it: Admitted| it.after(since.map(|since| since.elapsed())));
                     if this.is_ready {
                         let future = this.service.call(this.request);
                         state.set(State::Inner { future, admitted });

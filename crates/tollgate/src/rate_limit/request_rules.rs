@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use smallvec::SmallVec;
 use tollgate_core::{
     Block, Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError,
-    Outcome, PartKind, Rule, RuleError, RuleSet, Store, UnknownName, Verdict,
+    Outcome, PartKind, Rule, RuleError, RuleSet, Store, Verdict,
     layer::LayerLimiter,
     store::{Checks, Fingerprint},
 };
@@ -275,6 +275,7 @@ impl RequestRules {
     }
 
     /// Adds the check of a rule, if the rule applies.
+    #[inline]
     fn collect_of(
         &self,
         number: u16,
@@ -396,6 +397,7 @@ impl RequestRules {
     }
 
     /// The plan of a request.
+    #[inline]
     pub(super) fn planned(
         &self,
         rule: u16,
@@ -403,8 +405,10 @@ impl RequestRules {
         head: &Head<'_>,
     ) -> CheckQuota {
         CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
-            let unknown = &mut |name: &str| self.unknown_plan(rule, name);
-            f(head, &request_rule.rule, unknown)
+            let own = &request_rule.rule;
+            f(head, own, &mut |name| {
+                self.observer.unknown_plan(own, rule, name)
+            })
         }))
     }
 
@@ -608,14 +612,6 @@ impl RequestRules {
         } else {
             self.observer.no_key(refusal.rule);
         }
-    }
-    fn unknown_plan(&self, rule: u16, name: &str) {
-        self.observer.unknown_plan(rule, name, || {
-            // The name may come from the client; names are at most 64 characters long.
-            let name = name.chars().take(64).collect::<String>();
-            let names = self.of_rule(rule).rule.plan_names();
-            UnknownName::new("plan", &name, names)
-        });
     }
 
     /// Refunds the checks of an allowed request, shadows included, except those of rules that keep the units on errors.

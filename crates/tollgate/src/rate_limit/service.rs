@@ -17,7 +17,7 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Answered, admit, answer_denied},
+        admit::{Admitted, Answered, Entry, answer_denied, enter},
         body::ResponseBody,
         config::Config,
         decide::{Asked, Progress, ask, attempt, look_up, report, wait},
@@ -83,24 +83,21 @@ where
     }
 
     #[inline]
-    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let timer = Timer::start();
         // One configuration for all of the request.
         let config = self.config.load();
         let head = Head::from(&request);
         let has_body = !request.body().is_end_stream();
         let mut checks = RequestChecks::default();
-        let admitted = match ask(&config, &head, has_body, &mut checks) {
-            Asked::Rejected(response) => Err(response),
+        match ask(&config, &head, has_body, &mut checks) {
+            Asked::Rejected(response) => self.reject(response),
             Asked::LookUps => {
                 let route = Route::of(head.extensions);
                 let decided = look_up(Arc::clone(&config), checks, timer, route);
-                return self.decide_later(Pending::new(decided), request, config);
+                self.decide_later(Pending::new(decided), request, config)
             }
-            Asked::Nothing => {
-                let nothing = Decision::unlimited(0);
-                admit(config, &mut request, nothing, Checks::new())
-            }
+            Asked::Nothing => self.admit(request, config, Decision::unlimited(0), Checks::new()),
             Asked::Checks => {
                 let checks = checks.checks;
                 let attempt = attempt(&config, &checks);
@@ -108,33 +105,50 @@ where
                     Step::Ready(decision) if attempt.waits(&decision) => {
                         let waits = Progress::Waits(Box::new(attempt.wait(decision)));
                         let progress = ready((waits, checks.into()));
-                        return self.decide_later(Pending::new(progress), request, config);
+                        self.decide_later(Pending::new(progress), request, config)
                     }
                     Step::Ready(decision) => {
                         report(&config, &head, &checks, &decision, timer);
-                        if !decision.is_allowed() {
-                            let answered = answer_denied(&config, &head, &decision, &checks, &[]);
-                            return self.answer(answered);
+                        if decision.is_allowed() {
+                            return self.admit(request, config, decision, checks);
                         }
-                        admit(config, &mut request, decision, checks)
+                        self.answer(answer_denied(&config, &head, &decision, &checks, &[]))
                     }
                     reply @ Step::Wait(_) => {
                         let route = Route::of(head.extensions);
                         let decided = wait(Arc::clone(&config), checks.into(), reply, timer, route);
-                        return self.decide_later(Pending::new(decided), request, config);
+                        self.decide_later(Pending::new(decided), request, config)
                     }
                 }
             }
-        };
-        match admitted {
-            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-            Ok(admitted) => ResponseFuture::inner(self.inner.call(request), admitted),
-            Err(response) => self.reject(response),
         }
     }
 }
 
 impl<S: Clone> RateLimit<S> {
+    /// Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+    #[inline]
+    fn admit<B>(
+        &mut self,
+        mut request: Request<B>,
+        config: Arc<Config>,
+        decision: Decision,
+        checks: Checks,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        match enter(&config, &mut request, &decision, &checks) {
+            Entry::Answered(response) => self.reject(response),
+            Entry::Done => ResponseFuture::inner(self.inner.call(request), None),
+            Entry::Kept(marks) => {
+                let future = self.inner.call(request);
+                let admitted = Admitted::new(config, decision, checks, marks);
+                ResponseFuture::inner(future, Some(admitted))
+            }
+        }
+    }
+
     fn reject<B>(&mut self, response: Box<Response<Bytes>>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
