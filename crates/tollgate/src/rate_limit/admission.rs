@@ -476,7 +476,7 @@ mod tests {
     async fn many_checks_of_a_handler_keep_one_decision_per_rule() {
         let rules = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
-        let rules = RequestRules::new(&[], &MemoryStore::new(), rules.into());
+        let rules = RequestRules::new(&[], Arc::new(MemoryStore::new()), rules.into());
         let config = Config::new(rules.expect("valid rules"), Settings::default());
         let (head, ()) = http::Request::new(()).into_parts();
         let admission = Admission::new(
