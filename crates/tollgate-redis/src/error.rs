@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-/// A store that cannot be made: what was wrong, and what would be right. It never repeats a password or a secret.
+/// A store, an address or a secret that cannot be made: what was wrong, and what would be right. It never repeats a password or a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SetupError {
     kind: SetupErrorKind,
@@ -15,7 +15,7 @@ pub struct SetupError {
 pub enum SetupErrorKind {
     /// The address of Redis.
     Address,
-    /// The namespace, or how keys are named.
+    /// The namespace, a secret, or how keys are named.
     Keys,
     /// A setting that makes no sense, or that has to be chosen and was not.
     Setting,

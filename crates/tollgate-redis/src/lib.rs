@@ -132,11 +132,7 @@ pub use self::{
     connection::breaker_state::BreakerState,
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
-    keys::{
-        keys::Keys,
-        keyspace::Partition,
-        secret::{Secret, SecretError},
-    },
+    keys::{keys::Keys, keyspace::Partition, secret::Secret},
     script::text::TEXT as SCRIPT,
     store::{RedisStore, RedisStoreBuilder},
 };

@@ -8,10 +8,11 @@ mod parts;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "redis-1")]
+pub(crate) use self::parse::needs_tls;
 pub(crate) use self::{
     access::{Access, Login},
     address::{Sentinels, Target},
-    parse::needs_tls,
 };
 pub use self::{
     address::{Address, Place},

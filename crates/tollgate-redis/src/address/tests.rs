@@ -16,28 +16,6 @@ fn refused(url: &str) -> String {
 }
 
 #[test]
-fn a_server_is_a_host_with_what_is_usual() {
-    let address = parse("redis://limits.example").unwrap();
-    assert_eq!(address.target, Target::Server(tcp("limits.example", 6379)));
-    assert_eq!(address.access.database, 0);
-    assert_eq!(address.access.login.parts(), None);
-}
-
-#[test]
-fn a_socket_has_a_password_alone_or_its_login_before_the_path() {
-    let login = |url: &str| {
-        let address = parse(url).unwrap();
-        let (user, password) = address.access.login.parts().unwrap();
-        (user.to_owned(), password.to_owned())
-    };
-    let of = |user: &str| (user.to_owned(), "secret".to_owned());
-    assert_eq!(login("unix:///socket?pass=secret"), of("default"));
-    assert_eq!(login("unix://rl:secret@/socket?db=1"), of("rl"));
-    assert!(parse("unix:///s").is_ok());
-    assert!(refused("unix:///").contains("unix:///path"));
-}
-
-#[test]
 fn a_port_without_its_colon_is_refused_and_not_left_out() {
     for url in [
         "redis://[::1]6380",
@@ -122,6 +100,7 @@ fn an_error_names_the_part_and_what_would_be_right() {
     assert!(refused("redis://one,two").contains("redis-sentinel://"));
     assert!(refused("redis://[::1").contains(']'));
     assert!(refused("unix://run/redis.sock").contains("unix:///"));
+    assert!(refused("unix:///").contains("unix:///path"));
     assert!(refused("redis-sentinel://one,two").contains("name of the master"));
     assert!(refused("redis-sentinel://one,,two/m").contains("host"));
     assert!(refused("valkeyx://host").contains("\"redisx\""));

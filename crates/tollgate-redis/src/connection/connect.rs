@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::timeout;
+
 use crate::{
     address::{Access, Address, Place},
     connection::{
@@ -81,6 +83,23 @@ impl Connector {
             peer,
             answers,
         })
+    }
+
+    /// Connects for questions. The answers, in order; it may take so long.
+    pub(super) async fn ask(
+        &self,
+        place: &Place,
+        access: &Access,
+        questions: &[Vec<&str>],
+        patience: Duration,
+    ) -> Result<Vec<Answer>, ConnectError> {
+        match timeout(patience, self.connect(place, access, questions)).await {
+            Ok(connected) => Ok(connected?.answers),
+            Err(_) => Err(ConnectError::new(
+                ConnectErrorKind::Timeout,
+                "no answer in time",
+            )),
+        }
     }
 }
 

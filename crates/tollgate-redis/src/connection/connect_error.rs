@@ -19,6 +19,7 @@ pub(crate) enum ConnectErrorKind {
     /// No address of the host accepted a connection, or the connection ended.
     Tcp,
     /// It could not be encrypted.
+    #[cfg(feature = "tls")]
     Tls,
     /// The server does not let the user in, or the user may not do what a connection needs.
     Login,
@@ -41,6 +42,7 @@ impl ConnectErrorKind {
         match self {
             Self::Dns => "dns",
             Self::Tcp => "tcp",
+            #[cfg(feature = "tls")]
             Self::Tls => "tls",
             Self::Login => "login",
             Self::Credentials => "credentials",

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 
 use crate::{
     address::{Access, Address, Place, Sentinels},
@@ -70,23 +70,15 @@ impl SentinelQuery {
     }
 
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
-        let answer = timeout(self.patience, self.master_by(place)).await;
-        answer
-            .unwrap_or_else(|_| {
-                let what = "no answer in time";
-                Err(ConnectError::new(ConnectErrorKind::Timeout, what))
-            })
-            .map_err(|error| error.at(format_args!("sentinel {place}")))
+        let master = self.master_by(place).await;
+        master.map_err(|error| error.at(format_args!("sentinel {place}")))
     }
 
     async fn master_by(&self, place: &Place) -> Result<Place, ConnectError> {
-        let query = [vec![
-            "SENTINEL",
-            "GET-MASTER-ADDR-BY-NAME",
-            &self.sentinels.master,
-        ]];
-        let connected = self.connector.connect(place, &self.access, &query);
-        let answer = match connected.await?.answers.pop() {
+        let master = &self.sentinels.master;
+        let query = [vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]];
+        let asked = (self.connector).ask(place, &self.access, &query, self.patience);
+        let answer = match asked.await?.pop() {
             Some(Ok(answer)) => answer,
             Some(Err(line)) => return Err(ConnectError::of_server("SENTINEL", &line)),
             None => return Err(unresolved("it was not asked")),
@@ -100,8 +92,7 @@ impl SentinelQuery {
                     .ok_or_else(|| unresolved("the master's address could not be read"))
             }
             _ => Err(unresolved(format!(
-                "no master is known by the name {:?}",
-                self.sentinels.master
+                "no master is known by the name {master:?}"
             ))),
         }
     }

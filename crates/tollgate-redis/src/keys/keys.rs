@@ -9,7 +9,7 @@
 //!
 //! let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
 //! assert_eq!(format!("{keys:?}"), "Keys(hashed)");
-//! # Ok::<(), tollgate_redis::SecretError>(())
+//! # Ok::<(), tollgate_redis::SetupError>(())
 //! ```
 //!
 //! # Changing the secret
@@ -27,7 +27,7 @@
 //! // 3. After as long as the longest window or refill of a rule no state has an old name any more.
 //! let third = Keys::hashed(new);
 //! assert!(first.is_rotating() && second.is_rotating() && !third.is_rotating());
-//! # Ok::<(), tollgate_redis::SecretError>(())
+//! # Ok::<(), tollgate_redis::SetupError>(())
 //! ```
 //!
 //! Processes of one step and the next may run side by side for as long as a deployment takes, and share one budget. A
@@ -37,10 +37,13 @@ use std::{fmt, sync::Arc};
 
 use tollgate_core::{KeyBuf, store::Fingerprint};
 
-use crate::keys::{
-    mask::Mask,
-    plain::Plain,
-    secret::{Secret, SecretError},
+use crate::{
+    error::SetupError,
+    keys::{
+        mask::Mask,
+        plain::Plain,
+        secret::{Secret, wrong},
+    },
 };
 
 /// How the keys of clients are written in Redis. All processes that share a limit write them alike.
@@ -108,7 +111,7 @@ impl Keys {
     /// # Errors
     ///
     /// It is the one in force, or another change is under way, or keys are not hashed.
-    pub fn next(self, next: Secret) -> Result<Self, SecretError> {
+    pub fn next(self, next: Secret) -> Result<Self, SetupError> {
         self.rotate(next, false)
     }
 
@@ -117,7 +120,7 @@ impl Keys {
     /// # Errors
     ///
     /// As those of [`next`](Self::next).
-    pub fn previous(self, previous: Secret) -> Result<Self, SecretError> {
+    pub fn previous(self, previous: Secret) -> Result<Self, SetupError> {
         self.rotate(previous, true)
     }
 
@@ -127,22 +130,20 @@ impl Keys {
         matches!(&self.0, Kind::Hashed(hashed) if hashed.older.is_some())
     }
 
-    fn rotate(self, other: Secret, moves: bool) -> Result<Self, SecretError> {
+    fn rotate(self, other: Secret, moves: bool) -> Result<Self, SetupError> {
         let Kind::Hashed(hashed) = self.0 else {
-            return Err(SecretError::new(
-                "keys that are written plainly have no secret; take `Keys::hashed`",
-            ));
+            return wrong("keys that are written plainly have no secret; take `Keys::hashed`");
         };
         if hashed.older.is_some() {
-            return Err(SecretError::new(
+            return wrong(
                 "two secrets are known already; end one change of secrets before the next",
-            ));
+            );
         }
         let current = hashed.newer.clone();
         if current == other {
-            return Err(SecretError::new(
+            return wrong(
                 "the other secret is the one in force; give the one before or after it, or none",
-            ));
+            );
         }
         let (newer, older) = if moves {
             (current, other)

@@ -14,12 +14,16 @@
 //! service do not overwrite each other's states during a deployment. The same holds for [formats](VERSION): [what happens when
 //! two meet](crate::guide::redis#upgrading).
 
-use tollgate_core::{RuleError, RuleErrorKind, store::Fingerprint};
+use tollgate_core::store::Fingerprint;
 
-use crate::keys::{
-    keys::{Keys, Name},
-    packed::Bytes,
-    slot::{slot, tag_in},
+use crate::{
+    error::SetupError,
+    keys::{
+        keys::{Keys, Name},
+        packed::Bytes,
+        secret::wrong,
+        slot::{slot, tag_in},
+    },
 };
 
 /// The longest namespace.
@@ -82,16 +86,13 @@ impl Keyspace {
     pub(crate) fn new(
         namespace: impl Into<String>,
         partition: Partition,
-    ) -> Result<Self, RuleError> {
+    ) -> Result<Self, SetupError> {
         let namespace = namespace.into();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
         if !(1..=LONGEST).contains(&namespace.len()) || !namespace.bytes().all(fits) {
-            return Err(RuleError::general(
-                RuleErrorKind::Store,
-                format!(
-                    "{namespace:?} is no namespace; take the name of the service, \
-                     in 1 to {LONGEST} letters, digits and _ . : -"
-                ),
+            return wrong(format!(
+                "{namespace:?} is no namespace; take the name of the service, \
+                 in 1 to {LONGEST} letters, digits and _ . : -"
             ));
         }
         Ok(Self {

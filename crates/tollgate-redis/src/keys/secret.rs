@@ -9,7 +9,7 @@
 //! // As `openssl rand -hex 32` or `openssl rand -base64 32` prints it.
 //! let secret = Secret::from_text("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")?;
 //! assert_eq!(format!("{secret:?}"), "Secret(..)");
-//! # Ok::<(), tollgate_redis::SecretError>(())
+//! # Ok::<(), tollgate_redis::SetupError>(())
 //! ```
 //!
 //! From a file or a vault, as bytes:
@@ -22,9 +22,11 @@
 //! assert!(error.to_string().contains("7 bytes; it takes 32 or more"), "{error}");
 //! ```
 
-use std::{env, error::Error, fmt, sync::Arc};
+use std::{env, fmt, sync::Arc};
 
 use tollgate_core::store::Fingerprint;
+
+use crate::error::{SetupError, SetupErrorKind};
 
 /// The fewest bytes of a secret.
 const LEAST: usize = 32;
@@ -39,20 +41,20 @@ impl Secret {
     /// # Errors
     ///
     /// Fewer than 32 bytes, or nothing but zeroes: a buffer that was never filled, which is easy to guess.
-    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<Self, SecretError> {
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<Self, SetupError> {
         let bytes = bytes.as_ref();
         if bytes.len() < LEAST {
-            return Err(SecretError::new(format!(
+            return wrong(format!(
                 "a secret has {} bytes; it takes {LEAST} or more, such as `openssl rand -hex {LEAST}` prints them",
                 bytes.len()
-            )));
+            ));
         }
         if bytes.iter().all(|byte| *byte == 0) {
-            return Err(SecretError::new(format!(
+            return wrong(format!(
                 "a secret of {} zero bytes is a buffer that was never filled; \
                  fill it with random bytes, such as `openssl rand -hex {LEAST}` prints them",
                 bytes.len()
-            )));
+            ));
         }
         let key = blake3::derive_key("tollgate-redis, secret of fingerprints", bytes);
         Ok(Self(Arc::new(key)))
@@ -64,23 +66,23 @@ impl Secret {
     /// # Errors
     ///
     /// Another text, or one for fewer than 32 bytes, or for nothing but zeroes. The error does not repeat it.
-    pub fn from_text(text: &str) -> Result<Self, SecretError> {
+    pub fn from_text(text: &str) -> Result<Self, SetupError> {
         let text = text.trim();
         let hex = from_hex(text).map(|bytes| (bytes, "hexadecimal"));
         let read = hex.or_else(|| Some((from_base64(text)?, "base 64")));
         let characters = text.chars().count();
         match read {
             // Most passwords are valid base 64 as well. Report their length in characters, not in decoded bytes.
-            Some((bytes, spelling)) if bytes.len() < LEAST => Err(SecretError::new(format!(
+            Some((bytes, spelling)) if bytes.len() < LEAST => wrong(format!(
                 "a text of {characters} characters is too short for a secret: as {spelling} it is {} bytes, and it takes \
                  {LEAST} or more. A password is not enough; take what `openssl rand -hex {LEAST}` prints",
                 bytes.len()
-            ))),
+            )),
             Some((bytes, _)) => Self::from_bytes(bytes),
-            None => Err(SecretError::new(format!(
+            None => wrong(format!(
                 "a text of {characters} characters is neither hexadecimal nor base 64; \
                  take what `openssl rand -hex {LEAST}` prints"
-            ))),
+            )),
         }
     }
 
@@ -89,14 +91,14 @@ impl Secret {
     /// # Errors
     ///
     /// The variable is not there, or [`from_text`](Self::from_text) refuses what is in it. The error names the variable.
-    pub fn from_env(variable: &str) -> Result<Self, SecretError> {
-        let text = env::var(variable).map_err(|_| {
-            SecretError::new(format!(
+    pub fn from_env(variable: &str) -> Result<Self, SetupError> {
+        let Ok(text) = env::var(variable) else {
+            return wrong(format!(
                 "the environment variable {variable} is not set, or is not Unicode; \
                  set it to the output of `openssl rand -hex {LEAST}`, the same in all processes"
-            ))
-        })?;
-        Self::from_text(&text).map_err(|error| SecretError::new(format!("{variable}: {error}")))
+            ));
+        };
+        Self::from_text(&text).or_else(|error| wrong(format!("{variable}: {error}")))
     }
 
     /// A key for another use than clients' names, which `context` names: to sign what a service keeps in Redis, say. It reveals
@@ -137,34 +139,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A secret that cannot be used. It says what would be right and repeats nothing of the secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretError {
-    message: String,
+/// It says what would be right, and repeats nothing of the secret.
+pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T, SetupError> {
+    Err(SetupError::new(SetupErrorKind::Keys, message))
 }
-
-impl SecretError {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-        }
-    }
-}
-
-impl fmt::Display for SecretError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for SecretError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Error for SecretError {}
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text

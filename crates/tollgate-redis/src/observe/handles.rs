@@ -15,6 +15,7 @@ use crate::{
 /// Made at the first event: a handle from before the application installs its recorder would never count.
 ///
 /// Those of an enum are in the order of its variants.
+#[derive(Debug)]
 pub(super) struct Handles {
     pub(super) answered: Histogram,
     pub(super) failed: Histogram,
@@ -84,12 +85,6 @@ impl Handles {
             slots: ["reported", "voided", "outlived"].map(|it| what(SLOTS, it)),
             slots_in_use: gauge!(SLOTS_IN_USE),
         }
-    }
-}
-
-impl std::fmt::Debug for Handles {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Handles(..)")
     }
 }
 

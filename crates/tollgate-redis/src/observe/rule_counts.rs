@@ -1,11 +1,11 @@
 //! What is counted of one rule, under one consistency. Labels are names of rules and fixed words.
 
+#[cfg(feature = "metrics")]
+use std::sync::OnceLock;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
-#[cfg(feature = "metrics")]
-use std::{fmt, sync::OnceLock};
 
 #[cfg(feature = "metrics")]
 use metrics::{Counter, counter, gauge};
@@ -25,17 +25,9 @@ pub(crate) struct RuleCounts {
     /// The most of its quotas.
     max_unreported: AtomicU64,
     reserve: AtomicU64,
-    /// Made at the first event, after the application has installed its recorder.
+    /// By who answered. Made at the first event, after the application has installed its recorder.
     #[cfg(feature = "metrics")]
-    handles: OnceLock<Handles>,
-}
-
-#[cfg(feature = "metrics")]
-struct Handles {
-    store: Counter,
-    deny_cache: Counter,
-    lease: Counter,
-    local: Counter,
+    decisions: OnceLock<[Counter; 4]>,
 }
 
 impl RuleCounts {
@@ -47,7 +39,7 @@ impl RuleCounts {
             max_unreported: AtomicU64::new(0),
             reserve: AtomicU64::new(0),
             #[cfg(feature = "metrics")]
-            handles: OnceLock::new(),
+            decisions: OnceLock::new(),
         }
     }
 
@@ -81,23 +73,20 @@ impl RuleCounts {
     pub(crate) fn decided(&self, source: Source) {
         #[cfg(feature = "metrics")]
         {
-            let handles = self.handles.get_or_init(|| {
-                let from = |source: &'static str| counter!(DECISIONS, "rule" => self.name(), "consistency" => self.consistency, "source" => source);
-                Handles {
-                    store: from("store"),
-                    deny_cache: from("deny_cache"),
-                    lease: from("lease"),
-                    local: from("local"),
-                }
+            let decisions = self.decisions.get_or_init(|| {
+                ["store", "deny_cache", "lease", "local"].map(|source| {
+                    let (rule, consistency) = (self.name(), self.consistency);
+                    counter!(DECISIONS, "rule" => rule, "consistency" => consistency, "source" => source)
+                })
             });
-            match source {
-                Source::Store => &handles.store,
-                Source::DenyCache => &handles.deny_cache,
-                Source::Lease => &handles.lease,
-                Source::Local => &handles.local,
+            let place = match source {
+                Source::Store => 0,
+                Source::DenyCache => 1,
+                Source::Lease => 2,
+                Source::Local => 3,
                 _ => return,
-            }
-            .increment(1);
+            };
+            decisions[place].increment(1);
         }
         #[cfg(not(feature = "metrics"))]
         let _ = source;
@@ -152,12 +141,5 @@ impl RuleCounts {
     #[cfg(feature = "metrics")]
     fn name(&self) -> Arc<str> {
         Arc::clone(&self.rule)
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl fmt::Debug for Handles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handles(..)")
     }
 }

@@ -342,7 +342,7 @@ impl RedisStoreBuilder {
             }
             None => Partition::One,
         };
-        let keyspace = keyspace(&self.namespace, partition)?.with_keys(self.keys);
+        let keyspace = Keyspace::new(self.namespace.as_str(), partition)?.with_keys(self.keys);
         let runtime = Handle::try_current().map_err(|_| {
             SetupError::new(
                 SetupErrorKind::Runtime,
@@ -439,11 +439,6 @@ impl RedisStoreBuilder {
             }
         }
     }
-}
-
-fn keyspace(namespace: &str, partition: Partition) -> Result<Keyspace, SetupError> {
-    Keyspace::new(namespace, partition)
-        .map_err(|wrong| SetupError::new(SetupErrorKind::Keys, wrong.to_string()))
 }
 
 impl fmt::Debug for RedisStoreBuilder {

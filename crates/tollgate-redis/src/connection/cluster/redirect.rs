@@ -75,17 +75,4 @@ mod tests {
             Some(Redirect::Ask(tcp("127.0.0.1", 6381)))
         );
     }
-
-    #[test]
-    fn other_errors_are_no_redirection() {
-        for line in [
-            "",
-            "MOVED",
-            "ASK x y:1",
-            "TRYAGAIN Multiple keys request",
-            "ERR MOVED 1 a:1",
-        ] {
-            assert_eq!(read(line), None, "{line}");
-        }
-    }
 }

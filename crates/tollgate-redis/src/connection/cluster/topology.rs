@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
-
 use crate::{
     address::{Address, Place},
     connection::{
@@ -62,11 +60,8 @@ impl Topology {
             let login = known.as_ref().map(|known| &known.login);
             let access = self.address.access.by(login);
             let commands = COMMANDS.map(<[&str]>::to_vec);
-            let asked = self.connector.connect(place, &access, &commands);
-            let connected = timeout(self.patience, asked)
-                .await
-                .map_err(|_| ConnectError::new(ConnectErrorKind::Timeout, "no answer in time"))??;
-            let [info, slots] = &connected.answers[..] else {
+            let asked = (self.connector).ask(place, &access, &commands, self.patience);
+            let [info, slots] = &asked.await?[..] else {
                 return Err(unresolved("it was not asked"));
             };
             // A server that keeps this to itself is believed.

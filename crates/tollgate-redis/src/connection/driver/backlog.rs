@@ -265,30 +265,26 @@ impl Backlog {
         let travelled_together = self.entries.len() > 1;
         let mut received = Received::default();
         for mut call in self.entries.drain(..).filter_map(|entry| entry.call) {
-            let goes_again = match code {
-                "NOSCRIPT" => call.is_unknown_again(),
+            let again = match code {
+                "NOSCRIPT" => call.is_unknown_again().then_some(Resent::WithScript),
                 // The key of another was missing while their hash slot moves.
                 "TRYAGAIN" if travelled_together => {
                     self.alone.add(call.request().rules());
                     call.keep_alone();
-                    true
+                    Some(Resent::Alone)
                 }
                 // The user may not touch a key of another: servers look at all keys of a script before they run it.
                 "NOPERM" if travelled_together => {
                     call.keep_alone();
-                    true
+                    Some(Resent::Alone)
                 }
                 "NOPERM" => {
                     self.alone.add(call.request().rules());
-                    false
+                    None
                 }
-                _ => false,
+                _ => None,
             };
-            if goes_again {
-                let why = match code {
-                    "NOSCRIPT" => Resent::WithScript,
-                    _ => Resent::Alone,
-                };
+            if let Some(why) = again {
                 if let Some(tell) = &self.events {
                     tell(CallEvent::Resent(why));
                 }

@@ -43,6 +43,8 @@ async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
         "foo{}{bar}",
         "foo{{bar}}zap",
         "foo{bar}{zap}",
+        "foo{bar",
+        "foo}{bar}",
         "a",
     ] {
         let answer = cluster.say(0, &["CLUSTER", "KEYSLOT", key]).await;

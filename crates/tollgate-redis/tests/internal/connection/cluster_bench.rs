@@ -1,13 +1,12 @@
-//! A cluster with what happens to it, and a count of what every key was told.
+//! A cluster with what happens to it, and a script that counts how often it runs.
 
 use std::{
-    collections::BTreeMap,
     ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
+use tollgate_test_servers::redis_cluster::RedisCluster;
 
 use crate::{
     connection::{
@@ -26,14 +25,6 @@ pub(super) struct ClusterBench {
     pub(super) cluster: Cluster,
     events: Arc<Mutex<Vec<NodeEvent>>>,
     script: Arc<Script>,
-    reported: Mutex<BTreeMap<String, Counted>>,
-}
-
-/// What became of the calls for one key.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    answered: u64,
-    unknown: u64,
 }
 
 /// Longer than any machine takes to run a task that is ready, however busy it is.
@@ -61,7 +52,6 @@ impl ClusterBench {
             cluster: Cluster::start(url.parse().unwrap(), options).unwrap(),
             events,
             script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
-            reported: Mutex::default(),
         }
     }
 
@@ -69,38 +59,19 @@ impl ClusterBench {
         self.cluster.call(&self.script, &[key], &["1"])
     }
 
-    /// Takes one unit of `key`, and notes what became of it.
+    /// Takes one unit of `key`.
     pub(super) async fn take(&self, key: &str) -> Result<i64, CallError> {
-        let call = self.call(key);
-        self.note(key, call).await
+        answer(self.call(key)).await
     }
 
     /// One unit of each key, all at once.
     pub(super) async fn take_all(&self, keys: &[String]) -> Vec<Result<i64, CallError>> {
-        let calls: Vec<_> = keys.iter().map(|key| (key, self.call(key))).collect();
+        let calls: Vec<_> = keys.iter().map(|key| self.call(key)).collect();
         let mut answers = Vec::new();
-        for (key, call) in calls {
-            answers.push(self.note(key, call).await);
+        for call in calls {
+            answers.push(answer(call).await);
         }
         answers
-    }
-
-    async fn note(&self, key: &str, call: ClusterCall) -> Result<i64, CallError> {
-        let answer = tokio::time::timeout(SLACK, call).await;
-        let answer = answer.expect("a call ends shortly after its deadline");
-        let mut reported = self.reported.lock().unwrap();
-        let reported = reported.entry(key.to_owned()).or_default();
-        match answer {
-            Ok(Value::Integer(count)) => {
-                reported.answered += 1;
-                Ok(count)
-            }
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => {
-                reported.unknown += u64::from(error.may_have_run());
-                Err(error)
-            }
-        }
     }
 
     /// Takes units of each key until all of them are answered in one go.
@@ -110,16 +81,6 @@ impl ClusterBench {
             answers.iter().all(Result::is_ok).then_some(())
         })
         .await;
-    }
-
-    /// Asserts that each answered call ran once, and others at most once.
-    pub(super) async fn nothing_ran_twice(&self, servers: &[&RedisServer]) {
-        let reported = self.reported.lock().unwrap().clone();
-        for (key, reported) in reported {
-            let ran = eventually("a server has the key", || count(servers, &key)).await;
-            let possible = reported.answered..=reported.answered + reported.unknown;
-            assert!(possible.contains(&ran), "{key}: {ran} times, {reported:?}");
-        }
     }
 
     pub(super) fn places(&self) -> Vec<String> {
@@ -135,18 +96,12 @@ impl ClusterBench {
     }
 }
 
-/// How often the script ran on `key`, by the server that has it now.
-async fn count(servers: &[&RedisServer], key: &str) -> Option<u64> {
-    for server in servers {
-        let answer = server.command(&["GET", key]).await;
-        match answer.split("\r\n").collect::<Vec<_>>()[..] {
-            [first, number, ..] if first.starts_with('$') => {
-                return Some(number.parse().unwrap_or(0));
-            }
-            _ => {}
-        }
+async fn answer(call: ClusterCall) -> Result<i64, CallError> {
+    let answer = tokio::time::timeout(SLACK, call).await;
+    match answer.expect("a call ends shortly after its deadline")? {
+        Value::Integer(count) => Ok(count),
+        other => panic!("{other:?}"),
     }
-    None
 }
 
 /// So many keys, in slots that server `owner` had in the beginning.

@@ -26,9 +26,8 @@ fn python_of_the_page() -> &'static str {
 /// The budget of the programs, as this crate counts it.
 fn encoder() -> Encoder {
     let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, HOUR))]);
-    Keyspace::new("shop", Partition::Key)
-        .and_then(|keyspace| Encoder::new(&rules?, keyspace))
-        .expect("a valid rule")
+    let keyspace = Keyspace::new("shop", Partition::Key).expect("letters");
+    Encoder::new(&rules.expect("a valid rule"), keyspace).expect("no plans")
 }
 
 fn call() -> Call {

@@ -61,9 +61,10 @@ impl Subject {
             connection: RedisClient::connect(server.address()),
             _server: server,
             monitor,
-            encoder: Keyspace::new("tg", Partition::Key)
-                .and_then(|keyspace| Encoder::new(&rules, keyspace))
-                .expect("few plans"),
+            encoder: {
+                let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
+                Encoder::new(&rules, keyspace).expect("few plans")
+            },
             rules,
         }
     }
