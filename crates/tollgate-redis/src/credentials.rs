@@ -37,8 +37,7 @@ use crate::address::Login;
 /// In a cluster each server has a connection of its own. The sentinels of an address are asked with the login of the address.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` gives no credentials",
-    note = "take a closure that returns a future of `Result<Credentials, _>`, or implement `CredentialsProvider`",
-    note = "with the feature `redis-1`, `redis_1::StreamedCredentials` makes one of a `StreamingCredentialsProvider`"
+    note = "take a closure that returns a future of `Result<Credentials, _>`, or implement `CredentialsProvider`"
 )]
 pub trait CredentialsProvider: Send + Sync + 'static {
     /// The credentials that a connection logs in with now.
@@ -47,14 +46,6 @@ pub trait CredentialsProvider: Send + Sync + 'static {
     ///
     /// Why there are none. Events show it, so it should not repeat a password.
     fn credentials(&self) -> Step<Result<Credentials, Box<dyn Error + Send + Sync>>>;
-
-    /// Ends once there are others than these, which a connection has logged in with, whether or not they expire.
-    ///
-    /// Default: never, so that a connection that is open logs in anew only before its credentials expire.
-    fn replaced(&self, used: &Credentials) -> Step<()> {
-        let _ = used;
-        Step::Wait(Pending::new(std::future::pending()))
-    }
 }
 
 impl<F, C, E> CredentialsProvider for F

@@ -54,7 +54,7 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `redis-1` | addresses and credentials as `redis` (redis-rs) 1.8 has them: the module `redis_1` |
+//! | `redis-1` | addresses as `redis` (redis-rs) 1.8 has them: the module `redis_1` |
 //! | `tls` | encrypted connections, by rustls |
 //! | `metrics` | what [Operating](https://docs.rs/tollgate/latest/tollgate/guide/operating/index.html#redis) lists, through the `metrics` facade |
 //! | `tracing` | an event when Redis is lost and one when it is back |

@@ -16,9 +16,6 @@ use crate::{
 /// How long a provider may take. No request waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why there are none. What it said is not repeated: it may be a password.
-const PANICKED: &str = "the provider has panicked";
-
 /// However soon credentials expire, a connection logs in anew no more often than that.
 const LEAST_LIFE: Duration = Duration::from_millis(100);
 
@@ -63,16 +60,6 @@ impl CredentialsSource {
             *source.last() = None;
         }
     }
-
-    /// Waits until the provider replaces credentials that are in use; for ever without a provider.
-    pub(super) async fn replaced(&self, used: &Credentials) -> Result<(), ConnectError> {
-        match &self.0 {
-            Some(source) => caught(async { source.provider.replaced(used).await })
-                .await
-                .ok_or_else(|| ConnectError::no_credentials(PANICKED)),
-            None => std::future::pending().await,
-        }
-    }
 }
 
 impl Source {
@@ -82,7 +69,8 @@ impl Source {
         let credentials = match timeout(PATIENCE, answer).await {
             Ok(Some(Ok(credentials))) => credentials,
             Ok(Some(Err(error))) => return Err(failed(&error)),
-            Ok(None) => return Err(failed(&PANICKED)),
+            // What it said is not repeated: it may be a password.
+            Ok(None) => return Err(failed(&"the provider has panicked")),
             Err(_) => return Err(failed(&format_args!("none came within {PATIENCE:?}"))),
         };
         *self.last() = credentials
@@ -107,9 +95,7 @@ pub(super) fn due(lifetime: Duration, seed: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error;
-
-    use tollgate_core::Step;
+    use std::{convert::Infallible, future::Ready};
 
     use super::*;
 
@@ -126,26 +112,12 @@ mod tests {
         assert_eq!(due(Duration::ZERO, 7), LEAST_LIFE);
     }
 
-    struct Panics;
-
-    impl CredentialsProvider for Panics {
-        fn credentials(&self) -> Step<Result<Credentials, Box<dyn Error + Send + Sync>>> {
-            panic!("it is a test")
-        }
-
-        fn replaced(&self, _: &Credentials) -> Step<()> {
-            panic!("it is a test")
-        }
-    }
-
     #[tokio::test]
     async fn a_provider_that_panics_has_given_no_credentials() {
-        let source = CredentialsSource::new(Panics);
-        let replaced = source.replaced(&Credentials::password("sesame")).await;
-        let fetched = source.fetch().await.map(drop);
-        for result in [replaced, fetched] {
-            let why = result.expect_err("it has panicked").to_string();
-            assert_eq!(why, "no credentials: the provider has panicked");
-        }
+        let source = CredentialsSource::new(|| -> Ready<Result<Credentials, Infallible>> {
+            panic!("it is a test")
+        });
+        let why = source.fetch().await.expect_err("it has panicked");
+        assert_eq!(why.to_string(), "no credentials: the provider has panicked");
     }
 }

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{
-    select,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     connection::{
@@ -19,42 +16,31 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Logs in anew on an open connection, whenever credentials are replaced or about to expire. Never ends. `used` are the
-/// credentials of the connection, whose calls go through `queue`.
+/// Logs in anew on an open connection, whenever its credentials are about to expire. Never ends. `used` are those of the connection,
+/// whose calls go through `queue`.
 pub(super) async fn renew(used: Option<Credentials>, queue: &Queue, options: &NodeOptions) {
-    let Some(mut used) = used else {
-        return std::future::pending().await;
-    };
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, options.seed);
-    loop {
-        let until_due = used.expires_in.map(|lifetime| due(lifetime, options.seed));
-        let replaced = async {
-            while let Err(why) = options.credentials.replaced(&used).await {
-                failed(&why, &mut backoff, options).await;
+    let mut lifetime = used.and_then(|used| used.expires_in);
+    // What an instant cannot hold is for ever.
+    while let Some(until) =
+        lifetime.and_then(|life| Instant::now().checked_add(due(life, options.seed)))
+    {
+        sleep_until(until).await;
+        let anew = loop {
+            match log_in(queue, options).await {
+                Ok(anew) => break anew,
+                Err(why) => {
+                    options.tell(&NodeEvent::NotLoggedInAnew(why.message()));
+                    // A token service that fails is not to be called without end.
+                    sleep(FIRST_PAUSE + backoff.next(Instant::now())).await;
+                }
             }
         };
-        select! {
-            () = replaced => {}
-            () = wait(until_due) => {}
-        }
-        loop {
-            match log_in(queue, options).await {
-                Ok(credentials) => {
-                    used = credentials.unwrap_or(used);
-                    backoff.reset();
-                    options.tell(&NodeEvent::LoggedInAnew);
-                    break;
-                }
-                Err(why) => failed(&why, &mut backoff, options).await,
-            }
-        }
+        lifetime = anew.and_then(|anew| anew.expires_in);
+        backoff.reset();
+        options.tell(&NodeEvent::LoggedInAnew);
     }
-}
-
-/// Reports it, and pauses: a token service that fails is not to be called without end.
-async fn failed(why: &ConnectError, backoff: &mut Backoff, options: &NodeOptions) {
-    options.tell(&NodeEvent::NotLoggedInAnew(why.message()));
-    sleep(FIRST_PAUSE + backoff.next(Instant::now())).await;
+    std::future::pending().await
 }
 
 /// From Redis 8.2 on a log-in that is refused ends the earlier one. Then the next call is refused, and a connection is made anew.
@@ -73,12 +59,4 @@ async fn log_in(queue: &Queue, options: &NodeOptions) -> Result<Option<Credentia
         }
     }
     Ok(credentials)
-}
-
-async fn wait(time: Option<Duration>) {
-    // What an instant cannot hold is for ever.
-    match time.and_then(|time| Instant::now().checked_add(time)) {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
-    }
 }

@@ -21,11 +21,12 @@ pub(super) struct Member {
 /// The owner of each slot.
 pub(super) struct Map {
     /// Those that have slots, and behind them the unlisted ones.
-    members: Vec<Arc<Member>>,
+    pub(super) members: Vec<Arc<Member>>,
     primaries: usize,
-    /// For each slot the place of its owner among the members, or [`UNASSIGNED`].
+    /// For each slot the place of its owner among the members, or [`UNLISTED`].
     owners: Box<[AtomicU16]>,
-    unassigned: CallError,
+    /// Why a slot has no owner here.
+    pub(super) unassigned: CallError,
 }
 
 const UNLISTED: u16 = u16::MAX;
@@ -82,11 +83,6 @@ impl Map {
         member.ok_or_else(|| self.unassigned.clone())
     }
 
-    /// Why a slot has no owner here.
-    pub(super) fn unknown(&self) -> &CallError {
-        &self.unassigned
-    }
-
     /// Makes the server at `place` the owner of a slot, if it is a member.
     pub(super) fn correct(&self, slot: u16, place: &Place) -> Option<&Arc<Member>> {
         let owner = self.find(place)?;
@@ -98,11 +94,6 @@ impl Map {
 
     pub(super) fn member(&self, place: &Place) -> Option<&Arc<Member>> {
         self.members.iter().find(|member| member.place == *place)
-    }
-
-    /// Primaries and unlisted servers.
-    pub(super) fn members(&self) -> &[Arc<Member>] {
-        &self.members
     }
 
     /// The members that have slots by the table. A guest may be gone for good by now.

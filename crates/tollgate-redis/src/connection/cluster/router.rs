@@ -111,7 +111,7 @@ impl Cluster {
     pub(crate) fn trouble(&self) -> Option<String> {
         let map = self.shared.map.load();
         if map.primaries().is_empty() {
-            return Some(map.unknown().to_string());
+            return Some(map.unassigned.to_string());
         }
         let mut primaries = map.primaries().iter();
         primaries.find_map(|member| {
@@ -139,7 +139,7 @@ impl Drop for Cluster {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let map = self.shared.map.load();
-        let nodes = map.members().iter();
+        let nodes = map.members.iter();
         f.debug_map()
             .entries(nodes.map(|member| (member.place.to_string(), &member.node)))
             .finish()

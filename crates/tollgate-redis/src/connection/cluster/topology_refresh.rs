@@ -121,7 +121,7 @@ impl TopologyRefresh {
         });
         let map = Arc::new(map);
         self.shared.map.store(Arc::clone(&map));
-        for member in old.members() {
+        for member in &old.members {
             if map.member(&member.place).is_none() {
                 (self.shared.options.events)(&member.place.to_string(), &NodeEvent::Left);
             }
