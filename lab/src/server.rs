@@ -124,7 +124,8 @@ impl Server {
             is_refused: false,
             grant: granted,
         });
-        Some(reply.with_reports(reports).with_leases(leases))
+        (reply.reports, reply.leases) = (reports.into_iter().collect(), leases.collect());
+        Some(reply)
     }
 
     fn acquire(

@@ -31,7 +31,7 @@ impl Effective {
 
     /// The same for a rule of a rule set, by index. `None`: the rule is not enforced there, or the quota has no limit.
     #[must_use]
-    pub fn in_rule_set(
+    pub(crate) fn in_rule_set(
         rules: &RuleSet,
         index: usize,
         plan: usize,

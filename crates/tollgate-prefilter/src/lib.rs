@@ -41,7 +41,7 @@ pub use self::{
     engine::{
         Begin, BoundRules, Done, Engine, EngineCounts, EngineOptions, EngineUsage, FollowUp,
         GrantReply, IndexSet, LeaseItem, LeaseReply, Next, NoReply, Places, Query, Reply,
-        ReportReply, Reset, Sending,
+        ReportReply, Reset, Sending, Step,
     },
     lease::{
         grant::{Grant, LeaseQuery, ReturnedLease},

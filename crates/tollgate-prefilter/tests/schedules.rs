@@ -182,9 +182,10 @@ impl Process {
             is_refused: false,
             grant: grant.map_or(GrantReply::None, GrantReply::Granted),
         };
-        Reply::new(NOW, Decision::new(NOW, verdicts, |_| true))
-            .with_reports(reports)
-            .with_leases(vec![lease; query.leases().len()])
+        let mut reply = Reply::new(NOW, Decision::new(NOW, verdicts, |_| true));
+        reply.reports = reports.into();
+        reply.leases = vec![lease; query.leases().len()].into();
+        reply
     }
 
     /// Everything has gone back, and the store has counted what was admitted.

@@ -10,12 +10,13 @@ use tollgate_core::{
 use crate::{
     engine::{
         bound_rules::BoundRules,
-        exchange::Exchange,
-        index_set::IndexSet,
+        exchange::{Exchange, Kind},
         limit::Limit,
         maintenance::{MAX_REPORTS, Maintenance},
+        places::Step,
         query::{FollowUp, Query},
-        request::{Request, Step},
+        reply::IndexSet,
+        request::Request,
         reset::Reset,
         settle::settle,
         split::Split,
@@ -47,7 +48,7 @@ impl BoundRules {
     /// How often it has to be [polled](Self::poll_maintenance); `None`: never.
     #[must_use]
     pub fn maintenance_interval(&self) -> Option<Duration> {
-        self.limits.pause().map(Duration::from_micros)
+        self.pause.map(Duration::from_micros)
     }
 
     /// Decides a request, or returns the query for the store.
@@ -89,7 +90,8 @@ impl BoundRules {
     }
 
     fn acquire(self: &Arc<Self>, checks: Checks, new_keys: IndexSet, patience: Tick) -> Query {
-        Query::from(Exchange::acquire(self, checks, new_keys, patience))
+        let kind = Kind::Acquire;
+        Query::from(Exchange::new(self, kind, checks, new_keys, patience))
     }
 
     #[inline(never)]
@@ -108,7 +110,8 @@ impl BoundRules {
         }
         // States that are decided one after the other have no instant in common.
         let patience = if steps.len() > 1 { 0 } else { patience };
-        let exchange = Exchange::acquire(self, Checks::new(), IndexSet::default(), patience);
+        let (kind, none) = (Kind::Acquire, IndexSet::default());
+        let exchange = Exchange::new(self, kind, Checks::new(), none, patience);
         let request = Request::new(checks, split, steps, (now, store_at));
         Begin::Query(Query::of_request(exchange, Box::new(request)))
     }
@@ -120,14 +123,13 @@ impl BoundRules {
         }
         let undecided: Step = Split::default().undecided(checks).collect();
         let steps = Request::steps(self, checks, &undecided);
+        let peek = |checks| Exchange::new(self, Kind::Peek, checks, IndexSet::default(), 0);
         if steps.len() <= 1 {
-            let exchange = Exchange::peek(self, Checks::from_slice(checks));
-            return Begin::Query(Query::from(exchange));
+            return Begin::Query(Query::from(peek(Checks::from_slice(checks))));
         }
         let times = (now, self.local().store_time.at(now));
         let request = Request::new(checks, Split::default(), steps, times);
-        let exchange = Exchange::peek(self, Checks::new());
-        Begin::Query(Query::of_request(exchange, Box::new(request)))
+        Begin::Query(Query::of_request(peek(Checks::new()), Box::new(request)))
     }
 
     /// Settles units that were taken. Those that this process may spend again stay here.

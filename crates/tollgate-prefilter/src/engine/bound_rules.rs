@@ -9,7 +9,6 @@ use crate::{
     engine::{
         engine::Engine,
         limit::{Limit, number_of},
-        limits::Limits,
         local::Local,
         places::Places,
     },
@@ -22,11 +21,12 @@ pub struct BoundRules {
     pub(crate) engine: Arc<Engine>,
     pub(crate) rules: Arc<RuleSet>,
     pub(crate) limits: Limits,
-    pub(crate) places: Places,
+    /// Where its states lie.
+    pub places: Places,
     /// The numbers of the rules, by which their states are found.
     numbers: Box<[u32]>,
-    /// Whether any check may be decided locally, other than by the deny cache.
-    pub(crate) is_local: bool,
+    /// How often something may be due, in µs; `None`: only the deny cache decides locally.
+    pub(crate) pause: Option<Tick>,
     is_retired: AtomicBool,
     /// When leases were last checked for those that are not needed, and whether some are left to look at.
     swept: AtomicU64,
@@ -57,7 +57,7 @@ impl BoundRules {
         });
         let limits = Limits(limits.collect());
         Arc::new(Self {
-            is_local: limits.pause().is_some(),
+            pause: limits.iter().filter_map(|(.., it)| it.pause()).min(),
             engine: Arc::clone(engine),
             numbers: rules.rules().iter().map(number_of).collect(),
             rules,
@@ -167,10 +167,56 @@ impl BoundRules {
     }
 }
 
+/// The limits of a rule set, by rule and plan. `None`: nothing that a process may decide locally, because the rule is not
+/// enforced or the quota has no limit.
+#[derive(Debug)]
+pub(crate) struct Limits(Box<[Plans]>);
+
+/// The limits of a rule, by plan.
+type Plans = Box<[Option<Arc<Limit>>]>;
+
+impl Limits {
+    /// The limit of a check; `None` also where it brings a quota along, which the store decides.
+    #[inline]
+    pub(crate) fn of(&self, check: &Check) -> Option<&Limit> {
+        let plans = self.0.get(usize::from(check.rule()))?;
+        plans.get(usize::from(check.plan()))?.as_deref()
+    }
+
+    /// All limits, with a rule and plan that each belongs to.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
+        // A rule set has fewer than 65 536 rules, and a rule fewer plans.
+        (0_u16..).zip(&self.0).flat_map(|(rule, plans)| {
+            let plans = (0_u16..).zip(plans);
+            plans.filter_map(move |(plan, limit)| Some((rule, plan, limit.as_ref()?)))
+        })
+    }
+
+    /// Those that are leased.
+    pub(crate) fn leased(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
+        self.iter()
+            .filter(|(.., limit)| limit.lease_terms().is_some())
+    }
+
+    /// The limits of a rule, with the number of a plan that each belongs to.
+    pub(crate) fn of_rule(&self, rule: u16) -> impl Iterator<Item = (u16, &Limit)> {
+        let limits = self.iter().filter(move |(of, ..)| *of == rule);
+        limits.map(|(_, plan, limit)| (plan, &**limit))
+    }
+}
+
+/// Whether two checks are on one state.
+pub(crate) fn has_twins(checks: &[Check]) -> bool {
+    checks.iter().enumerate().any(|(index, check)| {
+        let mut before = checks[..index].iter();
+        before.any(|other| other.rule() == check.rule() && other.key() == check.key())
+    })
+}
+
 impl Drop for BoundRules {
     fn drop(&mut self) {
         self.set_retired();
-        self.engine.unbind(&self.rules, &self.limits);
+        self.engine.unbind(&self.rules, self.limits.iter());
     }
 }
 

@@ -1,6 +1,9 @@
-//! What has happened in the engine.
+//! What has happened in the engine, and what it holds.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::{
+    sync::{AtomicU64, Ordering},
+    table::key_table::TableUsage,
+};
 
 /// What has happened in an [`Engine`](crate::Engine). The numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +14,21 @@ pub struct EngineCounts {
     pub reports: [u64; 3],
     /// Admitted units that the store may not know of, and that are not reported again.
     pub units_lost: u64,
+}
+
+/// What an [`Engine`](crate::Engine) holds at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineUsage {
+    /// The units of all leases.
+    pub units_on_lease: u64,
+    /// Units that were admitted and that the store does not know of.
+    pub units_unreported: u64,
+    /// Keys with a lease that has units, scheduled ones not included.
+    pub leased_keys: u64,
+    /// Keys with a scheduled lease that has units.
+    pub scheduled_keys: u64,
+    /// The table of keys.
+    pub table: TableUsage,
 }
 
 /// What is counted.

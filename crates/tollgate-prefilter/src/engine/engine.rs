@@ -11,10 +11,8 @@ use tollgate_core::{Quota, Rule, RuleSet, Tick};
 use crate::{
     effective::Effective,
     engine::{
-        counts::{Counts, EngineCounts, Event},
-        engine_usage::EngineUsage,
+        counts::{Counts, EngineCounts, EngineUsage, Event},
         limit::Limit,
-        limits::Limits,
         local::Local,
     },
     sync::{AtomicU32, Mutex, MutexGuard, Ordering, RwLock, lock},
@@ -105,10 +103,14 @@ impl Engine {
     }
 
     /// A retired rule set is gone. Unreported units under limits that no other rule set has are lost.
-    pub(crate) fn unbind(&self, rules: &RuleSet, limits: &Limits) {
+    pub(crate) fn unbind<'a>(
+        &self,
+        rules: &RuleSet,
+        limits: impl Iterator<Item = (u16, u16, &'a Arc<Limit>)>,
+    ) {
         let mut lost = 0;
         let mut by_name = self.limits();
-        for (rule, _, limit) in limits.iter() {
+        for (rule, _, limit) in limits {
             if !limit.unbind() {
                 continue;
             }

@@ -147,6 +147,15 @@ impl Usage {
         ))
     }
 
+    /// Puts the unreported units into a report; 0: there are none.
+    pub(crate) fn report(&mut self, now: Tick) -> u64 {
+        let units = self.counted.report();
+        if units > 0 {
+            self.reported_at = now;
+        }
+        units
+    }
+
     /// Units are used that the store did not know of when it said for how long something is used.
     #[inline]
     pub(crate) fn uses(&mut self, now: Tick, units: u64, terms: &ReportTerms) {

@@ -6,14 +6,13 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict, store::Checks};
 
 use crate::{
+    deny::key_block::KeyBlock,
     engine::{
-        bound_rules::BoundRules,
+        bound_rules::{BoundRules, has_twins},
         counts::Event,
-        entry::Lease,
-        index_set::IndexSet,
-        limits::has_twins,
-        local::{Left, SentAt},
-        reply::{GrantReply, NoReply, Reply, ReportReply},
+        entry::{Lease, Usage},
+        local::SentAt,
+        reply::{GrantReply, IndexSet, NoReply, Reply, ReportReply},
     },
     lease::grant::{LeaseQuery, ReturnedLease},
 };
@@ -21,23 +20,23 @@ use crate::{
 /// One query to the store and its reply: what is sent, and what this process learns.
 pub(crate) struct Exchange {
     pub(crate) binding: Arc<BoundRules>,
-    kind: Kind,
-    checks: Checks,
+    pub(crate) kind: Kind,
+    pub(crate) checks: Checks,
     /// Checks whose keys are in no table: their replies begin no local usage, and no leases are wanted.
     new_keys: IndexSet,
     /// For how long the request waits at most, in µs.
     pub(crate) patience: Tick,
-    leases: SmallVec<[LeaseItem; 1]>,
+    pub(crate) leases: SmallVec<[LeaseItem; 1]>,
     /// Each costs the units to report.
-    reports: SmallVec<[Check; 1]>,
+    pub(crate) reports: SmallVec<[Check; 1]>,
     /// Denials by this process, by the index of the check; empty if no rule blocks keys.
-    counted: SmallVec<[u16; 4]>,
-    sent: Option<SentAt>,
+    pub(crate) counted: SmallVec<[u16; 4]>,
+    pub(crate) sent: Option<SentAt>,
 }
 
 /// What a query is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Acquire,
     Peek,
     /// Reports and leases that go back, without a request.
@@ -54,38 +53,30 @@ pub struct LeaseItem {
 }
 
 impl Exchange {
-    pub(crate) fn acquire(
+    pub(crate) fn new(
         binding: &Arc<BoundRules>,
+        kind: Kind,
         checks: Checks,
         new_keys: IndexSet,
         patience: Tick,
     ) -> Self {
-        let mut exchange = Self::new(binding, Kind::Acquire, checks, new_keys);
-        exchange.patience = patience;
-        exchange
-    }
-
-    pub(crate) fn peek(binding: &Arc<BoundRules>, checks: Checks) -> Self {
-        Self::new(binding, Kind::Peek, checks, IndexSet::default())
-    }
-
-    pub(crate) fn maintenance(binding: &Arc<BoundRules>) -> Self {
-        let checks = Checks::new();
-        Self::new(binding, Kind::Maintenance, checks, IndexSet::default())
-    }
-
-    fn new(binding: &Arc<BoundRules>, kind: Kind, checks: Checks, new_keys: IndexSet) -> Self {
         Self {
             binding: Arc::clone(binding),
             kind,
             checks,
             new_keys,
-            patience: 0,
+            patience,
             leases: SmallVec::new(),
             reports: SmallVec::new(),
             counted: SmallVec::new(),
             sent: None,
         }
+    }
+
+    /// One that no request waits for.
+    pub(crate) fn maintenance(binding: &Arc<BoundRules>) -> Self {
+        let (kind, none) = (Kind::Maintenance, IndexSet::default());
+        Self::new(binding, kind, Checks::new(), none, 0)
     }
 
     /// Begins the next exchange of the same request.
@@ -107,35 +98,9 @@ impl Exchange {
         self.leases.push(LeaseItem { check, query });
     }
 
-    pub(crate) fn checks(&self) -> &[Check] {
-        &self.checks
-    }
-
     /// Whether the units of the checks are taken, if all fit.
     pub(crate) fn takes(&self) -> bool {
         self.kind == Kind::Acquire
-    }
-
-    /// Whether it belongs to no request.
-    pub(crate) fn is_maintenance(&self) -> bool {
-        self.kind == Kind::Maintenance
-    }
-
-    pub(crate) fn reports(&self) -> &[Check] {
-        &self.reports
-    }
-
-    pub(crate) fn leases(&self) -> &[LeaseItem] {
-        &self.leases
-    }
-
-    /// Denials by this process that the store has not counted, by the index of the check.
-    pub(crate) fn counted(&self) -> &[u16] {
-        &self.counted
-    }
-
-    pub(crate) fn is_sent(&self) -> bool {
-        self.sent.is_some()
     }
 
     /// Whether there may be units to report. Then they are taken and sent while the engine's `sending` is read.
@@ -159,10 +124,10 @@ impl Exchange {
         if self.takes() && self.binding.rules.has_blocks() {
             let binding = &self.binding;
             let counted = self.checks.iter().map(|check| {
-                let limit = binding.limit(check);
-                limit.map_or(0, |limit| binding.local().take_counted(limit, check.key()))
+                let take = |known: &mut KeyBlock| std::mem::take(&mut known.local);
+                (binding.local()).block(binding.limit(check)?, check.key(), take)
             });
-            self.counted = counted.collect();
+            self.counted = counted.map(Option::unwrap_or_default).collect();
         }
         for LeaseItem { query, .. } in &self.leases {
             if query.requests_grant() {
@@ -183,8 +148,10 @@ impl Exchange {
     fn keep_counted(&mut self) {
         let counted = std::mem::take(&mut self.counted);
         for (check, counted) in self.checks.iter().zip(counted) {
-            if let Some(limit) = self.binding.limit(check).filter(|_| counted > 0) {
-                (self.binding.local()).keep_counted(limit, check.key(), counted);
+            if let Some(limit) = self.binding.limit(check) {
+                self.binding.local().block(limit, check.key(), |known| {
+                    known.local = known.local.saturating_add(counted);
+                });
             }
         }
     }
@@ -213,15 +180,16 @@ impl Exchange {
             let Some(limit) = limit.filter(|limit| limit.report_terms().is_some()) else {
                 continue;
             };
-            let units = self.binding.local().report(limit, check.key(), now);
-            if units > 0 {
+            let report = |usage: &mut Usage| usage.report(now);
+            let units = self.binding.local().usage(limit, check.key(), report);
+            if let Some(units) = units.filter(|units| *units > 0) {
                 self.reports.push(check.with_cost(units));
             }
         }
     }
 
     fn query_leases(&mut self, now: Tick) {
-        if !self.binding.is_local || has_twins(&self.checks) {
+        if self.binding.pause.is_none() || has_twins(&self.checks) {
             return;
         }
         for (index, check) in self.checks.iter().enumerate() {
@@ -279,21 +247,23 @@ impl Exchange {
                 continue;
             };
             let reply = match reply {
-                Ok(reply) => reply.reports().get(index).copied(),
+                Ok(reply) => reply.reports.get(index).copied(),
                 Err(NoReply::NotRun | NoReply::NothingToSend) => Some(ReportReply::Refused),
                 Err(NoReply::Unknown) => None,
             };
             match reply {
                 Some(ReportReply::Counted { left, reset_after }) => {
-                    let left = Left {
-                        units: left,
-                        reset_after,
-                    };
-                    local.on_reported(limit, report, (sent, now), left);
+                    let times = (sent.order, local.order(now));
+                    let fresh_at = sent.at.saturating_add(reset_after);
+                    local.usage(limit, report.key(), |usage| {
+                        usage.counted.reported(report.cost(), times, left);
+                        usage.fresh_at = usage.fresh_at.max(fresh_at);
+                    });
                 }
                 Some(ReportReply::Refused) => {
                     self.count(Event::ReportKept, 1);
-                    local.keep_report(limit, report, now);
+                    let keep = |usage: &mut Usage| usage.counted.kept(report.cost(), now);
+                    local.usage(limit, report.key(), keep);
                 }
                 Some(ReportReply::Unknown) | None => self.report_lost(report),
             }
@@ -302,15 +272,16 @@ impl Exchange {
 
     fn report_lost(&self, report: &Check) {
         if let Some(limit) = self.binding.limit(report) {
-            let units = self.binding.local().lose_report(limit, report);
+            let lose = |usage: &mut Usage| usage.counted.lost(report.cost());
+            let units = self.binding.local().usage(limit, report.key(), lose);
             self.count(Event::ReportLost, 1);
-            self.count(Event::UnitLost, units);
+            self.count(Event::UnitLost, units.unwrap_or(0));
         }
     }
 
     /// Leases that the store has refused to take back are here again.
     fn keep_refused(&self, leases: &[LeaseItem], reply: &Reply) {
-        let refused = leases.iter().zip(reply.leases());
+        let refused = leases.iter().zip(&reply.leases);
         for (item, _) in refused.filter(|(_, reply)| reply.is_refused) {
             self.not_returned(item);
         }
@@ -318,8 +289,8 @@ impl Exchange {
 
     fn not_returned(&self, LeaseItem { check, query }: &LeaseItem) {
         if let Some(limit) = self.binding.limit(check) {
-            let local = self.binding.local();
-            local.on_not_sent(limit, check.key(), query.returned);
+            let back = |lease: &mut Lease| lease.holder.on_not_sent(query.returned);
+            self.binding.local().lease(limit, check.key(), back);
         }
     }
 
@@ -342,7 +313,7 @@ impl Exchange {
             }
             let is_cached = !reply.shared.contains(index) && !has_twins(&self.checks);
             let what = (is_cached, self.new_keys.contains(index));
-            let counted = reply.counted(index);
+            let counted = reply.counted.get(index).copied().unwrap_or(0);
             local.learn(limit, check, verdict, (sent, now), what, counted);
         }
     }
@@ -364,7 +335,7 @@ impl Exchange {
                 local.lease(limit, check.key(), lost);
                 continue;
             }
-            let grant = match reply.leases().get(index).map(|reply| reply.grant) {
+            let grant = match reply.leases.get(index).map(|reply| reply.grant) {
                 Some(GrantReply::None) => None,
                 Some(GrantReply::Granted(grant)) => {
                     self.count(Event::LeaseGranted, 1);
@@ -423,7 +394,9 @@ impl Exchange {
                 _ => check.cost() == 0 && limit.lease_terms().is_some(),
             })
         };
-        if !self.binding.is_local || !self.checks.iter().any(|check| is_adjusted(check).is_some()) {
+        if self.binding.pause.is_none()
+            || !self.checks.iter().any(|check| is_adjusted(check).is_some())
+        {
             return decision;
         }
         let verdicts = self.checks.iter().zip(decision.verdicts());
@@ -443,7 +416,7 @@ impl Exchange {
 impl Drop for Exchange {
     /// It is unknown what became of it.
     fn drop(&mut self) {
-        let is_sent = self.is_sent();
+        let is_sent = self.sent.is_some();
         for item in std::mem::take(&mut self.leases) {
             if is_sent {
                 self.lease_lost(&item);

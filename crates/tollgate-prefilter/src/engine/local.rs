@@ -7,10 +7,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    deny::denials::Denials,
+    deny::{denials::Denials, key_block::KeyBlock},
     effective::Effective,
     engine::{
-        engine_usage::EngineUsage,
+        counts::EngineUsage,
         entry::{Entry, Lease, Usage},
         limit::{Limit, Visit},
         store_time::StoreTime,
@@ -40,15 +40,6 @@ pub(crate) struct SentAt {
     pub(crate) order: Tick,
 }
 
-/// What the store said of a key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
-    /// The units that are left.
-    pub(crate) units: u64,
-    /// In how many µs nothing is used any more.
-    pub(crate) reset_after: Tick,
-}
-
 impl Local {
     /// Of at most `keys` keys something is kept. The store decides each request of the others.
     pub(crate) fn new(keys: usize, keeps_denials: bool) -> Self {
@@ -67,7 +58,7 @@ impl Local {
     }
 
     /// A time for a query that is sent now, or a reply that comes now.
-    fn order(&self, now: Tick) -> Tick {
+    pub(crate) fn order(&self, now: Tick) -> Tick {
         let next = |last: u64| Some(now.max(last.saturating_add(1)));
         let last = self
             .last
@@ -103,13 +94,25 @@ impl Local {
     }
 
     /// Does something with the local usage of a key.
-    fn usage<R>(
+    pub(crate) fn usage<R>(
         &self,
         limit: &Limit,
         key: Fingerprint,
         act: impl FnOnce(&mut Usage) -> R,
     ) -> Option<R> {
         self.with(limit, key, |entry| entry.usage(limit).map(act))
+    }
+
+    /// Does something with what is known of the block of a key, if its rule blocks keys.
+    pub(crate) fn block<R>(
+        &self,
+        limit: &Limit,
+        key: Fingerprint,
+        act: impl FnOnce(&mut KeyBlock) -> R,
+    ) -> Option<R> {
+        limit.block.as_ref()?;
+        let act = |entry: &mut Entry| entry.block.as_mut().map(|block| act(block));
+        self.keys.with(limit.at(key), act)?
     }
 
     /// The same of a lease or local usage that may begin with it.
@@ -203,11 +206,9 @@ impl Local {
         patience: Tick,
     ) -> Option<Verdict> {
         let (at, cost) = (limit.at(check.key()), check.cost());
-        if limit.block.is_some()
-            && self.keys.keeps_denials()
-            && let Some(Some((block, retry))) = self
-                .keys
-                .with(at, |entry| entry.block.as_ref()?.deny(now, cost))
+        if self.keys.keeps_denials()
+            && let Some(Some((block, retry))) =
+                self.block(limit, check.key(), |known| known.deny(now, cost))
         {
             let answer = Assessment::new(false, 0, block.micros, retry);
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
@@ -248,40 +249,18 @@ impl Local {
             return true;
         }
         // Nothing is known of a key that had to go.
-        let may = self.keys.with(limit.at(check.key()), |entry| {
-            let known = entry.block.as_mut()?;
-            Some(known.may_deny(block.denials(), counts))
-        });
-        may.flatten().unwrap_or(false)
+        let may = |known: &mut KeyBlock| known.may_deny(block.denials(), counts);
+        self.block(limit, check.key(), may).unwrap_or(false)
     }
 
     /// The block of a key that the store has said, though it does not answer now.
     pub(crate) fn known_block(&self, limit: &Limit, check: &Check, now: Tick) -> Option<Verdict> {
-        limit.block.as_ref().filter(|_| check.cost() > 0)?;
-        let known = |entry: &mut Entry| entry.block.as_ref()?.block(now);
-        let block = self.keys.with(limit.at(check.key()), known)??;
+        let block = self.block(limit, check.key(), |known| known.block(now))?;
+        let block = block.filter(|_| check.cost() > 0)?;
         let end = Retry::after_micros(block.micros);
         let answer = Assessment::new(false, 0, block.micros, end);
         let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
         Some(verdict.with_block_level(block.level))
-    }
-
-    /// The denials that this process has counted towards a block and the store has not, which a call takes along.
-    pub(crate) fn take_counted(&self, limit: &Limit, key: Fingerprint) -> u16 {
-        if limit.block.is_none() {
-            return 0;
-        }
-        let take = |entry: &mut Entry| Some(std::mem::take(&mut entry.block.as_mut()?.local));
-        self.keys.with(limit.at(key), take).flatten().unwrap_or(0)
-    }
-
-    /// The call was not sent.
-    pub(crate) fn keep_counted(&self, limit: &Limit, key: Fingerprint, counted: u16) {
-        self.keys.with(limit.at(key), |entry| {
-            if let Some(known) = &mut entry.block {
-                known.local = known.local.saturating_add(counted);
-            }
-        });
     }
 
     /// Learns from the store's verdict about a check.
@@ -396,16 +375,6 @@ impl Local {
             .filter(|_| limit.windows.is_some_and(|windows| windows.slide()))
     }
 
-    /// A query about the lease of a key certainly did not reach the store. What it returned is here again.
-    pub(crate) fn on_not_sent(
-        &self,
-        limit: &Limit,
-        key: Fingerprint,
-        returned: Option<ReturnedLease>,
-    ) {
-        self.lease(limit, key, |lease| lease.holder.on_not_sent(returned));
-    }
-
     /// Looks at up to `most` of the leases that are left to look at, and takes out those that are not needed, to be returned. Also
     /// gives how many were looked at.
     pub(crate) fn sweep(
@@ -496,66 +465,10 @@ impl Local {
         }
     }
 
-    /// Whether local usage is kept of a key.
-    pub(crate) fn counts(&self, limit: &Limit, key: Fingerprint) -> bool {
-        self.usage(limit, key, |_| ()).is_some()
-    }
-
     /// Notes that a key was seen, and counts nothing.
     pub(crate) fn see(&self, limit: &Limit, key: Fingerprint) -> Miss {
         let seen = self.keys.look(limit.at(key), |_| None::<()>);
         seen.err().unwrap_or(Miss { is_new: false })
-    }
-
-    /// Puts the unreported units of a key into a report; 0: there are none.
-    pub(crate) fn report(&self, limit: &Limit, key: Fingerprint, now: Tick) -> u64 {
-        let units = self.usage(limit, key, |usage| {
-            let units = usage.counted.report();
-            if units > 0 {
-                usage.reported_at = now;
-            }
-            units
-        });
-        units.unwrap_or(0)
-    }
-
-    /// The store has replied to a report, at `now`.
-    pub(crate) fn on_reported(
-        &self,
-        limit: &Limit,
-        report: &Check,
-        (sent, now): (SentAt, Tick),
-        left: Left,
-    ) {
-        let now = self.order(now);
-        self.usage(limit, report.key(), |usage| {
-            let times = (sent.order, now);
-            usage.counted.reported(report.cost(), times, left.units);
-            let fresh_at = sent.at.saturating_add(left.reset_after);
-            usage.fresh_at = usage.fresh_at.max(fresh_at);
-        });
-    }
-
-    /// A report was certainly not carried out. Its units are reported again.
-    pub(crate) fn keep_report(&self, limit: &Limit, report: &Check, now: Tick) {
-        self.usage(limit, report.key(), |usage| {
-            usage.counted.kept(report.cost(), now);
-        });
-    }
-
-    /// It is unknown whether a report was carried out. Returns the units that the store may not know of.
-    pub(crate) fn lose_report(&self, limit: &Limit, report: &Check) -> u64 {
-        let lost = |usage: &mut Usage| usage.counted.lost(report.cost());
-        self.usage(limit, report.key(), lost).unwrap_or(0)
-    }
-
-    /// The units of a key that are in no report.
-    pub(crate) fn unsent(&self, limit: &Limit, key: Fingerprint) -> u64 {
-        if limit.report_terms().is_none() {
-            return 0;
-        }
-        let unsent = self.usage(limit, key, |usage| usage.counted.unsent());
-        unsent.unwrap_or(0)
     }
 
     /// A scheduled lease of `units` was granted, whose first units are refilled `after` µs from now. Until all of it has been
@@ -601,7 +514,8 @@ impl Local {
             return verdict;
         }
         let leased = self.leased(limit, check.key(), now);
-        let unsent = self.unsent(limit, check.key());
+        let unsent = self.usage(limit, check.key(), |usage| usage.counted.unsent());
+        let unsent = unsent.unwrap_or(0);
         if !is_decided || leased + unsent == 0 {
             return verdict;
         }

@@ -5,12 +5,9 @@ mod bound_rules;
 mod counts;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod engine;
-pub(crate) mod engine_usage;
 mod entry;
 mod exchange;
-mod index_set;
 pub(crate) mod limit;
-mod limits;
 mod local;
 mod maintenance;
 mod places;
@@ -29,13 +26,11 @@ mod windows;
 pub use self::{
     begin::Begin,
     bound_rules::BoundRules,
-    counts::EngineCounts,
+    counts::{EngineCounts, EngineUsage},
     engine::{Engine, EngineOptions},
-    engine_usage::EngineUsage,
     exchange::LeaseItem,
-    index_set::IndexSet,
-    places::Places,
+    places::{Places, Step},
     query::{Done, FollowUp, Next, Query, Sending},
-    reply::{GrantReply, LeaseReply, NoReply, Reply, ReportReply},
+    reply::{GrantReply, IndexSet, LeaseReply, NoReply, Reply, ReportReply},
     reset::Reset,
 };

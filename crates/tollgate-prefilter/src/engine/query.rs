@@ -7,7 +7,7 @@ use tollgate_core::{Check, Decision, Outcome, Source, Tick};
 use crate::{
     engine::{
         engine::Engine,
-        exchange::{Exchange, LeaseItem},
+        exchange::{Exchange, Kind, LeaseItem},
         maintenance::Maintenance,
         reply::{NoReply, Reply},
         request::Request,
@@ -112,7 +112,7 @@ impl Query {
     /// The checks that the store decides in one step; none for maintenance.
     #[must_use]
     pub fn checks(&self) -> &[Check] {
-        self.exchange.checks()
+        &self.exchange.checks
     }
 
     /// Whether the units of the checks are taken, if all fit.
@@ -131,28 +131,28 @@ impl Query {
     #[must_use]
     pub fn has_more_steps(&self) -> bool {
         let request = self.request.as_ref();
-        request.is_some_and(|request| request.has_more_steps())
+        request.is_some_and(|request| !request.steps.is_empty())
     }
 
     /// Local usage to report: units that the store counts before it decides the checks, even above the limit. The cost of each check is
     /// their number.
     #[must_use]
     pub fn reports(&self) -> &[Check] {
-        self.exchange.reports()
+        &self.exchange.reports
     }
 
     /// Denials by this process that the store has not counted towards [blocks](tollgate_core::Rule::block), by the index of the check;
     /// empty if there are none.
     #[must_use]
     pub fn counted(&self) -> &[u16] {
-        self.exchange.counted()
+        &self.exchange.counted
     }
 
     /// The leases of the query. A returned lease is taken back before the checks are decided; a new one is granted after they are
     /// allowed.
     #[must_use]
     pub fn leases(&self) -> &[LeaseItem] {
-        self.exchange.leases()
+        &self.exchange.leases
     }
 
     /// On which terms a lease is granted.
@@ -164,7 +164,7 @@ impl Query {
     /// Processes the reply, or why there is none.
     pub fn finish(mut self, reply: Result<Reply, NoReply>, now: Tick) -> Next {
         // What did not go back is not sent again at once: the store is out of reach.
-        let may_return = !self.exchange.is_maintenance() || reply.is_ok();
+        let may_return = self.exchange.kind != Kind::Maintenance || reply.is_ok();
         let (mut decision, returned) = self.exchange.finish(reply, now);
         let takes = self.takes();
         let mut follow_up = FollowUp::default();
@@ -181,7 +181,7 @@ impl Query {
             }
             let binding = &self.exchange.binding;
             follow_up.add_queries(std::mem::take(&mut request.returned));
-            if request.is_denied() {
+            if request.is_denied {
                 request.cancel(binding, &mut follow_up.settle);
             }
             decision = request.decision(binding);
@@ -225,7 +225,7 @@ impl Query {
             let limit = binding.limit(check);
             limit.is_some_and(|limit| limit.windows.is_some())
         };
-        let is_needed = self.exchange.is_sent()
+        let is_needed = self.exchange.sent.is_some()
             && (self.is_about_leases_or_reports()
                 || self.takes() && self.checks().iter().any(takes_windows));
         (is_needed.then_some(self), follow_up)
@@ -268,7 +268,7 @@ impl Drop for Query {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             // What has to go back to the store is lost, because it cannot be sent from here.
-            let _ = request.give_back_local(&self.exchange.binding, request.came_at());
+            let _ = request.give_back_local(&self.exchange.binding, request.at);
         }
     }
 }

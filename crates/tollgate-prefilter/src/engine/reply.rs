@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Tick};
 
-use crate::{engine::index_set::IndexSet, lease::grant::Grant};
+use crate::lease::grant::Grant;
 
 /// The store's reply to a [`Query`](crate::Query).
 #[derive(Debug)]
@@ -14,12 +14,12 @@ pub struct Reply {
     pub decision: Decision,
     /// The checks whose state belongs to other clients as well. Their denials are not cached.
     pub shared: IndexSet,
-    /// By the index in [`Query::reports`](crate::Query::reports).
-    reports: SmallVec<[ReportReply; 1]>,
-    /// By the index of the check: how many denials count towards the next block.
-    counted: SmallVec<[u32; 4]>,
-    /// By the index in [`Query::leases`](crate::Query::leases).
-    leases: SmallVec<[LeaseReply; 1]>,
+    /// The replies to the reports: one each, in the order of [`Query::reports`](crate::Query::reports).
+    pub reports: SmallVec<[ReportReply; 1]>,
+    /// How many denials count towards the next [block](tollgate_core::Rule::block), by the index of the check.
+    pub counted: SmallVec<[u32; 4]>,
+    /// The replies about the leases: one each, in the order of [`Query::leases`](crate::Query::leases).
+    pub leases: SmallVec<[LeaseReply; 1]>,
 }
 
 impl Reply {
@@ -34,43 +34,6 @@ impl Reply {
             counted: SmallVec::new(),
             leases: SmallVec::new(),
         }
-    }
-
-    /// With replies to the reports: one each, in the order of [`Query::reports`](crate::Query::reports).
-    #[must_use]
-    pub fn with_reports(mut self, reports: impl IntoIterator<Item = ReportReply>) -> Self {
-        self.reports = reports.into_iter().collect();
-        self
-    }
-
-    /// With replies about the leases: one each, in the order of [`Query::leases`](crate::Query::leases).
-    #[must_use]
-    pub fn with_leases(mut self, leases: impl IntoIterator<Item = LeaseReply>) -> Self {
-        self.leases = leases.into_iter().collect();
-        self
-    }
-
-    /// With how many denials count towards the next [block](tollgate_core::Rule::block), by the index of the check.
-    #[must_use]
-    pub fn with_counted(mut self, counted: impl IntoIterator<Item = u32>) -> Self {
-        self.counted = counted.into_iter().collect();
-        self
-    }
-
-    pub(crate) fn counted(&self, index: usize) -> u32 {
-        self.counted.get(index).copied().unwrap_or(0)
-    }
-
-    /// The replies to the reports.
-    #[must_use]
-    pub fn reports(&self) -> &[ReportReply] {
-        &self.reports
-    }
-
-    /// The replies about the leases.
-    #[must_use]
-    pub fn leases(&self) -> &[LeaseReply] {
-        &self.leases
     }
 }
 
@@ -119,4 +82,23 @@ pub enum NoReply {
     NothingToSend,
     /// It is unknown whether it was carried out. It must not be sent again.
     Unknown,
+}
+
+/// Some of the checks of a request, by index. Those after the first 64 always count as being in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexSet(u64);
+
+impl IndexSet {
+    /// Puts an index in.
+    pub fn insert(&mut self, index: usize) {
+        if index < 64 {
+            self.0 |= 1 << index;
+        }
+    }
+
+    /// Whether an index is in it.
+    #[must_use]
+    pub fn contains(self, index: usize) -> bool {
+        index >= 64 || self.0 >> index & 1 > 0
+    }
 }

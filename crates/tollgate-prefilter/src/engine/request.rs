@@ -2,22 +2,20 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tollgate_core::{
     Check, Decision, Outcome, Source, Tick, Verdict,
-    store::{Checks, Fingerprint, Hold, Settlement},
+    store::{Checks, Hold, Settlement},
 };
 
 use crate::engine::{
     bound_rules::BoundRules,
     exchange::Exchange,
-    index_set::IndexSet,
+    places::Step,
+    reply::IndexSet,
     settle::{Settlements, give_back},
     split::Split,
 };
-
-/// Indices of checks that are decided in one step.
-pub(crate) type Step = SmallVec<[u16; 4]>;
 
 /// A request that is not decided in one step: this process has decided some of its checks, or their states lie in several
 /// places.
@@ -30,11 +28,11 @@ pub(crate) struct Request {
     new_keys: IndexSet,
     /// The step in flight, and those after it.
     step: Step,
-    steps: VecDeque<Step>,
+    pub(crate) steps: VecDeque<Step>,
     /// When the request came, by this process's clock and by the store's.
-    at: Tick,
+    pub(crate) at: Tick,
     store_at: Tick,
-    is_denied: bool,
+    pub(crate) is_denied: bool,
     /// Checks of steps that were not denied.
     taken: Step,
     /// How long it waits, and its places in queues.
@@ -82,15 +80,9 @@ impl Request {
             .iter()
             .map(|index| checks[usize::from(*index)])
             .collect();
-        let mut steps: SmallVec<[(Option<Fingerprint>, Step); 2]> = SmallVec::new();
-        for (index, check) in undecided.iter().zip(&together) {
-            let place = binding.places.place(&together, check);
-            match steps.iter_mut().find(|(other, _)| *other == place) {
-                Some((_, step)) => step.push(*index),
-                None => steps.push((place, smallvec![*index])),
-            }
-        }
-        steps.into_iter().map(|(_, step)| step).collect()
+        let steps = binding.places.steps(&together).into_iter();
+        let of_request = |step: Step| step.iter().map(|it| undecided[usize::from(*it)]).collect();
+        steps.map(of_request).collect()
     }
 
     /// The checks of the next step, and those whose keys are in no table. `None`: the request is decided.
@@ -174,7 +166,9 @@ impl Request {
     pub(crate) fn give_back_local(&self, binding: &BoundRules, now: Tick) -> Settlements {
         let spent = (0..self.checks.len()).filter_map(|index| self.receipt(binding, index));
         let spent = spent.filter(|receipt| is_of_process(receipt.source));
-        let refunds = spent.filter_map(|receipt| give_back(binding, &receipt, (now, self.at)));
+        let refunds = spent.filter_map(|receipt| {
+            give_back(binding, &receipt, (now, self.at), receipt.check.cost())
+        });
         refunds.collect()
     }
 
@@ -187,18 +181,6 @@ impl Request {
             && verdict.outcome() == Outcome::Allow
             && binding.rules.enforces(verdict.rule());
         is_taken.then(|| verdict.hold(*check, *at))
-    }
-
-    pub(crate) fn has_more_steps(&self) -> bool {
-        !self.steps.is_empty()
-    }
-
-    pub(crate) fn is_denied(&self) -> bool {
-        self.is_denied
-    }
-
-    pub(crate) fn came_at(&self) -> Tick {
-        self.at
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::{Check, Tick};
 
 use crate::{
-    engine::{bound_rules::BoundRules, reply::NoReply},
+    engine::{bound_rules::BoundRules, entry::Lease, reply::NoReply},
     lease::grant::ReturnedLease,
 };
 
@@ -63,8 +63,8 @@ impl Reset {
         };
         for (index, (check, returned)) in self.returned.iter().enumerate() {
             if let (true, Some(limit)) = (is_back(index), self.binding.limit(check)) {
-                let local = self.binding.local();
-                local.on_not_sent(limit, check.key(), Some(*returned));
+                let back = |lease: &mut Lease| lease.holder.on_not_sent(Some(*returned));
+                self.binding.local().lease(limit, check.key(), back);
             }
         }
         // Denials that were decided before may have come in between.

@@ -29,10 +29,6 @@ pub(crate) fn settle(
         }
     }
     settlements.extend(others.into_iter().map(|receipt| (receipt, how)));
-    let is_local = |(receipt, _): &(Hold, Settlement)| receipt.source == Source::Local;
-    if settlements.iter().any(is_local) {
-        binding.engine.wait_for_reports();
-    }
     settlements
 }
 
@@ -65,38 +61,27 @@ fn settle_one(
         _ => return None,
     };
     binding.unlearn(check);
-    let limit = match (receipt.source, binding.limit(check)) {
-        (Source::Lease | Source::Local, Some(limit)) => limit,
-        _ => return Some((*receipt, how)),
-    };
-    let times = (now, binding.local().store_time.local(receipt.taken.at));
-    match binding.local().give_back(limit, receipt, times, back) {
-        0 => counted,
-        rest => Some((as_counted(limit, receipt), Settlement::Refund(rest))),
+    if !matches!(receipt.source, Source::Lease | Source::Local) || binding.limit(check).is_none() {
+        return Some((*receipt, how));
     }
+    let spent = binding.local().store_time.local(receipt.taken.at);
+    give_back(binding, receipt, (now, spent), back).or(counted)
 }
 
 /// Units that this process spent at `spent` go back to where they came from. Returns what the store has to refund of them.
 pub(crate) fn give_back(
     binding: &BoundRules,
     receipt: &Hold,
-    (now, spent): (Tick, Tick),
+    times: (Tick, Tick),
+    units: u64,
 ) -> Option<(Hold, Settlement)> {
     binding.unlearn(&receipt.check);
     let limit = binding.limit(&receipt.check)?;
-    let cost = receipt.check.cost();
-    match binding
-        .local()
-        .give_back(limit, receipt, (now, spent), cost)
-    {
-        0 => None,
-        rest => {
-            if receipt.source == Source::Local {
-                binding.engine.wait_for_reports();
-            }
-            Some((as_counted(limit, receipt), Settlement::Refund(rest)))
-        }
+    let rest = binding.local().give_back(limit, receipt, times, units);
+    if rest > 0 && receipt.source == Source::Local {
+        binding.engine.wait_for_reports();
     }
+    (rest > 0).then(|| (as_counted(limit, receipt), Settlement::Refund(rest)))
 }
 
 /// Units of a window that can be leased, which the store has taken for an abandoned request, stay in this process. Returns
@@ -111,5 +96,5 @@ pub(crate) fn keep_abandoned(
     let mut receipt = *receipt;
     receipt.source = Source::Lease;
     let spent = binding.local().store_time.local(receipt.taken.at);
-    give_back(binding, &receipt, (now, spent))
+    give_back(binding, &receipt, (now, spent), receipt.check.cost())
 }

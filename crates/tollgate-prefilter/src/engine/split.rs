@@ -6,7 +6,10 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Outcome, RuleSet, Tick, Verdict};
 
 use crate::{
-    engine::{bound_rules::BoundRules, index_set::IndexSet, limits::has_twins},
+    engine::{
+        bound_rules::{BoundRules, has_twins},
+        reply::IndexSet,
+    },
     table::key_table::Miss,
 };
 
@@ -34,9 +37,9 @@ impl Split {
             return ControlFlow::Break(decision);
         }
         let mut split = Self::default();
-        if binding.is_local && has_twins(checks) {
+        if binding.pause.is_some() && has_twins(checks) {
             split.see_twins(binding, checks);
-        } else if binding.is_local {
+        } else if binding.pause.is_some() {
             for (index, check) in checks.iter().enumerate() {
                 let spent = spend(binding, checks, check, now);
                 if spent.as_ref().is_err_and(|miss| miss.is_new) {
@@ -57,7 +60,7 @@ impl Split {
         for (index, check) in checks.iter().enumerate() {
             if let Some(limit) = binding.limit(check)
                 && limit.report_terms().is_some()
-                && !binding.local().counts(limit, check.key())
+                && binding.local().usage(limit, check.key(), |_| ()).is_none()
             {
                 self.new_keys.insert(index);
             }

@@ -61,20 +61,6 @@ impl LeaseQuery {
         self
     }
 
-    /// The same that requests this many units in a tracked lease.
-    #[must_use]
-    pub const fn with_tracked(mut self, units: u64) -> Self {
-        self.tracked = units;
-        self
-    }
-
-    /// The same that requests this many units in a scheduled lease.
-    #[must_use]
-    pub const fn with_scheduled(mut self, units: u64) -> Self {
-        self.scheduled = units;
-        self
-    }
-
     /// Whether it neither requests nor returns a lease.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

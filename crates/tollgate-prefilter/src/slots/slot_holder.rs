@@ -200,7 +200,7 @@ impl SlotHolder {
 
     /// Whether slots are in use, or wanted.
     #[must_use]
-    pub fn is_in_use(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         self.running > 0 || self.pending > 0
     }
 

@@ -123,16 +123,13 @@ impl<T: Clone> SlotTable<T> {
         reply: &SlotReply,
         (sent, now): (Tick, Tick),
     ) -> SlotStart {
-        let terms = self.terms;
-        let Some(entry) = self.entries.get_mut(key) else {
-            // It was forgotten: the store has not replied for long.
-            return SlotStart::Again;
-        };
-        let outlived = entry.outlived();
-        let start = entry.holder.on_acquired(message, reply, sent, now, &terms);
-        self.counts.outlived += entry.outlived().saturating_sub(outlived);
-        match start {
-            SlotStart::Started { fence } => {
+        let start = self.change(key, now, |holder, terms| {
+            holder.on_acquired(message, reply, sent, now, terms)
+        });
+        // One that was forgotten: the store has not replied for long.
+        let start = start.unwrap_or(SlotStart::Again);
+        match (start, self.entries.get_mut(key)) {
+            (SlotStart::Started { fence }, Some(entry)) => {
                 // Replies come in any order.
                 let index = entry.grants.partition_point(|it| it.number < fence);
                 let grant = Grant {
@@ -142,27 +139,22 @@ impl<T: Clone> SlotTable<T> {
                 };
                 entry.grants.insert(index, grant);
             }
-            SlotStart::Again if reply.is_granted() => self.counts.voided += 1,
-            SlotStart::Again | SlotStart::Denied { .. } => {}
+            (SlotStart::Again, Some(_)) if reply.is_granted() => self.counts.voided += 1,
+            _ => {}
         }
-        self.schedule(key, now);
         start
     }
 
     /// The reply to an acquire is lost, or its request has gone.
     pub fn give_up(&mut self, key: &SlotKey, message: &SlotMessage, now: Tick) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.holder.give_up(message, now, &self.terms);
-            self.schedule(key, now);
-        }
+        self.change(key, now, |holder, terms| {
+            holder.give_up(message, now, terms)
+        });
     }
 
     /// An acquire has certainly not reached the store.
     pub fn not_sent(&mut self, key: &SlotKey, message: &SlotMessage, now: Tick) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.holder.not_sent(message, now);
-            self.schedule(key, now);
-        }
+        self.change(key, now, |holder, _| holder.not_sent(message, now));
     }
 
     /// A request has ended whose slots have this number: they are free. Nothing happens if they were
@@ -231,20 +223,31 @@ impl<T: Clone> SlotTable<T> {
         reply: &SlotReply,
         now: Tick,
     ) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            let outlived = entry.outlived();
-            entry.holder.on_renewed(message, reply, now, &self.terms);
-            self.counts.outlived += entry.outlived().saturating_sub(outlived);
-            self.schedule(key, now);
-        }
+        self.change(key, now, |holder, terms| {
+            holder.on_renewed(message, reply, now, terms);
+        });
     }
 
     /// The reply to a message of [`poll`](Self::poll) is lost. It is said again soon.
     pub fn on_lost(&mut self, key: &SlotKey, now: Tick) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.holder.renew_by(now + self.terms.retry_after());
-            self.schedule(key, now);
-        }
+        self.change(key, now, |holder, terms| {
+            holder.renew_by(now + terms.retry_after());
+        });
+    }
+
+    /// Something happens to a key, if it is there: it may be due at another time then, and requests may be outlived.
+    fn change<R>(
+        &mut self,
+        key: &SlotKey,
+        now: Tick,
+        change: impl FnOnce(&mut SlotHolder, &SlotTerms) -> R,
+    ) -> Option<R> {
+        let entry = self.entries.get_mut(key)?;
+        let outlived = entry.outlived();
+        let done = change(&mut entry.holder, &self.terms);
+        self.counts.outlived += entry.outlived().saturating_sub(outlived);
+        self.schedule(key, now);
+        Some(done)
     }
 
     /// When the next message to the store is due.

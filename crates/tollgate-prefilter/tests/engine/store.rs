@@ -203,7 +203,7 @@ pub(crate) fn carry_out(
         is_refused: false,
         grant: lease,
     });
-    let reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
-    let reply = reply.with_reports(reports).with_leases(leases);
+    let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+    (reply.reports, reply.leases) = (reports.into(), leases.collect());
     (reply, taken, granted)
 }

@@ -29,10 +29,11 @@ fn query(rng: &mut Rng, grants: &mut Vec<ReturnedLease>) -> LeaseQuery {
         }
     });
     let (tracked, scheduled) = (rng.u64(0..100), rng.u64(0..100));
-    LeaseQuery::default()
-        .with_returned(returned)
-        .with_tracked(tracked)
-        .with_scheduled(scheduled)
+    LeaseQuery {
+        returned,
+        tracked,
+        scheduled,
+    }
 }
 
 fn grant(grants: &mut Vec<ReturnedLease>, grant: Option<Grant>) {
@@ -104,7 +105,7 @@ proptest! {
             grantor.settle(&mut often, now);
         }
         grantor.settle(&mut once, now);
-        let query = LeaseQuery::default().with_tracked(100);
+        let query = LeaseQuery { tracked: 100, ..LeaseQuery::default() };
         let answer = grantor.acquire(&mut often, now, 1, &query);
         prop_assert_eq!(answer, grantor.acquire(&mut once, now, 1, &query));
     }

@@ -26,10 +26,11 @@ impl<L: ModelStore> World<L> {
         process.query = Some(Query {
             sent: now,
             cost,
-            query: LeaseQuery::default()
-                .with_returned(returned.or(process.again.take()))
-                .with_tracked(wants.0)
-                .with_scheduled(wants.1),
+            query: LeaseQuery {
+                returned: returned.or(process.again.take()),
+                tracked: wants.0,
+                scheduled: wants.1,
+            },
             is_dropped: false,
             is_forgotten: false,
             answer: None,

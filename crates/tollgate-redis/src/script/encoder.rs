@@ -5,7 +5,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Check, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet, Tick, store::Fingerprint,
 };
@@ -55,7 +54,7 @@ impl Encoder {
     }
 
     /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
-    /// against one bucket of the rule that all such share. See [`Call::acquire_within`](crate::script::call::Call::acquire_within).
+    /// against one bucket of the rule that all such share. See [`Call::acquire_slots`](crate::script::call::Call::acquire_slots).
     ///
     /// # Errors
     ///
@@ -143,35 +142,6 @@ impl Encoder {
         checks
             .find(|check| check.rule() == with)
             .map(|check| check.key())
-    }
-
-    /// The client that determines the slot of a check of a request: the same for all that share a slot.
-    pub(crate) fn slot_of(&self, checks: &[Check], check: &Check) -> Option<Fingerprint> {
-        match &self.keyspace.partition {
-            Partition::One => None,
-            Partition::Key => Some(check.key()),
-            Partition::ByRule(_) => Some(
-                self.with(checks.iter().copied())
-                    .unwrap_or_else(|| check.key()),
-            ),
-        }
-    }
-
-    /// The indices of these checks, by their slots.
-    pub(crate) fn slots(&self, checks: &[Check]) -> SmallVec<[SmallVec<[usize; 4]>; 2]> {
-        let mut slots: SmallVec<[SmallVec<[usize; 4]>; 2]> = SmallVec::new();
-        for (index, check) in checks.iter().enumerate() {
-            let slot = self.slot_of(checks, check);
-            let is_in = |indices: &&mut SmallVec<_>| {
-                let first: usize = indices[0];
-                self.slot_of(checks, &checks[first]) == slot
-            };
-            match slots.iter_mut().find(is_in) {
-                Some(indices) => indices.push(index),
-                None => slots.push(smallvec![index]),
-            }
-        }
-        slots
     }
 
     /// Where the states of requests lie, in a cluster or on one server.

@@ -10,6 +10,5 @@ pub(crate) mod encoder;
 mod queued;
 pub(crate) mod refusal;
 pub(crate) mod reply;
-mod reply_line;
 pub(crate) mod rule_args;
 pub(crate) mod text;

@@ -9,7 +9,21 @@ use tollgate_core::{
     store::Hold,
 };
 
-use crate::script::{call::RequestLayout, reply_line::ReplyLine};
+use crate::script::call::RequestLayout;
+
+/// What the script says to a check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReplyLine {
+    Answer(Assessment),
+    /// It has taken its units for later.
+    Queued {
+        before: GcraState,
+    },
+    /// It fits after a wait, for a request that only looks.
+    WouldWait {
+        answer: Assessment,
+    },
+}
 
 /// What a request waits for.
 #[derive(Debug)]

@@ -11,9 +11,8 @@ use tollgate_prefilter::{Grant, SlotMessage, SlotOutcome, SlotReply};
 use crate::script::{
     call::RequestLayout,
     encoder::Encoder,
-    queued::{Queued, would_wait},
+    queued::{Queued, ReplyLine, would_wait},
     refusal::Refusal,
-    reply_line::ReplyLine,
     rule_args::{ENFORCED, RuleArgs, THRESHOLD},
 };
 

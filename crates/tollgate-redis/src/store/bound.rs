@@ -1,8 +1,15 @@
 //! A rule set on the store.
 
-use std::{any::Any, fmt, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    fmt,
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 use tollgate_core::{
     Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
     StoreError, StoreErrorKind, Tick,
@@ -14,10 +21,9 @@ use crate::{
     observe::{CallFor, Stopwatch},
     script::encoder::Encoder,
     store::{
-        did_not_run::did_not_run,
-        flusher::Flusher,
-        in_flight::{Deciding, InFlight, retire, send_follow_up},
+        in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
         inner::Inner,
+        sender::RulesEnd,
         shared::Shared,
         slots::release,
         store_tasks::StoreTasks,
@@ -29,8 +35,8 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Bound {
     inner: Arc<Inner>,
-    /// Ends with the last limiter and layer.
-    _flusher: Option<Arc<Flusher>>,
+    /// With the last limiter and layer.
+    _end: Option<Arc<RulesEnd>>,
 }
 
 impl Bound {
@@ -76,9 +82,7 @@ impl Bound {
         let exact = |rule: &Rule| shared.exact(rule);
         let local = BoundRules::new(&shared.engine, Arc::clone(&rules), places, exact);
         let effective = |rule, plan| local.effective(rule, plan);
-        let counts = shared
-            .observer
-            .bound(&rules, effective, shared.instances.known());
+        let counts = shared.observer.bound(&rules, effective, shared.instances());
         let inner = Arc::new(Inner {
             local,
             counts,
@@ -86,12 +90,12 @@ impl Bound {
             rules,
             encoder,
             caps,
+            looks_at: Mutex::new(Instant::now()),
             _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
-        Ok(Self {
-            _flusher: Flusher::start(&inner).map(Arc::new),
-            inner,
-        })
+        let is_local = inner.local.maintenance_interval().is_some();
+        let _end = is_local.then(|| Arc::new(RulesEnd(Arc::clone(&inner))));
+        Ok(Self { inner, _end })
     }
 
     pub(super) fn inner(&self) -> &Arc<Inner> {
@@ -195,7 +199,7 @@ impl RuleStore for Bound {
     }
 
     fn instances(&self) -> u32 {
-        self.inner.shared.instances.known()
+        self.inner.shared.instances()
     }
 
     fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
@@ -261,14 +265,15 @@ impl RuleStore for Bound {
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
-        let inner = &self.inner;
-        if !inner.shared.backend.is_cluster() {
+        let steps = self.inner.local.places.steps(checks);
+        if steps.len() <= 1 {
             return self.reset_in_one_slot(Checks::from_slice(checks));
         }
         // The check that decides about a slot is in it.
-        let slots = inner.encoder.slots(checks).into_iter();
-        let checks_of = |slot: SmallVec<[usize; 4]>| slot.iter().map(|it| checks[*it]).collect();
-        let steps = slots.map(|slot| self.reset_in_one_slot(checks_of(slot)));
+        let steps = steps.iter().map(|step| {
+            let checks = step.iter().map(|index| checks[usize::from(*index)]);
+            self.reset_in_one_slot(checks.collect())
+        });
         let steps: SmallVec<[Step<_>; 2]> = steps.collect();
         Step::Wait(Pending::new(async move {
             let mut answer = Ok(false);

@@ -1,6 +1,10 @@
 //! Setting up a store.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
 
 use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
@@ -11,7 +15,7 @@ use tollgate_prefilter::{Engine, EngineOptions};
 #[cfg(feature = "tls")]
 use crate::connection::security::Security;
 #[cfg(feature = "metrics")]
-use crate::store::{gauges::Gauges, namespace_size::NamespaceSize};
+use crate::store::{gauges, namespace_size::Ruler};
 use crate::{
     address::{Address, Target},
     connection::{log_in::CredentialsSource, options::NodeOptions},
@@ -24,10 +28,9 @@ use crate::{
     observe::Observer,
     script::rule_args::SLOT_TERM,
     store::{
-        backend::Backend, heartbeat::Heartbeat, in_flight_calls::InFlightCalls,
-        instances::Instances, new_key_cap::NewKeyCap, process_clock::process_clock,
-        process_slots::ProcessSlots, redis_store::RedisStore, shared::Shared,
-        store_tasks::StoreTasks,
+        backend::Backend, heartbeat::Heart, in_flight_calls::InFlightCalls, new_key_cap::NewKeyCap,
+        process_clock::process_clock, process_slots::ProcessSlots, redis_store::RedisStore, sender,
+        shared::Shared, store_tasks::StoreTasks,
     },
 };
 
@@ -371,7 +374,7 @@ impl RedisStoreBuilder {
             backend,
             deadline,
             keyspace,
-            instances: Instances::default(),
+            instances: AtomicU32::new(0),
             observer,
             clock: self.clock,
             caps: self.caps,
@@ -380,17 +383,24 @@ impl RedisStoreBuilder {
             process_clock,
             in_flight_calls: InFlightCalls::default(),
             slots: ProcessSlots::new(self.slot_term, deadline),
+            wake: Arc::default(),
         };
         let shared = Arc::new(shared);
         let in_use = Arc::default();
-        let tasks = StoreTasks {
-            #[cfg(feature = "metrics")]
-            _gauges: Gauges::start(&shared),
-            #[cfg(feature = "metrics")]
-            _namespace_size: (self.measured)
-                .map(|keys_per_second| NamespaceSize::start(&shared, &instance, keys_per_second)),
-            _heartbeat: (self.heartbeats).then(|| Heartbeat::start(&shared, &in_use, instance)),
-        };
+        // It ends by itself: slots may have to be told when all else is gone.
+        let (sends, wake) = (Arc::clone(&in_use), Arc::clone(&shared.wake));
+        tokio::spawn(sender::run(Arc::downgrade(&shared), sends, wake));
+        let mut tasks = StoreTasks::default();
+        #[cfg(feature = "metrics")]
+        {
+            tasks.spawn(gauges::run(Arc::downgrade(&shared)));
+            if let Some(keys_per_second) = self.measured {
+                tasks.spawn(Ruler::new(&shared, &instance, keys_per_second).run());
+            }
+        }
+        if self.heartbeats {
+            tasks.spawn(Heart::new(&shared, &in_use, instance).beat());
+        }
         Ok(RedisStore::new(shared, in_use, tasks))
     }
 

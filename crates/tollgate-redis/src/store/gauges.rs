@@ -5,41 +5,21 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    task::{AbortHandle, spawn_blocking},
-    time::sleep,
-};
+use tokio::{task::spawn_blocking, time::sleep};
 
 use crate::store::shared::Shared;
 
 /// How often gauges are brought up to date.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The task. Dropping this ends it.
-#[derive(Debug)]
-pub(super) struct Gauges(AbortHandle);
-
-impl Gauges {
-    /// Starts. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>) -> Self {
-        // It must not keep the store alive that ends it.
-        Self(tokio::spawn(run(Arc::downgrade(shared))).abort_handle())
-    }
-}
-
-impl Drop for Gauges {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn run(shared: Weak<Shared>) {
+/// Brings gauges up to date until the store is gone.
+pub(super) async fn run(shared: Weak<Shared>) {
     loop {
         sleep(EVERY).await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        shared.observer.publish_bounds(shared.instances.known());
+        shared.observer.publish_bounds(shared.instances());
         let of_store = Arc::clone(&shared);
         // It looks at all that is kept of keys: of 100 000 for some milliseconds.
         let usage = spawn_blocking(move || of_store.engine.usage(of_store.process_clock.now()));

@@ -5,14 +5,11 @@ use std::{
     collections::BTreeSet,
     mem,
     num::NonZeroU32,
-    sync::{Arc, LazyLock, Weak},
+    sync::{Arc, LazyLock, Weak, atomic::Ordering},
     time::Duration,
 };
 
-use tokio::{
-    task::AbortHandle,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tollgate_core::{Clock, store::InstanceCount};
 
 use crate::{
@@ -49,35 +46,8 @@ const GONE_AFTER: u32 = 3;
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
 
-/// The task that sends heartbeats. Dropping this ends it.
-#[derive(Debug)]
-pub(super) struct Heartbeat(AbortHandle);
-
-impl Heartbeat {
-    /// Begins, with the quotas of the rule sets in use. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
-        let heart = Heart {
-            // It must not keep the store alive that ends it.
-            shared: Arc::downgrade(shared),
-            in_use: Arc::clone(in_use),
-            instance,
-            began: Instant::now(),
-            gone_after: (INTERVAL * GONE_AFTER).as_millis().to_string(),
-            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(INTERVAL * LONGEST_PAUSE),
-            conflicts: QuotaConflicts::default(),
-            strangers: BTreeSet::new(),
-        };
-        Self(tokio::spawn(heart.beat()).abort_handle())
-    }
-}
-
-impl Drop for Heartbeat {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-struct Heart {
+/// What sends heartbeats.
+pub(super) struct Heart {
     shared: Weak<Shared>,
     in_use: Arc<InUse>,
     instance: String,
@@ -91,7 +61,22 @@ struct Heart {
 }
 
 impl Heart {
-    async fn beat(mut self) {
+    /// With the quotas of the rule sets in use.
+    pub(super) fn new(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
+        Self {
+            // It must not keep the store alive that ends it.
+            shared: Arc::downgrade(shared),
+            in_use: Arc::clone(in_use),
+            instance,
+            began: Instant::now(),
+            gone_after: (INTERVAL * GONE_AFTER).as_millis().to_string(),
+            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(INTERVAL * LONGEST_PAUSE),
+            conflicts: QuotaConflicts::default(),
+            strangers: BTreeSet::new(),
+        }
+    }
+
+    pub(super) async fn beat(mut self) {
         let mut pause = FIRST;
         let mut is_first = true;
         loop {
@@ -130,7 +115,7 @@ impl Heart {
             for (_, cap) in &shared.caps {
                 cap.share_among(count, now);
             }
-            shared.instances.set(count);
+            shared.instances.store(count, Ordering::Relaxed);
             shared.observer.instances(count);
         }
         count.is_some()

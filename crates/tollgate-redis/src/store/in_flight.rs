@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
+    Check, Clock, Decision, Outcome, Retry, Source, StoreError, StoreErrorKind, Tick, Verdict,
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
@@ -28,7 +28,6 @@ use crate::{
     },
     store::{
         backend::Answer,
-        did_not_run::did_not_run,
         in_flight_calls::InFlightCall,
         inner::{Inner, report_block},
         slots::{Acquired, RequestSlots},
@@ -381,11 +380,12 @@ impl ReplyLayout {
                     _ => 0,
                 }
             });
-            decoded = decoded.with_counted(blocks);
+            decoded.counted = blocks.collect();
         }
+        decoded.reports = self.reports.iter().map(report).collect();
+        let leases = self.returned.iter().zip(&self.grants);
+        decoded.leases = leases.map(lease).collect();
         decoded
-            .with_reports(self.reports.iter().map(report))
-            .with_leases(self.returned.iter().zip(&self.grants).map(lease))
     }
 }
 
@@ -451,20 +451,17 @@ fn acquire(
         let cap = inner.cap(rule);
         cap.is_none_or(|cap| cap.take(Clock::system().now()))
     };
-    let Some(slots) = slots else {
-        return call.acquire_within(encoder, checks, patience, may_make);
-    };
-    let mut has_room = true;
+    let (mut slots, mut has_room) = (slots, true);
     let message = |check: &Check, with, place| {
-        let message = slots.acquire(encoder, check, with, place);
+        let message = slots.as_mut()?.acquire(encoder, check, with, place);
         has_room &= message.is_some();
         message
     };
-    let layout = call.acquire_slots(encoder, checks, patience, may_make, message);
-    if let Some(layout) = layout.as_ref().filter(|_| !has_room) {
-        inner.give_back_permits(layout);
+    let layout = call.acquire_slots(encoder, checks, patience, may_make, message)?;
+    if !has_room {
+        inner.give_back_permits(&layout);
     }
-    layout.filter(|_| has_room)
+    has_room.then_some(layout)
 }
 
 /// What was granted is in the decision now.
@@ -472,6 +469,14 @@ fn hand_over(slots: Option<RequestSlots>) {
     if let Some(mut slots) = slots {
         slots.hand_over();
     }
+}
+
+/// Whether a call certainly changed nothing.
+pub(super) fn did_not_run(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
+    )
 }
 
 /// Sends what no request waits for.

@@ -1,29 +1,20 @@
 //! Calls whose answers no request waits for.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// How many calls are in flight whose replies must be processed, or that no request waits for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlightCalls(Arc<Calls>);
-
-#[derive(Debug, Default)]
-struct Calls {
-    count: AtomicUsize,
-    is_idle: Notify,
-}
+pub(super) struct InFlightCalls(Arc<watch::Sender<usize>>);
 
 /// A call that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct InFlightCall(Arc<Calls>);
+pub(super) struct InFlightCall(Arc<watch::Sender<usize>>);
 
 impl InFlightCalls {
     pub(super) fn begin(&self) -> InFlightCall {
-        self.0.count.fetch_add(1, Ordering::AcqRel);
+        self.0.send_modify(|count| *count += 1);
         InFlightCall(Arc::clone(&self.0))
     }
 
@@ -33,23 +24,15 @@ impl InFlightCalls {
     ///
     /// Dropping the future changes nothing.
     pub(super) async fn idle(&self) {
-        loop {
-            // Registered before the check, so that no notification is missed between the two.
-            let is_idle = self.0.is_idle.notified();
-            if self.0.count.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            is_idle.await;
-        }
+        // It fails where the sender is gone, which is here.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
 impl Drop for InFlightCall {
     fn drop(&mut self) {
         // Each has added one.
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.is_idle.notify_waiters();
-        }
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 

@@ -1,12 +1,16 @@
 //! A rule set on the store, as the futures of its answers share it.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    sync::{Arc, Mutex},
+};
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 use tollgate_core::{
     Check, Outcome, RuleSet, Tick, Verdict,
     observe::block_began,
-    store::{Hold, Settlement},
+    store::{Checks, Hold, Settlement},
 };
 use tollgate_prefilter::BoundRules;
 
@@ -40,6 +44,8 @@ pub(super) struct Inner {
     pub(super) local: Arc<BoundRules>,
     /// What is counted of decisions, by rule and plan.
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
+    /// When the task that sends looks next for what is due.
+    pub(super) looks_at: Mutex<Instant>,
     /// Ends with the last store, limiter and layer.
     pub(super) _tasks: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -53,12 +59,10 @@ impl Inner {
 
     /// Sends settlements, whose replies no request waits for.
     pub(super) fn settle(&self, receipts: &[Hold], how: Settlement) {
-        if !self.shared.backend.is_cluster() {
-            return self.settle_in_one_slot(receipts, how);
-        }
-        let checks: Vec<_> = receipts.iter().map(|receipt| receipt.check).collect();
-        for slot in self.encoder.slots(&checks) {
-            let receipts: Vec<_> = slot.iter().map(|index| receipts[*index]).collect();
+        let checks: Checks = receipts.iter().map(|receipt| receipt.check).collect();
+        for step in self.local.places.steps(&checks) {
+            let receipts = step.iter().map(|index| receipts[usize::from(*index)]);
+            let receipts: SmallVec<[Hold; 4]> = receipts.collect();
             self.settle_in_one_slot(&receipts, how);
         }
     }

@@ -3,9 +3,7 @@
 mod backend;
 mod bound;
 mod builder;
-mod did_not_run;
 mod first_write;
-mod flusher;
 #[cfg(feature = "metrics")]
 mod gauges;
 mod heartbeat;
@@ -13,7 +11,6 @@ mod in_flight;
 mod in_flight_calls;
 mod in_use;
 mod inner;
-mod instances;
 mod key_tags;
 #[cfg(feature = "metrics")]
 mod namespace_size;
@@ -22,6 +19,7 @@ mod process_clock;
 mod process_slots;
 mod quotas;
 mod redis_store;
+mod sender;
 mod shared;
 mod slots;
 mod store_tasks;

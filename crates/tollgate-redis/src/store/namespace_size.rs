@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    task::AbortHandle,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use crate::{
     connection::{error::CallError, script::Script, value::Value},
@@ -46,30 +43,6 @@ const FIRST: Duration = Duration::from_millis(250);
 /// How long it is known what was found, if nothing new is.
 const RESULT_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The task that measures. Dropping this ends it.
-#[derive(Debug)]
-pub(super) struct NamespaceSize(AbortHandle);
-
-impl NamespaceSize {
-    /// Begins, with a bound on the keys that are looked at in a second. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>, instance: &str, keys_per_second: u32) -> Self {
-        let pause = Duration::from_secs(1) * KEYS_OF_A_STEP / keys_per_second.max(1);
-        let ruler = Ruler {
-            // It must not keep the store alive that ends it.
-            shared: Arc::downgrade(shared),
-            instance: instance.to_owned(),
-            pause,
-        };
-        Self(tokio::spawn(ruler.run()).abort_handle())
-    }
-}
-
-impl Drop for NamespaceSize {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
@@ -104,7 +77,8 @@ enum Stop {
     Failed,
 }
 
-struct Ruler {
+/// What measures.
+pub(super) struct Ruler {
     shared: Weak<Shared>,
     instance: String,
     /// Between two steps.
@@ -112,7 +86,17 @@ struct Ruler {
 }
 
 impl Ruler {
-    async fn run(self) {
+    /// With a bound on the keys that are looked at in a second.
+    pub(super) fn new(shared: &Arc<Shared>, instance: &str, keys_per_second: u32) -> Self {
+        Self {
+            // It must not keep the store alive that ends it.
+            shared: Arc::downgrade(shared),
+            instance: instance.to_owned(),
+            pause: Duration::from_secs(1) * KEYS_OF_A_STEP / keys_per_second.max(1),
+        }
+    }
+
+    pub(super) async fn run(self) {
         let mut pause = FIRST;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
 use tollgate_core::{Check, Tick, store::SlotWaiters};
 use tollgate_prefilter::{SlotCounts, SlotOwner, SlotTable, SlotTerms};
 
@@ -21,18 +20,18 @@ pub(super) struct ProcessSlots {
     in_use: Mutex<InUse>,
     /// How long Redis knows them without hearing of them.
     pub(super) term: Duration,
-    /// There is something to tell sooner than the task expects.
-    pub(super) is_due: Notify,
     pub(super) waiters: SlotWaiters,
 }
 
 /// What is in use, and who tells Redis of it.
 pub(super) struct InUse {
     pub(super) table: SlotTable<SlotTarget>,
-    /// When the task looks next; `None`: there is none.
+    /// When the task looks next; `None`: nothing is due.
     pub(super) looks_at: Option<Tick>,
     /// What the metrics have counted, and when.
     pub(super) measured: (SlotCounts, Tick),
+    /// Whether nothing was due at the last look.
+    pub(super) is_idle: bool,
 }
 
 /// Where the slots of a key are reported.
@@ -51,9 +50,9 @@ impl ProcessSlots {
                 table: SlotTable::new(SlotOwner::random(), terms),
                 looks_at: None,
                 measured: (SlotCounts::default(), 0),
+                is_idle: true,
             }),
             term,
-            is_due: Notify::new(),
             waiters: SlotWaiters::polled(POLL_EVERY),
         }
     }

@@ -12,7 +12,7 @@ use tollgate_prefilter::Effective;
 use crate::{
     connection::breaker_state::BreakerState,
     store::{
-        bound::Bound, first_write::first_write, in_use::InUse, shared::Shared,
+        bound::Bound, first_write::first_write, in_use::InUse, sender::flush_all, shared::Shared,
         store_tasks::StoreTasks,
     },
 };
@@ -45,7 +45,7 @@ impl RedisStore {
     /// has counted fewer for half a minute: otherwise, after a restart of Redis without a disk, each instance would see itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
-        self.shared.instances.known()
+        self.shared.instances()
     }
 
     /// How this store counts a rule: its own quota with plan number 0, or that of a plan. It is
@@ -142,7 +142,7 @@ impl RedisStore {
     ///
     /// What was sent stays sent, and its replies are still processed. The rest is sent when it is due, as without this call.
     pub async fn flush(&self, within: Duration) -> u64 {
-        self.in_use.flush(&self.shared, within).await
+        flush_all(&self.in_use, &self.shared, within).await
     }
 
     /// Whether the circuit breaker keeps requests from Redis at present. With several servers, the state of the breaker that lets the
@@ -169,6 +169,8 @@ impl Store for RedisStore {
         let (shared, tasks) = (Arc::clone(&self.shared), Arc::clone(&self.tasks));
         let bound = Bound::new(shared, Some(tasks), rules)?;
         self.in_use.add(bound.inner());
+        // Something may be due of it soon.
+        self.shared.wake.notify_one();
         Ok(Arc::new(bound))
     }
 

@@ -3,13 +3,16 @@
 use std::{
     fmt,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     task::{Context, Waker},
     time::Duration,
 };
 
 use smallvec::SmallVec;
-use tokio::{runtime::Handle, task::consume_budget, time::Instant};
+use tokio::{runtime::Handle, sync::Notify, task::consume_budget, time::Instant};
 use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
 use tollgate_prefilter::Engine;
 
@@ -21,7 +24,6 @@ use crate::{
     store::{
         backend::{Answer, Backend},
         in_flight_calls::InFlightCalls,
-        instances::Instances,
         new_key_cap::NewKeyCap,
         process_slots::ProcessSlots,
     },
@@ -33,7 +35,8 @@ pub(super) struct Shared {
     /// How long a request may wait for Redis, with all that it waits for.
     pub(super) deadline: Duration,
     pub(super) keyspace: Keyspace,
-    pub(super) instances: Instances,
+    /// How many instances share the store, for requests; 0 before Redis has replied.
+    pub(super) instances: AtomicU32,
     pub(super) observer: Arc<Observer>,
     /// For servers whose scripts may not ask for the time, with how much longer states are kept.
     pub(super) clock: Option<(Clock, Duration)>,
@@ -49,6 +52,8 @@ pub(super) struct Shared {
     pub(super) in_flight_calls: InFlightCalls,
     /// The slots of requests that run in this process.
     pub(super) slots: ProcessSlots,
+    /// Wakes the task that sends: something is due sooner than it expects.
+    pub(super) wake: Arc<Notify>,
 }
 
 impl Shared {
@@ -57,6 +62,10 @@ impl Shared {
     pub(super) fn names_on_each_server(&self) -> Vec<String> {
         let slots = self.backend.slots().into_iter();
         slots.map(|slot| self.keyspace.name_in(slot)).collect()
+    }
+
+    pub(super) fn instances(&self) -> u32 {
+        self.instances.load(Ordering::Relaxed)
     }
 
     /// Whether there is a cap on the new keys of a rule.
@@ -177,10 +186,11 @@ impl Shared {
     }
 }
 
-#[cfg(feature = "metrics")]
 impl Drop for Shared {
-    /// What has happened since the last look.
     fn drop(&mut self) {
+        self.wake.notify_one();
+        // What has happened since the last look.
+        #[cfg(feature = "metrics")]
         self.observer.engine(None, self.engine.counts());
     }
 }
@@ -205,7 +215,7 @@ fn polls_task() -> bool {
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+        sync::atomic::{AtomicBool, AtomicUsize},
         thread,
     };
 

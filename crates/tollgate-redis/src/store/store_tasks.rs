@@ -1,15 +1,20 @@
 //! The background tasks of a store.
 
-use crate::store::heartbeat::Heartbeat;
-#[cfg(feature = "metrics")]
-use crate::store::{gauges::Gauges, namespace_size::NamespaceSize};
+use tokio::task::AbortHandle;
 
 /// The tasks of a store, which end when this is dropped.
-#[derive(Debug)]
-pub(super) struct StoreTasks {
-    pub(super) _heartbeat: Option<Heartbeat>,
-    #[cfg(feature = "metrics")]
-    pub(super) _gauges: Gauges,
-    #[cfg(feature = "metrics")]
-    pub(super) _namespace_size: Option<NamespaceSize>,
+#[derive(Debug, Default)]
+pub(super) struct StoreTasks(Vec<AbortHandle>);
+
+impl StoreTasks {
+    /// Starts one. Needs a tokio runtime.
+    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.push(tokio::spawn(task).abort_handle());
+    }
+}
+
+impl Drop for StoreTasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
 }

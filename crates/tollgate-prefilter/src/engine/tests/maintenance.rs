@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tollgate_core::{Check, Consistency, Quota, Rule, SECOND};
 
 use crate::{
@@ -52,12 +53,14 @@ fn a_report_that_was_not_carried_out_goes_again_after_its_interval() {
         assert_eq!(units(&query), [3]);
         let reply = match refusals.next() {
             Some(Err(why)) => Err(why),
-            Some(Ok(refused)) => Ok(subject
-                .reply(&query, fits(0, 0), None)
-                .with_reports([refused])),
+            Some(Ok(refused)) => {
+                let mut reply = subject.reply(&query, fits(0, 0), None);
+                reply.reports = smallvec![refused];
+                Ok(reply)
+            }
             None => Ok(subject.reply(&query, fits(897, 1_000_000), None)),
         };
-        let is_over = matches!(&reply, Ok(it) if it.reports() != [ReportReply::Refused]);
+        let is_over = matches!(&reply, Ok(it) if it.reports[..] != [ReportReply::Refused]);
         drop(done(query.finish(reply, subject.now())));
         if is_over {
             break;
@@ -209,12 +212,12 @@ fn it_is_counted_what_becomes_of_leases() {
     drop(subject.finish(ask(), fits(5_000, 500_000), None));
     assert_eq!(counted(), [0; 4]);
     let query = ask();
-    let reply = subject.reply(&query, fits(5_000, 500_000), None);
+    let mut reply = subject.reply(&query, fits(5_000, 500_000), None);
     let lost = LeaseReply {
         is_refused: false,
         grant: GrantReply::Lost,
     };
-    let reply = reply.with_leases([lost]);
+    reply.leases = smallvec![lost];
     drop(done(query.finish(Ok(reply), subject.now())));
     assert_eq!(counted(), [1, 0, 0, 1]);
     drop(done(ask().finish(Err(NoReply::NotRun), subject.now())));
@@ -249,8 +252,8 @@ fn it_is_counted_what_becomes_of_reports() {
         if is_dropped {
             drop(query);
         } else {
-            let reply = subject.reply(&query, fits(900, 0), None);
-            let reply = reply.with_reports([ReportReply::Unknown]);
+            let mut reply = subject.reply(&query, fits(900, 0), None);
+            reply.reports = smallvec![ReportReply::Unknown];
             drop(done(query.finish(Ok(reply), subject.now())));
         }
         assert_eq!(counted(), ([1, 0, 1], 3));

@@ -127,10 +127,10 @@ impl Subject {
             is_refused: false,
             grant: grant.map_or(GrantReply::None, GrantReply::Granted),
         };
-        let reply = Reply::new(at, Decision::new(at, verdicts, |_| true));
+        let mut reply = Reply::new(at, Decision::new(at, verdicts, |_| true));
+        reply.reports = query.reports().iter().map(|_| counted).collect();
+        reply.leases = query.leases().iter().map(|_| lease).collect();
         reply
-            .with_reports(query.reports().iter().map(|_| counted))
-            .with_leases(query.leases().iter().map(|_| lease))
     }
 
     pub(super) fn finish(&self, query: Query, answer: Assessment, grant: Option<Grant>) -> Done {

@@ -109,13 +109,21 @@ impl Call {
     }
 
     /// Adds a request that takes its units if all fit.
-    ///
-    /// `None` if the call is full (about 65 000 checks), or if one rule and key is checked under two plans, whose costs have
-    /// no sum. Then nothing was added.
-    #[must_use = "without it there is no telling which answers are those of the request"]
     #[cfg(test)]
     pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
         self.acquire_within(rules, checks, Tick::MAX, |_| true)
+    }
+
+    /// The same for rules without slots, within some patience, and with caps on new keys.
+    #[cfg(test)]
+    pub(crate) fn acquire_within(
+        &mut self,
+        rules: &Encoder,
+        checks: &[Check],
+        patience: Tick,
+        may_make: impl FnMut(u16) -> bool,
+    ) -> Option<RequestLayout> {
+        self.acquire_slots(rules, checks, patience, may_make, |_, _, _| None)
     }
 
     /// Adds a request that takes its units if all fit, or will within `patience` µs and the waits of its rules; and that creates
@@ -125,27 +133,11 @@ impl Call {
     /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
     /// bucket that all such clients share. [`Reply::new_keys`](crate::script::reply::Reply::new_keys) has the outcome.
     ///
-    /// `None` as for [`acquire`](Self::acquire).
-    #[must_use = "without it there is no telling which answers are those of the request"]
-    pub(crate) fn acquire_within(
-        &mut self,
-        rules: &Encoder,
-        checks: &[Check],
-        patience: Tick,
-        may_make: impl FnMut(u16) -> bool,
-    ) -> Option<RequestLayout> {
-        self.request(
-            rules,
-            checks,
-            (Operation::Take, patience),
-            (may_make, |_, _, _| None),
-        )
-    }
-
-    /// As [`acquire_within`](Self::acquire_within), for rules with slots. `message` is called for each state of slots, with the
-    /// check that takes them, who says where the state lies, and the place of the answer. Without a message nothing is taken.
+    /// `message` is called for each state of slots, with the check that takes them, who says where the state lies, and the place of the
+    /// answer. Without a message no slots are taken.
     ///
-    /// `None` as for [`acquire`](Self::acquire).
+    /// `None` if the call is full (about 65 000 checks), or if one rule and key is checked under two plans, whose costs have
+    /// no sum. Then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn acquire_slots(
         &mut self,
@@ -155,12 +147,7 @@ impl Call {
         may_make: impl FnMut(u16) -> bool,
         message: impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
     ) -> Option<RequestLayout> {
-        self.request(
-            rules,
-            checks,
-            (Operation::Take, patience),
-            (may_make, message),
-        )
+        self.request(rules, checks, Operation::Take, patience, may_make, message)
     }
 
     /// Adds a message about slots that no request carries. Gives the index of its answer; `None` as for [`close`](Self::close).
@@ -196,11 +183,11 @@ impl Call {
 
     /// Adds a request that takes nothing.
     ///
-    /// `None` as for [`acquire`](Self::acquire).
+    /// `None` as for [`acquire_slots`](Self::acquire_slots).
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
-        let what = (Operation::Query, Tick::MAX);
-        self.request(rules, checks, what, (|_| true, |_, _, _| None))
+        let what = Operation::Query;
+        self.request(rules, checks, what, Tick::MAX, |_| true, |_, _, _| None)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
@@ -402,11 +389,10 @@ impl Call {
         &mut self,
         rules: &Encoder,
         checks: &[Check],
-        (what, patience): (Operation, Tick),
-        (mut may_make, mut message): (
-            impl FnMut(u16) -> bool,
-            impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
-        ),
+        what: Operation,
+        patience: Tick,
+        mut may_make: impl FnMut(u16) -> bool,
+        mut message: impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
     ) -> Option<RequestLayout> {
         if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
             return None;

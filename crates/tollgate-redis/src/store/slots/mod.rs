@@ -1,4 +1,4 @@
-//! The slots of requests, and the task that reports them to Redis.
+//! The slots of requests, and what Redis is told of them.
 
 mod request_slots;
 mod slot_reporter;
@@ -7,5 +7,5 @@ mod tests;
 
 pub(super) use self::{
     request_slots::{Acquired, RequestSlots},
-    slot_reporter::release,
+    slot_reporter::{release, send_due_slots},
 };

@@ -131,10 +131,11 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             _ => None,
         };
         let resets = numbers.below(20) == 0;
-        let query = LeaseQuery::default()
-            .with_returned(returned)
-            .with_tracked(numbers.below(3) * numbers.below(quota.limit()))
-            .with_scheduled(numbers.below(2) * numbers.below(quota.limit()));
+        let query = LeaseQuery {
+            returned,
+            tracked: numbers.below(3) * numbers.below(quota.limit()),
+            scheduled: numbers.below(2) * numbers.below(quota.limit()),
+        };
         let cost = match numbers.below(16) {
             // Near the limit, where what is out is in the way.
             0 => quota.limit() - numbers.below(1 + quota.limit() / 4),

@@ -38,7 +38,10 @@ const OPERATIONS: [Operation; 7] = [
     },
     |call, encoder| {
         let terms = LeaseTerms::new(&QUOTA, 500).expect("it is granted");
-        let query = LeaseQuery::default().with_tracked(2);
+        let query = LeaseQuery {
+            tracked: 2,
+            ..LeaseQuery::default()
+        };
         let place = call.grant(encoder, &Subject::check(0, 1), &query, &terms);
         place.is_some()
     },

@@ -57,7 +57,10 @@ impl Subject {
     fn grant(&mut self, tracked: u64) -> Option<Grant> {
         let (mut call, checks) = (self.call(), [check()]);
         let _asked = call.acquire(&self.encoder, &checks).expect("there is room");
-        let query = LeaseQuery::default().with_tracked(tracked);
+        let query = LeaseQuery {
+            tracked,
+            ..LeaseQuery::default()
+        };
         let place = call.grant(&self.encoder, &check(), &query, &self.terms);
         self.send(&call).grant(place.expect("there is room"))?
     }
@@ -97,7 +100,11 @@ fn no_lease_is_granted_if_another_check_denies_the_request() {
         subject.rules = RuleSet::new([Rule::new("rule", quota), strict]).expect("valid rules");
         let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
         subject.encoder = Encoder::new(&subject.rules, keyspace).expect("no plans");
-        let query = LeaseQuery::default().with_tracked(40).with_scheduled(40);
+        let query = LeaseQuery {
+            tracked: 40,
+            scheduled: 40,
+            ..LeaseQuery::default()
+        };
         let granted = |subject: &mut Subject, units| {
             let checks = [check().with_cost(units), Check::new(1, check().key(), 1)];
             let mut call = subject.call();

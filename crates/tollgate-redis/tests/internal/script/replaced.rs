@@ -55,7 +55,10 @@ impl Process {
     fn grant(&self, server: &mut Server, now: u64) -> (u64, u64) {
         let (mut call, checks) = (call(now), [Self::check().with_cost(1)]);
         let layout = call.acquire(&self.encoder, &checks);
-        let query = LeaseQuery::default().with_tracked(20);
+        let query = LeaseQuery {
+            tracked: 20,
+            ..LeaseQuery::default()
+        };
         let place = call.grant(&self.encoder, &checks[0], &query, &self.terms);
         assert!(layout.is_some());
         let grant = server.send(&call).grant(place.expect("there is room"));

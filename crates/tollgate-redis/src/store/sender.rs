@@ -1,0 +1,122 @@
+//! The one task that sends what no request waits for: local usage that is due, leases that are not needed, and which slots are in
+//! use.
+
+use std::{
+    sync::{Arc, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
+use tollgate_prefilter::BoundRules;
+
+use crate::store::{
+    in_flight::{retire, send_alone},
+    in_use::InUse,
+    inner::Inner,
+    shared::Shared,
+    slots::send_due_slots,
+};
+
+/// The pause between two batches of reports or leases, so that requests do not wait for all of them: some 60 000 reports a second.
+const BETWEEN: Duration = Duration::from_millis(2);
+
+/// How often a flush looks whether all slots that went back were reported.
+const POLL_EVERY: Duration = Duration::from_millis(2);
+
+/// The pause before reports are sent again while there is no connection.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// How long reports that Redis did not accept are sent again after a rule set has ended. Then they are lost.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
+/// Sends what is due, until the last store, limiter and layer are gone, and Redis knows of no slots of this process. `wake` says that
+/// something is due sooner, or that the store is gone.
+pub(super) async fn run(shared: Weak<Shared>, in_use: Arc<InUse>, wake: Arc<Notify>) {
+    loop {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let of_rules = in_use.all().iter().filter_map(send_due).min();
+        let of_slots = send_due_slots(&shared);
+        let pause = of_rules.into_iter().chain(of_slots).min();
+        // Until Redis knows that slots went back, the connection stays.
+        let _stays = of_slots.map(|_| shared);
+        match pause {
+            Some(pause) => drop(timeout(pause, wake.notified()).await),
+            None => wake.notified().await,
+        }
+    }
+}
+
+/// Sends what is due of a rule set, a batch at a time. Until when more is, unless nothing ever is.
+fn send_due(inner: &Arc<Inner>) -> Option<Duration> {
+    let interval = inner.local.maintenance_interval()?;
+    let mut looks_at = inner
+        .looks_at
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    if *looks_at <= now {
+        let queries = inner.local.poll_maintenance(inner.now());
+        let reports: usize = queries.iter().map(|query| query.reports().len()).sum();
+        send_alone(inner, queries);
+        let is_more = reports == BoundRules::MAX_REPORTS || inner.local.is_looking_through_leases();
+        *looks_at = now + if is_more { BETWEEN } else { interval };
+    }
+    Some(*looks_at - now)
+}
+
+/// Sends reports until Redis has replied to all of them.
+async fn flush(inner: &Arc<Inner>) {
+    loop {
+        send_alone(inner, inner.local.flush(inner.now()));
+        if inner.local.is_reported() {
+            return;
+        }
+        let is_connected = inner.shared.backend.is_connected();
+        sleep(if is_connected { BETWEEN } else { AGAIN }).await;
+    }
+}
+
+/// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
+pub(super) async fn flush_all(in_use: &InUse, shared: &Shared, within: Duration) -> u64 {
+    let before = shared.engine.counts().units_lost;
+    let all = in_use.all();
+    // All at once: some of them may be ending by themselves.
+    for inner in &all {
+        send_alone(inner, inner.local.flush(inner.now()));
+    }
+    let sent = async {
+        for inner in &all {
+            flush(inner).await;
+        }
+        while !shared.slots.is_reported() {
+            sleep(POLL_EVERY).await;
+        }
+        shared.in_flight_calls.idle().await;
+    };
+    let _ = timeout(within, sent).await;
+    // Units that are given up in between are rather counted twice than not at all.
+    let now = shared.process_clock.now();
+    let unreported = shared.engine.usage(now).units_unreported;
+    unreported + (shared.engine.counts().units_lost - before)
+}
+
+/// The end of a rule set of which something is due now and then. Unreported units are reported at once, and leases go back: without
+/// that, a lease of a window would be missing until the window is over.
+pub(super) struct RulesEnd(pub(super) Arc<Inner>);
+
+impl Drop for RulesEnd {
+    fn drop(&mut self) {
+        retire(&self.0);
+        if !self.0.local.is_reported() {
+            let inner = Arc::clone(&self.0);
+            self.0.shared.spawn(async move {
+                let _ = timeout(SHUTDOWN_GRACE, flush(&inner)).await;
+            });
+        }
+    }
+}
