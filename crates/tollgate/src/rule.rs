@@ -437,7 +437,7 @@ impl RequestRule {
     /// gRPC call is held for at most half of its timeout.
     ///
     /// The connections are yours, too: a client that waits holds one, and the memory of it. Take seconds, and fewer requests than the
-    /// service has connections. A graceful shutdown waits for what is held.
+    /// service has connections. Before a graceful shutdown, [end](crate::RateLimitLayer::end_slow_denials) what is held.
     ///
     /// ```
     /// use tollgate::{MINUTE, Quota, Rule, SECOND, key::client_ip};

@@ -11,7 +11,7 @@ use std::{
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
-use tokio::time::Instant;
+use tokio::{net::TcpListener, sync::oneshot, time::Instant};
 use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
 use tollgate_tests::app::{
     all, app_on, behind, field, get, layer, per_minute, send, status, stores, text,
@@ -53,6 +53,45 @@ async fn as_many_denials_as_the_rule_says_are_held_and_the_others_are_sent_at_on
         let rule = all(per_minute("slow", 1)).slow_denials(by, at_most);
         let error = RateLimitLayer::new(MemoryStore::new(), [rule]).unwrap_err();
         assert!(error.to_string().contains("2 * SECOND"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_graceful_shutdown_ends_denials_that_are_held_back() {
+    let slow = all(per_minute("slow", 1)).slow_denials(MINUTE, 9);
+    let limits = layer([slow]);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (shut_down, ends) = oneshot::channel::<()>();
+    let end = {
+        let limits = limits.clone();
+        async move {
+            let _ = ends.await;
+            limits.end_slow_denials();
+        }
+    };
+    let server = axum::serve(listener, behind(limits.clone())).with_graceful_shutdown(end);
+    let server = tokio::spawn(server.into_future());
+    assert_eq!(reqwest::get(&url).await.unwrap().status(), 200);
+    let denials: Vec<_> = (0..3)
+        .map(|_| tokio::spawn(reqwest::get(url.clone())))
+        .collect();
+    let denied = || {
+        let counts = limits.limiter().counts();
+        counts
+            .iter()
+            .map(|counts| counts.decided("denied"))
+            .sum::<u64>()
+    };
+    while denied() < 3 {
+        tokio::task::yield_now().await;
+    }
+    shut_down.send(()).unwrap();
+    // It hangs otherwise: nobody gets to the end of a minute here.
+    let ended = tokio::time::timeout(20 * SECOND, server).await;
+    ended.expect("nothing is held").unwrap().unwrap();
+    for denial in denials {
+        assert_eq!(denial.await.unwrap().unwrap().status(), 429);
     }
 }
 

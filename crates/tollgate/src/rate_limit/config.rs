@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use tokio::sync::Semaphore;
 use tollgate_core::striped;
 
 use crate::{
@@ -37,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) wait_room: Arc<WaitRoom>,
     /// Where denials are held back, if any rule does that.
     pub(crate) slow_room: Option<Arc<WaitRoom>>,
+    /// It never has a permit: it is closed when no denial is held back any more.
+    pub(crate) slow_end: Arc<Semaphore>,
     pub(crate) duplicates: DuplicateDetector,
     place: Place,
 }
@@ -75,6 +78,7 @@ impl Config {
             attach_decision: settings.attach_decision || rules.is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             slow_room: slow_room(&rules),
+            slow_end: Arc::new(Semaphore::new(0)),
             rules,
             settings,
             wait_room: WaitRoom::new(requests, head_bytes),
@@ -86,6 +90,7 @@ impl Config {
     pub(crate) fn with(&self, rules: RequestRules, settings: Settings) -> Self {
         let is_same_room = settings.max_waiting == self.settings.max_waiting;
         let mut config = Self::new(rules, settings);
+        config.slow_end = Arc::clone(&self.slow_end);
         if is_same_room {
             config.wait_room = Arc::clone(&self.wait_room);
         }

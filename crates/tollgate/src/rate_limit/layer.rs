@@ -226,6 +226,27 @@ impl RateLimitLayer {
         RulesHandle::new(self.config.rules())
     }
 
+    /// Sends the denials that rules [hold back](crate::RequestRule::slow_denials), in all services of this layer and its clones, and holds
+    /// none from now on: a graceful shutdown would wait for them.
+    ///
+    /// ```no_run
+    /// # async fn end_of_the_service() {}
+    /// # async fn serve(listener: tokio::net::TcpListener, rules: [tollgate::RequestRule; 1]) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {axum::Router, tollgate::{MemoryStore, RateLimitLayer}};
+    /// let limits = RateLimitLayer::new(MemoryStore::new(), rules)?;
+    /// let app = Router::new().layer(limits.clone());
+    /// let end = async move {
+    ///     end_of_the_service().await;
+    ///     limits.end_slow_denials();
+    /// };
+    /// axum::serve(listener, app).with_graceful_shutdown(end).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn end_slow_denials(&self) {
+        self.config.load().slow_end.close();
+    }
+
     /// The limiter in force, for code outside of requests: the same budgets. Take it anew for each piece of work where the
     /// rules may be [replaced](Self::handle).
     ///

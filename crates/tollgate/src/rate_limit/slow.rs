@@ -1,10 +1,10 @@
 //! Denials that are held back for a time.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use tokio::time::sleep;
+use tokio::time::timeout;
 use tollgate_core::{Decision, Outcome, Pending};
 
 use crate::{head::Head, protocol::WireProtocol, rate_limit::config::Config};
@@ -18,6 +18,10 @@ pub(crate) fn hold(
     response: &Response<Bytes>,
 ) -> Option<Pending<()>> {
     let room = config.slow_room.as_ref()?;
+    let end = Arc::clone(&config.slow_end);
+    if end.is_closed() {
+        return None;
+    }
     let rules = &config.rules;
     let denies = decision
         .verdicts()
@@ -26,16 +30,16 @@ pub(crate) fn hold(
     let slow = denies.filter_map(|verdict| rules.slow_denials_of(verdict.rule()));
     let mut by = slow.map(|slow| slow.by).max()?;
     if config.settings.protocol.of(head) != WireProtocol::Http
-        && let Some(timeout) = grpc_timeout(&head.headers)
+        && let Some(patience) = grpc_timeout(&head.headers)
     {
         // The client is still there to read it.
-        by = by.min(timeout / 2);
+        by = by.min(patience / 2);
     }
     let fields = response.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + 32);
     let place = room.enter(fields.sum::<usize>() + response.body().len())?;
     Some(Pending::new(async move {
-        sleep(by).await;
+        let _ = timeout(by, end.acquire()).await;
         drop(place);
     }))
 }
