@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use axum::{Router, body::Body, routing};
@@ -22,8 +22,10 @@ use tokio::{
     time::timeout,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
-use tollgate_client::{ClientRateLimitLayer, ReplayBody};
+use tollgate::{Clock, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
+use tollgate_client::{
+    ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer, ReplayBody,
+};
 use tollgate_tests::server::{Server, counting_denials};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
@@ -62,6 +64,52 @@ async fn a_stream_rejected_half_way_is_replayed_and_continues() {
     assert_eq!(answer.status(), 200);
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, "first, second");
+}
+
+#[tokio::test]
+async fn a_client_that_is_blocked_stops_until_the_end_of_the_block() {
+    let mut app = Router::new().route("/", routing::get(|| async {}));
+    let calls = Arc::new(AtomicU64::new(0));
+    let now = UNIX_EPOCH + Duration::from_micros(Clock::system().now());
+    let rule = Rule::new("blocked", Quota::none().until(now + 500 * SECOND));
+    let limits = RateLimitLayer::new(MemoryStore::new(), [rule.by(constant("all"))]).unwrap();
+    let counted = Arc::clone(&calls);
+    app = app.layer(limits).layer(axum::middleware::map_request(
+        move |request: Request<Body>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move { request }
+        },
+    ));
+    let server = Server::start(app).await;
+    for is_grpc in [false, true] {
+        let client = ServiceBuilder::new()
+            .layer(ClientRateLimitLayer::new())
+            .service(Client::builder(TokioExecutor::new()).build(HttpConnector::new()));
+        let ask = || {
+            let mut request = Request::get(format!("http://{}/", server.address()));
+            if is_grpc {
+                request = request.header("content-type", "application/grpc");
+            }
+            let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+            client.clone().oneshot(request)
+        };
+        let denied = ask().await.unwrap();
+        assert_eq!(denied.status(), if is_grpc { 200 } else { 403 });
+        let before = calls.load(Ordering::SeqCst);
+        let error = ask()
+            .await
+            .expect_err("it is blocked for longer than it waits");
+        let error = error
+            .downcast_ref::<ClientRateLimitError>()
+            .expect("a limit");
+        assert_eq!(error.kind(), ClientRateLimitErrorKind::ServerLimit);
+        assert!(error.retry_after() > Some(400 * SECOND), "{error:?}");
+        assert_eq!(
+            calls.load(Ordering::SeqCst),
+            before,
+            "the server is left alone"
+        );
+    }
 }
 
 #[tokio::test]

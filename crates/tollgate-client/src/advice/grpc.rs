@@ -13,6 +13,8 @@ use http::{HeaderMap, header};
 const EXHAUSTED: &[u8] = b"8";
 /// `UNAVAILABLE`.
 const UNAVAILABLE: &[u8] = b"14";
+/// `PERMISSION_DENIED` and `UNAUTHENTICATED`: a block, where the details say when it ends.
+const BLOCKED: [&[u8]; 2] = [b"7", b"16"];
 
 /// Longer details are ignored; clients cap a whole head at 8 KiB.
 const MOST_DETAILS: usize = 16 << 10;
@@ -41,7 +43,7 @@ enum Pushback {
 }
 
 impl GrpcStatus {
-    /// The status, if it is `RESOURCE_EXHAUSTED` or `UNAVAILABLE`.
+    /// The status, if it is `RESOURCE_EXHAUSTED`, `UNAVAILABLE`, or that of a block with an end.
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
         let content_type = headers.get(header::CONTENT_TYPE)?.as_bytes();
         if !content_type
@@ -50,19 +52,23 @@ impl GrpcStatus {
         {
             return None;
         }
-        let unavailable = match headers.get("grpc-status")?.as_bytes() {
-            EXHAUSTED => false,
-            UNAVAILABLE => true,
-            _ => return None,
-        };
+        let status = headers.get("grpc-status")?.as_bytes();
+        let is_block = BLOCKED.contains(&status);
+        if !is_block && ![EXHAUSTED, UNAVAILABLE].contains(&status) {
+            return None;
+        }
         let details = headers
             .get("grpc-status-details-bin")
             .map(|details| details.as_bytes())
             .filter(|details| details.len() <= MOST_DETAILS)
             .and_then(|details| BASE64.decode(details).ok());
+        let retry_info = details.as_deref().and_then(retry_delay);
+        if is_block && retry_info.is_none() {
+            return None;
+        }
         Some(Self {
-            unavailable,
-            retry_info: details.as_deref().and_then(retry_delay),
+            unavailable: status == UNAVAILABLE,
+            retry_info,
             pushback: headers.get("grpc-retry-pushback-ms").map(|value| {
                 // A negative or malformed value means: do not retry.
                 let millis = value
@@ -226,6 +232,15 @@ mod tests {
             if padding != "=" {
                 assert_eq!(budget(&[EIGHT, details]), (true, Some(7_000)));
             }
+        }
+        // A block ends when its details say; otherwise it is a call that is not allowed.
+        let details = ("grpc-status-details-bin", SEVEN_SECONDS);
+        for code in ["7", "16"] {
+            assert_eq!(
+                budget(&[("grpc-status", code), details]),
+                (true, Some(7_000))
+            );
+            assert_eq!(of(&[("grpc-status", code)]), None);
         }
         let pushback = |millis| ("grpc-retry-pushback-ms", millis);
         assert_eq!(budget(&[EIGHT, pushback("1500")]), (true, Some(1_500)));

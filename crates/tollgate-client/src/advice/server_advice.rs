@@ -46,7 +46,7 @@ impl ServerAdvice {
             budgets(headers, now)
         };
         let is_empty = budgets.iter().any(|budget| budget.left == 0);
-        let may_reject = limits.contains(&status);
+        let may_reject = limits.contains(&status) || is_block(status, headers);
         let says_so = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
@@ -124,6 +124,17 @@ fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
     .unwrap_or_default();
     all.extend(provider::read(headers, now));
     all
+}
+
+/// Whether a client is blocked for a time, as tollgate says it: a status that means "never" otherwise, a problem and when to come back.
+fn is_block(status: StatusCode, headers: &HeaderMap) -> bool {
+    let is_problem = |value: &http::HeaderValue| {
+        let value = value.as_bytes().to_ascii_lowercase();
+        value.starts_with(b"application/problem+json")
+    };
+    matches!(status, StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED)
+        && headers.contains_key(header::RETRY_AFTER)
+        && headers.get(header::CONTENT_TYPE).is_some_and(is_problem)
 }
 
 /// Whether the response comes from a cache: then the budgets are outdated, or those of another client.
