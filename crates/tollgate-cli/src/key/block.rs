@@ -1,12 +1,15 @@
 //! `tollgate key block` and `unblock`: nothing passes for one client, in all processes.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate::{Consistency, Limiter};
 use tollgate_redis::Partition;
 use tollgate_rules::{
-    OperatorEntry, RuleDocument,
-    operators::{EntryKind, EntryStatus, Explanation},
+    RuleDocument,
+    operators::{EntryKind, Explanation},
+    redis::RedisRules,
 };
 
 use crate::{
@@ -15,7 +18,7 @@ use crate::{
     failure::Failure,
     redis_args::KeyArgs,
     report::Report,
-    rules::{ChangeArgs, described, is_set},
+    rules::{ChangeArgs, ends, is_set, limit_of},
 };
 
 /// Which client, under which rules.
@@ -95,82 +98,86 @@ impl BlockedArgs {
 
 pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     let (blocked, change) = (&args.blocked, &args.blocked.change);
-    let (redis, bindings, stored) = change.stored().await?;
-    let document = &stored.document;
-    let until = args.until.time(stored.now)?;
+    let before = change.before().await?;
+    let document = &before.stored.document;
+    let routes = routes(change, &before.redis).await?;
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     for explained in blocked.explained(document)? {
-        let mut parts = blocked.key.split('\t');
-        let first = parts.next().unwrap_or_default();
-        let entry = OperatorEntry::limit(explained.rule, first, "none");
-        let mut entry = parts.fold(entry, OperatorEntry::and_key);
-        entry = entry.because(change.because.because.trim());
-        if let Some(until) = until {
-            entry = entry.until(until);
-        }
-        let preview = document.preview(entry.clone());
-        lines.extend(preview.map_err(Failure::mistakes)?);
+        let entry = limit_of(&explained.rule, &blocked.key, "none");
+        let entry = change.entry(entry, args.until, before.stored.now)?;
+        lines.extend(before.preview(&entry)?);
+        lines.extend(routes.get(&explained.rule).cloned());
         entries.push(entry);
     }
-    let author = change.because.author()?;
-    let note = blocked.note(document);
-    change.ask(&stored, &lines)?;
+    before.ask(&lines)?;
     let mut report = None;
     for entry in entries {
-        let made = redis.set(entry, &bindings, &author);
-        report = Some(change.make(&redis, made, &lines).await?);
+        report = Some(before.set(entry, &lines).await?);
     }
     let mut report = report.ok_or_else(|| Failure::failed("there is no rule to block under"))?;
-    report.text.push_str(&format!(
-        "{note}\n`tollgate key unblock` lifts it: the client is denied with the reason `blocked` meanwhile"
-    ));
+    report.text += &format!(
+        "{}\n`tollgate key unblock` lifts it: the client is denied with the reason `blocked` meanwhile",
+        blocked.note(document)
+    );
     Ok(report)
 }
 
+/// Which requests each rule counts, as the stored document says it.
+async fn routes(
+    change: &ChangeArgs,
+    redis: &RedisRules,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let stored = change.redis.in_time(redis.document()).await??;
+    let document = stored.map(|(_, text)| serde_json::from_str(&text));
+    let document: Value = document
+        .transpose()
+        .map_err(Failure::failed)?
+        .unwrap_or_default();
+    let rules = document["rules"].as_array().into_iter().flatten();
+    let said = rules.filter_map(|rule| {
+        let name = rule["name"].as_str()?;
+        let routes = match [&rule["when"], &rule["unless"]] {
+            [Value::Null, Value::Null] => "every request of the routes behind its layer".to_owned(),
+            [when, Value::Null] => format!("requests with {when}"),
+            [Value::Null, unless] => format!("requests without {unless}"),
+            [when, unless] => format!("requests with {when} and without {unless}"),
+        };
+        Some((name.to_owned(), format!("{name} counts {routes}")))
+    });
+    Ok(said.collect())
+}
+
 pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
-    let (blocked, change) = (&args.blocked, &args.blocked.change);
-    let (redis, bindings, stored) = change.stored().await?;
-    let explained = blocked.explained(&stored.document)?;
-    let entries = stored.document.entries();
-    let is_of_client = |entry: &&EntryStatus| {
+    let blocked = &args.blocked;
+    let before = blocked.change.before().await?;
+    let explained = blocked.explained(&before.stored.document)?;
+    let mut entries = before.stored.document.entries();
+    entries.retain(|entry| {
+        let is_of = |it: &Explanation| entry.rules == it.rule && entry.client == it.key_hash;
         entry.kind == EntryKind::Override
             && entry.limit.starts_with("none")
-            && explained
-                .iter()
-                .any(|rule| entry.rules == rule.rule && entry.client == rule.key_hash)
-    };
-    let (set, written): (Vec<_>, Vec<_>) = entries
-        .iter()
-        .filter(is_of_client)
-        .partition(|entry| is_set(entry));
-    let mut lines: Vec<String> = set
-        .iter()
-        .map(|entry| format!("ends: {}", described(entry)))
-        .collect();
+            && explained.iter().any(is_of)
+    });
+    let (set, written): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_set(entry));
+    let mut lines: Vec<String> = set.iter().copied().map(ends).collect();
     let names: Vec<&str> = explained.iter().map(|it| &*it.rule).collect();
     lines.push(format!(
         "forgets what the client has used of {}",
         names.join(", ")
     ));
-    let author = change.because.author()?;
-    change.ask(&stored, &lines)?;
+    before.ask(&lines)?;
     let mut text = lines.join("\n");
     let ids: Vec<u64> = set.iter().filter_map(|entry| entry.id).collect();
     if !ids.is_empty() {
-        let ended = redis.end(&ids, &bindings, &author);
-        text = change.make(&redis, ended, &lines).await?.text;
+        text = before.end(&ids, &lines).await?.text;
     }
     let had_state = reset(args, &explained).await?;
     if !written.is_empty() {
-        text.push_str("\nit is blocked by the pushed rules as well: push rules without that");
+        text += "\nit is blocked by the pushed rules as well: push rules without that";
     }
-    let json = json!({
-        "changed": !set.is_empty() || had_state,
-        "ended": ids,
-        "had_state": had_state,
-    });
-    let exit = Exit::of(!set.is_empty() || had_state);
-    Ok(Report::new(text, json, exit))
+    let changed = !ids.is_empty() || had_state;
+    let json = json!({ "changed": changed, "ended": ids, "had_state": had_state });
+    Ok(Report::new(text, json, Exit::of(changed)))
 }
 
 /// Forgets what the client has used, and its growing blocks with it.

@@ -1,12 +1,15 @@
 //! `tollgate rules override`, `switch`, `end` and `clear`: what operators set in all processes.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use clap::{Arg, Args, builder::ArgPredicate};
 use serde_json::json;
 use tollgate_rules::{
-    Bindings, Format, OperatorEntry,
-    operators::{EntryKind, StoredRules},
+    Author, Bindings, Format, OperatorEntry,
+    operators::{EntryKind, EntryStatus, StoredRules},
     redis::{PushError, PushErrorKind, RedisRules},
 };
 
@@ -74,10 +77,16 @@ pub(crate) struct ChangeArgs {
     pub(crate) bound: BoundNames,
 }
 
-/// What is set, where a service has its rules from a file.
+/// What is set, where and until when.
 #[derive(Args, Debug)]
-struct FileArgs {
-    /// Prints the lines to add to this file or folder of rules, and asks no Redis.
+struct SetArgs {
+    #[command(flatten)]
+    until: UntilArgs,
+
+    #[command(flatten)]
+    change: ChangeArgs,
+
+    /// Where a service has its rules from a file: prints the lines to add to this file or folder, and asks no Redis.
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
 }
@@ -98,13 +107,7 @@ pub(crate) struct OverrideArgs {
     hashed: bool,
 
     #[command(flatten)]
-    until: UntilArgs,
-
-    #[command(flatten)]
-    change: ChangeArgs,
-
-    #[command(flatten)]
-    file: FileArgs,
+    set: SetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -116,13 +119,7 @@ pub(crate) struct SwitchArgs {
     to: String,
 
     #[command(flatten)]
-    until: UntilArgs,
-
-    #[command(flatten)]
-    change: ChangeArgs,
-
-    #[command(flatten)]
-    file: FileArgs,
+    set: SetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -142,15 +139,8 @@ pub(crate) fn unless_file(arg: Arg) -> Arg {
 }
 
 pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure> {
-    let (change, file) = (&args.change, args.file.file.as_ref());
-    let place = Place::find(change, file).await?;
-    let mut entry = match args.hashed {
-        false => {
-            let mut parts = args.key.split('\t');
-            let first = parts.next().unwrap_or_default();
-            let entry = OperatorEntry::limit(&*args.rule, first, &*args.limit);
-            parts.fold(entry, OperatorEntry::and_key)
-        }
+    let entry = match args.hashed {
+        false => limit_of(&args.rule, &args.key, &args.limit),
         true => {
             let hash = u128::from_str_radix(&args.key, 16).ok();
             let hash = hash
@@ -159,137 +149,96 @@ pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure>
             OperatorEntry::limit_of_hash(&*args.rule, hash, &*args.limit)
         }
     };
-    entry = entry.because(change.because.because.trim());
-    if let Some(until) = args.until.time(place.now())? {
-        entry = entry.until(until);
-    }
-    let lines = place.preview(entry.clone())?;
-    let Place::Redis(redis, bindings, stored) = place else {
-        return Ok(to_add(&entry, file, &lines));
-    };
-    let author = change.because.author()?;
-    change.ask(&stored, &lines)?;
-    let made = redis.set(entry, &bindings, &author);
-    Ok(with_end(change.make(&redis, made, &lines).await?))
+    set(&args.set, entry).await
 }
 
 pub(crate) async fn switch(args: &SwitchArgs) -> Result<Report, Failure> {
-    let (change, file) = (&args.change, args.file.file.as_ref());
-    let place = Place::find(change, file).await?;
-    let mut entry =
-        OperatorEntry::switch(&*args.rule, &*args.to).because(change.because.because.trim());
-    if let Some(until) = args.until.time(place.now())? {
-        entry = entry.until(until);
-    }
-    let lines = place.preview(entry.clone())?;
-    let Place::Redis(redis, bindings, stored) = place else {
-        return Ok(to_add(&entry, file, &lines));
+    set(&args.set, OperatorEntry::switch(&*args.rule, &*args.to)).await
+}
+
+/// A limit of a client whose parts have tabs between them.
+pub(crate) fn limit_of(rule: &str, key: &str, limit: &str) -> OperatorEntry {
+    let mut parts = key.split('\t');
+    let entry = OperatorEntry::limit(rule, parts.next().unwrap_or_default(), limit);
+    parts.fold(entry, OperatorEntry::and_key)
+}
+
+async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
+    let change = &args.change;
+    let Some(path) = &args.file else {
+        let before = change.before().await?;
+        let entry = change.entry(entry, args.until, before.stored.now)?;
+        let lines = before.preview(&entry)?;
+        before.ask(&lines)?;
+        let mut report = before.set(entry, &lines).await?;
+        let revision = &report.json["revision"];
+        report.text += &format!("\n`tollgate rules end {revision}` ends it");
+        return Ok(report);
     };
-    let author = change.because.author()?;
-    change.ask(&stored, &lines)?;
-    let made = redis.set(entry, &bindings, &author);
-    Ok(with_end(change.make(&redis, made, &lines).await?))
+    let bindings = (change.bound).bindings(change.redis.secret.find()?.as_ref())?;
+    let document = rule_args::document(path, &bindings).await?;
+    let now = Duration::from_micros(tollgate::Clock::system().now());
+    let entry = change.entry(entry, args.until, UNIX_EPOCH + now)?;
+    let changes = document.preview(entry.clone()).map_err(Failure::mistakes)?;
+    let format = match path.extension().and_then(|it| it.to_str()) {
+        Some("json") => Format::Json,
+        Some("yaml" | "yml") => Format::Yaml,
+        _ => Format::Toml,
+    };
+    let text = entry.text(format);
+    let json = json!({ "lines": text, "changes": changes });
+    Ok(Report::verbatim(text, json))
 }
 
 pub(crate) async fn end(args: &EndArgs) -> Result<Report, Failure> {
-    let change = &args.change;
-    let (redis, bindings, stored) = change.stored().await?;
-    let entries = stored.document.entries();
-    let of_redis = |entry: &&_| is_set(entry);
-    let found = entries.iter().filter(of_redis);
-    let lines: Vec<_> = found
-        .filter(|entry| entry.id == Some(args.id))
-        .map(|entry| format!("ends: {}", described(entry)))
-        .collect();
-    let author = change.because.author()?;
+    let before = args.change.before().await?;
+    let entries = before.stored.document.entries();
+    let is_it = |entry: &&EntryStatus| is_set(entry) && entry.id == Some(args.id);
+    let lines: Vec<_> = entries.iter().filter(is_it).map(ends).collect();
     if !lines.is_empty() {
-        change.ask(&stored, &lines)?;
+        before.ask(&lines)?;
     }
-    change
-        .make(&redis, redis.end(&[args.id], &bindings, &author), &lines)
-        .await
+    before.end(&[args.id], &lines).await
 }
 
 pub(crate) async fn clear(change: &ChangeArgs) -> Result<Report, Failure> {
-    let (redis, bindings, stored) = change.stored().await?;
-    let entries = stored.document.entries();
-    let switches = entries
-        .iter()
-        .filter(|entry| entry.kind == EntryKind::Switch);
-    let (set, written): (Vec<_>, Vec<_>) = switches.partition(|entry| is_set(entry));
+    let before = change.before().await?;
+    let mut switches = before.stored.document.entries();
+    switches.retain(|entry| entry.kind == EntryKind::Switch);
+    let (set, written): (Vec<_>, Vec<_>) = switches.iter().partition(|entry| is_set(entry));
     if set.is_empty() {
         let mut text = "no switch is set; nothing has changed".to_owned();
         if !written.is_empty() {
             let switches = written.len();
-            text.push_str(&format!(
+            text += &format!(
                 "\n{switches} switches are written in the pushed rules: push rules without them"
-            ));
+            );
         }
-        let json = json!({ "changed": false, "revision": stored.revision });
+        let json = json!({ "changed": false, "revision": before.stored.revision });
         return Ok(Report::new(text, json, Exit::Yes));
     }
-    let lines: Vec<_> = set
-        .iter()
-        .map(|entry| format!("ends: {}", described(entry)))
-        .collect();
-    let author = change.because.author()?;
-    change.ask(&stored, &lines)?;
+    let lines: Vec<_> = set.iter().copied().map(ends).collect();
+    before.ask(&lines)?;
     let ids: Vec<u64> = set.iter().filter_map(|entry| entry.id).collect();
-    change
-        .make(&redis, redis.end(&ids, &bindings, &author), &lines)
-        .await
+    before.end(&ids, &lines).await
 }
 
-/// With how it is ended.
-fn with_end(mut report: Report) -> Report {
-    let revision = &report.json["revision"];
-    report
-        .text
-        .push_str(&format!("\n`tollgate rules end {revision}` ends it"));
-    report
+pub(crate) fn ends(entry: &EntryStatus) -> String {
+    format!("ends: {}", described(entry))
 }
 
-/// Where an entry is set.
-enum Place {
-    Redis(RedisRules, Bindings, Box<StoredRules>),
-    File(tollgate_rules::RuleDocument),
-}
-
-impl Place {
-    async fn find(change: &ChangeArgs, file: Option<&PathBuf>) -> Result<Self, Failure> {
-        let Some(path) = file else {
-            let (redis, bindings, stored) = change.stored().await?;
-            return Ok(Self::Redis(redis, bindings, Box::new(stored)));
-        };
-        let bindings = change
-            .bound
-            .bindings(change.redis.secret.find()?.as_ref())?;
-        Ok(Self::File(rule_args::document(path, &bindings).await?))
-    }
-
-    /// The time by the clock of Redis, if one is asked.
-    fn now(&self) -> std::time::SystemTime {
-        match self {
-            Self::Redis(.., stored) => stored.now,
-            Self::File(_) => {
-                std::time::UNIX_EPOCH
-                    + std::time::Duration::from_micros(tollgate::Clock::system().now())
-            }
-        }
-    }
-
-    fn preview(&self, entry: OperatorEntry) -> Result<Vec<String>, Failure> {
-        let document = match self {
-            Self::Redis(.., stored) => &stored.document,
-            Self::File(document) => document,
-        };
-        document.preview(entry).map_err(Failure::mistakes)
-    }
+/// What is in force before a change, and where it is changed.
+pub(crate) struct Before<'a> {
+    args: &'a ChangeArgs,
+    pub(crate) redis: RedisRules,
+    bindings: Bindings,
+    author: Author,
+    pub(crate) stored: StoredRules,
 }
 
 impl ChangeArgs {
-    /// What is in force before the change.
-    pub(crate) async fn stored(&self) -> Result<(RedisRules, Bindings, StoredRules), Failure> {
+    pub(crate) async fn before(&self) -> Result<Before<'_>, Failure> {
+        let author = self.because.author()?;
         let secret = self.redis.secret()?;
         let bindings = self.bound.bindings(Some(&secret))?;
         let redis = self.redis.rules(&secret)?;
@@ -297,28 +246,65 @@ impl ChangeArgs {
         let stored = stored.ok_or_else(|| {
             Failure::failed("there are no rules in Redis yet; `tollgate rules push` puts some there. Services that read a file: --file")
         })?;
-        Ok((redis, bindings, stored))
+        Ok(Before {
+            args: self,
+            redis,
+            bindings,
+            author,
+            stored,
+        })
+    }
+
+    /// With its reason and its end.
+    pub(crate) fn entry(
+        &self,
+        entry: OperatorEntry,
+        until: UntilArgs,
+        now: SystemTime,
+    ) -> Result<OperatorEntry, Failure> {
+        let entry = entry.because(self.because.because.trim());
+        Ok(match until.time(now)? {
+            Some(until) => entry.until(until),
+            None => entry,
+        })
+    }
+}
+
+impl Before<'_> {
+    pub(crate) fn preview(&self, entry: &OperatorEntry) -> Result<Vec<String>, Failure> {
+        let preview = self.stored.document.preview(entry.clone());
+        preview.map_err(Failure::mistakes)
     }
 
     /// Says what will be done, and asks.
-    pub(crate) fn ask(&self, stored: &StoredRules, lines: &[String]) -> Result<(), Failure> {
-        self.yes.ask(&format!(
+    pub(crate) fn ask(&self, lines: &[String]) -> Result<(), Failure> {
+        self.args.yes.ask(&format!(
             "{}\nin {} processes that follow the rules of {}",
             shown(lines),
-            stored.fleet.processes,
-            printable::line(&self.redis.namespace, 70)
+            self.stored.fleet.processes,
+            printable::line(&self.args.redis.namespace, 70)
         ))
     }
 
-    /// Does it, and says who follows.
-    pub(crate) async fn make(
+    pub(crate) async fn set(
         &self,
-        redis: &RedisRules,
-        change: impl Future<Output = Result<u64, PushError>>,
+        entry: OperatorEntry,
         lines: &[String],
     ) -> Result<Report, Failure> {
-        let revision = stored_in_time(&self.redis, change).await?;
-        let (follow, processes) = followers(&self.redis, redis).await;
+        let set = self.redis.set(entry, &self.bindings, &self.author);
+        self.report(stored_in_time(&self.args.redis, set).await?, lines)
+            .await
+    }
+
+    pub(crate) async fn end(&self, ids: &[u64], lines: &[String]) -> Result<Report, Failure> {
+        let end = self.redis.end(ids, &self.bindings, &self.author);
+        self.report(stored_in_time(&self.args.redis, end).await?, lines)
+            .await
+    }
+
+    /// What was done, and who follows.
+    async fn report(&self, revision: u64, lines: &[String]) -> Result<Report, Failure> {
+        let (follow, processes) = followers(&self.args.redis, &self.redis).await;
         let text = format!("{}\nrevision {revision} is stored; {follow}", shown(lines));
         let json = json!({
             "changed": true,
@@ -379,17 +365,4 @@ fn shown(lines: &[String]) -> String {
             lines.collect::<Vec<_>>().join("\n")
         }
     }
-}
-
-/// The lines to add to a file.
-fn to_add(entry: &OperatorEntry, file: Option<&PathBuf>, changes: &[String]) -> Report {
-    let extension = file.and_then(|path| path.extension()?.to_str());
-    let format = match extension {
-        Some("json") => Format::Json,
-        Some("yaml" | "yml") => Format::Yaml,
-        _ => Format::Toml,
-    };
-    let text = entry.text(format);
-    let json = json!({ "lines": text, "changes": changes });
-    Report::verbatim(text, json)
 }

@@ -12,8 +12,8 @@ mod rules_command;
 mod show;
 
 pub(crate) use self::{
-    change::ChangeArgs,
+    change::{ChangeArgs, ends, limit_of},
     explained::explained_json,
     rules_command::{RulesCommand, run},
-    show::{described, is_set},
+    show::is_set,
 };

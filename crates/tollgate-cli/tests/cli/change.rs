@@ -189,6 +189,7 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
     let address = second
         .replace("find-per-key", "per-ip")
         .replace("header:x-api-key", "client_ip");
+    let second = second + "when = { path = \"/find\" }\n";
     let program = Program::on(&server, &[RULES, &second, &address].concat());
     program
         .run(&["rules", "push", "limits.toml"])
@@ -202,6 +203,7 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
         0,
         &[
             "search-per-key: fixed_window 3/h → none for one key until",
+            "search-per-key counts every request of the routes behind its layer",
             "not under find-per-key, which count by the same: --everywhere",
         ],
     );
@@ -209,10 +211,16 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
     let stored = Program::on_stored(&server);
     let status_of = |key: &str| stored.run(&["key", "status", key, "--rule", "search-per-key"]);
     status().assert(0, &["fixed_window 3/h"]);
-    status_of("acme-key-1").assert(1, &["blocked for 1 h 59 min", "denied by search-per-key"]);
+    status_of("acme-key-1").assert(1, &["blocked for ", "denied by search-per-key"]);
     status_of("acme-key-2").assert(0, &[]);
     run("key block search-per-key acme-key-1 --everywhere", &[])
-        .assert(0, &["find-per-key: fixed_window 3/h → none for one key"])
+        .assert(
+            0,
+            &[
+                "find-per-key: fixed_window 3/h → none for one key",
+                "find-per-key counts requests with {\"path\":\"/find\"}",
+            ],
+        )
         .lacks(&["per-ip"]);
     run("key block per-ip acme-key-1", &[]).assert(2, &["write an address"]);
     run("key unblock search-per-key acme-key-1 --everywhere", &[]).assert(
