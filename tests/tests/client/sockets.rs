@@ -88,7 +88,9 @@ async fn a_client_that_is_blocked_stops_until_the_end_of_the_block() {
         let ask = || {
             let mut request = Request::get(format!("http://{}/", server.address()));
             if is_grpc {
-                request = request.header("content-type", "application/grpc");
+                request = request
+                    .method("POST")
+                    .header("content-type", "application/grpc");
             }
             let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
             client.clone().oneshot(request)

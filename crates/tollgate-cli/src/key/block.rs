@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tollgate::{Consistency, Limiter};
-use tollgate_redis::Partition;
 use tollgate_rules::{
     RuleDocument,
     operators::{EntryKind, Explanation},
@@ -16,6 +14,7 @@ use crate::{
     change_args::UntilArgs,
     exit::Exit,
     failure::Failure,
+    key::reset::forget,
     redis_args::KeyArgs,
     report::Report,
     rules::{ChangeArgs, ends, is_set, limit_of},
@@ -171,36 +170,13 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
     if !ids.is_empty() {
         text = before.end(&ids, &lines).await?.text;
     }
-    let had_state = reset(args, &explained).await?;
+    let redis = &blocked.change.redis;
+    let forgotten = forget(redis, &args.keys, &explained, |_| true).await?;
+    let had_state = forgotten.iter().any(|it| it.had_state);
     if !written.is_empty() {
         text += "\nit is blocked by the pushed rules as well: push rules without that";
     }
     let changed = !ids.is_empty() || had_state;
     let json = json!({ "changed": changed, "ended": ids, "had_state": had_state });
     Ok(Report::new(text, json, Exit::of(changed)))
-}
-
-/// Forgets what the client has used, and its growing blocks with it.
-async fn reset(args: &UnblockArgs, explained: &[Explanation]) -> Result<bool, Failure> {
-    let redis = &args.blocked.change.redis;
-    let partitions = match &args.keys.partition {
-        Some(named) => vec![named.0.clone()],
-        None => vec![Partition::One, Partition::Key],
-    };
-    let mut had_state = false;
-    for partition in partitions {
-        let store = redis.store(&args.keys, partition).await?;
-        let exact = explained
-            .iter()
-            .map(|rule| rule.limiter_rule.clone().consistency(Consistency::Exact));
-        let limiter = Limiter::new(store, exact).map_err(Failure::failed)?;
-        for rule in explained {
-            let Some(key) = &rule.key else { continue };
-            let reset = limiter.reset(rule.limiter_rule.name(), key);
-            let reset = reset.map_err(Failure::failed)?.await;
-            had_state |=
-                reset.map_err(|wrong| Failure::failed(format!("{}: {wrong}", rule.rule)))?;
-        }
-    }
-    Ok(had_state)
 }

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     key::{
         client_args::ClientArgs,
-        states::{Said, States, outcome, verdict_json},
+        states::{Said, outcome, verdict_json},
     },
     redis_args::PartitionName,
     report::Report,
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
             ));
         }
     };
-    let states = States::find(args, &explained, partition).await?;
+    let states = args.states(&explained, partition).await?;
     // Where a request of the service waits, what comes after this command has to start as late.
     let decision = match states.limiter.at_most_wait(&states.checks) {
         None => states.limiter.acquire(&states.checks).await,

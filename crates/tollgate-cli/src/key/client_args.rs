@@ -10,6 +10,7 @@ use tollgate_rules::{
 
 use crate::{
     failure::Failure,
+    key::states::States,
     redis_args::{KeyArgs, RedisArgs},
     request_args::RequestArgs,
     rule_args::RuleArgs,
@@ -80,6 +81,16 @@ impl ClientArgs {
             )));
         }
         Ok(explained)
+    }
+
+    /// Its states by one partition.
+    pub(crate) async fn states<'a>(
+        &self,
+        explained: &'a [Explanation],
+        partition: Partition,
+    ) -> Result<States<'a>, Failure> {
+        let is_asked = |rule: &str| self.is_asked(rule);
+        States::find(&self.redis, &self.keys, explained, partition, is_asked).await
     }
 
     /// Whether states lie with the client of this rule, so that it is needed to find them.

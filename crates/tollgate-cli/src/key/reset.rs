@@ -9,8 +9,9 @@ use crate::{
     change_args::{BecauseArgs, YesArgs},
     exit::Exit,
     failure::Failure,
-    key::{client_args::ClientArgs, states::States, status::partitions},
+    key::{client_args::ClientArgs, states::States},
     printable,
+    redis_args::{KeyArgs, RedisArgs},
     report::Report,
     table::Table,
 };
@@ -27,88 +28,96 @@ pub(crate) struct ResetArgs {
     yes: YesArgs,
 }
 
+/// What a client had used of a rule, by one partition.
+pub(crate) struct Forgotten {
+    pub(crate) rule: String,
+    partition: String,
+    pub(crate) had_state: bool,
+}
+
 pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
     let args = &reset.client;
     let explained = args.explained().await?;
     let author = reset.because.author()?;
     let asked = explained.iter().filter(|rule| rule.counts());
-    let asked: Vec<_> = asked
-        .map(|rule| &*rule.rule)
-        .filter(|rule| args.is_asked(rule))
-        .collect();
-    let rules = printable::line(&asked.join(", "), 300);
+    let asked: Vec<_> = asked.filter(|rule| args.is_asked(&rule.rule)).collect();
+    let rules: Vec<_> = asked.iter().map(|rule| &*rule.rule).collect();
     reset.yes.ask(&format!(
-        "what the client has used is forgotten under {rules}"
+        "what the client has used is forgotten under {}",
+        printable::line(&rules.join(", "), 300)
     ))?;
+    let is_asked = |rule: &str| args.is_asked(rule);
+    let forgotten = forget(&args.redis, &args.keys, &explained, is_asked).await?;
     let mut table = Table::new(["rule", "by partition", "state"]);
-    let (mut json, mut had_any, mut forgotten) = (Vec::new(), false, Vec::new());
-    for partition in all_partitions(args) {
-        if !explained.iter().any(Explanation::counts) {
-            break;
-        }
-        let states = States::find(args, &explained, partition.clone()).await?;
-        let rules = states.rules.iter().enumerate();
-        for (index, rule) in rules.filter(|(_, rule)| args.is_asked(&rule.rule)) {
-            let had_state = match &partition {
-                // The state lies with the client of another rule, which has to be named.
-                Partition::ByRule(_) => {
-                    let checks = states.checks.iter().enumerate();
-                    let checks: Vec<_> = checks
-                        .map(|(other, check)| check.with_cost(u64::from(other == index)))
-                        .collect();
-                    states.limiter.reset_all(&checks).await
-                }
-                _ => {
-                    states
-                        .limiter
-                        .reset_all(&[states.checks[index].with_cost(1)])
-                        .await
-                }
-            };
-            let had_state = had_state.map_err(|wrong| {
-                Failure::failed(format!(
-                    "{}: {wrong}\n`tollgate doctor` says what is wrong with a Redis",
-                    rule.rule
-                ))
-            })?;
-            had_any |= had_state;
-            if had_state
-                && !forgotten
-                    .iter()
-                    .any(|it: &&Explanation| it.rule == rule.rule)
-            {
-                forgotten.push(*rule);
-            }
-            let said = match had_state {
-                true => "forgotten",
-                false => "there was none",
-            };
-            table.row([rule.rule.to_owned(), states.name(), said.to_owned()]);
-            json.push(json!({
-                "rule": rule.rule,
-                "partition": states.name(),
-                "had_state": had_state,
-            }));
-        }
+    let mut json = Vec::new();
+    for it in &forgotten {
+        let said = match it.had_state {
+            true => "forgotten",
+            false => "there was none",
+        };
+        table.row([it.rule.clone(), it.partition.clone(), said.to_owned()]);
+        json.push(json!({ "rule": it.rule, "partition": it.partition, "had_state": it.had_state }));
     }
-    let said = match had_any {
+    let had_any = forgotten.iter().any(|it| it.had_state);
+    let mut text = table.text() + "\n";
+    text += match had_any {
         true => "the client starts anew; units that processes hold on lease may still be spent",
         false => {
             "there was no state: is this the client's key, the right namespace and the service's secret?"
         }
     };
-    let mut text = table.text() + "\n" + said;
-    for rule in forgotten {
+    for rule in asked {
         // It is done, whatever becomes of the record.
-        if let Err(wrong) = record(args, rule, &author).await {
-            text.push_str(&format!(
-                "\nthe audit has no record of it: {}",
-                wrong.message
-            ));
+        if forgotten
+            .iter()
+            .any(|it| it.had_state && it.rule == rule.rule)
+            && let Err(wrong) = record(args, rule, &author).await
+        {
+            text += &format!("\nthe audit has no record of it: {}", wrong.message);
         }
     }
     let json = json!({ "had_state": had_any, "states": json });
     Ok(Report::new(text, json, Exit::of(had_any)))
+}
+
+/// Forgets what a client has used of the rules that are asked for, by every partition that the service may have had.
+pub(crate) async fn forget(
+    redis: &RedisArgs,
+    keys: &KeyArgs,
+    explained: &[Explanation],
+    is_asked: impl Fn(&str) -> bool,
+) -> Result<Vec<Forgotten>, Failure> {
+    let mut forgotten = Vec::new();
+    let named = keys.partition.iter().map(|named| named.0.clone());
+    let by_rule = named.filter(|named| matches!(named, Partition::ByRule(_)));
+    for partition in [Partition::One, Partition::Key].into_iter().chain(by_rule) {
+        if !explained.iter().any(Explanation::counts) {
+            break;
+        }
+        let is_by_rule = matches!(partition, Partition::ByRule(_));
+        let states = States::find(redis, keys, explained, partition, &is_asked).await?;
+        let rules = states.rules.iter().enumerate();
+        for (index, rule) in rules.filter(|(_, rule)| is_asked(&rule.rule)) {
+            let checks = states.checks.iter().enumerate();
+            // By a rule, the state lies with the client of another one, which has to be named.
+            let checks = checks.filter(|(other, _)| is_by_rule || *other == index);
+            let checks: Vec<_> = checks
+                .map(|(other, check)| check.with_cost(u64::from(other == index)))
+                .collect();
+            let had_state = states.limiter.reset_all(&checks).await.map_err(|wrong| {
+                Failure::failed(format!(
+                    "{}: {wrong}\n`tollgate doctor` says what is wrong with a Redis",
+                    rule.rule
+                ))
+            })?;
+            forgotten.push(Forgotten {
+                rule: rule.rule.clone(),
+                partition: states.name(),
+                had_state,
+            });
+        }
+    }
+    Ok(forgotten)
 }
 
 /// Writes it into the audit. Keys without a secret have none.
@@ -119,15 +128,4 @@ async fn record(args: &ClientArgs, rule: &Explanation, author: &Author) -> Resul
     let redis = args.redis.rules(&secret)?;
     let record = redis.record_reset(&rule.rule, rule.key_hash, author);
     Ok(args.redis.in_time(record).await??)
-}
-
-/// Every partition that the service may have had.
-fn all_partitions(args: &ClientArgs) -> Vec<Partition> {
-    let mut all = vec![Partition::One, Partition::Key];
-    all.extend(
-        partitions(args)
-            .into_iter()
-            .filter(|named| matches!(named, Partition::ByRule(_))),
-    );
-    all
 }

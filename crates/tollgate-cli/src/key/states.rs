@@ -9,8 +9,10 @@ use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::operators::Explanation;
 
 use crate::{
-    failure::Failure, key::client_args::ClientArgs, redis_args::partition_name,
-    rules::explained_json, time_text,
+    failure::Failure,
+    redis_args::{KeyArgs, RedisArgs, partition_name},
+    rules::explained_json,
+    time_text,
 };
 
 /// The rules that count a client, on their states by one partition.
@@ -38,11 +40,13 @@ pub(crate) struct Said<'a, 'd> {
 
 impl<'a> States<'a> {
     pub(crate) async fn find(
-        args: &ClientArgs,
+        redis: &RedisArgs,
+        keys: &KeyArgs,
         explained: &'a [Explanation],
         partition: Partition,
+        is_asked: impl Fn(&str) -> bool,
     ) -> Result<Self, Failure> {
-        let store = args.redis.store(&args.keys, partition.clone()).await?;
+        let store = redis.store(keys, partition.clone()).await?;
         let counting = explained.iter().filter(|rule| rule.counts());
         let counting: Vec<&Explanation> = counting.collect();
         // Whatever processes decide by themselves, this one asks Redis.
@@ -59,11 +63,7 @@ impl<'a> States<'a> {
                 None => limiter.check(name, key),
             };
             // A rule that only tells where the others lie is not touched.
-            let units = if args.is_asked(&rule.rule) {
-                rule.units
-            } else {
-                0
-            };
+            let units = if is_asked(&rule.rule) { rule.units } else { 0 };
             checks.push(check.map_err(Failure::failed)?.with_cost(units));
         }
         Ok(Self {

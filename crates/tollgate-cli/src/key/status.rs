@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     key::{
         client_args::ClientArgs,
-        states::{Said, States, has_state, outcome, verdict_json},
+        states::{Said, has_state, outcome, verdict_json},
     },
     redis_args::PartitionName,
     report::Report,
@@ -112,7 +112,7 @@ async fn look<'a>(
     partition: Partition,
     of_rules: &mut Vec<(&'a Explanation, Vec<Seen>)>,
 ) -> Result<(), Failure> {
-    let states = States::find(args, explained, partition).await?;
+    let states = args.states(explained, partition).await?;
     // Apart: a limit of none would end the decision about all.
     let is_none = |check: &&Check| {
         let rule = states.rules.get(usize::from(check.rule()));

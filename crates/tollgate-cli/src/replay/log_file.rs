@@ -1,8 +1,9 @@
 //! The lines of a log: plain or compressed, of a file or the standard input.
 
 use std::{
+    collections::VecDeque,
     fs::File,
-    io::{self, BufReader, Cursor, Read},
+    io::{self, BufRead, BufReader, Read},
     path::Path,
 };
 
@@ -11,6 +12,10 @@ use indicatif::ProgressBar;
 
 /// The longest line that is read.
 const LONGEST: usize = 1 << 20;
+const BUFFER: usize = 1 << 17;
+
+/// A line; or why it cannot be read.
+type Line<T> = Result<T, &'static str>;
 
 /// The lines of a log, one after the other.
 pub(crate) struct LogFile {
@@ -19,104 +24,80 @@ pub(crate) struct LogFile {
     pub(crate) lines: u64,
     /// Why it ended before its end.
     pub(crate) broke_off: Option<String>,
-    from: Box<dyn Read>,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    has_ended: bool,
-    /// Whether a line that is too long has begun.
-    is_skipping: bool,
-}
-
-/// What the next line is.
-pub(crate) enum Line<'a> {
-    Text(&'a [u8]),
-    TooLong,
+    from: Box<dyn BufRead>,
+    /// Lines that tell the format.
+    sample: VecDeque<Line<Vec<u8>>>,
+    line: Vec<u8>,
 }
 
 impl LogFile {
-    /// A file, or `-` for the standard input. `bar` goes on with what is read.
-    pub(crate) fn open(path: &Path, bar: &ProgressBar) -> io::Result<Self> {
-        let mut raw: Box<dyn Read> = match path.as_os_str() == "-" {
+    /// A file, or `-` for the standard input, and its first lines, which are read again. `bar` goes on with what is read.
+    pub(crate) fn open(path: &Path, bar: &ProgressBar, sample: usize) -> io::Result<Self> {
+        let raw: Box<dyn Read> = match path.as_os_str() == "-" {
             true => Box::new(bar.wrap_read(io::stdin())),
             false => Box::new(bar.wrap_read(File::open(path)?)),
         };
-        let mut begin = Vec::new();
-        raw.by_ref().take(2).read_to_end(&mut begin)?;
-        let is_gzip = begin == [0x1f, 0x8b];
-        let all = Cursor::new(begin).chain(raw);
-        let from: Box<dyn Read> = match is_gzip {
-            true => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 17, all))),
-            false => Box::new(all),
-        };
+        let mut raw = BufReader::with_capacity(BUFFER, raw);
+        let is_gzip = raw.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        let name = path.file_name().unwrap_or(path.as_os_str());
         let mut file = Self {
-            name: path
-                .file_name()
-                .unwrap_or(path.as_os_str())
-                .display()
-                .to_string(),
+            name: name.display().to_string(),
             lines: 0,
             broke_off: None,
-            from,
-            buffer: vec![0; LONGEST],
-            start: 0,
-            end: 0,
-            has_ended: false,
-            is_skipping: false,
+            from: match is_gzip {
+                true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw))),
+                false => Box::new(raw),
+            },
+            sample: VecDeque::new(),
+            line: Vec::new(),
         };
-        while !file.has_ended && file.end < LONGEST {
-            file.fill();
+        for _ in 0..sample {
+            let Some(line) = file.read().map(|line| line.map(<[u8]>::to_vec)) else {
+                break;
+            };
+            file.sample.push_back(line);
         }
         Ok(file)
     }
 
-    /// Its first lines, which are read again.
-    pub(crate) fn sample(&self, most: usize) -> impl Iterator<Item = &[u8]> {
-        let lines = self.buffer[..self.end]
-            .split(|byte| *byte == b'\n')
-            .take(most);
-        lines.map(|line| line.trim_ascii())
+    /// Its first lines.
+    pub(crate) fn sample(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.sample.iter().flatten()
     }
 
-    /// The next line, without the spaces around it.
-    pub(crate) fn next(&mut self) -> Option<Line<'_>> {
-        let mut searched = self.start;
-        loop {
-            let found = memchr::memchr(b'\n', &self.buffer[searched..self.end]);
-            let is_last = found.is_none() && self.has_ended;
-            if is_last && (self.start == self.end) && !self.is_skipping {
-                return None;
+    /// The next line, without white space around it.
+    pub(crate) fn next(&mut self) -> Option<Line<&[u8]>> {
+        let line = match self.sample.pop_front() {
+            None => {
+                let line = self.read()?.map(<[u8]>::len);
+                line.map(|_| self.line.trim_ascii())
             }
-            if found.is_some() || is_last {
-                let line = self.start..found.map_or(self.end, |at| searched + at);
-                self.start = (line.end + 1).min(self.end);
-                self.lines += 1;
-                return match std::mem::take(&mut self.is_skipping) {
-                    true => Some(Line::TooLong),
-                    false => Some(Line::Text(self.buffer[line].trim_ascii())),
-                };
-            }
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-            if self.end == LONGEST {
-                self.is_skipping = true;
-                self.end = 0;
-            }
-            searched = self.end;
-            self.fill();
+            Some(line) => line.map(|line| {
+                self.line = line;
+                &*self.line
+            }),
+        };
+        self.lines += 1;
+        Some(line)
+    }
+
+    fn read(&mut self) -> Option<Line<&[u8]>> {
+        self.line.clear();
+        let mut read = (&mut self.from)
+            .take(LONGEST as u64)
+            .read_until(b'\n', &mut self.line);
+        let is_too_long = self.line.len() == LONGEST && !self.line.ends_with(b"\n");
+        if is_too_long {
+            read = self.from.skip_until(b'\n');
         }
-    }
-
-    fn fill(&mut self) {
-        match self.from.read(&mut self.buffer[self.end..]) {
-            Ok(0) => self.has_ended = true,
-            Ok(read) => self.end += read,
-            Err(wrong) if wrong.kind() == io::ErrorKind::Interrupted => {}
-            Err(wrong) => {
-                self.has_ended = true;
-                self.broke_off = Some(wrong.to_string());
-            }
+        if let Err(wrong) = &read {
+            self.broke_off = Some(wrong.to_string());
+        }
+        match read {
+            Ok(0) if !is_too_long => None,
+            Err(_) => None,
+            Ok(_) if is_too_long => Some(Err("it is longer than a mebibyte")),
+            Ok(_) => Some(Ok(self.line.trim_ascii())),
         }
     }
 }

@@ -5,7 +5,7 @@ use tollgate_core::Tick;
 
 use crate::replay::{
     line_format::LineFormat,
-    log_file::{Line, LogFile},
+    log_file::LogFile,
     timeline::{Logged, Timeline},
 };
 
@@ -62,20 +62,15 @@ pub(crate) fn read(
         };
         for _ in 0..BATCH {
             let number = files[index].lines + 1;
-            let line = match files[index].next() {
-                Some(Line::Text(b"")) => continue,
-                Some(Line::Text(line)) => line,
-                Some(Line::TooLong) => {
-                    read.broken
-                        .note(index, number, "it is longer than a mebibyte");
-                    continue;
-                }
-                None => {
-                    fronts[index] = None;
-                    break;
-                }
+            let Some(line) = files[index].next() else {
+                fronts[index] = None;
+                break;
             };
-            let answered = match format.answered(line) {
+            if line == Ok(b"") {
+                continue;
+            }
+            let answered = line.and_then(|line| Ok((line, format.answered(line)?)));
+            let (line, answered) = match answered {
                 Ok(answered) => answered,
                 Err(why) => {
                     read.broken.note(index, number, why);

@@ -51,13 +51,10 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     let mut files = Vec::new();
     for path in &args.logs {
         let failed = |wrong| Failure::failed(format!("{} cannot be read: {wrong}", path.display()));
-        files.push(LogFile::open(path, &bar).map_err(failed)?);
+        files.push(LogFile::open(path, &bar, SAMPLE).map_err(failed)?);
     }
-    let sample = files
-        .iter()
-        .flat_map(|file| file.sample(SAMPLE))
-        .map(<[u8]>::to_vec);
-    let format = args.format(&sample.collect::<Vec<_>>())?;
+    let sample: Vec<_> = files.iter().flat_map(LogFile::sample).cloned().collect();
+    let format = args.format(&sample)?;
     let trials = documents.into_iter().map(|document| Trial {
         left_out: args.left_out(&document, &format),
         document: Arc::new(document),
