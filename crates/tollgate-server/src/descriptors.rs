@@ -24,8 +24,8 @@ const MAX_KEY: usize = 1_024;
 /// No quota has more units.
 const MAX_HITS: u64 = 1 << 53;
 
-/// The parts of a request by its descriptors: `None` for those that give hits back, of which nothing is taken.
-pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<Option<RequestPart>>, String> {
+/// The parts of a request by its descriptors, without those that give hits back, of which nothing is taken.
+pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<RequestPart>, String> {
     let RateLimitRequest {
         domain,
         descriptors,
@@ -54,7 +54,7 @@ pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<Option<RequestPa
         let part = part_of(&domain, descriptor)?.hits(hits);
         Ok((!gives_back).then_some(part))
     });
-    parts.collect()
+    parts.filter_map(Result::transpose).collect()
 }
 
 fn part_of(domain: &str, descriptor: RateLimitDescriptor) -> Result<RequestPart, String> {

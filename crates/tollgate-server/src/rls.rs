@@ -15,10 +15,12 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use metrics::counter;
 use prost::Message as _;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate::{
     RateLimitLayer,
-    service::{RequestPart, grpc_timeout},
+    service::{PartsDecision, grpc_timeout},
+    store::Step,
 };
 use tonic::{Status, body::Body};
 use tonic_health::pb::health_server::{Health, HealthServer};
@@ -142,43 +144,40 @@ impl<H> RlsDoor<H> {
         began: Instant,
     ) -> Result<RateLimitResponse, String> {
         let domain = message.domain.clone();
-        match parts_of(message) {
-            Ok(parts) => {
-                let answer = self.decide(parts, began + patience(fields)).await;
-                let is_allowed = answer.overall_code() == Answer::Ok;
-                self.checks.count(&domain, Code::of(is_allowed), began);
-                Ok(answer)
-            }
-            Err(wrong) => {
-                // Its domain may be anything.
-                self.checks.count("", Code::Invalid, began);
-                Err(wrong)
-            }
-        }
+        let give_back = message.descriptors.iter().map(|it| it.is_negative_hits);
+        let give_back: SmallVec<[bool; 8]> = give_back.collect();
+        let parts = parts_of(message).inspect_err(|_| {
+            // Its domain may be anything.
+            self.checks.count("", Code::Invalid, began);
+        })?;
+        let answer = match self.layer.decide(parts, Some(began + patience(fields))) {
+            Step::Ready(decided) => self.answer_of(decided, &give_back),
+            Step::Wait(pending) => self.answer_of(pending.await, &give_back),
+        };
+        let is_allowed = answer.overall_code() == Answer::Ok;
+        self.checks.count(&domain, Code::of(is_allowed), began);
+        Ok(answer)
     }
 
-    async fn decide(
-        &self,
-        asked: Vec<Option<RequestPart>>,
-        deadline: Instant,
-    ) -> RateLimitResponse {
-        let given_back = asked.iter().filter(|part| part.is_none()).count();
-        if given_back > 0 {
-            told_of_negative_hits(given_back);
-        }
-        let are_parts: Vec<bool> = asked.iter().map(Option::is_some).collect();
-        let parts: Vec<RequestPart> = asked.into_iter().flatten().collect();
-        let decided = self.layer.decide(&parts, Some(deadline)).await;
+    /// The message about a decision, with a status for each descriptor.
+    fn answer_of(&self, decided: PartsDecision, give_back: &[bool]) -> RateLimitResponse {
         self.checks.note(decided.decision());
-        let unmatched = (0..parts.len()).filter(|part| decided.verdicts_of(*part).next().is_none());
-        self.checks.unmatched.increment(unmatched.count() as u64);
         let is_allowed = decided.decision().is_allowed();
-        let mut places = 0..parts.len();
-        let statuses = are_parts.into_iter().map(|is_part| {
-            let part = if is_part { places.next() } else { None };
-            part.map_or_else(passed, |part| status_of(&decided, part))
+        let (mut part, mut unmatched) = (0, 0);
+        let statuses = give_back.iter().map(|gives_back| {
+            if *gives_back {
+                return passed();
+            }
+            let status = status_of(&decided, part);
+            unmatched += u64::from(decided.verdicts_of(part).next().is_none());
+            part += 1;
+            status
         });
-        let statuses = statuses.collect();
+        let statuses: Vec<_> = statuses.collect();
+        self.checks.unmatched.increment(unmatched);
+        if part < statuses.len() {
+            told_of_negative_hits(statuses.len() - part);
+        }
         let (head, body) = decided.into_response().into_parts();
         // A call of gRPC ends by the message that a service would have given it.
         let raw_body = match Status::from_header_map(&head.headers) {

@@ -6,18 +6,19 @@ use bytes::Bytes;
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Decision, Outcome, RuleSet, Verdict, observe::Timer};
+use tollgate_core::{Check, Decision, Outcome, Pending, RuleSet, Step, Verdict, observe::Timer};
 
-use crate::rate_limit::{
-    admit::one_per_rule,
-    config::Config,
-    decide::{is_preflight, jitter_seed},
-    deny::{denial, reject, response_without_quota},
-    layer::RateLimitLayer,
-    request_rules::{KnownChecks, Refusal, RequestChecks},
+use crate::{
+    head::Head,
+    rate_limit::{
+        admit::one_per_rule,
+        config::Config,
+        decide::{is_preflight, jitter_seed},
+        deny::{denial, reject, response_without_quota},
+        layer::RateLimitLayer,
+        request_rules::{KnownChecks, Refusal, RequestChecks},
+    },
 };
-
-use crate::head::Head;
 
 /// What a proxy asks about in one call: the head of its client's request, or something that it counts by. See
 /// [`RateLimitLayer::decide`].
@@ -98,13 +99,24 @@ impl fmt::Debug for PartsDecision {
     }
 }
 
-/// The checks of all parts.
-#[derive(Default)]
-struct Collected {
+/// A decision under way.
+struct Asking {
+    timer: Timer,
+    config: Arc<Config>,
+    parts: Vec<RequestPart>,
+    deadline: Option<Instant>,
     known: KnownChecks,
     of_part: SmallVec<[SmallVec<[u16; 4]>; 4]>,
-    /// The checks of parts that only look: 0 here, and their cost for one hit.
+    /// The checks of parts that only look: 0 in `known`, and their cost for one hit.
     looks: SmallVec<[(usize, u64); 4]>,
+}
+
+/// Why a decision cannot be made of what is in the heads.
+enum Stop {
+    /// A part without a key is rejected.
+    Refused(Box<Refusal>),
+    /// Keys of the part have to be looked up.
+    LookUps(Box<RequestChecks>),
 }
 
 impl RateLimitLayer {
@@ -128,10 +140,10 @@ impl RateLimitLayer {
     ///     let request = http::Request::get("/").header("x-api-key", key).body(())?;
     ///     Ok(RequestPart::new(request.into_parts().0))
     /// };
-    /// let both = [part("a")?, part("b")?.hits(2)];
-    /// assert!(layer.decide(&both, None).await.decision().is_allowed());
+    /// let both = vec![part("a")?, part("b")?.hits(2)];
+    /// assert!(layer.decide(both.clone(), None).await.decision().is_allowed());
     /// // The second part does not fit, so nothing is taken from the first.
-    /// let denied = layer.decide(&both, None).await;
+    /// let denied = layer.decide(both, None).await;
     /// assert_eq!(denied.verdicts_of(0).next().unwrap().remaining(), 1);
     /// assert_eq!(denied.into_response().status(), 429);
     /// # Ok(())
@@ -141,164 +153,196 @@ impl RateLimitLayer {
     /// # Cancel safety
     ///
     /// Dropping the future may leave units taken.
-    pub async fn decide(&self, parts: &[RequestPart], deadline: Option<Instant>) -> PartsDecision {
-        let timer = Timer::start();
-        let config = self.live().load();
-        let collected = match collect(&config, parts).await {
-            Ok(collected) => collected,
-            Err((head, refusal)) => {
-                let response = reject(&config, &head, &refusal);
-                return PartsDecision {
-                    config,
-                    decision: Decision::without_key(),
-                    of_part: SmallVec::new(),
-                    response,
-                };
-            }
+    pub fn decide(
+        &self,
+        parts: Vec<RequestPart>,
+        deadline: Option<Instant>,
+    ) -> Step<PartsDecision> {
+        let asking = Asking {
+            timer: Timer::start(),
+            config: self.live().load(),
+            of_part: SmallVec::with_capacity(parts.len()),
+            parts,
+            deadline,
+            known: KnownChecks::default(),
+            looks: SmallVec::new(),
         };
-        let checks = &collected.known.checks;
-        let decision = match checks.is_empty() {
-            true => Decision::unlimited(0),
-            false => {
-                let decision = acquire(&config, &collected, deadline).await;
-                config.rules.limiter.report(checks, &decision, timer, "");
-                decision
+        asking.begin()
+    }
+}
+
+impl Asking {
+    fn begin(mut self) -> Step<PartsDecision> {
+        match self.collect() {
+            Ok(()) => self.acquire(),
+            Err(Stop::Refused(refusal)) => Step::Ready(self.refused(&refusal)),
+            Err(Stop::LookUps(asked)) => Step::Wait(Pending::new(async move {
+                match self.config.rules.look_up(*asked).await {
+                    Ok(known) => self.add(known),
+                    Err(refusal) => return self.refused(&refusal),
+                }
+                self.begin().await
+            })),
+        }
+    }
+
+    /// Collects the checks of the parts that are left.
+    fn collect(&mut self) -> Result<(), Stop> {
+        while let Some(part) = self.parts.get(self.of_part.len()) {
+            let (rules, head) = (&self.config.rules, Head::from(&part.head));
+            let mut asked = RequestChecks::default();
+            if self.config.settings.count_preflight || !is_preflight(&head, false) {
+                match part.is_fragment {
+                    true => rules.collect_of_fragment(&head, &mut asked),
+                    false => rules.collect(&head, &mut asked),
+                }
+                .map_err(Stop::Refused)?;
             }
-        };
-        let response = respond(&config, parts, &collected, &decision);
+            if asked.has_look_ups() {
+                return Err(Stop::LookUps(Box::new(asked)));
+            }
+            self.add(asked.checks.into());
+        }
+        Ok(())
+    }
+
+    /// Adds the checks of the next part. Of two on the same state the larger counts.
+    fn add(&mut self, known: KnownChecks) {
+        let hits = self.parts[self.of_part.len()].hits;
+        let checks = &mut self.known.checks;
+        let mut of_part = SmallVec::new();
+        for check in &known.checks {
+            let once = check.cost();
+            let check = check.with_cost(once.saturating_mul(hits));
+            let same = |it: &Check| it.rule() == check.rule() && it.key() == check.key();
+            let index = match checks.iter().position(same) {
+                Some(index) if checks[index].cost() < check.cost() => {
+                    checks[index] = check;
+                    index
+                }
+                Some(index) => index,
+                None => {
+                    checks.push(check);
+                    checks.len() - 1
+                }
+            };
+            if hits == 0 {
+                self.looks.push((index, once));
+            }
+            // More would not fit into a call of a store.
+            of_part.push(u16::try_from(index).unwrap_or(u16::MAX));
+        }
+        self.known.found.extend(known.found);
+        self.of_part.push(of_part);
+    }
+
+    /// A rule rejects the next part, because it has no key.
+    fn refused(self, refusal: &Refusal) -> PartsDecision {
+        let head = Head::from(&self.parts[self.of_part.len()].head);
+        let response = reject(&self.config, &head, refusal);
         PartsDecision {
-            config,
-            decision,
-            of_part: collected.of_part,
+            config: self.config,
+            decision: Decision::without_key(),
+            of_part: SmallVec::new(),
             response,
         }
     }
-}
 
-/// Collects the checks of each part. Of two on the same state the larger counts.
-async fn collect<'a>(
-    config: &Config,
-    parts: &'a [RequestPart],
-) -> Result<Collected, (Head<'a>, Box<Refusal>)> {
-    let mut all = Collected::default();
-    for part in parts {
-        let mut of_part = SmallVec::new();
-        let head = Head::from(&part.head);
-        if config.settings.count_preflight || !is_preflight(&head, false) {
-            let mut asked = RequestChecks::default();
-            let refused = |refusal| (head, refusal);
-            match part.is_fragment {
-                true => config.rules.collect_of_fragment(&head, &mut asked),
-                false => config.rules.collect(&head, &mut asked),
-            }
-            .map_err(refused)?;
-            let known = match asked.has_look_ups() {
-                // Boxed, as all that is rare: a future is moved with each call.
-                true => Box::pin(config.rules.look_up(asked))
-                    .await
-                    .map_err(refused)?,
-                false => asked.checks.into(),
-            };
-            all.known.found.extend(known.found);
-            let checks = &mut all.known.checks;
-            for check in &known.checks {
-                let once = check.cost();
-                let check = check.with_cost(once.saturating_mul(part.hits));
-                let same = |it: &tollgate_core::Check| {
-                    it.rule() == check.rule() && it.key() == check.key()
-                };
-                let index = match checks.iter().position(same) {
-                    Some(index) if checks[index].cost() < check.cost() => {
-                        checks[index] = check;
-                        index
-                    }
-                    Some(index) => index,
-                    None => {
-                        checks.push(check);
-                        checks.len() - 1
-                    }
-                };
-                if part.hits == 0 {
-                    all.looks.push((index, once));
-                }
-                // More would not fit into a call of a store.
-                of_part.push(u16::try_from(index).unwrap_or(u16::MAX));
-            }
+    /// Takes what is asked for, unless what is only looked at does not fit.
+    fn acquire(self) -> Step<PartsDecision> {
+        if self.known.checks.is_empty() {
+            return Step::Ready(self.answer(Decision::unlimited(0)));
         }
-        all.of_part.push(of_part);
+        if !self.looks.is_empty() {
+            return Step::Wait(Pending::new(async move {
+                let decision = match self.look().await {
+                    Some(denied) => denied,
+                    None => self.take().await,
+                };
+                self.decided(decision)
+            }));
+        }
+        match self.take() {
+            Step::Ready(decision) => Step::Ready(self.decided(decision)),
+            Step::Wait(reply) => Step::Wait(Pending::new(async move {
+                let decision = reply.await;
+                self.decided(decision)
+            })),
+        }
     }
-    Ok(all)
-}
 
-/// Takes what is asked for, unless what is only looked at does not fit.
-async fn acquire(config: &Config, collected: &Collected, deadline: Option<Instant>) -> Decision {
-    let (limiter, checks) = (&config.rules.limiter, &collected.known.checks);
-    if !collected.looks.is_empty()
-        && let Some(denied) = Box::pin(look(config, collected, deadline)).await
-    {
-        return denied;
+    fn take(&self) -> Step<Decision> {
+        let limiter = &self.config.rules.limiter;
+        let mut attempt = limiter.attempt(&self.known.checks).within(Duration::ZERO);
+        if let Some(deadline) = self.deadline {
+            attempt = attempt.answered_by(deadline);
+        }
+        attempt.decide()
     }
-    let mut attempt = limiter.attempt(checks).within(Duration::ZERO);
-    if let Some(deadline) = deadline {
-        attempt = attempt.answered_by(deadline);
-    }
-    attempt.decide().await
-}
 
-/// The denial of what is only looked at. A store that fails is answered for later, by the rules.
-async fn look(
-    config: &Config,
-    collected: &Collected,
-    deadline: Option<Instant>,
-) -> Option<Decision> {
-    let mut looked = collected.known.checks.clone();
-    for (index, once) in &collected.looks {
-        let cost = looked[*index].cost().max(*once);
-        looked[*index] = looked[*index].with_cost(cost);
+    /// The denial of what is only looked at. A store that fails is answered for later, by the rules.
+    async fn look(&self) -> Option<Decision> {
+        let mut looked = self.known.checks.clone();
+        for (index, once) in &self.looks {
+            let cost = looked[*index].cost().max(*once);
+            looked[*index] = looked[*index].with_cost(cost);
+        }
+        let seeing = self.config.rules.limiter.peek(&looked).into_future();
+        let seen = match self.deadline {
+            Some(deadline) => timeout_at(deadline, seeing).await.ok(),
+            None => Some(seeing.await),
+        };
+        seen.filter(|seen| seen.outcome() == Outcome::Deny)
     }
-    let seeing = config.rules.limiter.peek(&looked).into_future();
-    let seen = match deadline {
-        Some(deadline) => timeout_at(deadline, seeing).await.ok(),
-        None => Some(seeing.await),
-    };
-    seen.filter(|seen| seen.outcome() == Outcome::Deny)
-}
 
-/// The response, with the fields of each rule once.
-fn respond(
-    config: &Config,
-    parts: &[RequestPart],
-    collected: &Collected,
-    decision: &Decision,
-) -> Response<Bytes> {
-    let mut response = Response::default();
-    let whole = parts
-        .iter()
-        .find(|part| !part.is_fragment)
-        .or(parts.first());
-    if let Some(whole) = whole.filter(|_| !decision.is_allowed()) {
-        for (part, of_part) in parts.iter().zip(&collected.of_part) {
-            let verdicts = of_part
-                .iter()
-                .filter_map(|it| decision.verdicts().get(usize::from(*it)));
-            config.rules.denied(
-                &Head::from(&part.head),
-                verdicts,
-                decision,
-                &collected.known.found,
+    fn decided(self, decision: Decision) -> PartsDecision {
+        let limiter = &self.config.rules.limiter;
+        limiter.report(&self.known.checks, &decision, self.timer, "");
+        self.answer(decision)
+    }
+
+    fn answer(self, decision: Decision) -> PartsDecision {
+        let response = self.response(&decision);
+        PartsDecision {
+            config: self.config,
+            decision,
+            of_part: self.of_part,
+            response,
+        }
+    }
+
+    /// The response, with the fields of each rule once.
+    fn response(&self, decision: &Decision) -> Response<Bytes> {
+        let (config, parts) = (&self.config, &self.parts);
+        let mut response = Response::default();
+        let whole = parts
+            .iter()
+            .find(|part| !part.is_fragment)
+            .or(parts.first());
+        if let Some(whole) = whole.filter(|_| !decision.is_allowed()) {
+            for (part, of_part) in parts.iter().zip(&self.of_part) {
+                let verdicts = of_part
+                    .iter()
+                    .filter_map(|it| decision.verdicts().get(usize::from(*it)));
+                config.rules.denied(
+                    &Head::from(&part.head),
+                    verdicts,
+                    decision,
+                    &self.known.found,
+                );
+            }
+            let seed = jitter_seed(&self.known.checks);
+            response = response_without_quota(
+                config,
+                &denial(config, Head::from(&whole.head), decision, seed),
             );
         }
-        let seed = jitter_seed(&collected.known.checks);
-        response = response_without_quota(
-            config,
-            &denial(config, Head::from(&whole.head), decision, seed),
-        );
+        if config.settings.shows_quota() {
+            let verdicts = one_per_rule(decision.verdicts().iter());
+            config
+                .headers
+                .write(response.headers_mut(), &verdicts, config.rules.set());
+        }
+        response
     }
-    if config.settings.shows_quota() {
-        let verdicts = one_per_rule(decision.verdicts().iter());
-        config
-            .headers
-            .write(response.headers_mut(), &verdicts, config.rules.set());
-    }
-    response
 }
