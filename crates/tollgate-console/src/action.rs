@@ -1,6 +1,9 @@
 //! What an operator changes, with a reason.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt::Display,
+    time::{Duration, SystemTime},
+};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -145,7 +148,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             layer
                 .handle()
                 .preview(rule, quota)
-                .map_err(|wrong| Wrong::input(wrong.to_string()))?;
+                .map_err(refused)?;
             let mut previews = lock(&shared.previews);
             previews.retain(|it| (it.source, &it.rule) != (*source, rule));
             let preview = Preview {
@@ -163,7 +166,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             layer(shared, *source)?
                 .handle()
                 .end_preview(rule)
-                .map_err(|wrong| Wrong::input(wrong.to_string()))?;
+                .map_err(refused)?;
             lock(&shared.previews).retain(|it| (it.source, &it.rule) != (*source, rule));
             let what = format!("ended the preview of {rule}");
             audit(who, because, &what);
@@ -183,22 +186,17 @@ async fn set(shared: &Shared, entry: OperatorEntry, author: &Author) -> Result<(
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = &shared.parts.fleet {
         let set = fleet.set(entry, bindings, author).await;
-        return set
-            .map(drop)
-            .map_err(|wrong| Wrong::input(wrong.to_string()));
+        return set.map(drop).map_err(refused);
     }
     let set = rules(shared)?.handle(author.clone()).set(entry);
-    set.map(drop)
-        .map_err(|wrong| Wrong::input(wrong.to_string()))
+    set.map(drop).map_err(refused)
 }
 
 async fn end(shared: &Shared, id: u64, is_local: bool, author: &Author) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = shared.parts.fleet.as_ref().filter(|_| !is_local) {
         let ended = fleet.end(&[id], bindings, author).await;
-        return ended
-            .map(drop)
-            .map_err(|wrong| Wrong::input(wrong.to_string()));
+        return ended.map(drop).map_err(refused);
     }
     if !is_local {
         return Err(Wrong::input(
@@ -206,9 +204,11 @@ async fn end(shared: &Shared, id: u64, is_local: bool, author: &Author) -> Resul
         ));
     }
     let ended = rules(shared)?.handle(author.clone()).end(&[id]);
-    ended
-        .map(drop)
-        .map_err(|wrong| Wrong::input(wrong.to_string()))
+    ended.map(drop).map_err(refused)
+}
+
+fn refused(why: impl Display) -> Wrong {
+    Wrong::input(why.to_string())
 }
 
 fn rules(shared: &Shared) -> Result<&LiveRules, Wrong> {

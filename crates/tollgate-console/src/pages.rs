@@ -38,36 +38,25 @@ const LOG_IN: &str = include_str!("../page/login.html");
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
+const SVG: &str = "image/svg+xml";
 const HTML: &str = "text/html; charset=utf-8";
 
+macro_rules! files {
+    ($($name:literal $kind:ident $path:literal)*) => { [$(($name, $kind, include_str!($path))),*] };
+}
+
 /// What has no secrets.
-const FILES: [(&str, &str, &str); 10] = [
-    ("console.css", CSS, include_str!("../page/console.css")),
-    ("console.js", JAVASCRIPT, include_str!("../page/console.js")),
-    (
-        "icon.svg",
-        "image/svg+xml",
-        include_str!("../page/icon.svg"),
-    ),
-    ("dom.js", JAVASCRIPT, include_str!("../page/dom.js")),
-    (
-        "overview.js",
-        JAVASCRIPT,
-        include_str!("../page/overview.js"),
-    ),
-    ("rules.js", JAVASCRIPT, include_str!("../page/rules.js")),
-    ("clients.js", JAVASCRIPT, include_str!("../page/clients.js")),
-    ("login.js", JAVASCRIPT, include_str!("../page/login.js")),
-    (
-        "uPlot.js",
-        JAVASCRIPT,
-        include_str!("../page/uplot/uPlot.iife.min.js"),
-    ),
-    (
-        "uPlot.css",
-        CSS,
-        include_str!("../page/uplot/uPlot.min.css"),
-    ),
+const FILES: [(&str, &str, &str); 10] = files![
+    "console.css" CSS "../page/console.css"
+    "console.js" JAVASCRIPT "../page/console.js"
+    "icon.svg" SVG "../page/icon.svg"
+    "dom.js" JAVASCRIPT "../page/dom.js"
+    "overview.js" JAVASCRIPT "../page/overview.js"
+    "rules.js" JAVASCRIPT "../page/rules.js"
+    "clients.js" JAVASCRIPT "../page/clients.js"
+    "login.js" JAVASCRIPT "../page/login.js"
+    "uPlot.js" JAVASCRIPT "../page/uplot/uPlot.iife.min.js"
+    "uPlot.css" CSS "../page/uplot/uPlot.min.css"
 ];
 
 impl Console {
