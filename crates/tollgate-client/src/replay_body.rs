@@ -165,7 +165,8 @@ where
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut body = lock(&self.body);
         if self.number != body.newest {
-            return Poll::Ready(Some(Err(Box::new(Superseded))));
+            let why = "the request is being retried, which ends this pass over its body";
+            return Poll::Ready(Some(Err(why.into())));
         }
         if let Some(frame) = body.frames.get(self.sent) {
             self.sent += 1;
@@ -195,7 +196,8 @@ where
         let Some(frame) = BufferedFrame::of(frame) else {
             // A future kind of frame, which cannot be passed on as bytes.
             body.complete = false;
-            return Poll::Ready(Some(Err(Box::new(UnknownFrame))));
+            let why = "the body has a frame that is neither data nor trailers";
+            return Poll::Ready(Some(Err(why.into())));
         };
         body.keep(&frame);
         self.sent += 1;
@@ -301,29 +303,6 @@ impl<B> fmt::Debug for ReplayBody<B> {
 fn lock<B>(body: &Mutex<Buffer<B>>) -> MutexGuard<'_, Buffer<B>> {
     body.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Ends a pass when a retry has started a newer one.
-#[derive(Debug)]
-struct Superseded;
-
-impl fmt::Display for Superseded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the request is being retried, which ends this pass over its body")
-    }
-}
-
-impl std::error::Error for Superseded {}
-
-#[derive(Debug)]
-struct UnknownFrame;
-
-impl fmt::Display for UnknownFrame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the body has a frame that is neither data nor trailers")
-    }
-}
-
-impl std::error::Error for UnknownFrame {}
 
 #[cfg(test)]
 mod tests {
