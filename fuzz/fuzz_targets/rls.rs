@@ -1,10 +1,8 @@
-//! Messages of Envoy, or of anybody: any bytes are parts of a request or an error.
+//! Messages of Envoy, or of anybody: to any bytes there is an answer or an error.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_server::parts_of_bytes;
+use tollgate_fuzz::answer_envoy;
 
-fuzz_target!(|bytes: &[u8]| {
-    let _ = parts_of_bytes(bytes);
-});
+fuzz_target!(|bytes: &[u8]| answer_envoy(bytes));

@@ -7,7 +7,6 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
-use prost::Message as _;
 use tollgate::{key::PeerAddr, service::RequestPart};
 use tollgate_rules::operators::Descriptor;
 
@@ -117,11 +116,4 @@ fn read(key: &str, value: &Bytes, head: &mut Parts) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// How many parts a message has, as it was sent: for a fuzzer, which sends any bytes.
-#[doc(hidden)]
-pub fn parts_of_bytes(bytes: &[u8]) -> Result<usize, String> {
-    let message = RateLimitRequest::decode(bytes).map_err(|wrong| wrong.to_string())?;
-    parts_of(message).map(|parts| parts.len())
 }

@@ -6,12 +6,12 @@
 //! service: [`RateLimitLayer::decide`](tollgate::RateLimitLayer::decide).
 
 mod check;
-mod console;
 mod descriptors;
 mod limit_status;
 mod listener;
 mod metrics;
 mod mistakes;
+mod pages;
 mod path;
 #[doc(hidden)]
 pub mod proto;
@@ -19,10 +19,9 @@ mod repeats;
 mod rls;
 mod server;
 mod settings;
-mod status_door;
 mod tls;
 
 pub use self::{
-    descriptors::parts_of_bytes, metrics::install_metrics, mistakes::Mistakes, server::Server,
+    metrics::install_metrics, mistakes::Mistakes, rls::answer_to, server::Server,
     settings::Settings,
 };

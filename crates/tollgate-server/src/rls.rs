@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{BufMut as _, BytesMut};
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
@@ -50,16 +50,20 @@ const WAY_BACK: Duration = Duration::from_millis(3);
 
 /// Answers Envoy. The frame of gRPC is written here: tonic's takes more time than all that is decided.
 pub(crate) struct RlsDoor<H> {
+    rls: Rls,
+    health: HealthServer<H>,
+}
+
+/// The service, without its frame.
+struct Rls {
     layer: RateLimitLayer,
     checks: Checks,
-    health: HealthServer<H>,
 }
 
 impl<H: Health> RlsDoor<H> {
     pub(crate) fn new(layer: RateLimitLayer, health: HealthServer<H>) -> Self {
         Self {
-            layer,
-            checks: Checks::new(<Self as Door>::NAME),
+            rls: Rls::new(layer),
             health,
         }
     }
@@ -82,7 +86,10 @@ impl<H: Health> Door for RlsDoor<H> {
         let began = Instant::now();
         let (head, body) = request.into_parts();
         let answered = match message_of(body).await {
-            Ok(message) => self.should_rate_limit(message, &head.headers, began).await,
+            Ok(message) => {
+                let waits = patience(&head.headers);
+                self.rls.should_rate_limit(message, began, waits).await
+            }
             Err(wrong) => {
                 counter!("tollgate_invalid_messages_total").increment(1);
                 Err(wrong)
@@ -126,22 +133,36 @@ fn response(answer: &RateLimitResponse) -> Response<Body> {
     const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
     const STATUS: HeaderName = HeaderName::from_static("grpc-status");
     let length = answer.encoded_len();
-    let mut bytes = BytesMut::with_capacity(PREFIX + length);
-    bytes.put_slice(&frame_prefix(length));
+    let mut bytes = Vec::with_capacity(PREFIX + length);
+    bytes.extend(frame_prefix(length));
     answer.encode_raw(&mut bytes);
     let trailers = HeaderMap::from_iter([(STATUS, HeaderValue::from_static("0"))]);
-    let body = Full::new(bytes.freeze()).with_trailers(ready(Some(Ok(trailers))));
+    let body = Full::new(Bytes::from(bytes)).with_trailers(ready(Some(Ok(trailers))));
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }
 
-impl<H> RlsDoor<H> {
+/// How long the answer to a message is, as it was sent: for a fuzzer, which sends any bytes.
+#[doc(hidden)]
+pub async fn answer_to(layer: &RateLimitLayer, bytes: &[u8]) -> Result<usize, String> {
+    let message = RateLimitRequest::decode(bytes).map_err(|wrong| wrong.to_string())?;
+    let rls = Rls::new(layer.clone());
+    let answer = rls.should_rate_limit(message, Instant::now(), MAX_WAIT);
+    answer.await.map(|answer| answer.encoded_len())
+}
+
+impl Rls {
+    fn new(layer: RateLimitLayer) -> Self {
+        let checks = Checks::new("grpc");
+        Self { layer, checks }
+    }
+
     async fn should_rate_limit(
         &self,
         message: RateLimitRequest,
-        fields: &HeaderMap,
         began: Instant,
+        waits: Duration,
     ) -> Result<RateLimitResponse, String> {
         let domain = message.domain.clone();
         let give_back = message.descriptors.iter().map(|it| it.is_negative_hits);
@@ -150,7 +171,7 @@ impl<H> RlsDoor<H> {
             // Its domain may be anything.
             self.checks.count("", Code::Invalid, began);
         })?;
-        let answer = match self.layer.decide(parts, Some(began + patience(fields))) {
+        let answer = match self.layer.decide(parts, Some(began + waits)) {
             Step::Ready(decided) => self.answer_of(decided, &give_back),
             Step::Wait(pending) => self.answer_of(pending.await, &give_back),
         };

@@ -33,12 +33,11 @@ use tonic_health::{ServingStatus, server::health_reporter};
 
 use crate::{
     check::CheckDoor,
-    console::ConsoleDoor,
     listener::Listener,
     mistakes::Mistakes,
+    pages::Pages,
     rls::{MAX_WAIT, RlsDoor},
     settings::{DoorSettings, RedisSettings, Settings},
-    status_door::StatusDoor,
     tls::Tls,
 };
 
@@ -120,15 +119,14 @@ impl Server {
             if let Some((fleet, bindings)) = fleet {
                 console = console.fleet(&fleet, bindings);
             }
-            let door = ConsoleDoor::new(console, recorder.clone());
-            doors.spawn(listener.serve(None, Arc::new(door), ends.clone()));
+            let pages = Pages::of_console(console, recorder.clone());
+            doors.spawn(listener.serve(None, Arc::new(pages), ends.clone()));
         }
         if let Some(listen) = metrics {
             let listener = Listener::bind(&listen, None).await?;
             addresses.push(listener.address());
-            let draining = Arc::clone(&draining);
-            let status = Arc::new(StatusDoor { recorder, draining });
-            doors.spawn(listener.serve(None, status, ends));
+            let pages = Pages::of_status(recorder, Arc::clone(&draining));
+            doors.spawn(listener.serve(None, Arc::new(pages), ends));
         }
         for service in ["", RLS] {
             health

@@ -43,7 +43,11 @@ impl<W: AsRef<str>> Extend<W> for Words {
 
 impl<W: AsRef<str>> FromIterator<W> for Words {
     fn from_iter<I: IntoIterator<Item = W>>(words: I) -> Self {
-        let mut all = Self::default();
+        let mut all = Self {
+            // Most have no more.
+            text: String::with_capacity(128),
+            ends: SmallVec::new(),
+        };
         all.extend(words);
         all
     }

@@ -1,8 +1,10 @@
 //! Envoy's protocol by a client of its own: what Envoy does not send, or not on purpose.
 
 use prost::Message as _;
+use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate_rules::{Bindings, Format, RuleDocument};
 use tollgate_server::{
-    parts_of_bytes,
+    answer_to,
     proto::{
         RateLimitDescriptor, RateLimitRequest, rate_limit_descriptor::Entry,
         rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient,
@@ -120,9 +122,14 @@ async fn health_is_asked_for_by_its_own_service() {
     }
 }
 
-/// The same of 10⁹ messages: the fuzz target `rls`.
-#[test]
-fn a_random_message_is_parts_or_an_error() {
+/// The same of more: `TOLLGATE_MESSAGES=1000000`, and the fuzz target `rls`.
+#[tokio::test]
+async fn to_a_random_message_there_is_an_answer_or_an_error() {
+    let bindings = Bindings::new().at_edge();
+    let document = RuleDocument::parse(RULES, Format::Toml, &bindings).expect("it is right");
+    let layer = RateLimitLayer::new(MemoryStore::new(), document.rules()).expect("it is right");
+    let messages = std::env::var("TOLLGATE_MESSAGES");
+    let messages = messages.map_or(50_000, |it| it.parse().expect("a number"));
     let mut random = fastrand::Rng::with_seed(7);
     let texts = [
         "path",
@@ -138,8 +145,8 @@ fn a_random_message_is_parts_or_an_error() {
         "::1",
         "\u{0}\u{fc} ",
     ];
-    let mut read = 0_u32;
-    for _ in 0..100_000 {
+    let mut answered = 0;
+    for _ in 0..messages {
         let text = |random: &mut fastrand::Rng| texts[random.usize(..texts.len())].to_owned();
         let entry = |random: &mut fastrand::Rng| Entry {
             key: text(random),
@@ -147,8 +154,8 @@ fn a_random_message_is_parts_or_an_error() {
         };
         let descriptors = (0..random.usize(..4)).map(|_| RateLimitDescriptor {
             entries: (0..random.usize(..5)).map(|_| entry(&mut random)).collect(),
-            hits_addend: None,
-            is_negative_hits: false,
+            hits_addend: random.bool().then(|| random.u64(..4)),
+            is_negative_hits: random.u8(..9) == 0,
         });
         let descriptors: Vec<_> = descriptors.collect();
         let mut bytes = RateLimitRequest {
@@ -163,7 +170,7 @@ fn a_random_message_is_parts_or_an_error() {
                 bytes[at] = random.u8(..);
             }
         }
-        read += u32::from(parts_of_bytes(&bytes).is_ok());
+        answered += u32::from(answer_to(&layer, &bytes).await.is_ok());
     }
-    assert!(read > 10_000, "{read}");
+    assert!(answered > messages / 10, "{answered}");
 }
