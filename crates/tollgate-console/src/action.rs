@@ -145,10 +145,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
                 .parse()
                 .map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
             let layer = layer(shared, *source)?;
-            layer
-                .handle()
-                .preview(rule, quota)
-                .map_err(refused)?;
+            layer.handle().preview(rule, quota).map_err(refused)?;
             let mut previews = lock(&shared.previews);
             previews.retain(|it| (it.source, &it.rule) != (*source, rule));
             let preview = Preview {

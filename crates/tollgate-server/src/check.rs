@@ -75,7 +75,7 @@ impl CheckDoor {
             Ok(head) => RequestPart::new(head),
             Err(wrong) => return (Code::Invalid, plain(StatusCode::BAD_REQUEST, wrong)),
         };
-        let decided = self.layer.decide(vec![part], None).await;
+        let decided = self.layer.decide([part], None).await;
         self.checks.note(decided.decision());
         let is_allowed = decided.decision().is_allowed();
         let mut response = decided.into_response();

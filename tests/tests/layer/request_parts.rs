@@ -35,7 +35,7 @@ async fn the_same_rule_and_key_in_two_parts_count_once_at_the_larger_cost() {
     let layer = RateLimitLayer::new(MemoryStore::new(), [rule("per-key", 10, "x-key")]).unwrap();
     let part = |key, hits| RequestPart::new(head(&[("x-key", key)])).hits(hits);
     let decided = layer
-        .decide(&[part("a", 2), part("b", 1), part("a", 3)], None)
+        .decide([part("a", 2), part("b", 1), part("a", 3)], None)
         .await;
     assert_eq!([0, 1, 2].map(|it| left(&decided, it)), [[7], [9], [7]]);
     // The field names the rule once, as it stands for the client that has least.
@@ -55,7 +55,7 @@ async fn what_only_looks_takes_nothing_and_is_denied_where_one_does_not_fit() {
     for _ in 0..3 {
         assert!(
             layer
-                .decide(&part("a", 0), None)
+                .decide(part("a", 0), None)
                 .await
                 .decision()
                 .is_allowed()
@@ -63,20 +63,20 @@ async fn what_only_looks_takes_nothing_and_is_denied_where_one_does_not_fit() {
     }
     assert!(
         layer
-            .decide(&part("a", 1), None)
+            .decide(part("a", 1), None)
             .await
             .decision()
             .is_allowed()
     );
     let [look, other] = [part("a", 0), part("b", 1)];
     let both = [look[0].clone(), other[0].clone()];
-    let denied = layer.decide(&both, None).await;
+    let denied = layer.decide(both, None).await;
     assert!(!denied.decision().is_allowed());
     assert_eq!(denied.into_response().status(), 429);
     // Nothing was taken from the other one.
     assert!(
         layer
-            .decide(&part("b", 1), None)
+            .decide(part("b", 1), None)
             .await
             .decision()
             .is_allowed()
@@ -92,7 +92,7 @@ async fn a_rule_does_not_apply_to_a_fragment_without_its_key() {
     let layer = RateLimitLayer::new(MemoryStore::new(), rules).unwrap();
     let fragment = RequestPart::new(head(&[("x-tenant", "acme")])).fragment();
     for _ in 0..3 {
-        let decided = layer.decide(std::slice::from_ref(&fragment), None).await;
+        let decided = layer.decide([fragment.clone()], None).await;
         assert!(decided.decision().is_allowed());
         assert_eq!(left(&decided, 0).len(), 1);
     }
@@ -109,13 +109,13 @@ async fn after_the_deadline_each_rule_answers_as_it_does_for_a_store_failure() {
         let part = [RequestPart::new(head(&[("x-key", "a")]))];
         let began = Instant::now();
         let decided = layer
-            .decide(&part, Some(began + Duration::from_millis(7)))
+            .decide(part.clone(), Some(began + Duration::from_millis(7)))
             .await;
         assert_eq!(decided.decision().is_allowed(), is_allowed);
         assert_eq!(began.elapsed().as_millis(), 7);
         // In time, the store decides.
         let decided = layer
-            .decide(&part, Some(Instant::now() + Duration::from_millis(40)))
+            .decide(part, Some(Instant::now() + Duration::from_millis(40)))
             .await;
         assert!(!decided.decision().is_degraded() && decided.decision().is_allowed());
     }

@@ -140,7 +140,7 @@ impl RateLimitLayer {
     ///     let request = http::Request::get("/").header("x-api-key", key).body(())?;
     ///     Ok(RequestPart::new(request.into_parts().0))
     /// };
-    /// let both = vec![part("a")?, part("b")?.hits(2)];
+    /// let both = [part("a")?, part("b")?.hits(2)];
     /// assert!(layer.decide(both.clone(), None).await.decision().is_allowed());
     /// // The second part does not fit, so nothing is taken from the first.
     /// let denied = layer.decide(both, None).await;
@@ -155,9 +155,10 @@ impl RateLimitLayer {
     /// Dropping the future may leave units taken.
     pub fn decide(
         &self,
-        parts: Vec<RequestPart>,
+        parts: impl IntoIterator<Item = RequestPart>,
         deadline: Option<Instant>,
     ) -> Step<PartsDecision> {
+        let parts = Vec::from_iter(parts);
         let asking = Asking {
             timer: Timer::start(),
             config: self.live().load(),
