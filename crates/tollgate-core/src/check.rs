@@ -25,6 +25,7 @@ const _: () = assert!(MAX_COST > MAX_UNITS);
 impl Check {
     /// A check of the rule at index `rule` of the rule set, at the rule's own quota. A cost of 2^56 units or more counts as one
     /// less than that: either is above any limit.
+    #[inline]
     #[must_use]
     pub fn new(rule: u16, key: Fingerprint, cost: u64) -> Self {
         Self {
@@ -36,16 +37,19 @@ impl Check {
         }
     }
 
+    #[inline]
     pub(crate) fn of_rules(mut self, version: u32) -> Self {
         self.rules = version;
         self
     }
 
+    #[inline]
     pub(crate) fn is_of_rules(&self, version: u32) -> bool {
         self.rules == version || self.rules == 0
     }
 
     /// The same check at the quota of plan number `plan`.
+    #[inline]
     #[must_use]
     pub fn with_plan(mut self, plan: u16) -> Self {
         self.plan = plan;
@@ -53,6 +57,7 @@ impl Check {
     }
 
     /// The same check at another quota of its rule: see [`Limiter::quota_for`](crate::Limiter::quota_for).
+    #[inline]
     #[must_use]
     pub fn with_quota(mut self, quota: CheckQuota) -> Self {
         self.plan = quota.plan;
@@ -63,6 +68,7 @@ impl Check {
     }
 
     /// Its quota, for another check of the same rule.
+    #[inline]
     #[must_use]
     pub fn quota(&self) -> CheckQuota {
         CheckQuota {
@@ -79,6 +85,7 @@ impl Check {
     }
 
     /// The same check with another policy in place of the rule's consistency and answer to a store failure.
+    #[inline]
     #[must_use]
     pub fn with_policy(mut self, policy: CheckPolicy) -> Self {
         let policy = u64::from(policy.bits()) << COST_BITS;
@@ -92,36 +99,42 @@ impl Check {
     }
 
     /// The rule's index in the rule set.
+    #[inline]
     #[must_use]
     pub fn rule(&self) -> u16 {
         self.rule
     }
 
     /// The plan's number in the rule; 0 is the rule's own quota.
+    #[inline]
     #[must_use]
     pub fn plan(&self) -> u16 {
         self.plan
     }
 
     /// Whom it counts against.
+    #[inline]
     #[must_use]
     pub fn key(&self) -> Fingerprint {
         self.key
     }
 
     /// The cost in units.
+    #[inline]
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost_and_policy & MAX_COST
     }
 
     /// How it differs from its rule.
+    #[inline]
     #[must_use]
     pub fn policy(&self) -> CheckPolicy {
         CheckPolicy::from_bits((self.cost_and_policy >> COST_BITS) as u8)
     }
 }
 
+#[inline]
 fn limited(cost: u64) -> u64 {
     cost.min(MAX_COST)
 }

@@ -82,6 +82,7 @@ impl CheckPolicy {
     }
 
     /// Whether the store decides the check, whatever the rule's consistency.
+    #[inline]
     #[must_use]
     pub const fn is_exact(self) -> bool {
         self.bits & EXACT != 0
@@ -98,10 +99,12 @@ impl CheckPolicy {
         }
     }
 
+    #[inline]
     pub(crate) const fn bits(self) -> u8 {
         self.bits
     }
 
+    #[inline]
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self { bits }
     }

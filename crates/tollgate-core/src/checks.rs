@@ -21,18 +21,21 @@ pub struct Checks(SmallVec<[Check; 1]>);
 
 impl Checks {
     /// No checks.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// A copy of these checks.
+    #[inline]
     #[must_use]
     pub fn from_slice(checks: &[Check]) -> Self {
         Self(SmallVec::from_slice(checks))
     }
 
     /// Adds a check at the end.
+    #[inline]
     pub fn push(&mut self, check: Check) {
         self.0.push(check);
     }
@@ -49,6 +52,7 @@ impl Checks {
 
 /// As a whole: a clone of the list copies them one by one.
 impl Clone for Checks {
+    #[inline]
     fn clone(&self) -> Self {
         Self::from_slice(&self.0)
     }
@@ -57,12 +61,14 @@ impl Clone for Checks {
 impl Deref for Checks {
     type Target = [Check];
 
+    #[inline]
     fn deref(&self) -> &[Check] {
         &self.0
     }
 }
 
 impl DerefMut for Checks {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [Check] {
         &mut self.0
     }

@@ -1,6 +1,12 @@
 //! Decisions: what a limiter answers.
 
-use std::{fmt, ops::Deref, slice, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    slice,
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     algorithm::{Assessment, Retry, Taken},
@@ -93,10 +99,12 @@ impl Flags {
     const SLOTS: Self = Self(4);
     const BLOCKED: Self = Self(8);
 
+    #[inline]
     const fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
     }
 
+    #[inline]
     const fn with(self, flag: Self) -> Self {
         Self(self.0 | flag.0)
     }
@@ -117,6 +125,7 @@ impl fmt::Debug for Flags {
 
 impl Verdict {
     /// A verdict as an algorithm gave it.
+    #[inline]
     #[must_use]
     pub fn new(rule: u16, plan: u16, answer: Assessment, source: Source) -> Self {
         Self {
@@ -176,12 +185,14 @@ impl Verdict {
     }
 
     /// What became of the check.
+    #[inline]
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
     /// Who answered.
+    #[inline]
     #[must_use]
     pub fn source(&self) -> Source {
         self.source
@@ -193,6 +204,7 @@ impl Verdict {
     ///
     /// Exact at the time of the decision where the source is the store. An estimate where it is
     /// [not known](Self::knows_remaining).
+    #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
@@ -214,6 +226,7 @@ impl Verdict {
     }
 
     /// The same verdict about slots, which have no reset time.
+    #[inline]
     #[must_use]
     pub fn of_slots(mut self) -> Self {
         self.flags = self.flags.with(Flags::SLOTS);
@@ -222,6 +235,7 @@ impl Verdict {
     }
 
     /// The same verdict about slots that were taken, with their [number](Self::slot_number).
+    #[inline]
     #[must_use]
     pub fn with_slot_number(mut self, number: u64) -> Self {
         self = self.of_slots();
@@ -230,12 +244,14 @@ impl Verdict {
     }
 
     /// Whether it is about slots: of a rule that limits how many run [at once](crate::Quota::concurrent).
+    #[inline]
     #[must_use]
     pub fn is_of_slots(&self) -> bool {
         self.flags.has(Flags::SLOTS)
     }
 
     /// Whether it is a denial by a limit of [none](crate::Quota::none) or by a block. It has no numbers.
+    #[inline]
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.flags.has(Flags::BLOCKED)
@@ -272,6 +288,7 @@ impl Verdict {
     }
 
     /// The same in µs.
+    #[inline]
     #[must_use]
     pub fn reset_after_ticks(&self) -> u64 {
         if self.is_of_slots() {
@@ -297,6 +314,7 @@ impl Verdict {
     /// side, as long as the client uses one process. If its requests reach several, a
     /// [`Leased`](crate::Consistency::Leased) or [`Eventual`](crate::Consistency::Eventual) rule may be too early, by what the
     /// others hold or have not reported.
+    #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.retry.get()
@@ -309,6 +327,7 @@ impl Verdict {
     }
 
     /// Whether the numbers are known: the check was answered by counting.
+    #[inline]
     #[must_use]
     pub fn has_numbers(&self) -> bool {
         !self.is_degraded()
@@ -364,6 +383,7 @@ impl CompactRetry {
     const UNKNOWN: Self = Self(u64::MAX - 1);
     const NEVER: Self = Self(u64::MAX - 2);
 
+    #[inline]
     fn of(retry: Retry) -> Self {
         match retry {
             Retry::Now => Self::NOW,
@@ -373,6 +393,7 @@ impl CompactRetry {
         }
     }
 
+    #[inline]
     fn get(self) -> Retry {
         match self {
             Self::NOW => Retry::Now,
@@ -383,32 +404,47 @@ impl CompactRetry {
     }
 }
 
-/// Verdicts in the order of the checks. Most requests have one check, and its verdict lies where the decision is.
+/// Verdicts in the order of the checks. Those of one or two lie where the decision is: to allocate and free some takes as long as to
+/// decide a check.
 #[derive(Clone, Debug)]
 enum Verdicts {
     One(Verdict),
+    Two([Verdict; 2]),
     Many(Box<[Verdict]>),
 }
 
 impl Deref for Verdicts {
     type Target = [Verdict];
 
+    #[inline]
     fn deref(&self) -> &[Verdict] {
         match self {
             Self::One(verdict) => slice::from_ref(verdict),
+            Self::Two(verdicts) => verdicts,
+            Self::Many(verdicts) => verdicts,
+        }
+    }
+}
+
+impl DerefMut for Verdicts {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Verdict] {
+        match self {
+            Self::One(verdict) => slice::from_mut(verdict),
+            Self::Two(verdicts) => verdicts,
             Self::Many(verdicts) => verdicts,
         }
     }
 }
 
 impl FromIterator<Verdict> for Verdicts {
+    #[inline]
     fn from_iter<I: IntoIterator<Item = Verdict>>(verdicts: I) -> Self {
-        let mut verdicts = verdicts.into_iter();
-        match (verdicts.next(), verdicts.next()) {
-            (Some(one), None) => Self::One(one),
-            (first, second) => {
-                Self::Many(first.into_iter().chain(second).chain(verdicts).collect())
-            }
+        let mut rest = verdicts.into_iter();
+        match [rest.next(), rest.next(), rest.next()] {
+            [Some(one), None, _] => Self::One(one),
+            [Some(one), Some(other), None] => Self::Two([one, other]),
+            first => Self::Many(first.into_iter().flatten().chain(rest).collect()),
         }
     }
 }
@@ -482,6 +518,7 @@ impl Decision {
     /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and thresholds do not.
     ///
     /// An enforced denial decides; then an enforced failure; then the request is allowed.
+    #[inline]
     pub fn new(
         at: Tick,
         verdicts: impl IntoIterator<Item = Verdict>,
@@ -541,10 +578,15 @@ impl Decision {
         }
     }
 
-    /// The same of several checks.
-    pub(crate) fn allowed_all(at: Tick, verdicts: Box<[Verdict]>) -> Self {
+    /// An allowed decision about so many checks, whose verdicts are still to be written.
+    #[inline]
+    pub(crate) fn to_be_written(at: Tick, checks: usize) -> Self {
+        let nothing = Verdict::unanswered(0, 0, Outcome::NotDecided);
         Self {
-            verdicts: Verdicts::Many(verdicts),
+            verdicts: match checks {
+                2 => Verdicts::Two([nothing; 2]),
+                _ => Verdicts::Many(vec![nothing; checks].into()),
+            },
             ..Self::unlimited(at)
         }
     }
@@ -558,12 +600,14 @@ impl Decision {
     }
 
     /// Allowed, denied, or (only between a store and its limiter) failed.
+    #[inline]
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
     /// Whether the request may proceed: now, or after its [delay](Self::delay) if it has one.
+    #[inline]
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.outcome == Outcome::Allow
@@ -581,6 +625,7 @@ impl Decision {
     ///
     /// Exact to the microsecond if no other client uses the keys. Otherwise another client may take the units first;
     /// the request still never passes earlier.
+    #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.retry.get()
@@ -603,6 +648,7 @@ impl Decision {
     }
 
     /// The verdicts, in the order of the checks.
+    #[inline]
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
@@ -625,15 +671,13 @@ impl Decision {
     }
 
     pub(crate) fn verdicts_mut(&mut self) -> &mut [Verdict] {
-        match &mut self.verdicts {
-            Verdicts::One(verdict) => slice::from_mut(verdict),
-            Verdicts::Many(verdicts) => verdicts,
-        }
+        &mut self.verdicts
     }
 
     /// How long the admitted request has to wait before it starts; zero for all others.
     ///
     /// The place in the queue is taken. The time counts from the receipt of the decision, not from the call.
+    #[inline]
     #[must_use]
     pub fn delay(&self) -> Duration {
         let wait = self.wait.as_deref();

@@ -80,6 +80,7 @@ const LONG: u8 = 0xff;
 
 impl KeyBuf {
     /// An empty key.
+    #[inline]
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -192,6 +193,7 @@ impl KeyBuf {
     }
 
     /// Forgets all parts.
+    #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
         self.spilled.clear();
@@ -213,6 +215,7 @@ impl KeyBuf {
     }
 
     /// The encoded parts.
+    #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         if self.spilled.is_empty() {
@@ -345,12 +348,14 @@ pub struct Fingerprint(u128);
 
 impl Fingerprint {
     /// A fingerprint with these bits.
+    #[inline]
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
     /// The bits.
+    #[inline]
     #[must_use]
     pub const fn bits(self) -> u128 {
         self.0

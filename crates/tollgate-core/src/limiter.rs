@@ -115,20 +115,20 @@ impl Limiter {
         let registration = store.registry().register(&rules, replaced)?;
         let store = store.bind(rules)?;
         refuse_unsupported(&*store)?;
-        let mut limiter = match before {
-            Some(before) => {
-                let observer = Observer::succeeding(store.rules(), before.observer());
-                before.again_on(Arc::clone(&store), Arc::new(observer))?
-            }
-            None => {
-                let observer = Arc::new(Observer::new(store.rules()));
-                let (store, queues) = (Arc::clone(&store), WaitQueues::default());
-                Self::on(store, instances, Clock::system(), observer, queues)?
-            }
+        let (observer, queues) = match before {
+            Some(before) => (
+                Observer::succeeding(store.rules(), before.observer()),
+                before.wait_queues().succeeding(),
+            ),
+            None => (Observer::new(store.rules()), WaitQueues::default()),
         };
+        let fallback = fallback(&*store, before, instances, Clock::system())?;
+        let shared = Coordinator::new(Arc::clone(&store), fallback, Arc::new(observer), queues);
         let registration = registration.on_retire(move || store.retire());
-        limiter.registration = Some(Arc::new(registration));
-        Ok(limiter)
+        Ok(Self {
+            shared: Arc::new(shared),
+            registration: Some(Arc::new(registration)),
+        })
     }
 
     /// The registration of its names.
@@ -156,25 +156,9 @@ impl Limiter {
 
     /// These rules with the instances of `before`, and with what it has counted while the store failed.
     pub(crate) fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
-        let observer = Arc::clone(&self.shared.observer);
-        let mut limiter = before.again_on(Arc::clone(&self.shared.store), observer)?;
-        limiter.registration.clone_from(&self.registration);
-        Ok(limiter)
-    }
-
-    /// Other rules, with the instances and the fallback of these.
-    fn again_on(
-        &self,
-        store: Arc<dyn RuleStore>,
-        observer: Arc<Observer>,
-    ) -> Result<Self, RuleError> {
-        let queues = self.shared.wait_queues.succeeding();
-        let before = match &self.shared.fallback {
-            Some(before) if store.can_fail() => before,
-            _ => return Self::on(store, NonZeroU32::MIN, Clock::system(), observer, queues),
-        };
-        let fallback = Fallback::succeeding(store.rules(), before)?;
-        Ok(Self::with_fallback(store, Some(fallback), observer, queues))
+        let store = &*self.shared.store;
+        let fallback = fallback(store, Some(before), NonZeroU32::MIN, Clock::system())?;
+        Ok(self.again(fallback, before.wait_queues()))
     }
 
     /// The same limiter, which does not keep its rule names in use.
@@ -193,7 +177,8 @@ impl Limiter {
     pub fn shared_by(&self, instances: NonZeroU32) -> Result<Self, RuleError> {
         let clock = self.shared.fallback.as_deref().map(Fallback::clock);
         let clock = clock.cloned().unwrap_or_default();
-        self.again(instances, clock)
+        let fallback = fallback(&*self.shared.store, None, instances, clock)?;
+        Ok(self.again(fallback, self.wait_queues()))
     }
 
     /// The same rules on the same state, with another clock for what is counted in this process while the store fails:
@@ -203,54 +188,20 @@ impl Limiter {
     ///
     /// A quota whose share cannot be counted.
     pub fn with_local_clock(&self, clock: impl Into<Clock>) -> Result<Self, RuleError> {
-        let fallback = self.shared.fallback.as_deref();
-        let instances = fallback.map_or(NonZeroU32::MIN, Fallback::least_instances);
-        self.again(instances, clock.into())
+        let before = self.shared.fallback.as_deref();
+        let instances = before.map_or(NonZeroU32::MIN, Fallback::least_instances);
+        let fallback = fallback(&*self.shared.store, None, instances, clock.into())?;
+        Ok(self.again(fallback, self.wait_queues()))
     }
 
     /// The same rules on the same state.
-    fn again(&self, instances: NonZeroU32, clock: Clock) -> Result<Self, RuleError> {
+    fn again(&self, fallback: Option<Fallback>, queues: &WaitQueues) -> Self {
         let (store, observer) = (&self.shared.store, &self.shared.observer);
         let (store, observer) = (Arc::clone(store), Arc::clone(observer));
-        let queues = self.shared.wait_queues.succeeding();
-        let mut limiter = Self::on(store, instances, clock, observer, queues)?;
-        limiter.registration.clone_from(&self.registration);
-        Ok(limiter)
-    }
-
-    fn on(
-        store: Arc<dyn RuleStore>,
-        instances: NonZeroU32,
-        clock: Clock,
-        observer: Arc<Observer>,
-        wait_queues: WaitQueues,
-    ) -> Result<Self, RuleError> {
-        let fallback = if store.can_fail() {
-            Some(Fallback::new(store.rules(), instances, clock)?)
-        } else {
-            None
-        };
-        Ok(Self::with_fallback(store, fallback, observer, wait_queues))
-    }
-
-    fn with_fallback(
-        store: Arc<dyn RuleStore>,
-        fallback: Option<Fallback>,
-        observer: Arc<Observer>,
-        wait_queues: WaitQueues,
-    ) -> Self {
-        let fallback = fallback.map(Arc::new);
-        #[cfg(feature = "metrics")]
-        if let Some(fallback) = &fallback {
-            let fallback = Arc::downgrade(fallback);
-            observer.set_local_tables(Box::new(move || {
-                let fallback = fallback.upgrade();
-                fallback.map_or_else(Default::default, |it| it.sizes())
-            }));
-        }
+        let shared = Coordinator::new(store, fallback, observer, queues.succeeding());
         Self {
-            shared: Arc::new(Coordinator::new(store, fallback, observer, wait_queues)),
-            registration: None,
+            shared: Arc::new(shared),
+            registration: self.registration.clone(),
         }
     }
 
@@ -394,6 +345,7 @@ impl Limiter {
     }
 
     /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it.
+    #[inline]
     pub(crate) fn acquire_unreported(&self, checks: &[Check]) -> Step<Decision> {
         self.shared.decide(checks, Ask::Acquire)
     }
@@ -424,6 +376,7 @@ impl Limiter {
     }
 
     /// Tells operators of a decision on these checks.
+    #[inline]
     pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         let observer = &self.shared.observer;
         if observer.is_on() {
@@ -771,6 +724,21 @@ impl Limiter {
     pub(crate) fn wait_queues(&self) -> &WaitQueues {
         &self.shared.wait_queues
     }
+}
+
+/// What stands in for a store that can fail: with what the fallback of `before` has counted, or else for so many instances.
+fn fallback(
+    store: &dyn RuleStore,
+    before: Option<&Limiter>,
+    instances: NonZeroU32,
+    clock: Clock,
+) -> Result<Option<Fallback>, RuleError> {
+    let before = before.and_then(|before| before.shared.fallback.as_deref());
+    let made = || match before {
+        Some(before) => Fallback::succeeding(store.rules(), before),
+        None => Fallback::new(store.rules(), instances, clock),
+    };
+    store.can_fail().then(made).transpose()
 }
 
 /// A partial grant.

@@ -97,6 +97,7 @@ impl RuleSet {
     }
 
     /// The rules as they were given, then the thresholds.
+    #[inline]
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
@@ -120,6 +121,7 @@ impl RuleSet {
     }
 
     /// Whether the rule at this index denies.
+    #[inline]
     #[must_use]
     pub fn enforces(&self, rule: usize) -> bool {
         self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)

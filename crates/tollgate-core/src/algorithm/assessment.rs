@@ -29,6 +29,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     }
 
     /// Whether requests wait for units.
+    #[inline]
     fn waits(&self) -> bool {
         false
     }
@@ -94,6 +95,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     fn take(&self, state: &mut Self::State, now: Tick, cost: u64);
 
     /// Decides, and takes the units if they fit.
+    #[inline]
     fn acquire(&self, state: &mut Self::State, now: Tick, cost: u64) -> Assessment {
         let answer = self.assess(state, now, cost);
         if answer.fits {
@@ -283,6 +285,7 @@ pub enum Retry {
 
 impl Retry {
     /// After this many microseconds.
+    #[inline]
     #[must_use]
     pub const fn after_micros(micros: u64) -> Self {
         Self::After(Duration::from_micros(micros))

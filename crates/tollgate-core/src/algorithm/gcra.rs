@@ -234,6 +234,7 @@ impl Gcra {
     }
 
     /// A time in parts.
+    #[inline]
     fn parts(&self, tick: Tick) -> u128 {
         u128::from(tick) * u128::from(self.denominator)
     }
@@ -245,11 +246,13 @@ impl Gcra {
     }
 
     /// `units · T`.
+    #[inline]
     fn span_of(&self, units: u64) -> u128 {
         u128::from(units) * u128::from(self.numerator)
     }
 
     /// A span of at most the tolerance in microseconds, rounded up.
+    #[inline]
     fn micros(&self, span: u128) -> u64 {
         if self.denominator == 1 {
             // As at most rates that people choose. It is below 2^64, as a tolerance is.
@@ -284,6 +287,7 @@ impl Gcra {
     }
 
     /// What is ahead of `now`: what time has still to pay back.
+    #[inline]
     fn ahead(&self, state: &GcraState, now: Tick) -> u128 {
         if state.tat < now {
             0
@@ -297,6 +301,7 @@ impl Gcra {
         self.ahead(state, now).min(self.tolerance)
     }
 
+    #[inline]
     fn state(&self, now: Tick, ahead: u128) -> GcraState {
         let (whole, rest) = match u64::try_from(ahead) {
             Ok(ahead) if self.denominator == 1 => (ahead, 0),
@@ -312,6 +317,7 @@ impl Gcra {
     }
 
     /// Moves the arrival time of a state.
+    #[inline]
     fn set(&self, state: &mut GcraState, to: GcraState) {
         (state.tat, state.rest) = (to.tat, to.rest);
     }
@@ -337,6 +343,7 @@ impl Gcra {
     }
 
     /// When `cost` fits, if the part `left` of it fits now.
+    #[inline]
     fn wait(&self, cost: u128, left: u128) -> Retry {
         match cost.saturating_sub(left) {
             0 => Retry::Now,
@@ -383,6 +390,7 @@ impl Gcra {
 }
 
 /// The quotient, at most `u64::MAX`, and the remainder.
+#[inline]
 fn divide(parts: u128, by: u64) -> (u64, u64) {
     match u64::try_from(parts) {
         Ok(parts) => (parts / by, parts % by),
@@ -428,6 +436,7 @@ impl Algorithm for Gcra {
         self
     }
 
+    #[inline]
     fn waits(&self) -> bool {
         self.reach > self.tolerance
     }
@@ -510,6 +519,7 @@ impl Algorithm for Gcra {
         true
     }
 
+    #[inline]
     fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
         self.answer(self.ahead(state, now), cost).0
     }
@@ -524,6 +534,7 @@ impl Algorithm for Gcra {
         answer
     }
 
+    #[inline]
     fn take(&self, state: &mut GcraState, now: Tick, cost: u64) {
         if cost > 0 && cost <= self.burst {
             let after = self.state(now, self.ahead(state, now) + self.span_of(cost));
@@ -577,6 +588,7 @@ impl Algorithm for Gcra {
         self.set(state, left);
     }
 
+    #[inline]
     fn fresh_at(&self, state: &GcraState) -> Tick {
         state.tat.saturating_add(u64::from(state.rest > 0))
     }
@@ -604,10 +616,12 @@ impl Algorithm for Gcra {
         is_cut || frees || !self.is_faster_than(writer)
     }
 
+    #[inline]
     fn deny_bound(&self, state: &GcraState, _now: Tick) -> Option<DenyBound> {
         Some(DenyBound(state.tat, u64::from(state.rest)))
     }
 
+    #[inline]
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         if self.waits() {
             return self.deny_within(bound, now, cost, u64::MAX);

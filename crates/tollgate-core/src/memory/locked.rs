@@ -18,12 +18,6 @@ pub(super) struct Counted {
     pub(super) evicted: Option<u64>,
 }
 
-/// The state of a key after a take, if it is not on the heap, and where the state before is, if there is one.
-pub(super) struct After<S> {
-    slot: Option<usize>,
-    state: Option<S>,
-}
-
 /// A locked shard of a table.
 pub(super) struct Locked<'a, A: Algorithm> {
     table: &'a Table<A>,
@@ -227,57 +221,49 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
-    /// The answer to a cost that fits, where nothing has to be carried over, and what takes it.
+    /// Takes a cost that fits, if `then` has an answer, where nothing has to be carried over.
     #[inline(always)]
-    pub(super) fn fitting(
-        &self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        cost: u64,
-    ) -> Option<(Assessment, After<A::State>)> {
-        let (slot, state) = match self.shard.position(key) {
-            Some((slot, entry)) if self.shard.was_written_under(plan, entry) => {
-                (Some(slot), &entry.state)
-            }
-            // What costs nothing makes no state.
-            Some(_) => return None,
-            None if cost == 0 => return None,
-            None => (None, &A::State::default()),
-        };
-        if plan.quota.is_ahead(state, now) {
-            return None;
-        }
-        let (answer, state) = match A::HAS_HEAP {
-            true => (plan.quota.assess(state, now, cost), None),
-            false => {
-                let mut after = state.clone();
-                let answer = plan.quota.acquire(&mut after, now, cost);
-                (answer, Some(after))
-            }
-        };
-        answer.fits.then_some((answer, After { slot, state }))
-    }
-
-    /// Takes what was [found to fit](Self::fitting), under the same lock.
-    #[inline(always)]
-    pub(super) fn write(
+    pub(super) fn take_fitting<T>(
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
         now: Tick,
         cost: u64,
-        after: After<A::State>,
-    ) {
+        then: impl FnOnce(Assessment) -> Option<T>,
+    ) -> Option<T> {
+        let entry = self.shard.find_unless_of_another(plan, key)?;
+        let fresh = A::State::default();
+        let state = match &entry {
+            Some(entry) => &entry.state,
+            // What costs nothing makes no state.
+            None if cost == 0 => return None,
+            None => &fresh,
+        };
+        if plan.quota.is_ahead(state, now) {
+            return None;
+        }
+        let mut after = A::State::default();
+        let answer = match A::HAS_HEAP {
+            true => plan.quota.assess(state, now, cost),
+            false => {
+                after.clone_from(state);
+                plan.quota.acquire(&mut after, now, cost)
+            }
+        };
+        let answered = answer.fits.then_some(answer).and_then(then)?;
+        if A::HAS_HEAP {
+            self.take(key, plan, now, cost);
+            return Some(answered);
+        }
         // Denials for want of slots are not remembered.
         if !A::HOLDS_SLOTS {
             self.table.deny_cache.remove(self.index, key);
         }
-        match (after.state, after.slot) {
-            (Some(state), Some(slot)) => self.shard.put(slot, state),
-            (Some(state), None) => self.shard.insert(key, plan, state, now),
-            (None, _) => self.take(key, plan, now, cost),
+        match entry {
+            Some(entry) => entry.state = after,
+            None => self.shard.insert(key, plan, after, now),
         }
+        Some(answered)
     }
 
     /// Takes units that were just found to fit.

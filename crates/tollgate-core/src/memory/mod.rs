@@ -41,7 +41,6 @@
 
 mod atomic_step;
 mod blocks;
-mod bound_rule;
 mod carry_over;
 mod family;
 mod hasher;

@@ -1,14 +1,13 @@
 //! A rule set on the memory store.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::{
     check::Check,
     memory::{
-        bound_rule::BoundRule,
         hasher::Hasher,
         locked::Counted,
-        rule_table::{AnyRuleTable, MadeReady},
+        rule_table::{AnyRuleTable, BoundRule, MadeReady},
         tables::Tables,
     },
     observe::{block_began, blocks::blocks_evicted},
@@ -28,7 +27,10 @@ pub(super) struct MemoryRuleStore {
 impl MemoryRuleStore {
     pub(super) fn new(rules: Arc<RuleSet>, shared: Arc<Tables>) -> Self {
         let bound = rules.rules().iter();
-        let bound = bound.map(|rule| BoundRule::new(rule.is_enforced()));
+        let bound = bound.map(|rule| BoundRule {
+            is_enforced: rule.is_enforced(),
+            table: OnceLock::new(),
+        });
         let made = Self {
             clock: shared.clock.clone(),
             hasher: shared.hasher.clone(),
@@ -53,7 +55,8 @@ impl MemoryRuleStore {
 
     /// The rule at this index on its table.
     pub(super) fn bind(&self, index: usize) -> &AnyRuleTable {
-        self.bound[index].table_or(self.shared.bind_rule(&self.rules, index))
+        let table = self.shared.bind_rule(&self.rules, index);
+        self.bound[index].table.get_or_init(|| table)
     }
 
     /// Tells operators of a block that began, and of those that had to go for it.
@@ -76,10 +79,7 @@ impl MemoryRuleStore {
     /// The rule at this index on its table.
     pub(super) fn table(&self, index: usize) -> Option<&AnyRuleTable> {
         let bound = self.bound.get(index)?;
-        Some(match bound.table() {
-            Some(table) => table,
-            None => self.bind(index),
-        })
+        Some(bound.table.get().unwrap_or_else(|| self.bind(index)))
     }
 }
 

@@ -1,6 +1,9 @@
 //! A rule on its table, whatever its algorithm.
 
-use std::{ops::Deref, sync::Arc};
+use std::{
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     algorithm::{
@@ -50,8 +53,13 @@ impl<A: Algorithm> RuleTable<A> {
 
     /// The denial of a check by the deny cache: its key is over the limit, or blocked.
     #[inline(always)]
-    pub(super) fn deny_without_lock(&self, check: &Check, now: Tick) -> Option<Verdict> {
-        let (key, cost, plan) = (check.key(), check.cost(), self.plan(check)?);
+    pub(super) fn deny_without_lock(
+        &self,
+        plan: &Plan<A>,
+        check: &Check,
+        now: Tick,
+    ) -> Option<Verdict> {
+        let (key, cost) = (check.key(), check.cost());
         let shard = self.table.shard_of(key);
         let verdict = |answer| Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
         if let Some(block) = &self.block {
@@ -90,6 +98,15 @@ impl<A: Algorithm> RuleTable<A> {
 pub(super) struct MadeReady<'a> {
     pub(super) rules: &'a RuleSet,
     pub(super) hasher: &'a Hasher,
+}
+
+/// A rule of a rule set. It has a table from its first key on: until then it takes one cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct BoundRule {
+    pub(super) is_enforced: bool,
+    /// Nothing waits while it is set, so the explored schedules need not see it.
+    pub(super) table: OnceLock<AnyRuleTable>,
 }
 
 /// A rule on its table.

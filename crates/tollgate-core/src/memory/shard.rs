@@ -191,27 +191,27 @@ impl<A: Algorithm> Shard<A> {
         self.entries.get_mut(self.entries.find(key)?)
     }
 
+    /// The entry of `key`, if there is one; `None` if another quota wrote it.
+    #[inline(always)]
+    pub(super) fn find_unless_of_another(
+        &mut self,
+        plan: &Plan<A>,
+        key: Fingerprint,
+    ) -> Option<Option<&mut Entry<A::State>>> {
+        let Some(slot) = self.entries.find(key) else {
+            return Some(None);
+        };
+        let entry = self.entries.get_mut(slot)?;
+        self.writers.is(entry.quota(), plan).then_some(Some(entry))
+    }
+
     /// The entry of `key`, if it was written under this quota.
     pub(super) fn find_written_under(
         &mut self,
         plan: &Plan<A>,
         key: Fingerprint,
     ) -> Option<&mut Entry<A::State>> {
-        let entry = self.entries.get_mut(self.entries.find(key)?)?;
-        self.writers.is(entry.quota(), plan).then_some(entry)
-    }
-
-    /// The entry of `key`, and in which slot it is.
-    pub(super) fn position(&self, key: Fingerprint) -> Option<(usize, &Entry<A::State>)> {
-        let slot = self.entries.find(key)?;
-        Some((slot, self.entries.get(slot)?))
-    }
-
-    /// Puts a state without a heap into this slot, under the quota of the one before.
-    pub(super) fn put(&mut self, slot: usize, state: A::State) {
-        if let Some(entry) = self.entries.get_mut(slot) {
-            entry.state = state;
-        }
+        self.find_unless_of_another(plan, key)?
     }
 
     /// Changes the state of `key`, which is of `plan` from now on, and keeps to the bound.

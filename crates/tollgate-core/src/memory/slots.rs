@@ -30,6 +30,7 @@ impl<S> Entry<S> {
         }
     }
 
+    #[inline]
     pub(super) fn quota(&self) -> u16 {
         (self.high_and_quota & QUOTA) as u16
     }
@@ -38,6 +39,7 @@ impl<S> Entry<S> {
         self.high_and_quota = self.high_and_quota & !QUOTA | u64::from(quota);
     }
 
+    #[inline]
     pub(super) fn is(&self, key: Fingerprint) -> bool {
         self.low == low(key) && self.high_and_quota & !QUOTA == high(key)
     }
@@ -48,6 +50,7 @@ impl<S> Entry<S> {
         Fingerprint::from_bits(u128::from(high) << 64 | u128::from(self.low))
     }
 
+    #[inline]
     fn in_use(&self) -> bool {
         self.high_and_quota != 0
     }
@@ -87,12 +90,14 @@ impl<S: Default> Slots<S> {
     }
 
     /// Where the search for an entry begins. The upper word decides, because the lower one has chosen the shard.
+    #[inline]
     fn home(&self, high_and_quota: u64) -> usize {
         // Without the quota's number, which changes while the entry stays where it is.
         let spread = u128::from(high_and_quota & !QUOTA) * self.slots.len() as u128;
         (spread >> 64) as usize
     }
 
+    #[inline]
     fn next(&self, slot: usize) -> usize {
         if slot + 1 == self.slots.len() {
             0
@@ -129,10 +134,12 @@ impl<S: Default> Slots<S> {
     }
 
     /// The entry in this slot.
+    #[inline]
     pub(super) fn get(&self, slot: usize) -> Option<&Entry<S>> {
         self.slots.get(slot).filter(|entry| entry.in_use())
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Entry<S>> {
         self.slots.get_mut(slot).filter(|entry| entry.in_use())
     }

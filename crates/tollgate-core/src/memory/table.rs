@@ -111,7 +111,7 @@ impl<A: Algorithm> Table<A> {
     }
 
     pub(super) fn shard_of(&self, key: Fingerprint) -> usize {
-        (key.bits() >> 50) as usize & (self.shards.len() - 1)
+        (key.bits() as u64 >> 50) as usize & (self.shards.len() - 1)
     }
 
     pub(super) fn shard(&self, index: usize) -> &Mutex<Shard<A>> {

@@ -5,12 +5,11 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use crate::{
     algorithm::Algorithm,
     memory::{
-        bound_rule::BoundRule,
         carry_over::CarryOver,
         family::{Family, TableName},
         hasher::Hasher,
         plan::Plan,
-        rule_table::{AnyRuleTable, RuleTable},
+        rule_table::{AnyRuleTable, BoundRule, RuleTable},
         slot_numbers::SlotNumbers,
         table::{AnyTable, PackedTable, Table},
         unbound::UnboundTables,
@@ -141,7 +140,7 @@ impl Tables {
         // Thresholds come last, and read the tables of rules before them.
         for (rule, bound) in rules.rules().iter().zip(bound).rev() {
             // Under this lock alone a table loses an owner, or gets one from this map.
-            let Some(table) = bound.take_table() else {
+            let Some(table) = bound.table.take() else {
                 continue;
             };
             let is_shared = table.owners() > 2;

@@ -38,11 +38,13 @@ impl<A> Default for Writers<A> {
 
 impl<A> Writers<A> {
     /// The quota with this number. An entry carries a number that is in use.
+    #[inline]
     pub(super) fn get(&self, number: u16) -> Option<&Plan<A>> {
         Some(&self.numbered.get(usize::from(number))?.plan)
     }
 
     /// Whether the number is that of this quota.
+    #[inline]
     pub(super) fn is(&self, number: u16, plan: &Plan<A>) -> bool {
         self.get(number).is_some_and(|writer| writer.id == plan.id)
     }

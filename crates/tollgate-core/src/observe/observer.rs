@@ -105,11 +105,13 @@ impl Observer {
     }
 
     /// Whether it does anything.
+    #[inline]
     pub(crate) fn is_on(&self) -> bool {
         !self.rules.is_empty()
     }
 
     /// Whether it wants to know the keys of checks.
+    #[inline]
     pub(crate) fn has_labels(&self) -> bool {
         self.has_labels
     }

@@ -15,6 +15,7 @@ const ONE_IN: u32 = 16;
 
 impl Timer {
     /// Starts now.
+    #[inline]
     #[cfg(feature = "metrics")]
     pub fn start() -> Self {
         use std::cell::Cell;
@@ -29,6 +30,7 @@ impl Timer {
     }
 
     /// Starts now.
+    #[inline]
     #[cfg(not(feature = "metrics"))]
     pub fn start() -> Self {
         Self {}

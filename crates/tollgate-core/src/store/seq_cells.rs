@@ -77,7 +77,7 @@ impl<const WORDS: usize> SeqCells<WORDS> {
     }
 
     fn line(&self, shard: usize, key: Fingerprint) -> Option<&CacheLine<WORDS>> {
-        let index = (key.bits() >> 24) as usize & (self.per_shard - 1);
+        let index = (key.bits() as u64 >> 24) as usize & (self.per_shard - 1);
         self.lines.get(shard * self.per_shard + index)
     }
 
@@ -139,8 +139,10 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         key: Fingerprint,
         may_be: impl Fn(&[u64; WORDS]) -> bool,
     ) {
-        let line = self.line(shard, key);
-        for cell in line.iter().flat_map(|line| &line.0) {
+        let Some(CacheLine(cells)) = self.line(shard, key) else {
+            return;
+        };
+        for cell in cells {
             if !cell.is_empty() && may_be(&cell.words()) {
                 cell.tag.store(0, Ordering::Relaxed);
             }

@@ -43,6 +43,7 @@ impl<T> Node<T> {
 }
 
 impl<T> Clone for Handle<T> {
+    #[inline]
     fn clone(&self) -> Self {
         let (node, here) = (&self.0, Some(stripe::current()));
         if node.stripe == here {
@@ -62,6 +63,7 @@ impl<T> Clone for Handle<T> {
 impl<T> Deref for Handle<T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
         &self.0.value
     }

@@ -19,6 +19,7 @@ impl<T> PerStripe<T> {
     }
 
     /// The value of the current thread's stripe.
+    #[inline]
     #[must_use]
     pub fn here(&self) -> &T {
         &self.0[stripe::current()].0

@@ -31,6 +31,7 @@ thread_local! {
 
 /// The stripe of the current thread. Threads get their stripes in rotation, in the order of their first call: the workers of a
 /// runtime have one each.
+#[inline]
 #[must_use]
 pub fn current() -> usize {
     match STRIPE.get() {

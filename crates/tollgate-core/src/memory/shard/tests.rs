@@ -64,14 +64,9 @@ fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
             }
             1 => shard.sweep(below(40) as usize, now),
             2 => {
-                // Changed, and put where it was.
                 let found = shard.find_written_under(&plans[plan], key(n));
                 let there = model.get(&n).filter(|(by, _)| *by == plan);
                 assert_eq!(found.is_some(), there.is_some());
-                let before = found.map(|entry| std::mem::take(&mut entry.state));
-                if let (Some(before), Some((slot, _))) = (before, shard.position(key(n))) {
-                    shard.put(slot, before);
-                }
             }
             _ => {
                 let take = |state: &mut A::State| plans[plan].quota.take(state, now, 1);
