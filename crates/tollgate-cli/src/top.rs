@@ -12,9 +12,6 @@ Examples:
 
 Which rules deny most is in the service's metrics: `tollgate_requests_total`.";
 
-/// The numbers of a key.
-const NUMBERS: [&str; 4] = ["at_least", "at_most", "denials", "cost"];
-
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopArgs {
@@ -54,13 +51,10 @@ fn tables(text: &str, most: usize) -> Option<(String, Value)> {
         let name = rule["rule"].as_str()?;
         let mut keys = Vec::new();
         for entry in rule["keys"].as_array()?.iter().take(most) {
-            let key = entry["key"].as_str()?;
-            let label = entry["label"].as_str();
-            let mut numbers = [0; NUMBERS.len()];
-            for (number, member) in numbers.iter_mut().zip(NUMBERS) {
-                *number = entry[member].as_u64()?;
-            }
-            let [at_least, at_most, denials, cost] = numbers;
+            let number = |member: &str| entry[member].as_u64();
+            let (at_least, at_most) = (number("at_least")?, number("at_most")?);
+            let (denials, cost) = (number("denials")?, number("cost")?);
+            let (key, label) = (entry["key"].as_str()?, entry["label"].as_str());
             table.row([
                 name.to_owned(),
                 key.to_owned(),
@@ -72,14 +66,7 @@ fn tables(text: &str, most: usize) -> Option<(String, Value)> {
                 denials.to_string(),
                 cost.to_string(),
             ]);
-            keys.push(json!({
-                "key": key,
-                "label": label,
-                "at_least": at_least,
-                "at_most": at_most,
-                "denials": denials,
-                "cost": cost,
-            }));
+            keys.push(entry.clone());
         }
         rules.push(json!({ "rule": name, "keys": keys }));
     }

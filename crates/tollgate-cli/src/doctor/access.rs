@@ -72,27 +72,21 @@ pub(crate) async fn access(
         note("evalsha", &words(&wrong), &names[0]);
     }
     let remedy = remedy(namespace, is_cluster, user);
-    let mut findings = vec![match missing.is_empty() {
-        true => Fine.of("access", "the user may do what a decision takes", ""),
-        false => Error.of(
-            "access",
-            format!(
-                "the user may not {}: no request is decided here",
-                missing.join(", ")
-            ),
-            &remedy,
-        ),
-    }];
-    findings.extend(writes);
-    if missing.is_empty() && !heartbeats.is_empty() {
-        findings.push(Warning.of(
-            "heartbeats",
-            format!(
-                "the user may not {}: processes cannot see how many they are, nor compare their quotas and secrets",
-                heartbeats.join(", ")
-            ),
-            format!("{remedy}; or call without_heartbeats()"),
-        ));
+    let mut findings: Vec<_> = writes.into_iter().collect();
+    if !missing.is_empty() {
+        let commands = missing.join(", ");
+        let says = format!("the user may not {commands}: no request is decided here");
+        findings.push(Error.of("access", says, remedy));
+        return findings;
+    }
+    findings.push(Fine.of("access", "the user may do what a decision takes", ""));
+    if !heartbeats.is_empty() {
+        let says = format!(
+            "the user may not {}: processes cannot see how many they are, nor compare their quotas and secrets",
+            heartbeats.join(", ")
+        );
+        let remedy = format!("{remedy}; or call without_heartbeats()");
+        findings.push(Warning.of("heartbeats", says, remedy));
     }
     findings
 }

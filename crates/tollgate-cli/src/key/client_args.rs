@@ -44,12 +44,7 @@ impl ClientArgs {
     /// What the rules do with the client: those that count, and those that refuse or skip it.
     pub(crate) async fn explained(&self) -> Result<Vec<Explanation>, Failure> {
         let document = self.rules.document_or_stored(&self.redis).await?;
-        for name in &self.only {
-            if !document.names().any(|known| known == name) {
-                let unknown = UnknownName::new("rule", name, document.names());
-                return Err(Failure::usage(format!("--rule: {unknown}")));
-            }
-        }
+        known_rules(&document, &self.only)?;
         let explained = match (self.parts.is_empty(), self.request.is_given()) {
             (false, false) => self.by_parts(&document)?,
             (true, true) => document.explain(&self.request.head(&self.rules.bound)?),
@@ -124,6 +119,20 @@ impl ClientArgs {
                 "this is not a key of any rule; the last one says: {wrong}"
             ))),
             _ => Ok(explained),
+        }
+    }
+}
+
+/// Refuses names that no rule has.
+pub(super) fn known_rules(document: &RuleDocument, only: &[String]) -> Result<(), Failure> {
+    match only
+        .iter()
+        .find(|name| !document.names().any(|known| known == **name))
+    {
+        None => Ok(()),
+        Some(name) => {
+            let unknown = UnknownName::new("rule", name, document.names());
+            Err(Failure::usage(format!("--rule: {unknown}")))
         }
     }
 }

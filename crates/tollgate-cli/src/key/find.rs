@@ -7,12 +7,13 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
-use tollgate::{Consistency, Key, Limiter, error::UnknownName};
+use tollgate::{Consistency, Key, Limiter};
 use tollgate_redis::Partition;
 
 use crate::{
     exit::Exit,
     failure::Failure,
+    key::client_args::known_rules,
     printable,
     redis_args::{KeyArgs, RedisArgs},
     report::Report,
@@ -60,12 +61,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
         )));
     }
     let document = args.rules.document_or_stored(&args.redis).await?;
-    for name in &args.only {
-        if !document.names().any(|known| known == name) {
-            let unknown = UnknownName::new("rule", name, document.names());
-            return Err(Failure::usage(format!("--rule: {unknown}")));
-        }
-    }
+    known_rules(&document, &args.only)?;
     let mut names = args.names.clone();
     if let Some(path) = &args.names_from {
         names.extend(read(path)?.lines().map(str::to_owned));

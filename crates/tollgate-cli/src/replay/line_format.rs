@@ -73,9 +73,8 @@ pub(crate) struct LineFormat {
 /// When a request came, and how it was answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
+    /// Of its end.
     pub(crate) time: LogTime,
-    /// Whether that is the time of its start, and not of its end.
-    pub(crate) is_start: bool,
     pub(crate) took: Tick,
     pub(crate) status: StatusCode,
 }
@@ -193,13 +192,11 @@ impl LineFormat {
             }
             Ok(())
         })?;
-        let (time, is_start) = found.ok_or("it has no time")?;
-        Ok(Answered {
-            time,
-            is_start,
-            took,
-            status,
-        })
+        let (mut time, is_start) = found.ok_or("it has no time")?;
+        if is_start {
+            time.at += took;
+        }
+        Ok(Answered { time, took, status })
     }
 
     /// The head of the request.

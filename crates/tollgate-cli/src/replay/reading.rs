@@ -78,11 +78,7 @@ pub(crate) fn read(
                 }
             };
             let at = answered.time.at;
-            fronts[index] = Some(if answered.is_start {
-                at + answered.took
-            } else {
-                at
-            });
+            fronts[index] = Some(at);
             read.denied_then += u64::from(answered.status == StatusCode::TOO_MANY_REQUESTS);
             let logged = Logged {
                 at,
@@ -92,7 +88,7 @@ pub(crate) fn read(
                 number,
                 line: line.into(),
             };
-            timeline.push(logged, &answered);
+            timeline.push(logged, answered.time.is_whole_second);
         }
         match fronts.iter().flatten().min() {
             Some(front) => timeline.release(*front, &mut ready),

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use tollgate_core::Tick;
 
-use crate::replay::line_format::Answered;
-
 const SECOND: Tick = 1_000_000;
 /// By how much a log may be out of order: processes of a server write what they have once in a while.
 const DISORDER: Tick = 10 * SECOND;
@@ -34,7 +32,7 @@ pub(crate) struct Logged {
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     /// Those with whole seconds, by second and file.
-    groups: BTreeMap<(Tick, usize), Vec<(Logged, bool)>>,
+    groups: BTreeMap<(Tick, usize), Vec<Logged>>,
     /// Those whose time is known, by second.
     seconds: BTreeMap<Tick, Vec<Logged>>,
     held: usize,
@@ -53,23 +51,21 @@ impl Timeline {
         }
     }
 
-    /// Takes the next line of a file. Its `at` is the time in the line.
-    pub(crate) fn push(&mut self, logged: Logged, answered: &Answered) {
+    /// Takes the next line of a file. Its `at` is the time of its end.
+    pub(crate) fn push(&mut self, logged: Logged, is_whole_second: bool) {
         self.held += 1;
-        self.longest = self.longest.max(answered.took).min(LONGEST);
-        match answered.time.is_whole_second {
+        self.longest = self.longest.max(logged.took).min(LONGEST);
+        match is_whole_second {
             true => {
                 let group = self.groups.entry((logged.at / SECOND, logged.file));
-                group.or_default().push((logged, answered.is_start));
+                group.or_default().push(logged);
             }
-            false => self.settle(logged, answered.is_start),
+            false => self.settle(logged),
         }
     }
 
-    fn settle(&mut self, mut logged: Logged, is_start: bool) {
-        if !is_start {
-            logged.at = logged.at.saturating_sub(logged.took);
-        }
+    fn settle(&mut self, mut logged: Logged) {
+        logged.at = logged.at.saturating_sub(logged.took);
         if logged.at < self.released {
             self.late += 1;
             logged.at = self.released;
@@ -103,9 +99,9 @@ impl Timeline {
         let later = self.groups.split_off(&(second, 0));
         for ((second, _), group) in std::mem::replace(&mut self.groups, later) {
             let lines = group.len() as Tick;
-            for (index, (mut logged, is_start)) in group.into_iter().enumerate() {
+            for (index, mut logged) in group.into_iter().enumerate() {
                 logged.at = second * SECOND + index as Tick * SECOND / lines;
-                self.settle(logged, is_start);
+                self.settle(logged);
             }
         }
     }

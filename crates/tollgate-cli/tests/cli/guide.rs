@@ -147,7 +147,6 @@ fn each_command_of_the_page_is_one_of_the_program_and_the_other_way_round() {
         "key status",
         "key reset",
         "key find",
-        "size",
         "doctor",
         "top",
         "replay",

@@ -9,10 +9,9 @@ use axum::{Router, extract::Request, http::StatusCode, middleware, routing::get}
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, Store, key::header};
-use tollgate_redis::{Address, RedisStore};
 use tollgate_tests::server::Server;
 
-use crate::support::{Nginx, Program, Ran, RedisServer, assert_harmless};
+use crate::support::{Nginx, Program, Ran, assert_harmless};
 
 /// What a server has answered, and when by its clock.
 type Log = Arc<Mutex<Vec<(Instant, StatusCode)>>>;
@@ -55,9 +54,10 @@ async fn load(url: String, args: &[&str]) -> (Ran, Value) {
     tokio::task::spawn_blocking(run).await.expect("it runs")
 }
 
-/// Counts what a bucket with these numbers has let through, against the server's clock.
-async fn counts_what_the_limiter_lets_through(store: impl Store) {
-    let (server, log) = service(store).await;
+/// Against the server's clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_are_those_of_a_limiter() {
+    let (server, log) = service(MemoryStore::new()).await;
     let args = [
         "--rate", "60", "--burst", "100", "--keys", "1", "--obey", "0", "--json",
     ];
@@ -104,25 +104,6 @@ async fn counts_are_those_of_nginx() {
         allowed,
         (answers[answers.len() - 1].0 - answers[0].0) as f64 / 1_000.0,
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn counts_are_those_of_a_limiter_in_memory() {
-    counts_what_the_limiter_lets_through(MemoryStore::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn counts_are_those_of_a_limiter_on_redis() {
-    let server = RedisServer::start(&[]);
-    let address: Address = server.url().parse().expect("an address");
-    let store = RedisStore::builder(address, "load", tollgate_redis::Keys::plain());
-    counts_what_the_limiter_lets_through(
-        store
-            .deadline(Duration::from_secs(10))
-            .connect()
-            .expect("a store"),
-    )
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
