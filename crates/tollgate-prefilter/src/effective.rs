@@ -1,6 +1,6 @@
 //! The consistency that takes effect for a quota.
 
-use tollgate_core::{Consistency, Quota, Rule, RuleSet};
+use tollgate_core::{Consistency, Quota, Rule};
 
 use crate::{lease::terms::LeaseTerms, report::terms::ReportTerms};
 
@@ -27,19 +27,6 @@ impl Effective {
             Some(why) if rule.consistency_of() != Consistency::Exact => Self::Exact(Some(why)),
             _ => Self::new(quota, rule.consistency_of()),
         }
-    }
-
-    /// The same for a rule of a rule set, by index. `None`: the rule is not enforced there, or the quota has no limit.
-    #[must_use]
-    pub(crate) fn in_rule_set(
-        rules: &RuleSet,
-        index: usize,
-        plan: usize,
-        exact: Option<&'static str>,
-    ) -> Option<Self> {
-        let rule = rules.rules().get(index)?;
-        let is_limited = rules.enforces(index) && rule.quota_of(plan).has_state();
-        is_limited.then(|| Self::of(rule, plan, exact))
     }
 
     /// What takes effect for a quota of a rule with this consistency.

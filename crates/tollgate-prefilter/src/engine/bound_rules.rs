@@ -50,8 +50,9 @@ impl BoundRules {
         let limits = rules.rules().iter().enumerate().map(|(index, rule)| {
             let exact = exact(rule);
             let plans = (0..rule.quotas()).map(|plan| {
-                let effective = Effective::in_rule_set(&rules, index, plan, exact)?;
-                Some(engine.limit(rule, *rule.quota_of(plan), effective))
+                let quota = rule.quota_of(plan);
+                let is_limited = rules.enforces(index) && quota.has_state();
+                is_limited.then(|| engine.limit(rule, *quota, Effective::of(rule, plan, exact)))
             });
             plans.collect()
         });

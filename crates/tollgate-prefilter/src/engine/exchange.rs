@@ -84,17 +84,12 @@ impl Exchange {
         (self.checks, self.new_keys, self.sent) = (checks, new_keys, None);
     }
 
-    /// Adds a key to be reported when the query is sent.
-    pub(crate) fn add_report(&mut self, check: Check) {
-        self.reports.push(check.with_cost(0));
-    }
-
-    /// Adds a lease that goes back.
-    pub(crate) fn add_returned(&mut self, check: Check, returned: ReturnedLease) {
-        let query = LeaseQuery {
-            returned: Some(returned),
-            ..LeaseQuery::default()
-        };
+    /// Adds a lease that goes back, or else a key to be reported when the query is sent.
+    pub(crate) fn add(&mut self, check: Check, returned: Option<ReturnedLease>) {
+        if returned.is_none() {
+            return self.reports.push(check.with_cost(0));
+        }
+        let query = LeaseQuery::default().with_returned(returned);
         self.leases.push(LeaseItem { check, query });
     }
 
@@ -350,7 +345,7 @@ impl Exchange {
             let left = local.on_lease_reply(limit, check, (sent, now), reply.at, grant);
             if let Some(left) = left {
                 let mut exchange = Self::maintenance(&self.binding);
-                exchange.add_returned(*check, left);
+                exchange.add(*check, Some(left));
                 returned.push(exchange);
             }
         }

@@ -153,23 +153,19 @@ impl Limit {
         lock(&self.listed).unvisited > 0
     }
 
-    /// Visits up to `most` of the keys that are left, and gives how many. Those for which `visit` returns `Visit::Keep` are visited
-    /// again next time.
-    pub(crate) fn visit(&self, most: usize, visit: impl FnMut(Fingerprint) -> Visit) -> usize {
+    /// Visits up to `most` of the keys that are left, or all anew, and gives how many. Those for which `visit` returns `Visit::Keep` are
+    /// visited again next time.
+    pub(crate) fn visit(
+        &self,
+        most: Option<usize>,
+        mut visit: impl FnMut(Fingerprint) -> Visit,
+    ) -> usize {
         let _visiting = lock(&self.visiting);
-        self.visit_some(most, visit)
-    }
-
-    /// Visits all listed keys, also those that were visited already.
-    pub(crate) fn visit_all(&self, visit: impl FnMut(Fingerprint) -> Visit) {
-        let _visiting = lock(&self.visiting);
-        self.begin_visits();
-        self.visit_some(usize::MAX, visit);
-    }
-
-    /// The caller holds `visiting`.
-    fn visit_some(&self, most: usize, mut visit: impl FnMut(Fingerprint) -> Visit) -> usize {
+        if most.is_none() {
+            self.begin_visits();
+        }
         let (mut kept, mut visited) = (Vec::new(), 0);
+        let most = most.unwrap_or(usize::MAX);
         let most = most.min(lock(&self.listed).unvisited);
         while visited < most {
             let next = {

@@ -1,8 +1,8 @@
 //! What a process knows of keys: what it may spend, what it has to report, and what it has seen denied.
 
 use tollgate_core::{
-    AlgorithmKind, Check, Outcome, Quota, Retry, Source, Tick, Verdict,
-    algorithm::{Algorithm, Assessment, FixedWindow, SlidingBuckets, SlidingWindow},
+    Check, Outcome, Retry, Source, Tick, Verdict,
+    algorithm::Assessment,
     store::{Fingerprint, Hold},
 };
 
@@ -387,7 +387,7 @@ impl Local {
         // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
         let window = limit.lease_terms().and_then(LeaseTerms::window);
         let weighs = window.map_or(0, |window| 2 * window);
-        let visited = limit.visit(most, |key| {
+        let visited = limit.visit(Some(most), |key| {
             self.stays_listed(limit, key, |entry| {
                 let holder = &mut entry.lease(limit)?.holder;
                 let returned = holder.sweep(now).and_then(|query| query.returned);
@@ -402,7 +402,7 @@ impl Local {
     /// All leases under a limit, taken out to be returned.
     pub(crate) fn take_out(&self, limit: &Limit, now: Tick) -> Vec<(Fingerprint, ReturnedLease)> {
         let mut held = Vec::new();
-        limit.visit_all(|key| {
+        limit.visit(None, |key| {
             self.stays_listed(limit, key, |entry| {
                 let returned = entry.lease(limit)?.holder.take_out(now);
                 held.extend(returned.map(|returned| (key, returned)));
@@ -418,7 +418,7 @@ impl Local {
         let Some(terms) = limit.report_terms() else {
             return due;
         };
-        limit.visit_all(|key| {
+        limit.visit(None, |key| {
             if due.len() >= most {
                 return Visit::Stop;
             }
@@ -436,7 +436,7 @@ impl Local {
     /// Counts all units under a limit that are in no report as lost, and returns how many.
     pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
         let mut lost = 0;
-        limit.visit_all(|key| {
+        limit.visit(None, |key| {
             self.stays_listed(limit, key, |entry| {
                 let counted = &mut entry.usage(limit)?.counted;
                 let units = counted.report();
@@ -616,7 +616,7 @@ impl Local {
     /// What is held, by a look at every key.
     pub(crate) fn usage_at(&self, now: Tick) -> EngineUsage {
         let mut usage = EngineUsage::default();
-        usage.table = self.keys.usage(|entry| {
+        let table = self.keys.usage(|entry| {
             let (lease, unreported) = entry.held();
             usage.units_unreported += unreported;
             let units = lease.map_or(0, |lease| lease.held(now));
@@ -627,40 +627,7 @@ impl Local {
                 Some(_) => usage.leased_keys += 1,
             }
         });
+        usage.table = table;
         usage
     }
-}
-
-/// A receipt for units that were spent locally, as the store has counted them: when it granted the lease, or with a report.
-pub(crate) fn as_counted(limit: &Limit, receipt: &Hold) -> Hold {
-    let mut receipt = *receipt;
-    receipt.taken.fresh_at = match limit.windows {
-        Some(windows) => {
-            let window = windows.that_counts_until(receipt.taken.fresh_at);
-            window.map_or(0, |window| windows.counts_until(window))
-        }
-        None => weighs_until(&limit.quota, &receipt),
-    };
-    receipt
-}
-
-/// Until when units weigh that were counted locally and reported. What the receipt says is from an earlier reply, and the store
-/// refunds nothing to a window whose end is another.
-fn weighs_until(quota: &Quota, receipt: &Hold) -> Tick {
-    let taken = receipt.taken;
-    let until = match quota.algorithm() {
-        AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),
-        AlgorithmKind::SlidingWindow => fresh_at::<SlidingWindow>(quota, taken.at),
-        AlgorithmKind::SlidingBuckets => fresh_at::<SlidingBuckets>(quota, taken.at),
-        _ => None,
-    };
-    until.unwrap_or(taken.fresh_at)
-}
-
-/// When a state is fresh after a unit was taken at `at`.
-fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
-    let quota = A::new(quota)?;
-    let mut state = A::State::default();
-    quota.take(&mut state, at, 1);
-    Some(quota.fresh_at(&state))
 }

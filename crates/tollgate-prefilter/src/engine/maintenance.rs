@@ -39,10 +39,7 @@ impl<'a> Maintenance<'a> {
         for (rule, plan, limit) in self.binding.limits.iter().filter(|(_, _, it)| which(it)) {
             let due = self.binding.local().due_by(limit, by, left);
             left -= due.len();
-            let due = due.into_iter().map(|key| (key, ()));
-            self.add((rule, plan), due, |exchange, check, ()| {
-                exchange.add_report(check);
-            });
+            self.add(rule, plan, due.into_iter().map(|key| (key, None)));
         }
     }
 
@@ -52,7 +49,7 @@ impl<'a> Maintenance<'a> {
         for (rule, plan, limit) in self.binding.limits.leased() {
             let (unneeded, visited) = self.binding.local().sweep(limit, now, most);
             most -= visited;
-            self.add_leases((rule, plan), unneeded);
+            self.add_leases(rule, plan, unneeded);
         }
     }
 
@@ -60,7 +57,7 @@ impl<'a> Maintenance<'a> {
     pub(crate) fn all_leases(&mut self, now: Tick, which: impl Fn(&Limit) -> bool) {
         let limits = self.binding.limits.leased();
         for (rule, plan, limit) in limits.filter(|(_, _, it)| which(it)) {
-            self.add_leases((rule, plan), self.binding.local().take_out(limit, now));
+            self.add_leases(rule, plan, self.binding.local().take_out(limit, now));
         }
     }
 
@@ -73,42 +70,33 @@ impl<'a> Maintenance<'a> {
         maintenance.exchanges
     }
 
-    fn add_leases(&mut self, of: (u16, u16), leases: Vec<(Fingerprint, ReturnedLease)>) {
-        self.add(of, leases, |exchange, check, returned| {
-            exchange.add_returned(check, returned);
-        });
+    fn add_leases(&mut self, rule: u16, plan: u16, leases: Vec<(Fingerprint, ReturnedLease)>) {
+        let leases = leases.into_iter();
+        self.add(rule, plan, leases.map(|(key, it)| (key, Some(it))));
     }
 
-    /// Puts keys of one rule into queries, by the places of their states. Keys of several rules do not share a query, because
-    /// the store may refuse one rule.
-    fn add<T>(
+    /// Puts keys of one rule into queries, by the places of their states: leases that go back, and else reports. Keys of several rules
+    /// do not share a query, because the store may refuse one rule.
+    fn add(
         &mut self,
-        (rule, plan): (u16, u16),
-        keys: impl IntoIterator<Item = (Fingerprint, T)>,
-        add: impl Fn(&mut Exchange, Check, T),
+        rule: u16,
+        plan: u16,
+        keys: impl Iterator<Item = (Fingerprint, Option<ReturnedLease>)>,
     ) {
-        let mut keys: Vec<_> = keys
-            .into_iter()
-            .map(|(key, item)| {
-                let check = Check::new(rule, key, 0).with_plan(plan);
-                let place = self.binding.places.place(&[check], &check);
-                (place.map(|place| place.bits()), check, item)
-            })
-            .collect();
+        let keys = keys.map(|(key, returned)| {
+            let check = Check::new(rule, key, 0).with_plan(plan);
+            let place = self.binding.places.place(&[check], &check);
+            (place.map(|place| place.bits()), check, returned)
+        });
+        let mut keys: Vec<_> = keys.collect();
         keys.sort_by_key(|(place, ..)| *place);
-        let mut last = None;
-        for (place, check, item) in keys {
-            match last {
-                Some((same, count)) if same == place && count < TOGETHER => {
-                    last = Some((place, count + 1));
+        for keys in keys.chunk_by(|(one, ..), (other, ..)| one == other) {
+            for keys in keys.chunks(TOGETHER) {
+                let mut exchange = Exchange::maintenance(self.binding);
+                for (_, check, returned) in keys {
+                    exchange.add(*check, *returned);
                 }
-                _ => {
-                    self.exchanges.push(Exchange::maintenance(self.binding));
-                    last = Some((place, 1));
-                }
-            }
-            if let Some(exchange) = self.exchanges.last_mut() {
-                add(exchange, check, item);
+                self.exchanges.push(exchange);
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Source, Tick,
+    AlgorithmKind, Quota, Source, Tick,
+    algorithm::{Algorithm, FixedWindow, SlidingBuckets, SlidingWindow},
     store::{Hold, Settlement},
 };
 
-use crate::engine::{bound_rules::BoundRules, local::as_counted};
+use crate::engine::{bound_rules::BoundRules, limit::Limit};
 
 /// What the store has to settle.
 pub(crate) type Settlements = SmallVec<[(Hold, Settlement); 1]>;
@@ -97,4 +98,38 @@ pub(crate) fn keep_abandoned(
     receipt.source = Source::Lease;
     let spent = binding.local().store_time.local(receipt.taken.at);
     give_back(binding, &receipt, (now, spent), receipt.check.cost())
+}
+
+/// A receipt for units that were spent locally, as the store has counted them: when it granted the lease, or with a report.
+fn as_counted(limit: &Limit, receipt: &Hold) -> Hold {
+    let mut receipt = *receipt;
+    receipt.taken.fresh_at = match limit.windows {
+        Some(windows) => {
+            let window = windows.that_counts_until(receipt.taken.fresh_at);
+            window.map_or(0, |window| windows.counts_until(window))
+        }
+        None => weighs_until(&limit.quota, &receipt),
+    };
+    receipt
+}
+
+/// Until when units weigh that were counted locally and reported. What the receipt says is from an earlier reply, and the store
+/// refunds nothing to a window whose end is another.
+fn weighs_until(quota: &Quota, receipt: &Hold) -> Tick {
+    let taken = receipt.taken;
+    let until = match quota.algorithm() {
+        AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),
+        AlgorithmKind::SlidingWindow => fresh_at::<SlidingWindow>(quota, taken.at),
+        AlgorithmKind::SlidingBuckets => fresh_at::<SlidingBuckets>(quota, taken.at),
+        _ => None,
+    };
+    until.unwrap_or(taken.fresh_at)
+}
+
+/// When a state is fresh after a unit was taken at `at`.
+fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
+    let quota = A::new(quota)?;
+    let mut state = A::State::default();
+    quota.take(&mut state, at, 1);
+    Some(quota.fresh_at(&state))
 }

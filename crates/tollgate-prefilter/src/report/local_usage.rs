@@ -195,50 +195,6 @@ mod tests {
         ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports")
     }
 
-    /// The store's side of one process: it answers queries in order, or in the other order.
-    fn known(in_order: bool, answers_in_order: bool) -> u64 {
-        let terms = terms();
-        let (mut usage, mut left) = (LocalUsage::default(), 1_000);
-        usage.on_remaining(1, left);
-        for now in 2..5 {
-            assert_eq!(usage.spend(now, 1, &terms), Spend::Here);
-        }
-        // A report at 10, and a request of 20 units at 11, by a call of its own.
-        let units = usage.report();
-        let mut carry_out = |taken| {
-            left -= taken;
-            left
-        };
-        let (reported, taken) = if in_order {
-            let reported = carry_out(units);
-            (reported, carry_out(20))
-        } else {
-            let taken = carry_out(20);
-            (carry_out(units), taken)
-        };
-        if answers_in_order {
-            usage.reported(units, (10, 12), reported);
-            usage.on_remaining(11, taken);
-        } else {
-            usage.on_remaining(11, taken);
-            usage.reported(units, (10, 12), reported);
-        }
-        usage.left()
-    }
-
-    #[test]
-    fn remaining_is_correct_for_any_interleaving_of_report_and_request() {
-        for (in_order, answers_in_order) in
-            [(true, true), (true, false), (false, true), (false, false)]
-        {
-            assert_eq!(
-                known(in_order, answers_in_order),
-                977,
-                "in order {in_order}, answers in order {answers_in_order}"
-            );
-        }
-    }
-
     #[test]
     fn what_the_store_has_said_is_believed_for_five_seconds() {
         let terms = terms();

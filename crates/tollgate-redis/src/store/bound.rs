@@ -94,8 +94,8 @@ impl Bound {
             _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
         let is_local = inner.local.maintenance_interval().is_some();
-        let _end = is_local.then(|| Arc::new(RulesEnd(Arc::clone(&inner))));
-        Ok(Self { inner, _end })
+        let end = is_local.then(|| Arc::new(RulesEnd(Arc::clone(&inner))));
+        Ok(Self { inner, _end: end })
     }
 
     pub(super) fn inner(&self) -> &Arc<Inner> {

@@ -45,7 +45,7 @@ pub(super) async fn run(shared: Weak<Shared>, in_use: Arc<InUse>, wake: Arc<Noti
         // Until Redis knows that slots went back, the connection stays.
         let _stays = of_slots.map(|_| shared);
         match pause {
-            Some(pause) => drop(timeout(pause, wake.notified()).await),
+            Some(pause) => _ = timeout(pause, wake.notified()).await,
             None => wake.notified().await,
         }
     }

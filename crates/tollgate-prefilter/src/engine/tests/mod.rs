@@ -7,6 +7,5 @@ mod maintenance;
 mod peeks;
 mod replacement;
 mod resets;
-mod several_rules;
 mod subject;
 mod waiting;

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Tick, store::Fingerprint};
-use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart};
+use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart, SlotTable};
 
 use crate::{
     script::{encoder::Encoder, reply::Reply},
@@ -84,51 +84,44 @@ impl RequestSlots {
 
     /// Redis has replied.
     pub(crate) fn on_reply(&mut self, reply: &Reply) -> Acquired {
-        let now = self.shared.process_clock.now();
         let mut acquired = Acquired::AsReplied;
-        let mut in_use = self.shared.slots.lock();
-        for it in std::mem::take(&mut self.acquires) {
-            let Some(answer) = reply.slots(it.place, &it.message) else {
-                // The server has refused it, or what it has is not ours.
-                in_use.table.give_up(&it.key, &it.message, now);
-                continue;
-            };
-            let times = (it.sent, now);
-            match in_use
-                .table
-                .on_acquired(&it.key, &it.message, &answer, times)
-            {
-                SlotStart::Started { fence } => self.granted.push(Granted {
-                    key: it.key,
-                    number: fence,
-                    slots: it.message.want,
-                }),
-                SlotStart::Denied { .. } => {}
-                SlotStart::Again => acquired = Acquired::Again,
+        self.change(|slots, table, now| {
+            for it in std::mem::take(&mut slots.acquires) {
+                let Some(answer) = reply.slots(it.place, &it.message) else {
+                    // The server has refused it, or what it has is not ours.
+                    table.give_up(&it.key, &it.message, now);
+                    continue;
+                };
+                match table.on_acquired(&it.key, &it.message, &answer, (it.sent, now)) {
+                    SlotStart::Started { fence } => slots.granted.push(Granted {
+                        key: it.key,
+                        number: fence,
+                        slots: it.message.want,
+                    }),
+                    SlotStart::Denied { .. } => {}
+                    SlotStart::Again => acquired = Acquired::Again,
+                }
             }
-        }
-        report(&self.shared, in_use, now);
+        });
         acquired
     }
 
     /// Nothing was sent that Redis could have read.
     pub(crate) fn not_sent(&mut self) {
-        let now = self.shared.process_clock.now();
-        let mut in_use = self.shared.slots.lock();
-        for it in std::mem::take(&mut self.acquires) {
-            in_use.table.not_sent(&it.key, &it.message, now);
-        }
-        report(&self.shared, in_use, now);
+        self.change(|slots, table, now| {
+            for it in std::mem::take(&mut slots.acquires) {
+                table.not_sent(&it.key, &it.message, now);
+            }
+        });
     }
 
     /// The reply is lost: slots that may have been granted are reported as not in use.
     pub(crate) fn lose(&mut self) {
-        let now = self.shared.process_clock.now();
-        let mut in_use = self.shared.slots.lock();
-        for it in std::mem::take(&mut self.acquires) {
-            in_use.table.give_up(&it.key, &it.message, now);
-        }
-        report(&self.shared, in_use, now);
+        self.change(|slots, table, now| {
+            for it in std::mem::take(&mut slots.acquires) {
+                table.give_up(&it.key, &it.message, now);
+            }
+        });
     }
 
     /// The decision has the slots that were granted, and its owner returns them.
@@ -138,19 +131,22 @@ impl RequestSlots {
 
     /// What is in flight counts as lost, and what was granted goes back.
     pub(crate) fn give_back(&mut self) {
-        if !self.acquires.is_empty() {
-            self.lose();
-        }
-        if self.granted.is_empty() {
+        self.lose();
+        self.change(|slots, table, now| {
+            for it in std::mem::take(&mut slots.granted) {
+                table.end(&it.key.rule, it.key.key, it.number, it.slots, now);
+            }
+        });
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Self, &mut SlotTable<SlotTarget>, Tick)) {
+        if self.acquires.is_empty() && self.granted.is_empty() {
             return;
         }
-        let now = self.shared.process_clock.now();
-        let mut in_use = self.shared.slots.lock();
-        for it in std::mem::take(&mut self.granted) {
-            let (rule, key) = (&it.key.rule, it.key.key);
-            in_use.table.end(rule, key, it.number, it.slots, now);
-        }
-        report(&self.shared, in_use, now);
+        let (shared, now) = (Arc::clone(&self.shared), self.shared.process_clock.now());
+        let mut in_use = shared.slots.lock();
+        change(self, &mut in_use.table, now);
+        report(&shared, in_use, now);
     }
 }
 
