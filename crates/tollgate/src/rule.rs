@@ -77,45 +77,45 @@ impl Rule {
     pub fn by_handler(self) -> RequestRule {
         RequestRule::new(self.0, None)
     }
+}
 
+/// Setters of the core's rule, for this one.
+macro_rules! core_setters {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {
+        impl Rule {
+            $($(#[$doc])*
+            pub fn $name(self $(, $argument: $type)*) -> Self {
+                Self(self.0.$name($($argument),*))
+            })*
+        }
+    };
+}
+
+core_setters! {
     /// Adds a plan: another quota under the same name, selected per request. It must have the same algorithm, or be
     /// [`unlimited`](Quota::unlimited).
     ///
     /// A client that changes plans keeps its usage.
-    pub fn plan(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        Self(self.0.plan(name, quota))
-    }
+    plan(name: impl Into<Arc<str>>, quota: Quota);
 
     /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
-    pub fn threshold(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        Self(self.0.threshold(name, quota))
-    }
+    threshold(name: impl Into<Arc<str>>, quota: Quota);
 
     /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. Default: 1. A cost of 0 is refused.
-    pub fn cost(self, units: u64) -> Self {
-        Self(self.0.cost(units))
-    }
+    cost(units: u64);
 
     /// Lets checks in code bring a quota of their own along: see [`Limiter::quota_for`](crate::Limiter::quota_for). In a layer,
     /// [`quota_by`](RequestRule::quota_by) does it.
-    pub fn variable_quota(self) -> Self {
-        Self(self.0.variable_quota())
-    }
+    variable_quota();
 
     /// Makes it a shadow: it decides and counts as if it were alone, is reported, and denies nothing.
-    pub fn shadow(self) -> Self {
-        Self(self.0.shadow())
-    }
+    shadow();
 
     /// Switches the rule off.
-    pub fn off(self) -> Self {
-        Self(self.0.off())
-    }
+    off();
 
     /// How exactly processes count together on a shared store.
-    pub fn consistency(self, consistency: Consistency) -> Self {
-        Self(self.0.consistency(consistency))
-    }
+    consistency(consistency: Consistency);
 
     /// Delays a request that does not fit now and will within `at_most`, instead of denying it: see
     /// [Slots and waiting](crate::guide::waiting). For buckets and [slots](Quota::concurrent).
@@ -125,34 +125,24 @@ impl Rule {
     /// # Panics
     ///
     /// The future of a response panics outside of a tokio runtime with its timer enabled, when its request has to wait.
-    pub fn wait(self, at_most: Duration) -> Self {
-        Self(self.0.wait(at_most))
-    }
+    wait(at_most: Duration);
 
     /// Blocks a key for a time, which grows, after too many denials: see [`Block`], and [`RequestRule::block`].
-    pub fn block(self, block: Block) -> Self {
-        Self(self.0.block(block))
-    }
+    block(block: Block);
 
     /// How many requests may wait for this rule at once in one process, for one key and for all keys. Default: 256 and 16 384.
     /// The [layer](crate::RateLimitLayer::max_waiting) has a bound for all of its rules together, 1 024 by default. Above any of
     /// these, a request that would wait is denied. Take a `per_key` below the layer's bound, so that no client keeps the others from
     /// waiting.
-    pub fn max_waiting(self, per_key: usize, in_all: usize) -> Self {
-        Self(self.0.max_waiting(per_key, in_all))
-    }
+    max_waiting(per_key: usize, in_all: usize);
 
     /// Keeps the keys that come most often, with their requests, denials and units of the last minutes: see
     /// [`Limiter::top_keys`](crate::Limiter::top_keys), which [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) has.
-    pub fn top_keys(self) -> Self {
-        Self(self.0.top_keys())
-    }
+    top_keys();
 
     /// What the rule counts by, as the label `subject_type` of its metrics: `api_key`, `tenant`. A fixed word, and nothing of a
     /// request. Default: what its key [says of itself](crate::key::KeyExtractor::subject_type), such as `ip` or `header`.
-    pub fn subject_type(self, name: impl Into<Arc<str>>) -> Self {
-        Self(self.0.subject_type(name))
-    }
+    subject_type(name: impl Into<Arc<str>>);
 
     /// What the rule counts, in the plural: `tokens`, `bytes`, `words`. [Rejections](crate::rejection) say so ("allows 10000 tokens
     /// per 60 s"), and so does `qu` of [`DRAFT_11`](crate::header::HeaderStyle::DRAFT_11). Default: `requests`, and `units` where a
@@ -167,21 +157,15 @@ impl Rule {
     ///     .by(header("x-api-key"));
     /// # let _ = rule;
     /// ```
-    pub fn unit(self, name: impl Into<Arc<str>>) -> Self {
-        Self(self.0.unit(name))
-    }
+    unit(name: impl Into<Arc<str>>);
 
     /// Keeps the [top keys](Self::top_keys), and shows each by what `label` calls it: an account's number, an address with its
     /// end masked. It is shown in top keys and in warnings of hot keys, so it should not be a secret. It is called for
     /// keys that come often, not for each request.
-    pub fn label(self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        Self(self.0.label(label))
-    }
+    label(label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static);
 
     /// How to decide while the store fails.
-    pub fn on_store_error(self, answer: OnStoreError) -> Self {
-        Self(self.0.on_store_error(answer))
-    }
+    on_store_error(answer: OnStoreError);
 }
 
 impl Deref for Rule {

@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 
 use http::header;
-use tollgate_core::{KeyBuf, PartKind};
+use tollgate_core::PartKind;
 
-use crate::key::{
-    extractor::{Extracted, KeyExtractor, NoKey},
-    value::exactly_one,
+use crate::{
+    head::Head,
+    key::{
+        extractor::{Extracted, KeyExtractor, NoKey, extractor},
+        value::exactly_one,
+    },
 };
-
-use crate::head::Head;
 
 /// Counts by the host and port that a request is for: those of its URI, or else of its `Host` header. A budget for each
 /// virtual host.
@@ -19,28 +20,14 @@ use crate::head::Head;
 ///
 /// A client may send any host. Reject unknown hosts in front of the limit.
 #[must_use]
-pub fn authority() -> Authority {
-    Authority(())
-}
-
-/// The extractor that [`authority()`] makes.
-#[derive(Clone, Debug)]
-pub struct Authority(());
-
-impl KeyExtractor for Authority {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        match authority_of(head) {
-            Ok(authority) => {
-                key.push(PartKind::AUTHORITY, authority.as_bytes());
-                Extracted::Key
-            }
-            Err(why) => Extracted::Nothing(why),
+pub fn authority() -> impl KeyExtractor + Clone {
+    extractor("authority", |head, key| match authority_of(head) {
+        Ok(authority) => {
+            key.push(PartKind::AUTHORITY, authority.as_bytes());
+            Extracted::Key
         }
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "authority".into()
-    }
+        Err(why) => Extracted::Nothing(why),
+    })
 }
 
 /// The host and port of a request, in lower case.

@@ -1,16 +1,12 @@
 //! Credentials as the key.
 
-use std::borrow::Cow;
-
 use http::{HeaderValue, header};
-use tollgate_core::{KeyBuf, PartKind};
+use tollgate_core::PartKind;
 
 use crate::key::{
-    extractor::{Extracted, KeyExtractor, NoKey},
+    extractor::{KeyExtractor, NoKey, extractor},
     value::{exactly_one, push_named},
 };
-
-use crate::head::Head;
 
 /// Counts by the credentials in `Authorization`, in one spelling: `Bearer s`, `bearer s` and `BEARER  s` are one client.
 ///
@@ -42,24 +38,12 @@ use crate::head::Head;
 /// assert_ne!(key_of("Bearer a7"), key_of("Bearer A7"));
 /// ```
 #[must_use]
-pub fn authorization() -> Authorization {
-    Authorization(())
-}
-
-/// The extractor that [`authorization()`] makes.
-#[derive(Clone, Debug)]
-pub struct Authorization(());
-
-impl KeyExtractor for Authorization {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+pub fn authorization() -> impl KeyExtractor + Clone {
+    extractor("authorization", |head, key| {
         let values = head.headers.get_all(header::AUTHORIZATION).iter();
         let value = exactly_one(values.map(HeaderValue::as_bytes)).and_then(in_one_spelling);
         push_named(key, PartKind::HEADER, "authorization", value)
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "authorization".into()
-    }
+    })
 }
 
 /// The credentials (RFC 9110 §11.4): the scheme in lower case, and a token as it is, or the parameters in their order by name.

@@ -1,12 +1,14 @@
 //! A key computed by a closure.
 
-use std::fmt;
+use tollgate_core::Key;
 
-use tollgate_core::{Key, KeyBuf};
-
-use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
-
-use crate::head::Head;
+use crate::{
+    head::Head,
+    key::{
+        extractor::{KeyExtractor, extractor},
+        value::push_made,
+    },
+};
 
 /// Counts by the key that a closure computes from the head of the request; `None` is no key.
 ///
@@ -34,36 +36,9 @@ use crate::head::Head;
 /// assert!(matches!(by_user.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of(("acme", 7)));
 /// ```
-pub fn computed<F>(make: F) -> Computed<F>
+pub fn computed<F>(make: F) -> impl KeyExtractor
 where
     F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
 {
-    Computed { make }
-}
-
-/// The extractor that [`computed`] makes.
-#[derive(Clone)]
-pub struct Computed<F> {
-    make: F,
-}
-
-impl<F> KeyExtractor for Computed<F>
-where
-    F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
-{
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        match (self.make)(head) {
-            Some(made) => {
-                key.append(made.as_ref());
-                Extracted::Key
-            }
-            None => Extracted::Nothing(NoKey::Absent),
-        }
-    }
-}
-
-impl<F> fmt::Debug for Computed<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Computed(..)")
-    }
+    extractor("custom", move |head, key| push_made(key, make(head)))
 }

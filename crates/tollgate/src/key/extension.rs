@@ -1,15 +1,11 @@
 //! A value in the request's extensions as the key.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
-
-use tollgate_core::{Key, KeyBuf, KeyPart, PartKind};
+use tollgate_core::{Key, KeyPart, PartKind};
 
 use crate::key::{
-    extractor::{Extracted, KeyExtractor, NoKey},
-    value::push_found,
+    extractor::{KeyExtractor, extractor},
+    value::{push_found, push_made},
 };
-
-use crate::head::Head;
 
 /// Counts by a value in the request's extensions, set by an outer middleware.
 ///
@@ -41,11 +37,13 @@ use crate::head::Head;
 /// assert!(matches!(extension::<Tenant>().extract(&Head::from(&head), &mut key), Extracted::Key));
 /// ```
 #[must_use]
-pub fn extension<T>() -> Extension<T>
+pub fn extension<T>() -> impl KeyExtractor + Clone
 where
     T: KeyPart + Send + Sync + 'static,
 {
-    Extension(PhantomData)
+    extractor("extension", |head, key| {
+        push_found(key, PartKind::EXTENSION, head.extensions.get::<T>())
+    })
 }
 
 /// Counts by a part of a value in the request's extensions; `None` is no key.
@@ -71,16 +69,16 @@ where
 /// assert!(matches!(by_subject.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(key.parts().next(), Some((PartKind::EXTENSION, &b"ada"[..])));
 /// ```
-pub fn extension_with<T, F, P>(find: F) -> ExtensionWith<T, F, P>
+pub fn extension_with<T, F, P>(find: F) -> impl KeyExtractor
 where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Option<&P> + Send + Sync + 'static,
     P: KeyPart + ?Sized + 'static,
 {
-    ExtensionWith {
-        find,
-        types: PhantomData,
-    }
+    extractor("extension", move |head, key| {
+        let found = head.extensions.get::<T>().and_then(&find);
+        push_found(key, PartKind::EXTENSION, found)
+    })
 }
 
 /// Counts by what a function makes of a value in the request's extensions; `None` is no key.
@@ -104,119 +102,12 @@ where
 /// assert!(matches!(by_user.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of(("acme", 7)));
 /// ```
-pub fn extension_key<T, F>(make: F) -> ExtensionKey<T, F>
+pub fn extension_key<T, F>(make: F) -> impl KeyExtractor
 where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Option<Key> + Send + Sync + 'static,
 {
-    ExtensionKey {
-        make,
-        of: PhantomData,
-    }
-}
-
-/// The extractor that [`extension()`] makes.
-pub struct Extension<T>(PhantomData<fn() -> T>);
-
-impl<T> KeyExtractor for Extension<T>
-where
-    T: KeyPart + Send + Sync + 'static,
-{
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        push_found(key, PartKind::EXTENSION, head.extensions.get::<T>())
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "extension".into()
-    }
-}
-
-impl<T> Clone for Extension<T> {
-    fn clone(&self) -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<T> fmt::Debug for Extension<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Extension<{}>", std::any::type_name::<T>())
-    }
-}
-
-/// The extractor that [`extension_with`] makes.
-pub struct ExtensionWith<T, F, P: ?Sized> {
-    find: F,
-    types: PhantomData<fn(&T) -> &P>,
-}
-
-impl<T, F, P> KeyExtractor for ExtensionWith<T, F, P>
-where
-    T: Send + Sync + 'static,
-    F: Fn(&T) -> Option<&P> + Send + Sync + 'static,
-    P: KeyPart + ?Sized + 'static,
-{
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        let found = head.extensions.get::<T>().and_then(&self.find);
-        push_found(key, PartKind::EXTENSION, found)
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "extension".into()
-    }
-}
-
-impl<T, F: Clone, P: ?Sized> Clone for ExtensionWith<T, F, P> {
-    fn clone(&self) -> Self {
-        Self {
-            find: self.find.clone(),
-            types: PhantomData,
-        }
-    }
-}
-
-impl<T, F, P: ?Sized> fmt::Debug for ExtensionWith<T, F, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ExtensionWith<{}>", std::any::type_name::<T>())
-    }
-}
-
-/// The extractor that [`extension_key`] makes.
-pub struct ExtensionKey<T, F> {
-    make: F,
-    of: PhantomData<fn(&T)>,
-}
-
-impl<T, F> KeyExtractor for ExtensionKey<T, F>
-where
-    T: Send + Sync + 'static,
-    F: Fn(&T) -> Option<Key> + Send + Sync + 'static,
-{
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        match head.extensions.get::<T>().and_then(&self.make) {
-            Some(made) => {
-                key.append(made.as_ref());
-                Extracted::Key
-            }
-            None => Extracted::Nothing(NoKey::Absent),
-        }
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "extension".into()
-    }
-}
-
-impl<T, F: Clone> Clone for ExtensionKey<T, F> {
-    fn clone(&self) -> Self {
-        Self {
-            make: self.make.clone(),
-            of: PhantomData,
-        }
-    }
-}
-
-impl<T, F> fmt::Debug for ExtensionKey<T, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ExtensionKey<{}>", std::any::type_name::<T>())
-    }
+    extractor("extension", move |head, key| {
+        push_made(key, head.extensions.get::<T>().and_then(&make))
+    })
 }

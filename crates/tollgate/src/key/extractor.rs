@@ -113,38 +113,71 @@ impl fmt::Debug for NoKey {
 
 impl std::error::Error for NoKey {}
 
-impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        (**self).extract(head, key)
-    }
+/// An extractor that is a function.
+#[derive(Clone)]
+pub(crate) struct ExtractorFn<F> {
+    subject_type: &'static str,
+    extract: F,
+    mistake: Option<String>,
+}
 
-    fn subject_type(&self) -> Cow<'static, str> {
-        (**self).subject_type()
-    }
-
-    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
-        (**self).client_address(head)
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        (**self).validate()
+pub(crate) fn extractor<F>(subject_type: &'static str, extract: F) -> ExtractorFn<F>
+where
+    F: Fn(&Head<'_>, &mut KeyBuf) -> Extracted + Send + Sync + 'static,
+{
+    ExtractorFn {
+        subject_type,
+        extract,
+        mistake: None,
     }
 }
 
-impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
+impl<F> ExtractorFn<F> {
+    /// What is wrong with what it was made of.
+    pub(crate) fn with_mistake(mut self, mistake: Option<String>) -> Self {
+        self.mistake = mistake;
+        self
+    }
+}
+
+impl<F> KeyExtractor for ExtractorFn<F>
+where
+    F: Fn(&Head<'_>, &mut KeyBuf) -> Extracted + Send + Sync + 'static,
+{
     fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        (**self).extract(head, key)
+        (self.extract)(head, key)
     }
 
     fn subject_type(&self) -> Cow<'static, str> {
-        (**self).subject_type()
-    }
-
-    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
-        (**self).client_address(head)
+        self.subject_type.into()
     }
 
     fn validate(&self) -> Result<(), String> {
-        (**self).validate()
+        self.mistake.clone().map_or(Ok(()), Err)
     }
 }
+
+macro_rules! for_pointer {
+    ($pointer:ident) => {
+        impl<E: KeyExtractor + ?Sized> KeyExtractor for $pointer<E> {
+            fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+                (**self).extract(head, key)
+            }
+
+            fn subject_type(&self) -> Cow<'static, str> {
+                (**self).subject_type()
+            }
+
+            fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
+                (**self).client_address(head)
+            }
+
+            fn validate(&self) -> Result<(), String> {
+                (**self).validate()
+            }
+        }
+    };
+}
+
+for_pointer!(Arc);
+for_pointer!(Box);

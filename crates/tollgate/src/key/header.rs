@@ -1,16 +1,15 @@
 //! The value of a header as the key.
 
-use std::borrow::Cow;
-
 use http::{HeaderName, HeaderValue};
 use tollgate_core::{KeyBuf, PartKind};
 
-use crate::key::{
-    extractor::{Extracted, KeyExtractor, NoKey},
-    value::{exactly_one, push_named},
+use crate::{
+    head::Head,
+    key::{
+        extractor::{Extracted, KeyExtractor, NoKey, extractor},
+        value::{exactly_one, push_named},
+    },
 };
-
-use crate::head::Head;
 
 /// Counts by the value of a header, such as an API key.
 ///
@@ -25,37 +24,18 @@ use crate::head::Head;
 ///
 /// A client can invent values. In front of authentication, add a rule by [`client_ip`](crate::key::client_ip()); behind it, count
 /// by an [`extension`](crate::key::extension()) that holds a verified key.
-pub fn header(name: impl AsRef<str>) -> Header {
-    Header {
-        name: header_name(name.as_ref()),
-    }
-}
-
-/// The extractor that [`header`] makes.
-#[derive(Clone, Debug)]
-pub struct Header {
-    name: Result<HeaderName, String>,
-}
-
-impl KeyExtractor for Header {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        match &self.name {
-            Ok(name) => {
-                let value = exactly_one(head.headers.get_all(name).iter());
-                let value = value.map(HeaderValue::as_bytes).map(<[u8]>::trim_ascii);
-                push_named(key, PartKind::HEADER, name.as_str(), value)
-            }
-            Err(mistake) => Extracted::Nothing(NoKey::Misconfigured(mistake.clone().into())),
+pub fn header(name: impl AsRef<str>) -> impl KeyExtractor + Clone {
+    let name = header_name(name.as_ref());
+    let mistake = name.clone().err();
+    let extract = move |head: &Head<'_>, key: &mut KeyBuf| match &name {
+        Ok(name) => {
+            let value = exactly_one(head.headers.get_all(name).iter());
+            let value = value.map(HeaderValue::as_bytes).map(<[u8]>::trim_ascii);
+            push_named(key, PartKind::HEADER, name.as_str(), value)
         }
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "header".into()
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.name.as_ref().map(|_| ()).map_err(Clone::clone)
-    }
+        Err(mistake) => Extracted::Nothing(NoKey::Misconfigured(mistake.clone().into())),
+    };
+    extractor("header", extract).with_mistake(mistake)
 }
 
 /// The name, or an error message.

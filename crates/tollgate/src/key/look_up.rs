@@ -1,12 +1,11 @@
 //! A key that is looked up.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
-
 use tollgate_core::{KeyBuf, KeyPart, PartKind, Pending};
 
-use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
-
-use crate::head::Head;
+use crate::{
+    head::Head,
+    key::extractor::{Extracted, KeyExtractor, NoKey, extractor},
+};
 
 /// Counts by the key that a future finds, such as the tenant of an API key in a database. `None` is no key.
 ///
@@ -43,56 +42,19 @@ use crate::head::Head;
 /// assert!(key.await.is_ok());
 /// # });
 /// ```
-pub fn look_up<F, Fut, K>(find: F) -> LookUp<F, Fut>
+pub fn look_up<F, Fut, K>(find: F) -> impl KeyExtractor
 where
     F: Fn(&Head<'_>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
     K: KeyPart,
 {
-    LookUp {
-        find,
-        future: PhantomData,
-    }
-}
-
-/// The extractor that [`look_up`] makes.
-pub struct LookUp<F, Fut> {
-    find: F,
-    future: PhantomData<fn() -> Fut>,
-}
-
-impl<F, Fut, K> KeyExtractor for LookUp<F, Fut>
-where
-    F: Fn(&Head<'_>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Option<K>> + Send + 'static,
-    K: KeyPart,
-{
-    fn extract(&self, head: &Head<'_>, _: &mut KeyBuf) -> Extracted {
-        let found = (self.find)(head);
+    extractor("look_up", move |head, _| {
+        let found = find(head);
         Extracted::Later(Pending::new(async move {
             let value = found.await.ok_or(NoKey::Absent)?;
             let mut key = KeyBuf::new();
             value.add_to(&mut key, PartKind::LOOK_UP);
             Ok(key)
         }))
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "look_up".into()
-    }
-}
-
-impl<F: Clone, Fut> Clone for LookUp<F, Fut> {
-    fn clone(&self) -> Self {
-        Self {
-            find: self.find.clone(),
-            future: PhantomData,
-        }
-    }
-}
-
-impl<F, Fut> fmt::Debug for LookUp<F, Fut> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LookUp(..)")
-    }
+    })
 }

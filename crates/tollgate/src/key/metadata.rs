@@ -1,21 +1,20 @@
 //! An entry of a gRPC call's metadata as the key.
 
-use std::borrow::Cow;
-
 use base64::{
     Engine, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use tollgate_core::{KeyBuf, PartKind};
 
-use crate::key::{
-    extractor::{Extracted, KeyExtractor, NoKey},
-    header::header_name,
-    value::{exactly_one, push_named},
+use crate::{
+    head::Head,
+    key::{
+        extractor::{Extracted, KeyExtractor, NoKey, extractor},
+        header::header_name,
+        value::{exactly_one, push_named},
+    },
 };
-
-use crate::head::Head;
 
 /// Padding is optional (gRPC over HTTP/2 §Custom-Metadata).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -46,22 +45,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// assert!(key_of("/w").is_some());
 /// assert!(key_of("?").is_none());
 /// ```
-pub fn metadata(name: impl AsRef<str>) -> Metadata {
-    Metadata {
-        name: header_name(name.as_ref()),
-    }
-}
-
-/// The extractor that [`metadata`] makes.
-#[must_use]
-#[derive(Clone, Debug)]
-pub struct Metadata {
-    name: Result<HeaderName, String>,
-}
-
-impl KeyExtractor for Metadata {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        let name = match &self.name {
+pub fn metadata(name: impl AsRef<str>) -> impl KeyExtractor + Clone {
+    let name = header_name(name.as_ref());
+    let mistake = name.clone().err();
+    let extract = move |head: &Head<'_>, key: &mut KeyBuf| {
+        let name = match &name {
             Ok(name) => name,
             Err(mistake) => {
                 return Extracted::Nothing(NoKey::Misconfigured(mistake.clone().into()));
@@ -79,13 +67,6 @@ impl KeyExtractor for Metadata {
             Err(why) => Err(why),
         };
         push_named(key, PartKind::METADATA, name.as_str(), value)
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "metadata".into()
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.name.as_ref().map(|_| ()).map_err(Clone::clone)
-    }
+    };
+    extractor("metadata", extract).with_mistake(mistake)
 }

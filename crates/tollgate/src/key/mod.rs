@@ -157,24 +157,24 @@ mod value;
 pub use tollgate_core::{KeyPart, KeyPrefix, Network};
 
 pub use self::{
-    authority::{Authority, authority},
-    authorization::{Authorization, authorization},
+    authority::authority,
+    authorization::authorization,
     client_ip::{ClientIp, client_ip},
-    computed::{Computed, computed},
-    constant::{Constant, constant},
-    cookie::{Cookie, cookie},
-    extension::{Extension, ExtensionKey, ExtensionWith, extension, extension_key, extension_with},
+    computed::computed,
+    constant::constant,
+    cookie::cookie,
+    extension::{extension, extension_key, extension_with},
     extractor::{Extracted, KeyExtractor, NoKey},
-    grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service},
-    header::{Header, header},
-    key_fn::{KeyFn, key_fn},
-    look_up::{LookUp, look_up},
-    metadata::{Metadata, metadata},
-    method::{Method, method},
+    grpc::{grpc_method, grpc_service},
+    header::header,
+    key_fn::key_fn,
+    look_up::look_up,
+    metadata::metadata,
+    method::method,
     or::{KeyExtractorExt, Or},
-    path::{Path, path},
+    path::path,
     peer::PeerAddr,
-    query::{Query, query},
+    query::query,
 };
 pub(crate) use self::{
     client_ip::{network, trust},
@@ -183,7 +183,4 @@ pub(crate) use self::{
     value::only_value,
 };
 #[cfg(feature = "axum")]
-pub use self::{
-    matched_path::{MatchedPath, matched_path},
-    path_parameter::{PathParameter, path_parameter},
-};
+pub use self::{matched_path::matched_path, path_parameter::path_parameter};

@@ -1,12 +1,8 @@
 //! The request's path as the key.
 
-use std::borrow::Cow;
+use tollgate_core::PartKind;
 
-use tollgate_core::{KeyBuf, PartKind};
-
-use crate::key::extractor::{Extracted, KeyExtractor};
-
-use crate::head::Head;
+use crate::key::extractor::{Extracted, KeyExtractor, extractor};
 
 /// Counts by the request's path, without the query. The key has one part of [`PartKind::PATH`].
 ///
@@ -14,21 +10,9 @@ use crate::head::Head;
 /// feature `axum`): a path has many spellings (`/a`, `/%61`), and each has its own budget. Inside of axum's `Router::nest` the
 /// path lacks the prefix.
 #[must_use]
-pub fn path() -> Path {
-    Path(())
-}
-
-/// The extractor that [`path()`] makes.
-#[derive(Clone, Debug)]
-pub struct Path(());
-
-impl KeyExtractor for Path {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+pub fn path() -> impl KeyExtractor + Clone {
+    extractor("path", |head, key| {
         key.push(PartKind::PATH, head.uri.path());
         Extracted::Key
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "path".into()
-    }
+    })
 }

@@ -1,7 +1,5 @@
 //! A parameter of axum's route as the key.
 
-use std::borrow::Cow;
-
 use std::{
     pin::pin,
     task::{Context, Poll, Waker},
@@ -14,7 +12,7 @@ use tollgate_core::{KeyBuf, PartKind};
 use crate::{
     head::Head,
     key::{
-        extractor::{Extracted, KeyExtractor, NoKey},
+        extractor::{Extracted, KeyExtractor, NoKey, extractor},
         value::{exactly_one, push_named},
     },
 };
@@ -29,40 +27,23 @@ use crate::{
 /// [`key_fn`](crate::key::key_fn()).
 ///
 /// The key has two parts of [`PartKind::PATH_PARAMETER`], the name and the decoded value.
-pub fn path_parameter(name: impl Into<String>) -> PathParameter {
-    PathParameter { name: name.into() }
-}
-
-/// The extractor that [`path_parameter`] makes.
-#[derive(Clone, Debug)]
-pub struct PathParameter {
-    name: String,
-}
-
-impl KeyExtractor for PathParameter {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone {
+    let name = name.into();
+    let mistake = (name.is_empty() || name.contains(['{', '}', '/', '*'])).then(|| {
+        format!(
+            "{name:?} is not the name of a path parameter: take it without braces, as in path_parameter(\"tenant\")"
+        )
+    });
+    let extract = move |head: &Head<'_>, key: &mut KeyBuf| {
         let parameters = match parameters(head) {
             Ok(parameters) => parameters,
             Err(why) => return Extracted::Nothing(why),
         };
-        let values = parameters.iter().filter(|(name, _)| *name == self.name);
+        let values = parameters.iter().filter(|(other, _)| *other == name);
         let value = exactly_one(values).map(|(_, value)| value);
-        push_named(key, PartKind::PATH_PARAMETER, &self.name, value)
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "path_parameter".into()
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        if self.name.is_empty() || self.name.contains(['{', '}', '/', '*']) {
-            return Err(format!(
-                "{:?} is not the name of a path parameter: take it without braces, as in path_parameter(\"tenant\")",
-                self.name
-            ));
-        }
-        Ok(())
-    }
+        push_named(key, PartKind::PATH_PARAMETER, &name, value)
+    };
+    extractor("path_parameter", extract).with_mistake(mistake)
 }
 
 fn parameters(head: &Head<'_>) -> Result<RawPathParams, NoKey> {

@@ -1,16 +1,15 @@
 //! A parameter of the query as the key.
 
-use std::borrow::Cow;
-
 use tollgate_core::{KeyBuf, PartKind};
 
-use crate::key::{
-    extractor::{Extracted, KeyExtractor},
-    percent::{Plus, decoded},
-    value::{exactly_one, push_named},
+use crate::{
+    head::Head,
+    key::{
+        extractor::{KeyExtractor, extractor},
+        percent::{Plus, decoded},
+        value::{exactly_one, push_named},
+    },
 };
-
-use crate::head::Head;
 
 /// Counts by a parameter of the query: `query("token")` finds `abc` in `/search?token=abc`.
 ///
@@ -19,40 +18,22 @@ use crate::head::Head;
 /// one is no key. Case matters.
 ///
 /// The key has two parts of [`PartKind::QUERY_PARAMETER`], the name and the decoded value.
-pub fn query(name: impl Into<String>) -> Query {
-    Query { name: name.into() }
-}
-
-/// The extractor that [`query`] makes.
-#[derive(Clone, Debug)]
-pub struct Query {
-    name: String,
-}
-
-impl KeyExtractor for Query {
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+pub fn query(name: impl Into<String>) -> impl KeyExtractor + Clone {
+    let name = name.into();
+    let mistake = name
+        .is_empty()
+        .then(|| "query(\"\") names no parameter; use its name, as in query(\"token\")".to_owned());
+    let extract = move |head: &Head<'_>, key: &mut KeyBuf| {
         let query = head.uri.query().unwrap_or_default();
         let values = query.as_bytes().split(|&b| b == b'&').filter_map(|pair| {
             let end = pair.iter().position(|&b| b == b'=').unwrap_or(pair.len());
-            let (name, value) = pair.split_at(end);
-            decoded(name, Plus::Space)
-                .eq(self.name.bytes())
+            let (other, value) = pair.split_at(end);
+            decoded(other, Plus::Space)
+                .eq(name.bytes())
                 .then(|| value.get(1..).unwrap_or_default())
         });
         let value = exactly_one(values).map(|value| decoded(value, Plus::Space).bytes());
-        push_named(key, PartKind::QUERY_PARAMETER, &self.name, value)
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        "query".into()
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        if self.name.is_empty() {
-            return Err(
-                "query(\"\") names no parameter; use its name, as in query(\"token\")".into(),
-            );
-        }
-        Ok(())
-    }
+        push_named(key, PartKind::QUERY_PARAMETER, &name, value)
+    };
+    extractor("query", extract).with_mistake(mistake)
 }

@@ -1,6 +1,6 @@
 //! Client-sent values as parts of a key.
 
-use tollgate_core::{KeyBuf, KeyPart, PartKind};
+use tollgate_core::{Key, KeyBuf, KeyPart, PartKind};
 
 use crate::key::extractor::{Extracted, NoKey};
 
@@ -30,6 +30,17 @@ pub(crate) fn push_named(
         }
         Ok(_) => Extracted::Nothing(NoKey::Absent),
         Err(why) => Extracted::Nothing(why),
+    }
+}
+
+/// Adds a key that was made for a request.
+pub(crate) fn push_made(key: &mut KeyBuf, made: Option<Key>) -> Extracted {
+    match made {
+        Some(made) => {
+            key.append(made.as_ref());
+            Extracted::Key
+        }
+        None => Extracted::Nothing(NoKey::Absent),
     }
 }
 

@@ -43,6 +43,13 @@ pub(crate) struct Answered {
     pub(crate) held: Option<Pending<()>>,
 }
 
+impl Answered {
+    pub(crate) fn at_once(response: Box<Response<Bytes>>) -> Self {
+        let held = None;
+        Self { response, held }
+    }
+}
+
 /// The denial of a request.
 pub(crate) fn answer_denied(
     config: &Config,

@@ -19,7 +19,7 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Entry, answer_denied, enter},
+        admit::{Admitted, Answered, Entry, answer_denied, enter},
         body::ResponseBody,
         config::Config,
         decide::{Progress, delay},
@@ -53,10 +53,15 @@ pin_project! {
         Readying { request: Option<Box<PendingRequest<S, B>>>, admitted: Option<Admitted> },
         /// The request was admitted; the inner service runs.
         Inner { #[pin] future: S::Future, admitted: Option<Admitted> },
-        /// The request was denied, and its denial is held back. Neither the service nor the request is kept.
-        Held { #[pin] held: Pending<()>, response: Option<Box<Response<Bytes>>> },
-        /// The request was denied; the inner service was not called.
-        Rejected { response: Option<Box<Response<Bytes>>> },
+        /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
+        Answered { held: Option<Pending<()>>, response: Option<Box<Response<Bytes>>> },
+    }
+}
+
+impl<S: Service<Request<B>>, B> State<S, B> {
+    fn answered(Answered { held, response }: Answered) -> Self {
+        let response = Some(response);
+        Self::Answered { held, response }
     }
 }
 
@@ -82,21 +87,9 @@ where
         }
     }
 
-    pub(crate) fn rejected(response: Box<Response<Bytes>>) -> Self {
+    pub(crate) fn answered(answered: Answered) -> Self {
         Self {
-            state: State::Rejected {
-                response: Some(response),
-            },
-        }
-    }
-
-    /// The same rejection, sent later.
-    pub(crate) fn held(self, held: Pending<()>) -> Self {
-        let State::Rejected { response } = self.state else {
-            return self;
-        };
-        Self {
-            state: State::Held { held, response },
+            state: State::answered(answered),
         }
     }
 
@@ -171,29 +164,27 @@ where
                         }
                         Progress::Denied(decision) => {
                             let KnownChecks { checks, found } = &known;
-                            let denied = answer_denied(&config, &head, &decision, checks, found);
-                            let Some(held) = denied.held else {
-                                let response = *denied.response;
-                                return Poll::Ready(Ok(response.map(ResponseBody::full)));
-                            };
-                            let response = Some(denied.response);
-                            state.set(State::Held { held, response });
-                            continue;
+                            Err(answer_denied(&config, &head, &decision, checks, found))
                         }
                         Progress::Refused(refusal) => {
-                            let response = reject(&config, &head, &refusal);
-                            return Poll::Ready(Ok(response.map(ResponseBody::full)));
+                            let response = Box::new(reject(&config, &head, &refusal));
+                            Err(Answered::at_once(response))
                         }
                         Progress::Allowed(decision) => {
                             match enter(&config, &mut this.request, &decision, &known.checks) {
-                                Entry::Answered(response) => {
-                                    return Poll::Ready(Ok(response.map(ResponseBody::full)));
-                                }
-                                Entry::Done => None,
+                                Entry::Answered(response) => Err(Answered::at_once(response)),
+                                Entry::Done => Ok(None),
                                 Entry::Kept(marks) => {
-                                    Some(Admitted::new(config, decision, known.checks, marks))
+                                    Ok(Some(Admitted::new(config, decision, known.checks, marks)))
                                 }
                             }
+                        }
+                    };
+                    let admitted = match admitted {
+                        Ok(admitted) => admitted,
+                        Err(answered) => {
+                            state.set(State::answered(answered));
+                            continue;
                         }
                     };
                     let since = this.waits_since;
@@ -221,12 +212,10 @@ where
                 StateProj::Inner { future, admitted } => {
                     return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
                 }
-                StateProj::Held { held, response } => {
-                    ready!(held.poll(cx));
-                    let response = *response.take().expect("polled after completion");
-                    return Poll::Ready(Ok(response.map(ResponseBody::full)));
-                }
-                StateProj::Rejected { response } => {
+                StateProj::Answered { held, response } => {
+                    if let Some(held) = held {
+                        ready!(Pin::new(held).poll(cx));
+                    }
                     let response = *response.take().expect("polled after completion");
                     return Poll::Ready(Ok(response.map(ResponseBody::full)));
                 }
@@ -261,8 +250,7 @@ where
             State::Deciding { .. } => "ResponseFuture::Deciding",
             State::Readying { .. } => "ResponseFuture::Readying",
             State::Inner { .. } => "ResponseFuture::Inner",
-            State::Held { .. } => "ResponseFuture::Held",
-            State::Rejected { .. } => "ResponseFuture::Rejected",
+            State::Answered { .. } => "ResponseFuture::Answered",
         })
     }
 }

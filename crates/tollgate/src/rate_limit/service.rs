@@ -7,7 +7,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tollgate_core::{Decision, Pending, Step, observe::Timer, store::Checks};
@@ -91,7 +90,7 @@ where
         let has_body = !request.body().is_end_stream();
         let mut checks = RequestChecks::default();
         match ask(&config, &head, has_body, &mut checks) {
-            Asked::Rejected(response) => self.reject(response),
+            Asked::Rejected(response) => self.answer(Answered::at_once(response)),
             Asked::LookUps => {
                 let route = Route::of(head.extensions);
                 let decided = look_up(Arc::clone(&config), checks, timer, route);
@@ -139,7 +138,7 @@ impl<S: Clone> RateLimit<S> {
         S: Service<Request<B>>,
     {
         match enter(&config, &mut request, &decision, &checks) {
-            Entry::Answered(response) => self.reject(response),
+            Entry::Answered(response) => self.answer(Answered::at_once(response)),
             Entry::Done => ResponseFuture::inner(self.inner.call(request), None),
             Entry::Kept(marks) => {
                 let future = self.inner.call(request);
@@ -149,27 +148,17 @@ impl<S: Clone> RateLimit<S> {
         }
     }
 
-    fn reject<B>(&mut self, response: Box<Response<Bytes>>) -> ResponseFuture<S, B>
+    /// The instance that was polled ready is not kept while a denial is held.
+    fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
     {
         // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the next call,
         // it would be missing elsewhere.
         self.inner = self.inner.clone();
-        ResponseFuture::rejected(response)
+        ResponseFuture::answered(answered)
     }
 
-    /// The instance that was polled ready is not kept while a denial is held.
-    fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        let rejected = self.reject(answered.response);
-        match answered.held {
-            None => rejected,
-            Some(held) => rejected.held(held),
-        }
-    }
     fn decide_later<B>(
         &mut self,
         decided: Pending<(Progress, KnownChecks)>,
