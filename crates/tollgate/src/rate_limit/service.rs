@@ -82,72 +82,59 @@ where
     }
 
     #[inline]
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let timer = Timer::start();
         // One configuration for all of the request.
         let config = self.config.load();
         let head = Head::from(&request);
         let has_body = !request.body().is_end_stream();
-        let mut checks = RequestChecks::default();
-        match ask(&config, &head, has_body, &mut checks) {
-            Asked::Rejected(response) => self.answer(Answered::at_once(response)),
+        let mut asked = RequestChecks::default();
+        let (decision, checks) = match ask(&config, &head, has_body, &mut asked) {
+            Asked::Nothing => (Decision::unlimited(0), Checks::new()),
+            Asked::Rejected(response) => return self.answer(Answered::at_once(response)),
             Asked::LookUps => {
                 let route = Route::of(head.extensions);
-                let decided = look_up(Arc::clone(&config), checks, timer, route);
-                self.decide_later(Pending::new(decided), request, config)
+                let decided = look_up(Arc::clone(&config), asked, timer, route);
+                return self.decide_later(Pending::new(decided), request, config);
             }
-            Asked::Nothing => self.admit(request, config, Decision::unlimited(0), Checks::new()),
             Asked::Checks => {
-                let checks = checks.checks;
+                let checks = asked.checks;
                 let attempt = attempt(&config, &checks);
                 match attempt.decide() {
                     Step::Ready(decision) if attempt.waits(&decision) => {
                         let waits = Progress::Waits(Box::new(attempt.wait(decision)));
                         let progress = ready((waits, checks.into()));
-                        self.decide_later(Pending::new(progress), request, config)
+                        return self.decide_later(Pending::new(progress), request, config);
                     }
                     Step::Ready(decision) => {
                         report(&config, &head, &checks, &decision, timer);
-                        if decision.is_allowed() {
-                            return self.admit(request, config, decision, checks);
+                        if !decision.is_allowed() {
+                            let answered = answer_denied(&config, &head, &decision, &checks, &[]);
+                            return self.answer(answered);
                         }
-                        self.answer(answer_denied(&config, &head, &decision, &checks, &[]))
+                        (decision, checks)
                     }
                     reply @ Step::Wait(_) => {
                         let route = Route::of(head.extensions);
                         let decided = wait(Arc::clone(&config), checks.into(), reply, timer, route);
-                        self.decide_later(Pending::new(decided), request, config)
+                        return self.decide_later(Pending::new(decided), request, config);
                     }
                 }
             }
-        }
+        };
+        let marks = match enter(&config, &mut request, &decision, &checks) {
+            Entry::Answered(response) => return self.answer(Answered::at_once(response)),
+            Entry::Done => None,
+            Entry::Kept(marks) => Some(marks),
+        };
+        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+        let future = self.inner.call(request);
+        let kept = marks.map(|marks| Admitted::new(config, decision, checks, marks));
+        ResponseFuture::inner(future, kept)
     }
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-    #[inline]
-    fn admit<B>(
-        &mut self,
-        mut request: Request<B>,
-        config: Arc<Config>,
-        decision: Decision,
-        checks: Checks,
-    ) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        match enter(&config, &mut request, &decision, &checks) {
-            Entry::Answered(response) => self.answer(Answered::at_once(response)),
-            Entry::Done => ResponseFuture::inner(self.inner.call(request), None),
-            Entry::Kept(marks) => {
-                let future = self.inner.call(request);
-                let admitted = Admitted::new(config, decision, checks, marks);
-                ResponseFuture::inner(future, Some(admitted))
-            }
-        }
-    }
-
     /// The instance that was polled ready is not kept while a denial is held.
     fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
     where
