@@ -1,6 +1,6 @@
 //! The host and port of a request as the key.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Debug};
 
 use http::header;
 use tollgate_core::PartKind;
@@ -20,7 +20,7 @@ use crate::{
 ///
 /// A client may send any host. Reject unknown hosts in front of the limit.
 #[must_use]
-pub fn authority() -> impl KeyExtractor + Clone {
+pub fn authority() -> impl KeyExtractor + Clone + Debug {
     extractor("authority", |head, key| match authority_of(head) {
         Ok(authority) => {
             key.push(PartKind::AUTHORITY, authority.as_bytes());

@@ -1,5 +1,7 @@
 //! Credentials as the key.
 
+use std::fmt::Debug;
+
 use http::{HeaderValue, header};
 use tollgate_core::PartKind;
 
@@ -38,7 +40,7 @@ use crate::key::{
 /// assert_ne!(key_of("Bearer a7"), key_of("Bearer A7"));
 /// ```
 #[must_use]
-pub fn authorization() -> impl KeyExtractor + Clone {
+pub fn authorization() -> impl KeyExtractor + Clone + Debug {
     extractor("authorization", |head, key| {
         let values = head.headers.get_all(header::AUTHORIZATION).iter();
         let value = exactly_one(values.map(HeaderValue::as_bytes)).and_then(in_one_spelling);

@@ -1,5 +1,7 @@
 //! A key computed by a closure.
 
+use std::{fmt::Debug, sync::Arc};
+
 use tollgate_core::Key;
 
 use crate::{
@@ -36,9 +38,10 @@ use crate::{
 /// assert!(matches!(by_user.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of(("acme", 7)));
 /// ```
-pub fn computed<F>(make: F) -> impl KeyExtractor
+pub fn computed<F>(make: F) -> impl KeyExtractor + Clone + Debug
 where
     F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
 {
+    let make = Arc::new(make);
     extractor("custom", move |head, key| push_made(key, make(head)))
 }

@@ -1,5 +1,7 @@
 //! The value of a cookie as the key.
 
+use std::fmt::Debug;
+
 use http::{HeaderValue, header};
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -22,7 +24,7 @@ use crate::{
 ///
 /// A client can invent cookies. Add a rule by [`client_ip`](crate::key::client_ip()), or count by an
 /// [`extension`](crate::key::extension()) that holds a verified session.
-pub fn cookie(name: impl Into<String>) -> impl KeyExtractor + Clone {
+pub fn cookie(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
     let name = name.into();
     let wrong = |b: u8| b.is_ascii_whitespace() || b.is_ascii_control() || b"=;,\"".contains(&b);
     let mistake = (name.is_empty() || name.bytes().any(wrong)).then(|| {

@@ -1,5 +1,7 @@
 //! A value in the request's extensions as the key.
 
+use std::{fmt::Debug, sync::Arc};
+
 use tollgate_core::{Key, KeyPart, PartKind};
 
 use crate::key::{
@@ -37,7 +39,7 @@ use crate::key::{
 /// assert!(matches!(extension::<Tenant>().extract(&Head::from(&head), &mut key), Extracted::Key));
 /// ```
 #[must_use]
-pub fn extension<T>() -> impl KeyExtractor + Clone
+pub fn extension<T>() -> impl KeyExtractor + Clone + Debug
 where
     T: KeyPart + Send + Sync + 'static,
 {
@@ -69,14 +71,15 @@ where
 /// assert!(matches!(by_subject.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(key.parts().next(), Some((PartKind::EXTENSION, &b"ada"[..])));
 /// ```
-pub fn extension_with<T, F, P>(find: F) -> impl KeyExtractor
+pub fn extension_with<T, F, P>(find: F) -> impl KeyExtractor + Clone + Debug
 where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Option<&P> + Send + Sync + 'static,
     P: KeyPart + ?Sized + 'static,
 {
+    let find = Arc::new(find);
     extractor("extension", move |head, key| {
-        let found = head.extensions.get::<T>().and_then(&find);
+        let found = head.extensions.get::<T>().and_then(&*find);
         push_found(key, PartKind::EXTENSION, found)
     })
 }
@@ -102,12 +105,13 @@ where
 /// assert!(matches!(by_user.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of(("acme", 7)));
 /// ```
-pub fn extension_key<T, F>(make: F) -> impl KeyExtractor
+pub fn extension_key<T, F>(make: F) -> impl KeyExtractor + Clone + Debug
 where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Option<Key> + Send + Sync + 'static,
 {
+    let make = Arc::new(make);
     extractor("extension", move |head, key| {
-        push_made(key, head.extensions.get::<T>().and_then(&make))
+        push_made(key, head.extensions.get::<T>().and_then(&*make))
     })
 }

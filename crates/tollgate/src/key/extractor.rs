@@ -157,6 +157,13 @@ where
     }
 }
 
+/// What it was made of may identify a client.
+impl<F> fmt::Debug for ExtractorFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(..)", self.subject_type)
+    }
+}
+
 macro_rules! for_pointer {
     ($pointer:ident) => {
         impl<E: KeyExtractor + ?Sized> KeyExtractor for $pointer<E> {

@@ -1,5 +1,7 @@
 //! The service and the method of a gRPC call as the key.
 
+use std::fmt::Debug;
+
 use tollgate_core::PartKind;
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey, extractor};
@@ -10,7 +12,7 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey, extractor};
 /// A path that is not of the form `/service/method` has no key. A client may call services that do not
 /// exist, and each has its own budget: such calls cost nothing but the response.
 #[must_use]
-pub fn grpc_service() -> impl KeyExtractor + Clone {
+pub fn grpc_service() -> impl KeyExtractor + Clone + Debug {
     extractor("grpc_service", |head, key| {
         let Some((service, _)) = service_and_method(head.uri.path()) else {
             return Extracted::Nothing(NoKey::Absent);
@@ -25,7 +27,7 @@ pub fn grpc_service() -> impl KeyExtractor + Clone {
 ///
 /// A path that is not of the form `/service/method` has no key.
 #[must_use]
-pub fn grpc_method() -> impl KeyExtractor + Clone {
+pub fn grpc_method() -> impl KeyExtractor + Clone + Debug {
     extractor("grpc_method", |head, key| {
         let path = head.uri.path();
         if service_and_method(path).is_none() {

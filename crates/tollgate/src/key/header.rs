@@ -1,5 +1,7 @@
 //! The value of a header as the key.
 
+use std::fmt::Debug;
+
 use http::{HeaderName, HeaderValue};
 use tollgate_core::{KeyBuf, PartKind};
 
@@ -24,7 +26,7 @@ use crate::{
 ///
 /// A client can invent values. In front of authentication, add a rule by [`client_ip`](crate::key::client_ip()); behind it, count
 /// by an [`extension`](crate::key::extension()) that holds a verified key.
-pub fn header(name: impl AsRef<str>) -> impl KeyExtractor + Clone {
+pub fn header(name: impl AsRef<str>) -> impl KeyExtractor + Clone + Debug {
     let name = header_name(name.as_ref());
     let mistake = name.clone().err();
     let extract = move |head: &Head<'_>, key: &mut KeyBuf| match &name {

@@ -1,5 +1,7 @@
 //! A key borrowed by a closure.
 
+use std::{fmt::Debug, sync::Arc};
+
 use tollgate_core::{KeyPart, PartKind};
 
 use crate::{
@@ -25,11 +27,12 @@ use crate::{
 /// assert!(matches!(by_agent.extract(&Head::from(&head), &mut key), Extracted::Key));
 /// assert_eq!(Key::from(key), Key::of("curl/8"));
 /// ```
-pub fn key_fn<F, P>(find: F) -> impl KeyExtractor
+pub fn key_fn<F, P>(find: F) -> impl KeyExtractor + Clone + Debug
 where
     F: for<'h> Fn(&Head<'h>) -> Option<&'h P> + Send + Sync + 'static,
     P: KeyPart + ?Sized + 'static,
 {
+    let find = Arc::new(find);
     extractor("custom", move |head, key| {
         push_found(key, PartKind::VALUE, find(head))
     })

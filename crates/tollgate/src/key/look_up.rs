@@ -1,5 +1,7 @@
 //! A key that is looked up.
 
+use std::{fmt::Debug, sync::Arc};
+
 use tollgate_core::{KeyBuf, KeyPart, PartKind, Pending};
 
 use crate::{
@@ -42,12 +44,13 @@ use crate::{
 /// assert!(key.await.is_ok());
 /// # });
 /// ```
-pub fn look_up<F, Fut, K>(find: F) -> impl KeyExtractor
+pub fn look_up<F, Fut, K>(find: F) -> impl KeyExtractor + Clone + Debug
 where
     F: Fn(&Head<'_>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
     K: KeyPart,
 {
+    let find = Arc::new(find);
     extractor("look_up", move |head, _| {
         let found = find(head);
         Extracted::Later(Pending::new(async move {

@@ -1,5 +1,7 @@
 //! The pattern of axum's route as the key.
 
+use std::fmt::Debug;
+
 use tollgate_core::PartKind;
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey, extractor};
@@ -9,7 +11,7 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey, extractor};
 /// axum knows the pattern only inside of the router. In a layer around the whole router, and in the fallback, the result is
 /// [`NoKey::Misconfigured`].
 #[must_use]
-pub fn matched_path() -> impl KeyExtractor + Clone {
+pub fn matched_path() -> impl KeyExtractor + Clone + Debug {
     extractor("route", |head, key| {
         let Some(route) = head.extensions.get::<axum::extract::MatchedPath>() else {
             return Extracted::Nothing(NoKey::Misconfigured(

@@ -1,5 +1,7 @@
 //! An entry of a gRPC call's metadata as the key.
 
+use std::fmt::Debug;
+
 use base64::{
     Engine, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
@@ -45,7 +47,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// assert!(key_of("/w").is_some());
 /// assert!(key_of("?").is_none());
 /// ```
-pub fn metadata(name: impl AsRef<str>) -> impl KeyExtractor + Clone {
+pub fn metadata(name: impl AsRef<str>) -> impl KeyExtractor + Clone + Debug {
     let name = header_name(name.as_ref());
     let mistake = name.clone().err();
     let extract = move |head: &Head<'_>, key: &mut KeyBuf| {

@@ -1,5 +1,7 @@
 //! The request's path as the key.
 
+use std::fmt::Debug;
+
 use tollgate_core::PartKind;
 
 use crate::key::extractor::{Extracted, KeyExtractor, extractor};
@@ -10,7 +12,7 @@ use crate::key::extractor::{Extracted, KeyExtractor, extractor};
 /// feature `axum`): a path has many spellings (`/a`, `/%61`), and each has its own budget. Inside of axum's `Router::nest` the
 /// path lacks the prefix.
 #[must_use]
-pub fn path() -> impl KeyExtractor + Clone {
+pub fn path() -> impl KeyExtractor + Clone + Debug {
     extractor("path", |head, key| {
         key.push(PartKind::PATH, head.uri.path());
         Extracted::Key

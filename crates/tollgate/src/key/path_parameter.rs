@@ -1,6 +1,7 @@
 //! A parameter of axum's route as the key.
 
 use std::{
+    fmt::Debug,
     pin::pin,
     task::{Context, Poll, Waker},
 };
@@ -27,7 +28,7 @@ use crate::{
 /// [`key_fn`](crate::key::key_fn()).
 ///
 /// The key has two parts of [`PartKind::PATH_PARAMETER`], the name and the decoded value.
-pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone {
+pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
     let name = name.into();
     let mistake = (name.is_empty() || name.contains(['{', '}', '/', '*'])).then(|| {
         format!(

@@ -1,5 +1,7 @@
 //! A parameter of the query as the key.
 
+use std::fmt::Debug;
+
 use tollgate_core::{KeyBuf, PartKind};
 
 use crate::{
@@ -18,7 +20,7 @@ use crate::{
 /// one is no key. Case matters.
 ///
 /// The key has two parts of [`PartKind::QUERY_PARAMETER`], the name and the decoded value.
-pub fn query(name: impl Into<String>) -> impl KeyExtractor + Clone {
+pub fn query(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
     let name = name.into();
     let mistake = name
         .is_empty()
