@@ -1,5 +1,5 @@
-//! The suite that every store has to pass, on a server and by the clock of the suite; with the keys of clients written in each
-//! way there is, and with every consistency.
+//! The suite that every store has to pass, on a server and by the clock of the suite; with the keys of clients under one
+//! secret and during a change of secrets, and with every consistency.
 
 use std::{sync::Arc, time::Duration};
 
@@ -99,21 +99,6 @@ mod during_a_change_of_secrets {
     conformance_suite!(store);
     slots_suite!(store, own_clock);
     wait_suite!(store);
-}
-
-mod plain {
-    use tollgate_conformance::{conformance_suite, slots_suite};
-    use tollgate_core::Clock;
-    use tollgate_redis::Keys;
-
-    use crate::WithServer;
-
-    async fn store(clock: Clock) -> WithServer {
-        crate::store(clock, Keys::plain()).await
-    }
-
-    conformance_suite!(store);
-    slots_suite!(store, own_clock);
 }
 
 mod leased {

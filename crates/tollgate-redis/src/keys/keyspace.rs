@@ -220,30 +220,6 @@ mod tests {
     }
 
     #[test]
-    fn services_of_different_namespaces_never_meet() {
-        let mut names = HashSet::new();
-        let partitions = [
-            Partition::One,
-            Partition::Key,
-            Partition::ByRule("r".into()),
-        ];
-        let namespaces = ["shop", "shop:a", "shop:", "a", "shop:api", &"x".repeat(64)];
-        for namespace in namespaces {
-            let rules = ["a", "a:a", "api", "api:a"];
-            for rule in rules {
-                for (place, partition) in partitions.iter().enumerate() {
-                    let keyspace = Keyspace::new(namespace, partition.clone()).expect("letters");
-                    let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
-                    let with = (place == 2).then_some(&name);
-                    let mut out = Bytes::new();
-                    keyspace.write_name(&mut out, rule, b'a', &name, with);
-                    assert!(names.insert(out));
-                }
-            }
-        }
-    }
-
-    #[test]
     fn a_pattern_of_a_namespace_fits_none_of_the_names_of_another() {
         let namespaces = ["shop", "shop:eu", "shop:", "shop:probe", "eu", "a", "a:a"];
         for namespace in namespaces {

@@ -292,20 +292,21 @@ impl Observer {
 
     /// What counts calls on their way.
     pub(crate) fn calls(self: &Arc<Self>) -> CallSink {
+        #[cfg(not(feature = "metrics"))]
+        let sink = None;
         #[cfg(feature = "metrics")]
-        {
+        let sink: CallSink = {
             let observer = Arc::clone(self);
-            return Some(Arc::new(move |event| {
+            Some(Arc::new(move |event| {
                 let handles = observer.handles();
                 match event {
                     CallEvent::Queued(waited) => handles.queue.record(waited),
                     CallEvent::RoundTrip(took) => handles.round_trip.record(took),
                     CallEvent::Resent(why) => handles.resent[why as usize].increment(1),
                 }
-            }));
-        }
-        #[cfg(not(feature = "metrics"))]
-        None
+            }))
+        };
+        sink
     }
 
     /// Something happened to a server, or to its cluster.
@@ -316,13 +317,10 @@ impl Observer {
             count_node(node, event);
         }
         match event {
-            NodeEvent::Connected(peer) =>
-            {
-                #[cfg(feature = "tracing")]
-                if self.standings.may_log_peer(node, peer.to_string()) {
-                    log!(info: node, address = %peer.place, server = peer.server, version = peer.version, role = peer.role,
-                        "connected to Redis");
-                }
+            #[cfg(feature = "tracing")]
+            NodeEvent::Connected(peer) if self.standings.may_log_peer(node, peer.to_string()) => {
+                log!(info: node, address = %peer.place, server = peer.server, version = peer.version, role = peer.role,
+                    "connected to Redis");
             }
             NodeEvent::NotLoggedInAnew(why) if self.may_log() => {
                 log!(error: node, %why,

@@ -56,7 +56,7 @@ impl Cluster {
     /// Runs a script where its first key is. Nothing is waited for but the answer: where the server is not known, has no
     /// connection, or fails, the call has failed already.
     ///
-    /// A call without keys, or with keys in several slots, is refused as [`Misconfigured`](CallErrorKind::Misconfigured).
+    /// A call without keys is refused as [`Misconfigured`](CallErrorKind::Misconfigured).
     pub(crate) fn call(
         &self,
         script: &Arc<Script>,
@@ -71,20 +71,15 @@ impl Cluster {
     /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their slot.
     pub(crate) fn send<'a>(
         &self,
-        keys: impl Iterator<Item = &'a [u8]>,
+        mut keys: impl Iterator<Item = &'a [u8]>,
         request: impl FnOnce(u16) -> Request,
     ) -> ClusterCall {
-        let mut slots = keys.map(slot);
-        let refused = |message| {
+        // A server refuses keys of several slots by itself.
+        let Some(first) = keys.next().map(slot) else {
+            let message = "a call to a cluster needs a key, which says where it goes";
             let error = CallError::new(CallErrorKind::Misconfigured, message);
-            ClusterCall::refused(error)
+            return ClusterCall::refused(error);
         };
-        let Some(first) = slots.next() else {
-            return refused("a call to a cluster needs a key, which says where it goes");
-        };
-        if slots.any(|slot| slot != first) {
-            return refused("the keys of one call to a cluster have to be in one slot");
-        }
         let map = self.shared.map.load();
         let member = match map.owner(first) {
             Ok(member) => member,

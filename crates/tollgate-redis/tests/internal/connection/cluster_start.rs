@@ -1,14 +1,11 @@
 //! Clusters that are not there yet, or are none.
 
-use tollgate_test_servers::{
-    redis_cluster::RedisCluster,
-    redis_server::{RedisServer, free_port},
-};
+use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
 
 use crate::{
     connection::{
         breaker_state::BreakerState, cluster::router::Cluster, error::CallErrorKind,
-        event::NodeEvent, options::NodeOptions, script::Script,
+        event::NodeEvent, options::NodeOptions,
     },
     internal_tests::connection::{
         bench::eventually,
@@ -67,22 +64,4 @@ async fn what_is_no_cluster_is_named_and_learnt_later() {
     let one = "redis://127.0.0.1".parse().unwrap();
     let error = Cluster::start(one, NodeOptions::default()).unwrap_err();
     assert!(error.to_string().contains("redis-cluster://"), "{error}");
-}
-
-#[tokio::test]
-async fn keys_in_several_slots_and_no_keys_are_refused() {
-    let bench = ClusterBench::start(&format!("redis-cluster://127.0.0.1:{}", free_port()));
-    let script = std::sync::Arc::new(Script::new("return 1"));
-    let call = |keys: &[&str]| bench.cluster.call(&script, keys, &[""; 0]);
-    let kind = |error: crate::connection::error::CallError| error.kind();
-    let error = call(&["a", "b"]).await.unwrap_err();
-    assert!(error.to_string().contains("one slot"), "{error}");
-    assert_eq!(kind(error), CallErrorKind::Misconfigured);
-    assert_eq!(
-        call(&[]).await.map_err(kind),
-        Err(CallErrorKind::Misconfigured)
-    );
-    assert!(call(&[]).is_refused());
-    let same = call(&["{a}b", "{a}c"]).await.map_err(kind);
-    assert_eq!(same, Err(CallErrorKind::Unavailable));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Partition, RedisStore, RedisStoreBuilder};
+use crate::{RedisStore, RedisStoreBuilder};
 use redis::Value;
 use tokio::time::timeout;
 use tollgate_core::{Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Quota, Rule, Source, Step};
@@ -164,21 +164,6 @@ async fn heartbeats_need_each_of_their_commands() {
             refused.iter().any(|it| *it == command[1..]).then_some(())
         })
         .await;
-    }
-}
-
-#[tokio::test]
-async fn the_user_of_the_guide_may_touch_the_keys_of_each_partition() {
-    let server = server_with(line());
-    for partition in [
-        Partition::Key,
-        Partition::One,
-        Partition::ByRule("api".into()),
-    ] {
-        assert_eq!(
-            works_with(builder(&server, "").partition(partition)).await,
-            Ok(())
-        );
     }
 }
 
