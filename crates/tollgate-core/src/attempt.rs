@@ -491,7 +491,7 @@ async fn acquire_by_rules(
                 Some(again) if again <= patience => timer.sleep_until(again).await,
                 _ => return Ok(started.denied_for(Reason::WaitExpired)),
             }
-        } else if limiter.waits_for_slots_after(&decision) {
+        } else if waits_for_slots && limiter.waits_for_slots_after(&decision) {
             // One that is not in line yet stands there next.
             if let Some(release) = release {
                 release.wait(patience, timer).await;
