@@ -17,11 +17,7 @@ use tokio::{
     task::JoinSet,
     time::{interval, sleep, timeout},
 };
-use tokio_rustls::rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring::default_provider,
-    pki_types::{CertificateDer, pem::PemObject as _},
-};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
 use tollgate_console::{Access, Console};
 use tollgate_redis::{Address, RedisStore};
@@ -38,7 +34,7 @@ use crate::{
     pages::Pages,
     rls::{MAX_WAIT, RlsDoor},
     settings::{DoorSettings, RedisSettings, Settings},
-    tls::Tls,
+    tls::{Tls, authorities},
 };
 
 /// How Envoy calls the service.
@@ -330,22 +326,16 @@ fn client_config(
             None => Ok(None),
         };
     }
-    let mut roots = RootCertStore::empty();
-    match &redis.ca {
+    let roots = match &redis.ca {
+        Some(file) => authorities(file)?,
         None => {
+            let mut roots = RootCertStore::empty();
             // A system may have certificates that cannot be read; the others are used.
             let known = rustls_native_certs::load_native_certs().certs;
             let _ = roots.add_parsable_certificates(known);
+            roots
         }
-        Some(file) => {
-            let wrong =
-                |why: &dyn fmt::Display| Mistakes::one(format!("{}: {why}", file.display()));
-            for certificate in CertificateDer::pem_file_iter(file).map_err(|why| wrong(&why))? {
-                let certificate = certificate.map_err(|why| wrong(&why))?;
-                roots.add(certificate).map_err(|why| wrong(&why))?;
-            }
-        }
-    }
+    };
     if roots.is_empty() {
         return Err(Mistakes::one(
             "no authority is known for the certificate of Redis; name a file of them: ca = \"redis-ca.pem\"",

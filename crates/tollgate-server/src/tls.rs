@@ -1,7 +1,7 @@
 //! Encrypted connections, with certificates that change while the server runs.
 
 use std::{
-    io,
+    fmt, io,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime},
@@ -97,21 +97,30 @@ impl Tls {
     }
 }
 
+fn wrong(file: &Path, why: impl fmt::Display) -> Mistakes {
+    Mistakes::one(format!("{}: {why}", file.display()))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistakes> {
+    let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let all: Vec<_> = all.map_err(|why| wrong(file, why))?;
+    let none = "there is no certificate in it; it is PEM, from -----BEGIN CERTIFICATE----- on";
+    match all.is_empty() {
+        true => Err(wrong(file, none)),
+        false => Ok(all),
+    }
+}
+
+/// The authorities whose certificates are in a file.
+pub(crate) fn authorities(file: &Path) -> Result<RootCertStore, Mistakes> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|why| wrong(file, why))?;
+    }
+    Ok(roots)
+}
+
 fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
-    let wrong = |file: &Path, why: &dyn std::fmt::Display| {
-        Mistakes::one(format!("{}: {why}", file.display()))
-    };
-    let certificates = |file: &Path| -> Result<Vec<CertificateDer<'static>>, Mistakes> {
-        let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-        let all: Vec<_> = all.map_err(|why| wrong(file, &why))?;
-        match all.is_empty() {
-            true => Err(wrong(
-                file,
-                &"there is no certificate in it; it is PEM, from -----BEGIN CERTIFICATE----- on",
-            )),
-            false => Ok(all),
-        }
-    };
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -119,18 +128,15 @@ fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
     let builder = match &settings.client_ca {
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(file)? {
-                roots.add(certificate).map_err(|why| wrong(file, &why))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|why| wrong(file, &why))?)
+            let roots = Arc::new(authorities(file)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|why| wrong(file, why))?)
         }
     };
     let key =
-        PrivateKeyDer::from_pem_file(&settings.key).map_err(|why| wrong(&settings.key, &why))?;
+        PrivateKeyDer::from_pem_file(&settings.key).map_err(|why| wrong(&settings.key, why))?;
     let config = builder.with_single_cert(certificates(&settings.cert)?, key);
-    let mut config = config.map_err(|why| wrong(&settings.cert, &why))?;
+    let mut config = config.map_err(|why| wrong(&settings.cert, why))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

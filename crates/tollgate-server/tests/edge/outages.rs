@@ -41,7 +41,8 @@ async fn while_redis_stands_still_each_answer_is_that_of_its_rule_before_envoy_g
     );
     let redis = RedisServer::start(&[]).await;
     let server = Server::start(&on_redis(&redis, GRPC), &rules);
-    // Envoy's own is 20 ms, for which the machine has to be quiet.
+    // Envoy's own is 20 ms. A busy machine may need longer for all that is not the store, so it is 250 ms here, within which each answer
+    // has to be the rule's. By hand, with Envoy's: TOLLGATE_ENVOY_TIMEOUT=0.02s cargo test --release -p tollgate-server --test edge while_redis
     let timeout = std::env::var("TOLLGATE_ENVOY_TIMEOUT");
     let asks = Asks {
         timeout: timeout.as_deref().unwrap_or("0.25s"),
@@ -68,12 +69,12 @@ async fn while_redis_stands_still_each_answer_is_that_of_its_rule_before_envoy_g
     }
     redis.resume();
     assert_eq!(envoy.counter("error").await - errors, 0);
-    assert!(
-        server
-            .metrics()
-            .await
-            .contains("tollgate_checks_without_store_total{door=\"grpc\"} ")
-    );
+    let metrics = server.metrics().await;
+    let without = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("tollgate_checks_without_store_total{door=\"grpc\"} "));
+    let without: u64 = without.and_then(|it| it.parse().ok()).unwrap_or_default();
+    assert!(without >= 40, "{without}");
     eventually("Redis counts again", || async {
         (ask("closed").await.status == 200).then_some(())
     })
