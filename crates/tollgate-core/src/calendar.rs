@@ -233,6 +233,22 @@ impl Calendar {
         )
     }
 
+    /// The end of a window as a store of [two windows](Self::in_words) tells it at `now`: it takes those after them to be as long as the
+    /// second one.
+    #[must_use]
+    pub fn end_told(&self, now: Tick, told: Tick) -> Tick {
+        let windows = self.windows();
+        let end = windows.end(now);
+        let next = windows.end(end);
+        let length = (next - end).max(1);
+        let after = (told.saturating_sub(next) + length / 2) / length;
+        match after {
+            0 => told,
+            // No rule may owe as much as that.
+            _ => (0..after.min(1_000)).fold(next, |end, _| windows.end(end)),
+        }
+    }
+
     /// What stands for it in a store, in 18 bits.
     fn id(&self) -> u64 {
         // FNV-1a over what users write: the same in every process and every version.

@@ -98,6 +98,8 @@ impl Flags {
     const REMAINING_UNKNOWN: Self = Self(2);
     const SLOTS: Self = Self(4);
     const BLOCKED: Self = Self(8);
+    /// `remaining` has the units that are owed.
+    const IN_DEBT: Self = Self(16);
 
     #[inline]
     const fn has(self, flag: Self) -> bool {
@@ -117,6 +119,7 @@ impl fmt::Debug for Flags {
             (Self::REMAINING_UNKNOWN, "remaining_unknown"),
             (Self::SLOTS, "slots"),
             (Self::BLOCKED, "blocked"),
+            (Self::IN_DEBT, "in_debt"),
         ];
         let set = names.into_iter().filter(|(flag, _)| self.has(*flag));
         f.debug_set().entries(set.map(|(_, name)| name)).finish()
@@ -207,7 +210,28 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.remaining
+        match self.flags.has(Flags::IN_DEBT) {
+            true => 0,
+            false => self.remaining,
+        }
+    }
+
+    /// The units that have to come back before any fit: those that were charged beyond what there was, under a rule with
+    /// [debt](crate::Rule::debt). Only a [peek](crate::Limiter::peek) with a cost of 0 knows them.
+    #[must_use]
+    pub fn debt(&self) -> u64 {
+        match self.flags.has(Flags::IN_DEBT) {
+            true => self.remaining,
+            false => 0,
+        }
+    }
+
+    /// The same verdict of a key that owes so many units: nothing remains.
+    #[must_use]
+    pub fn with_debt(mut self, units: u64) -> Self {
+        self.flags = self.flags.with(Flags::IN_DEBT);
+        self.remaining = units;
+        self
     }
 
     /// Whether [`remaining`](Self::remaining) is known. It is not where a process denies by what an earlier denial of a

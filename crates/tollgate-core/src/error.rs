@@ -33,6 +33,8 @@ pub enum RuleErrorKind {
     Plan,
     /// A wait that the rule's quota cannot have.
     Wait,
+    /// A debt that the rule's quota cannot have.
+    Debt,
     /// A block that would never end, never begin, or that the rule's quota cannot have.
     Block,
     /// Whom the rule counts: its extractor.

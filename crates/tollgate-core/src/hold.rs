@@ -74,7 +74,7 @@ impl Hold {
 pub enum Settlement {
     /// Gives back this many units of each check, at most what it took.
     Refund(u64),
-    /// Takes this many units more from each check, as far as they are there.
+    /// Takes this many units more from each check, as far as they are there or may be [owed](crate::Rule::debt).
     Charge(u64),
     /// Gives back everything: the request was not let through after all.
     Cancel,

@@ -360,6 +360,12 @@ impl Quota {
         self
     }
 
+    /// The same with room for so many units at once: for what a state has to hold.
+    pub(crate) const fn with_room_for(mut self, units: u64) -> Self {
+        self.burst = units;
+        self
+    }
+
     /// For [`sliding_buckets`](Self::sliding_buckets): in how many sub-buckets the window is counted, 2 to 600.
     #[must_use]
     pub const fn buckets(mut self, buckets: u32) -> Self {

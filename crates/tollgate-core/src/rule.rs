@@ -10,7 +10,7 @@ use crate::{
     key::KeyBuf,
     on_store_error::OnStoreError,
     quota::Quota,
-    quota_conflict::{plan_conflict, wait_conflict},
+    quota_conflict::{debt_conflict, plan_conflict, wait_conflict},
     top_keys_setting::TopKeysSetting,
     variable_quota::{CheckQuota, VariableQuota},
 };
@@ -60,6 +60,7 @@ struct Settings {
     consistency: Consistency,
     on_store_error: OnStoreError,
     wait: Option<Duration>,
+    debt: Option<u64>,
     max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
     block: Option<Block>,
@@ -101,6 +102,7 @@ impl Rule {
             consistency: Consistency::Exact,
             on_store_error: OnStoreError::LocalShare,
             wait: None,
+            debt: None,
             max_waiting: MAX_WAITING,
             variable: None,
             block: None,
@@ -220,6 +222,57 @@ impl Rule {
     #[must_use]
     pub fn at_most_wait(&self) -> Option<Duration> {
         self.settings.wait
+    }
+
+    /// Lets a key owe up to `at_most` units, where a cost is known only afterwards: what a [ticket](crate::Ticket) charges is taken in
+    /// full even if less is left, and the next request waits until it is paid back. Without debt, what is not there lapses.
+    ///
+    /// In any time, the units that were taken and charged are at most what the quota admits in it, and `at_most`. What is beyond
+    /// `at_most` lapses, and is [counted](crate::store::RuleStore::lapsed_units): take what requests that run at the same time may
+    /// cost more than they took first.
+    ///
+    /// - A **bucket** refills what is owed before anything fits.
+    /// - A **window**, of a calendar too, and **sub-buckets**: what was used beyond the limit begins the next windows as used units,
+    ///   until it is paid.
+    ///
+    /// Not for logs, [slots](Quota::concurrent), rules that [wait](Self::wait), and
+    /// [`Eventual`](crate::Consistency::Eventual).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Retry, Rule};
+    ///
+    /// let store = MemoryStore::builder().clock(&ManualClock::new(1_700_000_040_000_000)).build();
+    /// let rule = Rule::new("tokens", Quota::gcra(10_000, MINUTE)).cost(100).debt(20_000);
+    /// let limiter = Limiter::new(store, [rule])?;
+    /// let check = limiter.check("tokens", &Key::of("acme"))?;
+    /// // Each request takes 100 tokens, and turns out to cost 9 000.
+    /// for _ in 0..2 {
+    ///     let decision = limiter.acquire(&[check]).ready().expect("memory answers at once");
+    ///     limiter.ticket(&[check], &decision).settle(9_000);
+    /// }
+    /// let left = limiter.peek(&[check.with_cost(0)]).ready().expect("memory answers at once");
+    /// assert_eq!((left.verdicts()[0].remaining(), left.verdicts()[0].debt()), (0, 8_000));
+    /// // When the 8 000 are paid back and 100 are there.
+    /// let denied = limiter.acquire(&[check]).ready().expect("memory answers at once");
+    /// assert_eq!(denied.retry(), Retry::After(Duration::from_millis(48_600)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn debt(mut self, at_most: u64) -> Self {
+        self.set().debt = Some(at_most);
+        self
+    }
+
+    /// How many units a key may [owe](Self::debt); 0 without debt.
+    #[inline]
+    #[must_use]
+    pub fn debt_of(&self) -> u64 {
+        self.settings.debt.unwrap_or(0)
+    }
+
+    pub(crate) fn debt_setting(&self) -> Option<u64> {
+        self.settings.debt
     }
 
     /// How many requests may wait for this rule at once, for one key and in all, in one process. Default: 256 and 16 384. Above
@@ -467,11 +520,12 @@ impl Rule {
         if let Some(difference) = limited.and_then(|limited| plan_conflict(&quota, limited)) {
             return wrong(format!("the quota of a check {difference}"));
         }
-        if let Some(conflict) = self
+        let conflict = self
             .settings
             .wait
             .and_then(|wait| wait_conflict(&quota, wait))
-        {
+            .or_else(|| debt_conflict(&quota, self.settings.debt?));
+        if let Some(conflict) = conflict {
             return wrong(format!("the quota of a check: {conflict}"));
         }
         let most = usize::from(u16::MAX) - self.quotas();

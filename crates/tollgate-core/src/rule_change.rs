@@ -117,6 +117,9 @@ impl fmt::Display for Numbers<'_> {
         if let Some(at_most) = self.0.at_most_wait() {
             write!(f, ", waits up to {at_most:?}")?;
         }
+        if self.0.debt_of() > 0 {
+            write!(f, ", owes up to {}", self.0.debt_of())?;
+        }
         f.write_str(match self.0.mode() {
             Mode::Off => " (off)",
             Mode::Shadow => " (shadow)",

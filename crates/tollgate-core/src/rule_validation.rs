@@ -7,7 +7,7 @@ use crate::{
     error::{RuleError, RuleErrorKind},
     on_store_error::OnStoreError,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
-    quota_conflict::{plan_conflict, wait_conflict},
+    quota_conflict::{debt_conflict, plan_conflict, wait_conflict},
     rule::Rule,
 };
 
@@ -54,6 +54,7 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
     }
     validate_cost(rule)?;
     validate_wait(rule)?;
+    validate_debt(rule)?;
     validate_block(rule)?;
     validate_consistency(rule)
 }
@@ -94,6 +95,38 @@ fn validate_wait(rule: &Rule) -> Result<(), RuleError> {
         );
     }
     Ok(())
+}
+
+fn validate_debt(rule: &Rule) -> Result<(), RuleError> {
+    let Some(at_most) = rule.debt_setting() else {
+        return Ok(());
+    };
+    let wrong = |message: String| Err(rule.error(RuleErrorKind::Debt, message));
+    if at_most == 0 {
+        return wrong(
+            "a debt of 0 units allows none; take what a request may cost more than it took first, or leave debt() out: what is not \
+             there lapses then"
+                .into(),
+        );
+    }
+    if rule.at_most_wait().is_some() {
+        return wrong(
+            "where requests wait, those behind know when they start, and a charge would come before them; leave wait() out, or \
+             debt()"
+                .into(),
+        );
+    }
+    if matches!(rule.consistency_of(), Consistency::Eventual { .. }) {
+        return wrong(
+            "under Consistency::Eventual each process counts by itself, and the store does not know when a debt is paid; take \
+             Consistency::Exact or Consistency::Leased"
+                .into(),
+        );
+    }
+    let mut quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
+    quotas
+        .find_map(|quota| debt_conflict(quota, at_most))
+        .map_or(Ok(()), wrong)
 }
 
 fn validate_block(rule: &Rule) -> Result<(), RuleError> {

@@ -173,12 +173,12 @@ impl Ticket {
         self.on_drop = Some(OnDrop::Settle(Settlement::Refund(units)));
     }
 
-    /// Takes `units` more from each check, as far as they are there.
+    /// Takes `units` more from each check, as far as they are there; of a rule with [debt](Rule::debt) in full, up to that.
     pub fn charge(mut self, units: u64) {
         self.on_drop = Some(OnDrop::Settle(Settlement::Charge(units)));
     }
 
-    /// Settles what each check took to what it really `cost`: gives back the difference, or takes it as far as it is there.
+    /// Settles what each check took to what it really `cost`: gives back the difference, or [charges](Self::charge) it.
     ///
     /// Where rules count in units of their own, settle [one of them](Self::of_rule). It also frees the slots that the ticket holds,
     /// whatever the cost: one call ends both.

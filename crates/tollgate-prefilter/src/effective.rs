@@ -25,7 +25,13 @@ impl Effective {
         match exact {
             _ if !rule.is_enforced() || !quota.has_state() => Self::Exact(None),
             Some(why) if rule.consistency_of() != Consistency::Exact => Self::Exact(Some(why)),
-            _ => Self::new(quota, rule.consistency_of()),
+            _ => match Self::new(quota, rule.consistency_of()) {
+                // What is lent before it is there would look like a debt.
+                Self::Leased(terms) if rule.debt_of() > 0 => {
+                    Self::Leased(terms.with_schedule(None))
+                }
+                effective => effective,
+            },
         }
     }
 

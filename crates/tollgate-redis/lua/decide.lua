@@ -32,6 +32,7 @@ local i, n = 2, 1
 local function reset_of(step, raw, first, limit, third, now, reset)
   if not raw then return reset end
   local kind, first0, limit0, third0 = unpack('<BddI4', raw)
+  if kind > 23 then kind = kind - 8 end
   if kind < 17 or kind > 21 or (first0 == first and limit0 == limit and third0 == third) then return reset end
   if kind == 17 and #raw == 45 and unpack('<d', raw, 34) > 0 then return reset end
   local _, _, by_writer = step(raw, first0, limit0, third0, now, 0, 9)
@@ -43,7 +44,7 @@ end
 local function state_ttl(step, raw, whole, reset)
   if not raw then return 0 end
   local kind, first0, limit0, third0 = unpack('<BddI4', raw)
-  if kind > 16 and kind < 22 then
+  if kind > 16 and kind < 22 or kind > 23 then
     local _, _, by_writer = step(raw, first0, limit0, third0, now, 0, 9)
     if by_writer > reset then reset = by_writer end
   end
@@ -198,7 +199,7 @@ while true do
       end
     elseif what < 2 then
       retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
-      if retry == -1 and left == 0 and cost == 0 and alg > 16 and alg < 22 then
+      if retry == -1 and left <= 0 and cost == 0 and alg > 16 and alg < 22 then
         -- When one unit would fit, by the quota that wrote the state if a denial leaves the state to it.
         local _, other
         again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
@@ -287,6 +288,11 @@ while true do
         group[size + 11], group[size + 12], group[size + 13] = gone or false, notify or false, n
         size, state, notify = size + 13, nil, nil
       end
+    elseif what == 3 and alg == 17 and unpack('<d', check, 51) > 0 then
+      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, unpack('<d', check, 51))
+    elseif what == 3 and alg > 16 and unpack('<d', check, 51) > 0 then
+      window_leases = window_leases or step_of(0)
+      retry, left, reset, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
     elseif what == 3 then
       retry, left = step(raw, first, limit, third, now, 0)
       if cost > left then cost = left end
@@ -342,6 +348,8 @@ while true do
         if gone then try('DEL', KEYS[gone]) end
       end
     end
+    -- Only a query is told what is owed, and not of the overflow bucket.
+    if left < -2^51 and what ~= 1 then left = 0 end
     if notify == 2 then left = -1 - left end
   end
   out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
@@ -393,6 +401,7 @@ while true do
           if not (waiting and waiting[place]) then
             reset = reset_of(step, raw, group[place + 2], group[place + 3], group[place + 4], now, reset)
           end
+          if left < -2^51 and what == 0 then left = 0 end
           out[reply + 2], out[reply + 3] = left, reset
           if left > 0 then out[reply + 1] = -1 elseif again then out[reply + 1] = -4 - again end
           state = false
@@ -454,7 +463,7 @@ while true do
         end
       end
       if out[reply + 1] == -3 then granted = false end
-      if notify == 2 then out[reply + 2] = -1 - out[reply + 2] end
+      if notify == 2 then out[reply + 2] = out[reply + 2] < -2^51 and -1 or -1 - out[reply + 2] end
     end
     size, denied, waiting, delay, delay_floor, blocking = 0, false, nil, nil, nil, nil
   end

@@ -1,7 +1,7 @@
 -- Fixed window, as in `algorithm/fixed_window.rs` of tollgate-core.
 --
 -- Quota: period in µs, limit. State: the number of the window and the units taken in it (16 bytes). A state with 0
--- units is a fresh one.
+-- units is a fresh one. Where units are owed its first byte is 26: those beyond the limit begin the next windows.
 --
 -- Of a calendar the caller brings the window of its time and the next one, as `Calendar::in_words` of tollgate-core: in the place of
 -- the period, above 2^52, when this window ends, in seconds, and 18 bits that stand for the calendar; then the lengths of both in
@@ -40,11 +40,31 @@ local function is_same(one, other)
   return one == other or one >= CALENDAR and other >= CALENDAR and one % 262144 == other % 262144
 end
 
+-- How many windows of a calendar have ended from one end to another: by what an hour, a day, a week, a month or a year lasts.
+local function windows_between(period, lengths, from, to)
+  if period < CALENDAR then return to - from end
+  local quarters, usual = lengths % 65536, 4
+  for _, length in ipairs({ 96, 672, 2922, 35064 }) do
+    if quarters > length * 0.8 then usual = length end
+  end
+  usual = (to - from) / (usual * 900000000)
+  return usual < 1 and 1 or usual + 0.5 - (usual + 0.5) % 1
+end
+
+-- When units have come back of a window that owes: those that lie `beyond` what may be used then.
+local function back_at(period, lengths, window, limit, beyond)
+  local ends, turns = ends_at(period, window), (beyond - 1 - (beyond - 1) % limit) / limit
+  if turns < 1 then return ends end
+  if period < CALENDAR then return ends + turns * period end
+  local _, following = at_window(period, lengths, ends)
+  return following + (turns - 1) * (lengths - lengths % 65536) / 65536 * 900000000
+end
+
 if purpose == 'refund' then
   return function(raw, period, _, _, now, cost, at, fresh_at)
     if #raw ~= 37 then return -3 end
-    local alg, period0, _, lengths0, window, used = unpack('<BddI4dd', raw)
-    if alg ~= 18 or not (window >= 0 and window <= 2^53 and used >= 0 and used <= 2^53) then return -3 end
+    local alg, period0, limit0, lengths0, window, used = unpack('<BddI4dd', raw)
+    if alg ~= 18 and alg ~= 26 or not (window >= 0 and window <= 2^53 and used >= 0 and used <= 2^53) then return -3 end
     if not (period0 >= 1 and period0 <= 2^53) then return -3 end
     local ends = ends_at(period0, window)
     if is_same(period0, period) then
@@ -55,6 +75,7 @@ if purpose == 'refund' then
       return -1
     end
     if cost >= used then return -1, '', 0 end
+    if alg == 26 then ends = back_at(period0, lengths0, window, limit0, used - cost) end
     return -1, sub(raw, 1, 29) .. pack('<d', used - cost), ends - now
   end
 end
@@ -91,7 +112,7 @@ if purpose == 'take' then
   end
 end
 
-return function(raw, period, limit, lengths, now, cost)
+return function(raw, period, limit, lengths, now, cost, by_writer)
   if period >= CALENDAR then
     -- As the quota that wrote a state: the caller knows the windows of its time.
     local own, own_lengths = unpack('<d', check, 15), unpack('<I4', check, 31)
@@ -99,13 +120,30 @@ return function(raw, period, limit, lengths, now, cost)
   end
   local current = at_window(period, lengths, now)
   local window, used, foreign = current, 0, false
+  -- Whether units are owed, and how many by the quota that says so.
+  local owes, over_limit = false, 0
   -- A window of another quota that is over: a denial writes it back unchanged.
   local over, over_used
   if raw then
     if #raw ~= 37 then return -3, 0, 0 end
-    local alg, period0, limit0, _, window0, used0 = unpack('<BddI4dd', raw)
-    if alg ~= 18 or not (window0 >= 0 and window0 <= 2^53 and used0 >= 0 and used0 <= 2^53) then return -3, 0, 0 end
+    local alg, period0, limit0, lengths0, window0, used0 = unpack('<BddI4dd', raw)
+    owes = alg == 26
+    if alg ~= 18 and not owes or not (window0 >= 0 and window0 <= 2^53 and used0 >= 0 and used0 <= 2^53) then return -3, 0, 0 end
     local same = is_same(period0, period)
+    if owes then
+      if not (period0 >= 1 and period0 <= 2^53 and limit0 >= 1 and limit0 <= 2^53) then return -3, 0, 0 end
+      -- What is owed begins the present window, as the quota that wrote the state has it.
+      local words, lengths_of = period0, lengths0
+      if same then words, lengths_of = period, lengths end
+      local this = at_window(words, lengths_of, now)
+      if window0 < this and ends_at(words, window0) <= now then
+        local gone = windows_between(words, lengths_of, window0, this) * limit0
+        window0, used0 = this, used0 > gone and used0 - gone or 0
+      end
+      over_limit = used0 - limit0
+      -- A threshold that leaves a denial to the quota that wrote the state sees what it owes.
+      owes = role ~= 2 or by_writer or cost > 0 and same and limit0 == limit
+    end
     foreign = not same or limit0 ~= limit
     if foreign then
       if not (period0 >= 1 and period0 <= 2^53) then return -3, 0, 0 end
@@ -128,6 +166,11 @@ return function(raw, period, limit, lengths, now, cost)
     used = used + cost
     local reset = 0
     if used > 0 then reset = ends_at(period, window) - now end
+    if owes then
+      keeps = false
+      if used > limit then reset = back_at(period, lengths, window, limit, used) - now end
+    end
+    if over_limit > 0 and left == 0 then left = -2^52 - over_limit end
     if cost == 0 then return -1, left, reset end
     left = left - cost
     local state = pack('<BddI4dd', 18, period, limit, lengths, window, used)
@@ -139,11 +182,16 @@ return function(raw, period, limit, lengths, now, cost)
   local following = at_window(period, lengths, ends_at(period, current))
   if window > following then window, repair = following, true end
   local reset = ends_at(period, window) - now
-  local retry = reset
+  local retry, alg = reset, 18
+  if owes then
+    reset = back_at(period, lengths, window, limit, used) - now
+    if used > limit then alg = 26 end
+    if cost <= limit then retry = back_at(period, lengths, window, limit, used + cost - limit) - now end
+  end
   if cost > limit then retry = -2 end
   if used == 0 then reset = 0 end
   if not repair then return retry, left, reset end
   if over then window, used = over, over_used end
   if used == 0 then return retry, left, reset, '', 0, foreign end
-  return retry, left, reset, pack('<BddI4dd', 18, period, limit, lengths, window, used), reset, foreign
+  return retry, left, reset, pack('<BddI4dd', alg, period, limit, lengths, window, used), reset, foreign
 end

@@ -6,7 +6,8 @@
 --
 -- A bucket with leases or an overdraft stores 16 bytes more, as `BucketGrantor` in `tests/reference` does: the number
 -- of a lease generation, the units granted in it, the units granted in the generation before, and the overdraft (units
--- used beyond the burst, a 32-bit float that is rounded up). Units on lease are not available to others.
+-- used beyond the burst, a 32-bit float that is rounded up). Units on lease are not available to others. Of a rule with debt the
+-- overdraft is what it may owe at most, from a charge until the next take.
 --
 -- As algorithm 16 it is that of a rule whose requests wait. Its state has 12 bytes more: for how long requests wait at
 -- most, in µs, and before when units were taken that lapse, in steps of 2^20 µs (`cut` in `gcra_state.rs`). The arrival
@@ -61,7 +62,18 @@ if purpose == 'take' then
   end
 end
 
--- `doing` is the operation from 4 on. 8 takes units that are used from `forgotten` µs after now on, of a rule whose requests
+-- The whole units in a mixed number, rounded down, also below 0.
+local function whole_units(whole, over, n, d)
+  if over < 0 then whole, over = whole - 1, over + d end
+  local below = whole < 0
+  if below and over > 0 then whole, over = -whole - 1, d - over elseif below then whole = -whole end
+  local units, part = muldiv(whole, d, n)
+  part = part + over
+  if below then return -units - (part + (-part) % n) / n end
+  return units + (part - part % n) / n
+end
+
+-- `doing` is the operation from 4 on, or 3 for a charge of a rule that may owe `granted` units. 8 takes units that are used from `forgotten` µs after now on, of a rule whose requests
 -- wait for `granted` µs at most; it returns the state before. 9 decides as the quota that wrote the state.
 local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   -- The interval and the tolerance as mixed numbers.
@@ -80,8 +92,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   local n0, d0, cut
   -- By how much the queue of that quota is longer than requests wait here, where a denial leaves it so.
   local longer, longer_rest = 0, 0
-  -- The units on lease, and the overdraft.
-  local generation, current, previous, overdraft
+  -- The units on lease, and the overdraft; the units that are owed, and those of a charge that lapse.
+  local generation, current, previous, overdraft, debt, lapsed
   -- For how long requests wait at most; the arrival time of the state; units that were taken until `cut_at` lapse, and those
   -- of before step `cut_step`.
   local at_most, before, before_rest, cut_at, cut_step = nil, 0, 0, nil, nil
@@ -154,7 +166,11 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       end
       -- The overdraft stays as well: those units were admitted, or a scheduled lease may still spend them.
       local owed = 0
-      if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest, owed = most0, most0_rest, overdraft or 0 end
+      if ahead > most0 or (ahead == most0 and rest > most0_rest) then
+        if overdraft and overdraft > 0 then owed = -whole_units(most0 - ahead, most0_rest - rest, n0, d0) end
+        if owed > 0 and owed > overdraft then owed = overdraft end
+        ahead, rest, debt = most0, most0_rest, owed
+      end
       local units
       units, part = muldiv(ahead, d0, n0)
       part = part + rest
@@ -188,6 +204,10 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
         part = rest + owed * unit_rest
         ahead, rest = ahead + owed * unit + (part - part % d) / d, part % d
       end
+      -- A charge is one of the quota that wrote the state if its burst is larger: this one does not hold all that was used.
+      if doing == 3 and burst0 > burst and (before > now or before == now and before_rest > 0) then
+        return arrive(raw, n0, burst0, d0, now, cost, doing, granted)
+      end
     end
   end
 
@@ -213,7 +233,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   local repair, leaves = n0, false
   if ahead > most or (ahead == most and rest > most_rest) then
     local top, top_rest = most + (at_most or 0), most_rest
-    if overdraft and overdraft > 0 then
+    -- A threshold reads a bucket that is empty, whatever it owes, unless it leaves a denial to the quota that wrote the state.
+    if overdraft and overdraft > 0 and (role ~= 2 or by_writer or cost > 0 and not n0) then
       local part = most_rest + overdraft * unit_rest
       top, top_rest = most + overdraft * unit + (part - part % d) / d, part % d
     end
@@ -222,6 +243,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       if at_most then cut_at = now + ahead end
       ahead, rest, repair = top, top_rest, true
     end
+    if not debt and overdraft and overdraft > 0 then debt = -whole_units(most - ahead, most_rest - rest, n, d) end
   end
   if cut_at then
     if cut_at < now then cut_at = now end
@@ -261,15 +283,20 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       back = -left
     elseif doing == 5 then
       back = wanted
+    elseif doing == 3 then
+      back = granted + whole_units(most - ahead, most_rest - rest, n, d)
+      if back < 0 then back = 0 elseif back > wanted then back = wanted end
+      lapsed = wanted - back
+      if back == 0 then return -1, lapsed, 0 end
     end
     -- Give units back, or take them whether they fit or not.
     local part = back * unit_rest
     ahead, rest = ahead + back * unit + (part - part % d) / d, rest + part % d
     if rest >= d then ahead, rest = ahead + 1, rest - d end
     if ahead < 0 then ahead, rest = 0, 0 end
-    if doing == 5 and (ahead > most or (ahead == most and rest > most_rest)) then
+    if (doing == 5 or lapsed) and (ahead > most or (ahead == most and rest > most_rest)) then
       generation, current, previous = generation or 0, current or 0, previous or 0
-      overdraft = 1
+      overdraft = lapsed and granted or 1
       -- Cap the overdraft at about 140 years, where doubles are still exact.
       if ahead > 2^52 then ahead, rest = 2^52, 0 end
     end
@@ -352,6 +379,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   end
 
   if remaining < 0 then remaining = 0 end
+  if lapsed then remaining = lapsed elseif remaining == 0 and cost == 0 and debt and debt > 0 and not doing then remaining = -2^52 - debt end
   if alg == 16 and cost == 0 and remaining == 0 and not by_writer then
     -- When one unit fits, by the quota that wrote the state if a denial leaves the state to it.
     local other
@@ -401,6 +429,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   if generation and (doing or (cost > 0 and repair)) then
     -- The overdraft in units, rounded up.
     if overdraft and overdraft > 0 then
+      -- What may be owed stays.
+      local at_least = (lapsed or not doing) and overdraft or 0
       overdraft = 0
       if ahead > most or (ahead == most and rest > most_rest) then
         local more, more_rest = ahead - most, rest - most_rest
@@ -408,6 +438,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
         local whole, part = muldiv(more, d, n)
         part = part + more_rest
         overdraft = whole + (part + (-part) % n) / n
+        if overdraft < at_least then overdraft = at_least end
         -- A 32-bit float has 24 bits: round up.
         if overdraft >= 2^24 then overdraft = overdraft + overdraft / 2^23 end
       end
@@ -438,7 +469,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
     if doing == 7 then return kind, units, kind == 1 and generation or after, state, ttl end
     return retry, remaining, reset, state, ttl, leaves, nil, again
   end
-  if doing == 5 or doing == 6 then
+  if doing == 5 or doing == 6 or lapsed then
     return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
   end
   if repair and (cost > 0 or by_writer) then

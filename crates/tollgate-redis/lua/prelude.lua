@@ -11,7 +11,7 @@
 -- ARGV[1]  the time: '' for this server's clock, or '<dd': the caller's time in µs since the epoch, and a margin in ms that
 --          is added to each time to live, for clocks that differ.
 -- ARGV[i]  a check, packed as '<BBBHdBddI4':
---          B   the operation: 0 take; 1 query, which takes nothing; 2 refund; 3 take as many units as are left; 4 reset,
+--          B   the operation: 0 take; 1 query, which takes nothing; 2 refund; 3 take as many units as are left, or may be owed; 4 reset,
 --              which keeps the leases; 5 debit: take even if the units do not fit; 6 return a lease; 7 grant a lease if
 --              the request before it was granted, or a scheduled lease if that has one check and was denied.
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
@@ -31,10 +31,10 @@
 --              `concurrent.lua`. A request that is denied still says what its process has in use.
 --          then for 0 and 1 of algorithm 16, '<ddd': for how long the request waits at most, 0, and for how long requests of
 --          the rule do, in µs.
---          then for 2, '<dd': the time at which the units were taken, and the time at which the state would have been
---          fresh; also for 3 with an overflow bucket, where units that are not fresh yet, and have no state of their own,
---          were taken from the overflow bucket. For algorithm 16 always, and '<d' behind them: for how long requests of the
---          rule wait at most; for 2 also '<dd': the state before the units were taken, -1 where that is not known.
+--          then for 2 and 3, '<dd': the time at which the units were taken, and the time at which the state would have been
+--          fresh (for 3, too: with an overflow bucket, units that are not fresh yet, and have no state of their own, were taken
+--          from there). For 3, '<d' behind them: how many units may be owed, 0 for none. For algorithm 16, '<d' in that place: for
+--          how long requests of the rule wait at most; and '<dd': the state before the units were taken, -1 where that is not known.
 --          for 6, '<dd': the units left (in a window with those of earlier leases that were returned later), and the
 --          generation that the grant returned;
 --          for 7, '<dddd': the most units that may be on lease; the units wanted for a scheduled lease; the horizon in µs
@@ -55,8 +55,8 @@
 --             µs; the state is of another quota. From -2^52 down: for 1, it fits after -2^52 - x µs, for which it waits. From
 --             -2^53 up: the request waits. It has taken its units, and behind this and the second number, -2^53 + x, is the
 --             state before: the arrival time and its remainder x. The request starts when all these states let it.
---          2. units left: after the take if the request takes, otherwise at present. For 4: 1 if there was a value. For 2 of
---             algorithm 16: the units that have lapsed. After -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
+--          2. units left: after the take if the request takes, otherwise at present. For 1 and no units, -2^52 - x: x are owed. For 4: 1
+--             if there was a value. For 2 of algorithm 16, and 3 of a rule with debt: the units that have lapsed. After -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
 --             accept those of others: 1 out of memory, 2 it cannot save, 3 too few replicas, 4 the user lacks the
 --             permission, 5 another reason.
 --          3. µs until the state equals a fresh one; after a take, without the units on lease.

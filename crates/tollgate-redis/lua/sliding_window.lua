@@ -1,13 +1,14 @@
 -- Sliding window of two weighted counters, as in `algorithm/sliding_window.rs` of tollgate-core.
 --
 -- Quota: period in µs, limit, and the resolution in µs: the overlap with the previous window is a multiple of it.
--- State: the number of the window, the units of the previous window, the units of this one (16 bytes).
+-- State: the number of the window, the units of the previous window, the units of this one (16 bytes). Where units are owed its
+-- first byte is 27: those of this window beyond the limit begin the next windows.
 
 if purpose == 'refund' then
   return function(raw, period, _, _, now, cost, at, fresh_at)
     if #raw ~= 37 then return -3 end
-    local alg, period0, _, _, window, previous, used = unpack('<BddI4dI4I4', raw)
-    if alg ~= 19 or not (window >= 0 and window <= 2^53) then return -3 end
+    local alg, period0, limit0, _, window, previous, used = unpack('<BddI4dI4I4', raw)
+    if alg ~= 19 and alg ~= 27 or not (window >= 0 and window <= 2^53) then return -3 end
     if not (period0 >= 1 and period0 <= 2^53) then return -3 end
     local ends = (window + 1) * period0
     if period0 ~= period then
@@ -38,6 +39,7 @@ if purpose == 'refund' then
       return -1
     end
     local ttl = used > 0 and ends + period0 - now or previous > 0 and ends - now or 0
+    if alg == 27 and used > limit0 then ttl = ttl + (used - 1 - (used - 1) % limit0) / limit0 * period0 end
     return -1, sub(raw, 1, 29) .. pack('<I4I4', previous, used), ttl
   end
 end
@@ -101,14 +103,17 @@ if purpose == 'take' then
   end
 end
 
-return function(raw, period, limit, resolution, now, cost)
+return function(raw, period, limit, resolution, now, cost, by_writer)
   local current = (now - now % period) / period
   local window, previous, used, at = current, 0, 0, now
   local repair, foreign = false, false
+  -- Whether units are owed, and how many by the quota that says so.
+  local owes, over = false, 0
   if raw then
     if #raw ~= 37 then return -3, 0, 0 end
     local alg, period0, limit0, resolution0, window0, previous0, used0 = unpack('<BddI4dI4I4', raw)
-    if alg ~= 19 or not (window0 >= 0 and window0 <= 2^53) then return -3, 0, 0 end
+    local owes0 = alg == 27
+    if alg ~= 19 and not owes0 or not (window0 >= 0 and window0 <= 2^53) then return -3, 0, 0 end
     foreign = period0 ~= period or limit0 ~= limit or resolution0 ~= resolution
     local current0 = current
     if foreign then
@@ -119,9 +124,19 @@ return function(raw, period, limit, resolution, now, cost)
     local at0 = now
     if window0 > current0 and previous0 + used0 > 0 then
       at0 = window0 * period0
+    elseif owes0 and window0 < current0 then
+      used0 = used0 - (current0 - window0 - 1) * limit0
+      previous0 = used0 > limit0 and limit0 or used0 > 0 and used0 or 0
+      used0 = used0 > limit0 and used0 - limit0 or 0
+      window0 = current0
     elseif window0 ~= current0 then
       previous0 = window0 + 1 == current0 and used0 or 0
       used0, window0 = 0, current0
+    end
+    if owes0 then
+      -- A threshold that leaves a denial to the quota that wrote the state sees what it owes.
+      owes = role ~= 2 or by_writer or cost > 0 and not foreign
+      if cost == 0 then over = used0 + weighted(previous0, (window0 + 1) * period0, at0, period0, resolution0) - limit0 end
     end
     if period0 ~= period then
       -- Windows of another length: units that count now count in the new window as if just taken.
@@ -137,12 +152,15 @@ return function(raw, period, limit, resolution, now, cost)
   if left > 0 and previous > 0 then left = left - weighted(previous, ends, at, period, resolution) end
   if left < 0 then left = 0 end
   local fits, keeps, reset, state = cost <= left
+  -- For how many periods beyond this window its units weigh.
+  local turns = owes and used > 0 and (used - 1 - (used - 1) % limit) / limit + 1 or 1
   if fits then
-    keeps = used > 0 and not foreign
+    keeps = used > 0 and not foreign and not owes
     used = used + cost
     -- Limits are below 2^32; only a report takes more.
     if used >= 2^32 then used = 2^32 - 1 end
-    reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
+    reset = used > 0 and ends + turns * period - now or previous > 0 and ends - now or 0
+    if over > 0 and left == 0 then left = -2^52 - over end
     if cost == 0 then return -1, left, reset end
     state = pack('<BddI4dI4I4', 19, period, limit, resolution, window, previous, used)
     left = left - cost
@@ -155,7 +173,7 @@ return function(raw, period, limit, resolution, now, cost)
     if left > 0 and previous > 0 then left = left - weighted(previous, ends, at, period, resolution) end
     if left < 0 then left = 0 end
   end
-  reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
+  reset = used > 0 and ends + turns * period - now or previous > 0 and ends - now or 0
   -- When the units fit, or fit again.
   local retry = -2
   if cost <= limit then
@@ -163,6 +181,12 @@ return function(raw, period, limit, resolution, now, cost)
     if room < 0 then
       -- Units become free only once this window is the previous one and slides out.
       room, sliding, ends = limit - cost, used, ends + period
+      if owes then
+        -- What is beyond the limit by then comes with it into the next windows.
+        turns = (sliding + cost - 1 - (sliding + cost - 1) % limit) / limit - 1
+        sliding, ends = sliding - turns * limit, ends + turns * period
+        if sliding > limit then room, sliding = room - sliding + limit, limit end
+      end
     end
     if sliding < 1 then sliding = 1 end
     local steps = (period - period % resolution) / resolution
@@ -174,7 +198,7 @@ return function(raw, period, limit, resolution, now, cost)
   end
   if fits then return -1, left, reset, state, reset, foreign, keeps, retry end
   if repair then
-    return retry, left, reset, pack('<BddI4dI4I4', 19, period, limit, resolution, window, previous, used), reset, foreign
+    return retry, left, reset, pack('<BddI4dI4I4', owes and 27 or 19, period, limit, resolution, window, previous, used), reset, foreign
   end
   return retry, left, reset
 end

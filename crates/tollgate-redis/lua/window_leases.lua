@@ -1,4 +1,4 @@
--- Leases and reports for counting windows: resets (4), reports (5), returned leases (6) and grants (7), as
+-- Leases, reports and debt of counting windows: charges (3), resets (4), reports (5), returned leases (6) and grants (7), as
 -- `WindowGrantor` in `tests/reference` has them.
 --
 -- A lease is counted in the window that grants it, and ends with that window. While units are on lease, 16 bytes follow
@@ -8,15 +8,43 @@
 -- reply, then the state to write and the µs until it is fresh.
 
 return function(what, check, step, alg, raw, leases, first, limit, third, now, cost)
+  if what == 3 then
+    -- A charge is one of the quota that wrote the state if its limit is larger: this one does not hold all that was used.
+    local at_most = unpack('<d', check, 51)
+    if raw and #raw > 20 then
+      local _, first0, limit0, third0 = unpack('<BddI4', raw)
+      if limit0 > limit and limit0 <= 2^50 then
+        local _, _, reset = step(raw, first0, limit0, third0, now, 0)
+        if reset > 0 then first, limit, third = first0, limit0, third0 end
+      end
+    end
+    -- Under an unreachable limit, so that what is used beyond the limit is known.
+    local retry, left = step(raw, first, 2^49, third, now, 0)
+    if retry ~= -1 then return retry, left, 0 end
+    left = left - 2^49 + limit
+    -- What lapses is beyond the debt.
+    local charged = left + at_most
+    if charged > cost then charged = cost elseif charged < 0 then charged = 0 end
+    if charged == 0 then return -1, cost, 0 end
+    -- The limit is restored in the state, and one that owes is marked.
+    local _, _, reset, state, ttl = step(raw, first, 2^49, third, now, charged)
+    state = pack('<B', left < charged and alg + 8 or alg) .. sub(state, 2, 9) .. pack('<d', limit) .. sub(state, 18)
+    if left < charged then
+      _, _, ttl = step(state, first, limit, third, now, 0)
+      -- The next windows of a calendar may be longer.
+      if first >= 2^52 then ttl = ttl * 1.125 end
+    end
+    return -1, cost - charged, reset, state, ttl
+  end
   if what == 4 then
     local wrote, period = unpack('<Bd', raw)
     local number, out = unpack('<dd', leases)
     -- A sliding window still weighs during the next one.
     local ends = (number + 1) * period
     local ttl = ends + (alg - 18) * period - now
-    if wrote ~= alg or not (period >= 1 and ends > now and ttl < 2^53 and out >= 1 and out < 2^32) then return -1, 0, 0 end
+    if wrote ~= alg and wrote ~= alg + 8 or not (period >= 1 and ends > now and ttl < 2^53 and out >= 1 and out < 2^32) then return -1, 0, 0 end
     local counts = alg == 18 and pack('<dd', number, out) or pack('<dI4I4', number, 0, out)
-    return -1, 0, 0, sub(raw, 1, 21) .. counts .. leases, ttl
+    return -1, 0, 0, pack('<B', alg) .. sub(raw, 2, 21) .. counts .. leases, ttl
   end
   if what == 5 then
     if alg == 20 then return -3, 0, 0 end
@@ -29,7 +57,8 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
   end
 
   -- This algorithm has no leases, or there is no state to grant from.
-  if alg > 19 or not raw or unpack('<B', raw) ~= alg then return what == 6 and -1 or 0, 0, 0 end
+  local wrote = alg < 20 and raw and unpack('<B', raw)
+  if wrote ~= alg and wrote ~= alg + 8 then return what == 6 and -1 or 0, 0, 0 end
   -- The window of the quota that wrote the state, which may not be the quota of this check.
   local _, first0, limit0, third0, last = unpack('<BddI4d', raw)
   if not (first0 >= 1 and first0 <= 2^53) then return what == 6 and -1 or 0, 0, 0 end

@@ -26,6 +26,8 @@ impl Store for WithServer {
         let rules = rules.given().iter().cloned();
         let rules = rules.map(|rule| {
             let consistency = match self.consistency {
+                // It has none.
+                Consistency::Eventual { .. } if rule.debt_of() > 0 => Consistency::Exact,
                 // No more than there are.
                 Consistency::Eventual {
                     interval,

@@ -27,6 +27,7 @@ const COMPUTED: &[&str] = &[
     "limit",
     "plans",
     "wait",
+    "debt",
     "mode",
     "exact_when",
     "description",

@@ -139,8 +139,8 @@ fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
 /// An override is a plan: it shares the state with the rule's other quotas.
 fn refuse_override(reader: Reader<'_>, rule: &RuleEntry, quota: &At<Quota>) -> Option<()> {
     let own = &rule.limit.value;
-    // A cost is within it, and no wait is too long behind it.
-    let is_like_own = quota.value.limit() >= rule.least_limit() && !rule.waits();
+    // A cost is within it, and neither a wait nor a debt is too long behind it.
+    let is_like_own = quota.value.limit() >= rule.least_limit() && !rule.waits_or_owes();
     if quota.value.reads_state_of(own) && is_like_own {
         return Some(());
     }

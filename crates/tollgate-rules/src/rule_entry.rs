@@ -100,6 +100,8 @@ pub(crate) struct RuleEntry {
     /// Which responses count.
     pub(crate) counts: Option<ResponseCondition>,
     wait: Option<Duration>,
+    /// How many units a key may owe.
+    debt: Option<u64>,
     /// When it blocks keys.
     block: Option<Block>,
     /// How many requests may wait: of one key, and in all.
@@ -185,6 +187,9 @@ impl RuleEntry {
             reader.wrong(&node.span, message);
         }
         let max_waiting = fields.read("max_waiting", |node| read_max_waiting(reader, node));
+        let debt = fields.read("debt", |node| {
+            reader.number(node, "how many units may be owed, as 20000", 1, MAX_UNITS)
+        });
         let block = fields.read("block", |node| read_block(reader, node));
         let plan = fields.read("plan", |node| read_plan(reader, node, bindings));
         let own = limit.as_ref().map(|limit| &limit.value);
@@ -268,6 +273,7 @@ impl RuleEntry {
             response_cost,
             counts,
             wait,
+            debt,
             block,
             max_waiting,
             plan,
@@ -301,6 +307,7 @@ impl RuleEntry {
                 RuleErrorKind::Cost => "cost",
                 RuleErrorKind::Mode => "consistency",
                 RuleErrorKind::Wait => "wait",
+                RuleErrorKind::Debt => "debt",
                 RuleErrorKind::Block => "block",
                 _ => "limit",
             };
@@ -338,9 +345,9 @@ impl RuleEntry {
         }
     }
 
-    /// Whether its requests wait.
-    pub(crate) fn waits(&self) -> bool {
-        self.wait.is_some()
+    /// Whether its requests wait, or its keys may owe units: then a limit may be too large.
+    pub(crate) fn waits_or_owes(&self) -> bool {
+        self.wait.is_some() || self.debt.is_some()
     }
 
     /// The consistency next to scaled limits: a process reports no later than when all of a limit is used.
@@ -389,6 +396,9 @@ impl RuleEntry {
         }
         if let Some(at_most) = self.wait {
             rule = rule.wait(at_most);
+        }
+        if let Some(at_most) = self.debt {
+            rule = rule.debt(at_most);
         }
         if let Some((per_key, in_all)) = self.max_waiting {
             rule = rule.max_waiting(per_key, in_all);

@@ -32,6 +32,8 @@ const BEYOND: &[&str] = &[
     "count_if_name.toml",
     "count_if_nested.toml",
     "count_if_of_slots.toml",
+    "debt_and_wait.toml",
+    "debt_of_log.toml",
     "descriptor_in_service.toml",
     "exact_when_exact.toml",
     "group_tie.toml",

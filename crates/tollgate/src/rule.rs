@@ -130,6 +130,12 @@ core_setters! {
     /// Blocks a key for a time, which grows, after too many denials: see [`Block`], and [`RequestRule::block`].
     block(block: Block);
 
+    /// Lets a key owe up to `at_most` units, where a cost is known only afterwards, by the
+    /// [response](RequestRule::cost_by_response) or a [`Ticket`](crate::Ticket): it is charged in full even if less is left, and the next
+    /// request waits until it is paid back. Without debt, what is not there lapses. See
+    /// [`tollgate_core::Rule::debt`].
+    debt(at_most: u64);
+
     /// How many requests may wait for this rule at once in one process, for one key and for all keys. Default: 256 and 16 384.
     /// The [layer](crate::RateLimitLayer::max_waiting) has a bound for all of its rules together, 1 024 by default. Above any of
     /// these, a request that would wait is denied. Take a `per_key` below the layer's bound, so that no client keeps the others from

@@ -63,7 +63,10 @@ macro_rules! conformance_suite {
                 after_time_went_back_a_denial_is_no_longer_than_a_window,
                 after_a_denial_time_that_goes_back_is_repaired,
                 a_refund_that_comes_late_gives_back_nothing_that_time_gave,
-                a_cost_that_never_fits_never_fits_later;
+                a_cost_that_never_fits_never_fits_later,
+                what_is_owed_is_paid_back_before_anything_fits,
+                a_client_that_costs_90_times_its_estimate_uses_what_the_quota_allows_and_the_debt,
+                a_lowered_limit_keeps_what_is_owed;
             blocks:
                 blocks_grow_and_are_forgotten_after_their_time,
                 denials_that_are_too_long_ago_do_not_count,
@@ -131,6 +134,7 @@ macro_rules! conformance_suite {
             tickets:
                 a_refund_gives_back_what_was_taken_and_no_more,
                 a_charge_takes_as_far_as_units_are_there,
+                under_a_rule_with_debt_a_charge_is_owed_and_nothing_passes_meanwhile,
                 a_request_settles_to_its_real_cost,
                 a_cancelled_request_gives_everything_back,
                 a_ticket_that_is_dropped_settles_nothing,

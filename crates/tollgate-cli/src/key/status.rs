@@ -147,6 +147,7 @@ async fn look<'a>(
         };
         let mut json = verdict_json(&said);
         json["remaining"] = json!(left.remaining());
+        json["debt"] = json!(left.debt());
         json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
         let reset_at = time_text::then(at, left.reset_after());
         json["reset_at"] = json!(time_text::time(reset_at));
@@ -159,7 +160,10 @@ async fn look<'a>(
                 key.to_string(),
                 rule.quota.to_string(),
                 rule.origin.to_string(),
-                left.remaining().to_string(),
+                match left.debt() {
+                    0 => left.remaining().to_string(),
+                    owed => format!("0, owes {owed}"),
+                },
                 back,
                 outcome(now, at),
             ],

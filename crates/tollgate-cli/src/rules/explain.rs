@@ -83,6 +83,12 @@ fn notes(explained: &[Explanation]) -> String {
                 time_text::duration(at_most)
             ));
         }
+        if rule.limiter_rule.debt_of() > 0 && rule.counts() {
+            notes.push_str(&format!(
+                "\n{name}: a client may owe up to {} units, and waits until they are paid back",
+                rule.limiter_rule.debt_of()
+            ));
+        }
         if let Some(condition) = rule.counts_if.as_deref().filter(|_| rule.counts()) {
             notes.push_str(&format!(
                 "\n{name}: gives the units back unless the response is {}",

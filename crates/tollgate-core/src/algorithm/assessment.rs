@@ -34,6 +34,14 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         false
     }
 
+    /// The same quota for a rule whose [charges](Self::charge) take up to `at_most` units more than there are. Only buckets,
+    /// windows and sub-buckets can.
+    #[must_use]
+    fn with_debt(self, at_most: u64) -> Self {
+        let _ = at_most;
+        self
+    }
+
     /// The same quota for a state that a denial leaves as it is: no [repair](Self::repair) brings it nearer, however far ahead
     /// it lies.
     #[must_use]
@@ -93,6 +101,18 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`. A cost of 0 changes nothing.
     fn take(&self, state: &mut Self::State, now: Tick, cost: u64);
+
+    /// Takes `units` whether they fit or not, up to the [debt](Self::with_debt) that the rule allows. Returns those that lapse.
+    fn charge(&self, state: &mut Self::State, now: Tick, units: u64) -> u64 {
+        let fit = units.min(self.assess(state, now, 0).remaining);
+        self.take(state, now, fit);
+        units - fit
+    }
+
+    /// The units that have to come back before any fit.
+    fn debt(&self, _state: &Self::State, _now: Tick) -> u64 {
+        0
+    }
 
     /// Decides, and takes the units if they fit.
     #[inline]

@@ -75,6 +75,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedWindow {
     limit: u64,
+    /// The most units that may be owed: what is used beyond the limit begins the next windows.
+    debt: u64,
     windows: Windows,
 }
 
@@ -105,6 +107,30 @@ impl Windows {
             Self::Calendar(_) => window,
         }
     }
+
+    /// The `n`th window after this one.
+    fn after(&self, window: u64, n: u64) -> u64 {
+        match self {
+            Self::Every(_) => window.saturating_add(n),
+            #[cfg(feature = "calendar")]
+            Self::Calendar(windows) => (0..n).fold(window, |end, _| windows.end(end)),
+        }
+    }
+
+    /// The how manieth window after `window` a later one is; `most` if it is beyond that.
+    fn between(&self, window: u64, later: u64, most: u64) -> u64 {
+        match self {
+            Self::Every(_) => (later - window).min(most),
+            #[cfg(feature = "calendar")]
+            Self::Calendar(windows) => {
+                let (mut end, mut n) = (window, 0);
+                while end < later && n < most {
+                    (end, n) = (windows.end(end), n + 1);
+                }
+                n
+            }
+        }
+    }
 }
 
 /// 16 bytes: which window, and how many units were taken in it.
@@ -122,8 +148,28 @@ impl FixedWindow {
         if state.window >= window && state.used > 0 {
             *state
         } else {
-            FixedWindowState { window, used: 0 }
+            let used = self.owed_in(state, window);
+            FixedWindowState { window, used }
         }
+    }
+
+    /// What begins `window` as used units, which is after that of the state.
+    fn owed_in(&self, state: &FixedWindowState, window: u64) -> u64 {
+        if self.debt == 0 || state.used <= self.limit {
+            return 0;
+        }
+        let turns = state.used.div_ceil(self.limit);
+        let turns = self.windows.between(state.window, window, turns);
+        state.used.saturating_sub(turns.saturating_mul(self.limit))
+    }
+
+    /// When units have come back of a state with `used` units: all, or as many as lie `beyond` what may be used then.
+    fn back_at(&self, window: u64, beyond: u64) -> Tick {
+        if self.debt == 0 || beyond <= self.limit {
+            return self.end(window);
+        }
+        let turns = (beyond - 1) / self.limit;
+        self.end(self.windows.after(window, turns))
     }
 
     fn end(&self, window: u64) -> Tick {
@@ -141,8 +187,9 @@ impl FixedWindow {
 
     fn denial(&self, state: FixedWindowState, now: Tick, cost: u64) -> Assessment {
         // A window far ahead is repaired by this denial.
-        let reset_after = (self.end(self.repaired(state.window, now))).saturating_sub(now);
-        let used = state.used;
+        let (window, used) = (self.repaired(state.window, now), state.used);
+        let back_after = |beyond| self.back_at(window, beyond).saturating_sub(now);
+        let reset_after = back_after(used);
         Assessment {
             fits: false,
             remaining: self.limit.saturating_sub(used),
@@ -150,7 +197,7 @@ impl FixedWindow {
             retry: if cost > self.limit {
                 Retry::Never
             } else {
-                Retry::after_micros(reset_after)
+                Retry::after_micros(back_after((used + cost).saturating_sub(self.limit)))
             },
         }
     }
@@ -163,6 +210,7 @@ impl Algorithm for FixedWindow {
         (quota.algorithm() == AlgorithmKind::FixedWindow && quota.validate().is_ok()).then(|| {
             Self {
                 limit: quota.limit(),
+                debt: 0,
                 windows: match quota.calendar_of() {
                     #[cfg(feature = "calendar")]
                     Some(calendar) => Windows::Calendar(calendar.windows()),
@@ -172,6 +220,24 @@ impl Algorithm for FixedWindow {
                 },
             }
         })
+    }
+
+    fn with_debt(self, at_most: u64) -> Self {
+        Self {
+            debt: at_most,
+            ..self
+        }
+    }
+
+    fn charge(&self, state: &mut FixedWindowState, now: Tick, units: u64) -> u64 {
+        let current = self.current(state, now);
+        let taken = units.min((self.limit + self.debt).saturating_sub(current.used));
+        self.take(state, now, taken);
+        units - taken
+    }
+
+    fn debt(&self, state: &FixedWindowState, now: Tick) -> u64 {
+        self.current(state, now).used.saturating_sub(self.limit)
     }
 
     fn assess(&self, state: &FixedWindowState, now: Tick, cost: u64) -> Assessment {
@@ -184,7 +250,10 @@ impl Algorithm for FixedWindow {
         Assessment {
             fits: true,
             remaining,
-            reset_after: if state.used + cost > 0 { ends } else { 0 },
+            reset_after: match state.used + cost {
+                0 => 0,
+                used => self.back_at(state.window, used).saturating_sub(now),
+            },
             retry: if remaining == 0 && cost == 0 {
                 self.denial(state, now, 1).retry
             } else if remaining < cost {
@@ -233,7 +302,7 @@ impl Algorithm for FixedWindow {
         if state.used == 0 {
             0
         } else {
-            self.end(state.window)
+            self.back_at(state.window, state.used)
         }
     }
 
@@ -247,14 +316,15 @@ impl Algorithm for FixedWindow {
 
     fn convert(&self, before: &Self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
         if before.windows == self.windows {
-            return *state;
-        }
-        if before.fresh_at(state) <= now {
-            return FixedWindowState::default();
+            // What was used of a larger limit is not owed here.
+            return match before.debt.max(self.debt) {
+                0 => *state,
+                _ => before.current(state, now),
+            };
         }
         FixedWindowState {
             window: self.windows.at(now),
-            used: state.used,
+            used: before.current(state, now).used,
         }
     }
 

@@ -152,8 +152,10 @@ pub struct Gcra {
     burst: u64,
     /// `τ` in parts.
     tolerance: u128,
-    /// How far ahead a state may lie, in parts: the tolerance, and what requests wait at most.
+    /// How far ahead a state may lie, in parts: the tolerance, and what requests wait at most, or what may be owed.
     reach: u128,
+    /// The most units that may be owed. Where requests wait, none.
+    debt: u64,
 }
 
 impl Gcra {
@@ -199,7 +201,8 @@ impl Gcra {
         cost: u64,
         patience: u64,
     ) -> Option<Assessment> {
-        let ahead = self.ahead(&GcraState::new(bound.0, bound.1 as u32, 0), now);
+        let state = &GcraState::new(bound.0, bound.1 as u32, 0);
+        let ahead = self.ahead(state, now);
         // Beyond the reach: a denial has to repair the state first.
         if cost == 0 || ahead > self.reach {
             return None;
@@ -209,7 +212,7 @@ impl Gcra {
         if cost <= self.burst && lacks <= patience {
             return None;
         }
-        let (answer, _) = self.answer(ahead, cost);
+        let (answer, _) = self.answer(state, ahead, cost);
         let retry = match answer.retry {
             Retry::After(_) => Retry::after_micros(self.micros(lacks.saturating_sub(patience))),
             other => other,
@@ -322,11 +325,19 @@ impl Gcra {
         (state.tat, state.rest) = (to.tat, to.rest);
     }
 
+    /// How far ahead this state may lie. One that owes nothing lies beyond the tolerance only after a clock went back.
+    fn reach_of(&self, state: &GcraState) -> u128 {
+        match self.debt > 0 && state.cut == 0 {
+            true => self.tolerance,
+            false => self.reach,
+        }
+    }
+
     /// The answer, and what is ahead then.
     #[inline(always)]
-    fn answer(&self, ahead: u128, cost: u64) -> (Assessment, u128) {
+    fn answer(&self, state: &GcraState, ahead: u128, cost: u64) -> (Assessment, u128) {
         if cost == 0 || cost > self.burst || ahead > self.tolerance {
-            return (self.answer_at_the_edge(ahead, cost), ahead);
+            return (self.answer_at_the_edge(state, ahead, cost), ahead);
         }
         let cost = self.span_of(cost);
         let after = ahead + cost;
@@ -353,10 +364,10 @@ impl Gcra {
 
     /// A cost of nothing, one that never fits, or a state beyond the tolerance.
     #[cold]
-    fn answer_at_the_edge(&self, ahead: u128, cost: u64) -> Assessment {
+    fn answer_at_the_edge(&self, state: &GcraState, ahead: u128, cost: u64) -> Assessment {
         // Beyond the tolerance requests wait. Beyond the reach a clock went back, or the burst was lowered: a denial repairs
         // that.
-        let ahead = ahead.min(self.reach);
+        let ahead = ahead.min(self.reach_of(state));
         let left = self.tolerance.saturating_sub(ahead);
         let lacks = self.span_of(cost.max(1)) + ahead.saturating_sub(self.tolerance);
         Assessment {
@@ -428,6 +439,7 @@ impl Algorithm for Gcra {
             burst: quota.limit(),
             tolerance: u128::from(quota.limit()) * u128::from(numerator),
             reach: u128::from(quota.limit()) * u128::from(numerator),
+            debt: 0,
         })
     }
 
@@ -438,12 +450,37 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn waits(&self) -> bool {
-        self.reach > self.tolerance
+        self.reach > self.tolerance && self.debt == 0
+    }
+
+    fn with_debt(mut self, at_most: u64) -> Self {
+        self.debt = at_most;
+        self.reach = self.tolerance + self.span_of(at_most);
+        self
+    }
+
+    fn charge(&self, state: &mut GcraState, now: Tick, units: u64) -> u64 {
+        let ahead = self.ahead(state, now);
+        let taken = units.min(divide(self.reach.saturating_sub(ahead), self.numerator).0);
+        if taken > 0 {
+            let ahead = ahead + self.span_of(taken);
+            *state = self.state(now, ahead);
+            state.cut = u32::from(ahead > self.tolerance);
+        }
+        units - taken
+    }
+
+    fn debt(&self, state: &GcraState, now: Tick) -> u64 {
+        let owed = self.ahead(state, now).min(self.reach_of(state));
+        let owed = owed.saturating_sub(self.tolerance);
+        // At most the debt that is allowed.
+        owed.div_ceil(u128::from(self.numerator)) as u64
     }
 
     fn without_repair(&self) -> Self {
         Self {
             reach: u128::MAX / 2,
+            debt: 0,
             ..*self
         }
     }
@@ -521,15 +558,18 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
-        self.answer(self.ahead(state, now), cost).0
+        self.answer(state, self.ahead(state, now), cost).0
     }
 
     #[inline(always)]
     fn acquire(&self, state: &mut GcraState, now: Tick, cost: u64) -> Assessment {
-        let (answer, then) = self.answer(self.ahead(state, now), cost);
+        let (answer, then) = self.answer(state, self.ahead(state, now), cost);
         if answer.fits && cost > 0 {
             let after = self.state(now, then);
             self.set(state, after);
+            if self.debt > 0 {
+                state.cut = 0;
+            }
         }
         answer
     }
@@ -539,16 +579,22 @@ impl Algorithm for Gcra {
         if cost > 0 && cost <= self.burst {
             let after = self.state(now, self.ahead(state, now) + self.span_of(cost));
             self.set(state, after);
+            if self.debt > 0 {
+                state.cut = 0;
+            }
         }
     }
 
     /// Never nearer than what requests wait for: cutting to the burst would free everybody in the queue.
     fn repair(&self, state: &mut GcraState, now: Tick) {
-        if self.ahead(state, now) > self.reach {
+        let reach = self.reach_of(state);
+        if self.ahead(state, now) > reach {
             let before = *state;
-            *state = self.state(now, self.reach);
+            *state = self.state(now, reach);
             if self.waits() {
                 state.cut_after(&before, now);
+            } else {
+                state.cut = before.cut;
             }
         }
     }
@@ -605,6 +651,8 @@ impl Algorithm for Gcra {
         };
         if before.waits() || self.waits() {
             converted.cut_after(state, now);
+        } else {
+            converted.cut = u32::from(before.debt(state, now) > 0);
         }
         converted
     }
@@ -618,7 +666,10 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn deny_bound(&self, state: &GcraState, _now: Tick) -> Option<DenyBound> {
-        Some(DenyBound(state.tat, u64::from(state.rest)))
+        Some(DenyBound(
+            state.tat,
+            u64::from(state.cut) << 32 | u64::from(state.rest),
+        ))
     }
 
     #[inline]
@@ -629,14 +680,14 @@ impl Algorithm for Gcra {
         let state = GcraState {
             tat: bound.0,
             rest: bound.1 as u32,
-            cut: 0,
+            cut: (bound.1 >> 32) as u32,
         };
         let ahead = self.ahead(&state, now);
-        // Beyond the tolerance: a denial has to repair the state first.
-        if cost == 0 || ahead > self.tolerance {
+        // Beyond the reach: a denial has to repair the state first.
+        if cost == 0 || ahead > self.reach_of(&state) {
             return None;
         }
-        let (answer, _) = self.answer(ahead, cost);
+        let (answer, _) = self.answer(&state, ahead, cost);
         (!answer.fits).then_some(answer)
     }
 }
@@ -647,13 +698,15 @@ impl Gcra {
         // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
         let owed = before.owed(state, now);
         let old = u128::from(before.numerator);
+        let debt = self.span_of(before.debt(state, now));
         if owed >= u128::from(self.burst) * old {
-            return self.state(now, self.tolerance);
+            return self.state(now, self.tolerance + debt);
         }
         // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
         // owed < burst · before.numerator ≤ 2^53 · 2^49.
         let new = u128::from(self.numerator);
-        self.state(now, owed / old * new + (owed % old * new).div_ceil(old))
+        let owed = owed / old * new + (owed % old * new).div_ceil(old);
+        self.state(now, owed + debt)
     }
 }
 

@@ -8,7 +8,7 @@ pub struct GcraState {
     pub(super) tat: Tick,
     pub(super) rest: u32,
     /// Where requests wait: units that were taken before this time lapse, because the state was repaired or converted since. In
-    /// steps of [`CUT_STEP`], rounded up; 0 if it never was.
+    /// steps of [`CUT_STEP`], rounded up; 0 if it never was. Where units may be owed: 1 while they are.
     pub(super) cut: u32,
 }
 

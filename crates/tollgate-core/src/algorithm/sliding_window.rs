@@ -74,6 +74,8 @@ pub struct SlidingWindow {
     resolution: u64,
     /// Grains in a window.
     steps: u64,
+    /// The most units that may be owed: what is used beyond the limit begins the next windows.
+    debt: u64,
 }
 
 /// 16 bytes: which window, the units taken in it, and in the one before.
@@ -120,15 +122,31 @@ impl SlidingWindow {
                 at: state.window.saturating_mul(self.period),
             };
         }
+        // A state of the future without units is a fresh one.
+        let turns = window.checked_sub(state.window);
+        let (previous, current) = turns.map_or((0, 0), |turns| self.turned(current, turns));
         View {
             window,
-            previous: if state.window.checked_add(1) == Some(window) {
-                current
-            } else {
-                0
-            },
-            current: 0,
+            previous,
+            current,
             at: now,
+        }
+    }
+
+    /// The units of the window before and of that window, some windows after one with `current` units.
+    fn turned(&self, current: u64, turns: u64) -> (u64, u64) {
+        if self.debt == 0 || current <= self.limit {
+            return (if turns == 1 { current } else { 0 }, 0);
+        }
+        let owed = current.saturating_sub((turns - 1).saturating_mul(self.limit));
+        (owed.min(self.limit), owed.saturating_sub(self.limit))
+    }
+
+    /// After how many windows there is room for units that lie `beyond` the limit by so many.
+    fn turns(&self, beyond: u64) -> u64 {
+        match self.debt {
+            0 => 1,
+            _ => beyond.div_ceil(self.limit),
         }
     }
 
@@ -189,18 +207,22 @@ impl SlidingWindow {
             // Room comes while the previous window slides out.
             Some(room) => self.room_at(view.previous, room, end),
             // Room comes only when this window has become the previous one and slides out.
-            None => self.room_at(
-                view.current,
-                self.limit - cost,
-                end.saturating_add(self.period),
-            ),
+            None => {
+                let turns = self.turns(view.current + cost - self.limit);
+                let (previous, current) = self.turned(view.current, turns);
+                self.room_at(
+                    previous,
+                    self.limit - cost - current,
+                    end.saturating_add(turns.saturating_mul(self.period)),
+                )
+            }
         };
         Retry::after_micros(at.saturating_sub(now))
     }
 
     fn fresh_at_of(&self, window: u64, previous: u64, current: u64) -> Tick {
         if current > 0 {
-            self.end(window).saturating_add(self.period)
+            self.end(window.saturating_add(self.turns(current)))
         } else if previous > 0 {
             self.end(window)
         } else {
@@ -227,7 +249,35 @@ impl Algorithm for SlidingWindow {
             period,
             resolution,
             steps: (period / resolution).max(1),
+            debt: 0,
         })
+    }
+
+    fn with_debt(self, at_most: u64) -> Self {
+        Self {
+            debt: at_most,
+            ..self
+        }
+    }
+
+    fn charge(&self, state: &mut SlidingWindowState, now: Tick, units: u64) -> u64 {
+        let view = self.view(state, now);
+        let used = view.current + self.weighted(&view);
+        let taken = units.min((self.limit + self.debt).saturating_sub(used));
+        if taken > 0 {
+            // With the debt, too, validation keeps them within 32 bits.
+            *state = SlidingWindowState {
+                window: view.window,
+                previous: view.previous as u32,
+                current: (view.current + taken) as u32,
+            };
+        }
+        units - taken
+    }
+
+    fn debt(&self, state: &SlidingWindowState, now: Tick) -> u64 {
+        let view = self.view(state, now);
+        (view.current + self.weighted(&view)).saturating_sub(self.limit)
     }
 
     fn assess(&self, state: &SlidingWindowState, now: Tick, cost: u64) -> Assessment {

@@ -39,6 +39,8 @@ struct CheckStep {
     /// The block of its key.
     block: Option<ActiveBlock>,
     counted: Option<Counted>,
+    /// The units that its key owes.
+    debt: u64,
 }
 
 type Steps = SmallVec<[CheckStep; 4]>;
@@ -103,6 +105,9 @@ impl MemoryRuleStore {
                 return Verdict::unanswered(rule, plan, Outcome::NotDecided);
             };
             let mut verdict = Verdict::new(rule, plan, answer, Source::Store);
+            if leader.debt > 0 && !take {
+                verdict = verdict.with_debt(leader.debt);
+            }
             if let Some(active) = leader.block {
                 verdict = verdict.with_block_level(active.level);
             }
@@ -164,6 +169,7 @@ impl MemoryRuleStore {
                 slot_number: None,
                 block: None,
                 counted: None,
+                debt: 0,
             });
         }
         (locks, steps)
@@ -275,6 +281,8 @@ impl CheckStep {
                 answer.retry = Retry::after_micros(instant.start - now);
             }
             answer = active.deny(answer, cost);
+        } else if plan.debt > 0 && cost == 0 && answer.remaining == 0 {
+            self.debt = locked.debt(key, now);
         }
         self.answer = Some(answer);
     }

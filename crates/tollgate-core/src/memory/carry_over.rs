@@ -19,6 +19,8 @@ pub(super) struct CarryOver {
     quotas: Vec<(Quota, Quota)>,
     /// How long requests waited at most before.
     waited: Option<Duration>,
+    /// How many units may be owed, before and now.
+    debts: (u64, u64),
 }
 
 /// What a client has used under one algorithm, for a state under another.
@@ -28,6 +30,8 @@ pub(super) struct UsedUnits {
     pub(super) units: u64,
     /// The quota that they are charged to.
     pub(super) quota: Quota,
+    /// How many units of it may be owed.
+    pub(super) debt: u64,
 }
 
 impl CarryOver {
@@ -41,6 +45,7 @@ impl CarryOver {
         Self {
             quotas: std::iter::once(own).chain(plans).collect(),
             waited: before.at_most_wait(),
+            debts: (before.debt_of(), after.debt_of()),
         }
     }
 
@@ -55,6 +60,10 @@ impl CarryOver {
     ) -> Option<UsedUnits> {
         let wrote = |(before, _): &&(Quota, Quota)| {
             let quota = A::new(before).map(|quota| waiting(quota, self.waited));
+            let quota = quota.map(|quota| match self.debts.0 {
+                0 => quota,
+                debt => quota.with_debt(debt),
+            });
             quota.as_ref() == Some(&writer.quota)
         };
         let is_limited = |(_, after): &&(Quota, Quota)| after.has_state();
@@ -63,8 +72,14 @@ impl CarryOver {
             .next()
             .or_else(|| self.quotas.iter().find(is_limited))?;
         let left = writer.quota.assess(state, now, 0).remaining;
-        let units = writer.limit.saturating_sub(left).min(quota.limit());
-        let quota = *quota;
-        (units > 0).then_some(UsedUnits { key, units, quota })
+        let used = writer.limit.saturating_sub(left).min(quota.limit());
+        let units = used + writer.quota.debt(state, now);
+        let (quota, debt) = (*quota, self.debts.1);
+        (units > 0).then_some(UsedUnits {
+            key,
+            units,
+            quota,
+            debt,
+        })
     }
 }

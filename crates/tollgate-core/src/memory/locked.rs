@@ -306,6 +306,35 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         self.change(key, plan, now, |state| plan.quota.repair(state, now));
     }
 
+    /// The units of `key` that are owed.
+    pub(super) fn debt(&self, key: Fingerprint, now: Tick) -> u64 {
+        let entry = self.shard.find(key);
+        let written = entry.and_then(|entry| Some((self.shard.writer(entry)?, entry)));
+        written.map_or(0, |(writer, entry)| writer.quota.debt(&entry.state, now))
+    }
+
+    /// Takes units whether they fit or not, up to the debt of the rule: under the quota that wrote the state if its limit is larger,
+    /// because a smaller one does not hold all that was used.
+    fn charge(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, units: u64) {
+        let entry = self.shard.find(key);
+        let used = entry.filter(|entry| self.shard.fresh_at(entry) > now);
+        let writer = used.and_then(|entry| self.shard.writer(entry));
+        let writer = writer.filter(|writer| writer.limit > plan.limit && writer.debt > 0);
+        let plan = &writer.unwrap_or(plan).clone();
+        let mut state = match entry {
+            Some(entry) if self.shard.was_written_under(plan, entry) => entry.state.clone(),
+            Some(entry) => self.carried(entry, plan, now),
+            None => A::State::default(),
+        };
+        let lapsed = plan.quota.charge(&mut state, now, units);
+        if lapsed < units {
+            self.change(key, plan, now, |charged| *charged = state);
+        }
+        if lapsed > 0 {
+            self.table.lapse(lapsed);
+        }
+    }
+
     /// Settles units that were taken.
     pub(super) fn settle(
         &mut self,
@@ -322,6 +351,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         self.table.deny_cache.remove(self.index, key);
         let cost = hold.check.cost();
         match how {
+            Settlement::Charge(units) if plan.debt > 0 => self.charge(key, plan, now, units),
             Settlement::Charge(units) => {
                 let left = self.assess(key, plan, now, 0).remaining;
                 self.take(key, plan, now, units.min(left));

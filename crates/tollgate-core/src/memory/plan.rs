@@ -16,25 +16,38 @@ pub(super) struct Plan<A> {
     pub(super) longest_reset: u64,
     /// How long requests wait at most, in µs; 0 where they do not.
     pub(super) at_most: u64,
+    /// The most units that may be owed.
+    pub(super) debt: u64,
     /// Whether it is a threshold, which reads the states of another quota.
     pub(super) is_threshold: bool,
 }
 
 impl<A: Algorithm> Plan<A> {
-    /// `None` if the quota is of another algorithm or not valid. `wait` is how long requests wait for it at most.
-    pub(super) fn new(given: &Quota, wait: Option<Duration>, hasher: &Hasher) -> Option<Self> {
+    /// `None` if the quota is of another algorithm or not valid. `wait` is how long requests wait for it at most, `debt` how many
+    /// units may be owed.
+    pub(super) fn new(
+        given: &Quota,
+        wait: Option<Duration>,
+        debt: u64,
+        hasher: &Hasher,
+    ) -> Option<Self> {
         let quota = waiting(A::new(given)?, wait);
+        let quota = if debt > 0 {
+            quota.with_debt(debt)
+        } else {
+            quota
+        };
         let at_most = wait.filter(|_| quota.waits()).map_or(0, micros);
         // Everything taken at the start of a window.
-        let longest_reset = quota
-            .assess(&A::State::default(), 0, given.limit())
-            .reset_after;
+        let mut full = A::State::default();
+        quota.charge(&mut full, 0, given.limit().saturating_add(debt));
         Some(Self {
-            quota,
-            id: hasher.quota_id(given, at_most),
+            id: hasher.quota_id(given, at_most, debt),
             limit: given.limit(),
-            longest_reset: longest_reset.saturating_add(at_most),
+            longest_reset: quota.fresh_at(&full).saturating_add(at_most),
+            quota,
             at_most,
+            debt,
             is_threshold: false,
         })
     }

@@ -87,7 +87,8 @@ impl<A: Algorithm> RuleTable<A> {
             None => {
                 let rule = rules.rules.rules().get(usize::from(check.rule()))?;
                 let quota = rule.quota_under(usize::from(check.plan()));
-                Plan::new(&quota, rule.at_most_wait(), rules.hasher).map(PlanOf::Check)
+                let plan = Plan::new(&quota, rule.at_most_wait(), rule.debt_of(), rules.hasher);
+                plan.map(PlanOf::Check)
             }
         }
     }

@@ -267,12 +267,18 @@ impl<A: Algorithm> AnyTable for Table<A> {
             }
             shard.put_blocks(blocks.next().flatten());
         }
-        for UsedUnits { key, units, quota } in used {
-            let Some(plan) = Plan::<A>::new(quota, None, hasher) else {
+        for UsedUnits {
+            key,
+            units,
+            quota,
+            debt,
+        } in used
+        {
+            let Some(plan) = Plan::<A>::new(quota, None, *debt, hasher) else {
                 continue;
             };
             let mut state = A::State::default();
-            plan.quota.take(&mut state, now, *units);
+            plan.quota.charge(&mut state, now, *units);
             let mut shard = lock(self.shard(self.shard_of(*key)));
             shard.remove(*key);
             shard.insert(*key, &plan, state, now);

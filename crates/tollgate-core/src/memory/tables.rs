@@ -98,7 +98,7 @@ impl Tables {
         let plan = |plan| {
             let quota = rule.quota_of(plan);
             // Rules are valid, and the quotas of a rule are of one algorithm: it is `None` for one without a limit.
-            let plan = Plan::new(quota, rule.at_most_wait(), &self.hasher)?;
+            let plan = Plan::new(quota, rule.at_most_wait(), rule.debt_of(), &self.hasher)?;
             Some(Plan {
                 is_threshold: matches!(rule.mode(), Mode::Threshold { .. }),
                 ..plan

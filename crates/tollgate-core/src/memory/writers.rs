@@ -155,6 +155,7 @@ mod tests {
             limit: id,
             longest_reset: 0,
             at_most: 0,
+            debt: 0,
             is_threshold: false,
         }
     }

@@ -21,6 +21,7 @@ pub(super) const STORE_FAILURES: &str = "tollgate_store_failures_total";
 pub(super) const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
 pub(super) const ADMITTED_IN_FALLBACK: &str = "tollgate_units_admitted_in_fallback_total";
 pub(super) const LAPSED_UNITS: &str = "tollgate_wait_units_lapsed_total";
+pub(super) const DEBT_LAPSED: &str = "tollgate_debt_units_lapsed_total";
 pub(super) const TABLE_KEYS: &str = "tollgate_table_keys";
 pub(super) const TABLE_BYTES: &str = "tollgate_table_bytes";
 pub(super) const WAITING: &str = "tollgate_waiting";
@@ -80,7 +81,7 @@ pub(super) fn describe() {
     });
 }
 
-const COUNTERS: [(&str, Unit, &str); 14] = [
+const COUNTERS: [(&str, Unit, &str); 15] = [
     (
         REQUESTS,
         Unit::Count,
@@ -127,6 +128,11 @@ const COUNTERS: [(&str, Unit, &str); 14] = [
         LAPSED_UNITS,
         Unit::Count,
         "Units of requests that gave up waiting, with others behind them.",
+    ),
+    (
+        DEBT_LAPSED,
+        Unit::Count,
+        "Units that were charged beyond the debt of a rule, or whose charge is not known to have arrived.",
     ),
     (
         STORE_FAILURES,

@@ -12,9 +12,10 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     observe::{
         names::{
-            ADMITTED_IN_FALLBACK, BLOCKS, BURST_EXHAUSTED, DIFFERENCES, EVICTED_BLOCKS,
-            EVICTED_LIVE, FALLBACK_DECISIONS, HOT_KEYS, LAPSED_UNITS, NEAR_LIMIT, NEW_KEYS,
-            REMAINING, RETRY_AFTER, STORE_FAILURES, TRACKED_BYTES, TRACKED_KEYS, describe,
+            ADMITTED_IN_FALLBACK, BLOCKS, BURST_EXHAUSTED, DEBT_LAPSED, DIFFERENCES,
+            EVICTED_BLOCKS, EVICTED_LIVE, FALLBACK_DECISIONS, HOT_KEYS, LAPSED_UNITS, NEAR_LIMIT,
+            NEW_KEYS, REMAINING, RETRY_AFTER, STORE_FAILURES, TRACKED_BYTES, TRACKED_KEYS,
+            describe,
         },
         rule_counters::{RuleCounters, SeriesCounter},
         series::{COUNT, Kind, Series},
@@ -116,7 +117,10 @@ impl RuleMetrics {
             evicted_live: of_rule(EVICTED_LIVE),
             new_keys: of_rule(NEW_KEYS),
             evicted_blocks: rule.block_setting().map(|_| of_rule(EVICTED_BLOCKS)),
-            lapsed_units: rule.at_most_wait().map(|_| of_rule(LAPSED_UNITS)),
+            lapsed_units: match rule.at_most_wait() {
+                Some(_) => Some(of_rule(LAPSED_UNITS)),
+                None => (rule.debt_of() > 0).then(|| of_rule(DEBT_LAPSED)),
+            },
         };
         // The series that alerts watch begin at 0: an increase is seen only of a series that was there before.
         let (store, fallback) = (Source::Store, Source::Fallback);
@@ -152,6 +156,7 @@ impl RuleMetrics {
             && one.store_error_answer().name() == other.store_error_answer().name()
             && one.is_enforced() == other.is_enforced()
             && one.at_most_wait().is_some() == other.at_most_wait().is_some()
+            && (one.debt_of() > 0) == (other.debt_of() > 0)
             && one.block_setting() == other.block_setting()
             && one.plan_names().eq(other.plan_names())
     }

@@ -171,6 +171,9 @@ fn difference(live: &Rule, new: &Rule) -> Option<String> {
             None => "no wait".into(),
         };
         (wait(live), wait(new))
+    } else if live.debt_of() != new.debt_of() {
+        let debt = |rule: &Rule| format!("a debt of at most {} units", rule.debt_of());
+        (debt(live), debt(new))
     } else if live.block_setting() != new.block_setting() {
         let block = |rule: &Rule| match rule.block_setting() {
             Some(block) => format!("{block:?}"),

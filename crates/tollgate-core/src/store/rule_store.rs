@@ -181,7 +181,8 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     }
 
     /// Units of requests that [waited](crate::Rule::wait) for the rule at index `rule` and gave up, and that could not go back
-    /// because others were behind them: as far as this process knows, and since it knows the rule.
+    /// because others were behind them; under a rule with [debt](crate::Rule::debt), units that were charged beyond it, or in vain. As
+    /// far as this process knows, and since it knows the rule.
     fn lapsed_units(&self, rule: u16) -> u64 {
         let _ = rule;
         0

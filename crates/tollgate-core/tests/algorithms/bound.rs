@@ -16,17 +16,17 @@ for_each_algorithm! {
 
 /// Units that were admitted, and when: by the clock, and by the time that has elapsed.
 #[derive(Clone, Copy, Debug)]
-struct Admitted {
-    at: Tick,
-    elapsed: Tick,
-    units: u64,
+pub(crate) struct Admitted {
+    pub(crate) at: Tick,
+    pub(crate) elapsed: Tick,
+    pub(crate) units: u64,
 }
 
 fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
     let values = (quota(kind), start(), requests(120));
     property(60, &values, |(quota, start, requests)| {
         let admitted = admitted::<O>(quota, start, requests);
-        promised(&quota, &admitted)?;
+        promised(&quota, 0, &admitted)?;
         if matches!(kind, AlgorithmKind::FixedWindow) {
             per_aligned_window(&quota, &admitted)?;
         }
@@ -37,7 +37,7 @@ fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
 fn time_back<O: Oracle>(kind: AlgorithmKind) {
     let values = (quota(kind), start(), requests_back(120));
     property(60, &values, |(quota, start, requests)| {
-        promised(&quota, &admitted::<O>(quota, start, requests))
+        promised(&quota, 0, &admitted::<O>(quota, start, requests))
     });
 }
 
@@ -77,7 +77,12 @@ fn most(quota: &Quota, length: Tick) -> u128 {
     }
 }
 
-fn promised(quota: &Quota, admitted: &[Admitted]) -> Result<(), TestCaseError> {
+/// No more than the quota allows in any window, and what may be owed.
+pub(crate) fn promised(
+    quota: &Quota,
+    debt: u64,
+    admitted: &[Admitted],
+) -> Result<(), TestCaseError> {
     let period = quota.period().as_micros();
     for (index, first) in admitted.iter().enumerate() {
         let mut units = 0;
@@ -85,7 +90,7 @@ fn promised(quota: &Quota, admitted: &[Admitted]) -> Result<(), TestCaseError> {
             units += u128::from(last.units);
             let length = last.elapsed - first.elapsed;
             prop_assert!(
-                units * period <= most(quota, length),
+                units * period <= most(quota, length) + u128::from(debt) * period,
                 "{quota:?} admitted {units} units in {length} µs from {first:?} to {last:?}"
             );
         }

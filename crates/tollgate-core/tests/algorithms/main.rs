@@ -3,6 +3,7 @@
 mod agreement;
 mod bound;
 mod conversion;
+mod debt;
 mod drift;
 mod held_back;
 mod history;

@@ -6,7 +6,7 @@
 //!
 //! A denial is answered only where it is also known when the units fit. While something is left, others may take it, and the wait is
 //! longer then: the store says by how much. So a bucket is denied here while nothing is left of it, a window until its end, and of
-//! what has other quotas or slides only a single unit.
+//! what has other quotas, slides, or begins with what is owed only a single unit.
 //!
 //! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
@@ -40,9 +40,15 @@ pub(crate) enum Denials {
 }
 
 impl Denials {
-    /// Those of a quota; `has_plans`: its rule has other quotas too. `wait` is how long requests wait for it.
-    pub(crate) fn new(quota: &Quota, has_plans: bool, wait: Option<Duration>) -> Self {
-        if quota.algorithm() == AlgorithmKind::FixedWindow {
+    /// Those of a quota; `has_plans`: its rule has other quotas too. `wait` is how long requests wait for it, `has_debt` whether units
+    /// may be owed: then those of a window do not come back all at once.
+    pub(crate) fn new(
+        quota: &Quota,
+        has_plans: bool,
+        wait: Option<Duration>,
+        has_debt: bool,
+    ) -> Self {
+        if quota.algorithm() == AlgorithmKind::FixedWindow && !has_debt {
             return Self::Window {
                 limit: quota.limit(),
             };

@@ -97,6 +97,18 @@ impl BoundRules {
         Some(self.limits.0.get(rule)?.get(plan)?.as_ref()?.effective)
     }
 
+    /// Whether units of a check may be owed.
+    pub(crate) fn has_debt(&self, check: &Check) -> bool {
+        let rule = self.rules.rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.debt_of() > 0)
+    }
+
+    /// The units that this process may spend of a check's key.
+    pub(crate) fn leased(&self, check: &Check, now: Tick) -> u64 {
+        let limit = self.limit(check);
+        limit.map_or(0, |limit| self.local().leased(limit, check.key(), now))
+    }
+
     /// Takes what a check costs from what this process may spend.
     #[inline]
     pub(crate) fn spend(&self, check: &Check, now: Tick) -> Result<Verdict, Miss> {

@@ -31,6 +31,8 @@ pub(crate) struct Limit {
     pub(crate) has_plans: bool,
     /// How long requests wait for it at most.
     pub(crate) wait: Option<Duration>,
+    /// Whether units of it may be owed.
+    has_debt: bool,
     /// When its rule blocks keys.
     pub(crate) block: Option<Block>,
     /// Keys of which something may have to be sent: they have a lease, or unreported units.
@@ -49,13 +51,15 @@ impl Limit {
     pub(crate) fn new(id: u32, rule: &Rule, quota: Quota, effective: Effective) -> Self {
         let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
         let wait = rule.at_most_wait().filter(|_| !rule.has_slots());
+        let has_debt = rule.debt_of() > 0;
         Self {
             id,
             rule: number_of(rule),
             wait,
             block: rule.block_setting().cloned(),
             windows: Windows::new(&quota, &effective),
-            denials: Denials::new(&quota, has_plans, wait),
+            denials: Denials::new(&quota, has_plans, wait, has_debt),
+            has_debt,
             quota,
             effective,
             has_plans,
@@ -73,6 +77,7 @@ impl Limit {
             && self.effective == *effective
             && self.has_plans == (rule.quotas() > 1 || rule.has_variable_quota())
             && self.wait == rule.at_most_wait().filter(|_| !rule.has_slots())
+            && self.has_debt == (rule.debt_of() > 0)
             && self.block.as_ref() == rule.block_setting()
     }
 

@@ -516,7 +516,7 @@ impl Local {
         let leased = self.leased(limit, check.key(), now);
         let unsent = self.usage(limit, check.key(), |usage| usage.counted.unsent());
         let unsent = unsent.unwrap_or(0);
-        if !is_decided || leased + unsent == 0 {
+        if !is_decided || leased + unsent == 0 || verdict.debt() > 0 {
             return verdict;
         }
         let remaining = (verdict.remaining() + leased).saturating_sub(unsent);

@@ -51,6 +51,19 @@ fn settle_one(
         Settlement::Refund(0) if receipt.counts => return counted,
         Settlement::Refund(units) => units.min(check.cost()),
         Settlement::Cancel => check.cost(),
+        Settlement::Charge(units) if binding.has_debt(check) => {
+            // When the next request fits is later now.
+            binding.unlearn(check);
+            let left = binding.leased(check, now).min(units);
+            let spent = match left > 0 && binding.spend(&check.with_cost(left), now).is_ok() {
+                true => left,
+                false => 0,
+            };
+            return match units - spent {
+                0 => counted,
+                rest => Some((*receipt, Settlement::Charge(rest))),
+            };
+        }
         Settlement::Charge(units) => {
             // What this process may spend is as good as what the store has.
             let more = check.with_cost(units);

@@ -27,6 +27,8 @@ const FITS_AGAIN: i64 = -4;
 const OF_ANOTHER_QUOTA: i64 = 1 << 52;
 /// From here down a request that only looks fits after the µs that are the difference to this number.
 const WOULD_WAIT: i64 = -(1 << 52);
+/// Of units left, from here down: the difference to this number is owed.
+const IN_DEBT: i64 = -(1 << 52);
 /// From here up, by the remainder of an arrival time: the request waits, and this is the state before.
 const QUEUED: i64 = -(1 << 53);
 
@@ -152,8 +154,16 @@ impl Reply {
                 None => None,
             };
             match answer {
-                Some(answer) => {
-                    let verdict = Verdict::new(rule, plan, answer, Source::Store);
+                Some(mut answer) => {
+                    if rules.rules()[usize::from(rule)].debt_of() > 0 {
+                        self.correct_ends(&mut answer, check, rules);
+                    }
+                    let mut verdict = Verdict::new(rule, plan, answer, Source::Store);
+                    let allows_debt = rules.rules()[usize::from(rule)].debt_of() > 0;
+                    match self.debt(place) {
+                        owed if owed > 0 && allows_debt => verdict = verdict.with_debt(owed),
+                        _ => {}
+                    }
                     match self.block_of(layout, index) {
                         Some(BlockReply::Blocked { block, .. }) => {
                             verdict.with_block_level(block.level)
@@ -169,6 +179,19 @@ impl Reply {
             (Some(queued), _) => decision.delayed(queued.delay(), queued.places()),
             (None, Some(wait)) => decision.delayed(wait, []),
             (None, None) => decision,
+        }
+    }
+
+    /// Windows of a calendar differ in length, which the script knows of this and the next one: what is owed may take more.
+    fn correct_ends(&self, answer: &mut Assessment, check: &Check, rules: &RuleSet) {
+        let rule = &rules.rules()[usize::from(check.rule())];
+        let quota = rule.quota_under(usize::from(check.plan()));
+        if let Some(calendar) = quota.calendar_of() {
+            let end = |after: Tick| calendar.end_told(self.at, self.at + after) - self.at;
+            answer.reset_after = end(answer.reset_after);
+            if let Retry::After(wait) = answer.retry {
+                answer.retry = Retry::after_micros(end(wait.as_micros() as Tick));
+            }
         }
     }
 
@@ -218,7 +241,7 @@ impl Reply {
             let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
             let new_key = match () {
                 () if retry == FAILED => return None,
-                () if remaining < 0 => NewKey::Refused,
+                () if remaining < 0 && remaining > IN_DEBT => NewKey::Refused,
                 () if reset_after < 0 => NewKey::Made,
                 () => NewKey::No,
             };
@@ -329,12 +352,18 @@ impl Reply {
         places.any(|place| self.of(place).is_some_and(was_there))
     }
 
-    /// The units that could not go back, of the refund at a place under a rule whose requests wait.
+    /// The units that have lapsed, of the refund at a place under a rule whose requests wait, or of a charge under one with debt;
+    /// `None`: nothing was done.
     #[must_use]
-    pub(crate) fn lapsed_units(&self, place: u16) -> u64 {
-        let numbers = self.of(usize::from(place));
-        let lapsed = numbers.filter(|[done, ..]| *done == FITS);
-        lapsed.map_or(0, |[_, units, _]| u64::try_from(units).unwrap_or(0))
+    pub(crate) fn lapsed_units(&self, place: u16) -> Option<u64> {
+        let [done, units, _] = self.of(usize::from(place))?;
+        u64::try_from(units).ok().filter(|_| done == FITS)
+    }
+
+    /// The units that a key owes, of a check without units of a query.
+    fn debt(&self, place: usize) -> u64 {
+        let owed = self.of(place).filter(|[_, left, _]| *left <= IN_DEBT);
+        owed.map_or(0, |[_, left, _]| IN_DEBT.abs_diff(left))
     }
 
     /// What is left after the report at a place; `None`: it failed.
@@ -429,6 +458,9 @@ impl Reply {
     /// What it says to a check; `None` where it failed.
     fn line(&self, place: usize, tells: bool) -> Option<ReplyLine> {
         let [retry, mut remaining, mut reset_after] = self.of(place)?;
+        if remaining <= IN_DEBT {
+            remaining = 0;
+        }
         if tells {
             // -1 - n is the complement of n.
             remaining = if remaining < 0 { !remaining } else { remaining };

@@ -45,6 +45,8 @@ pub(crate) struct RuleArgs {
     pub(crate) overflow: Option<Fingerprint>,
     /// For how long requests wait for units at most, in µs, if they do.
     pub(crate) wait: Option<u64>,
+    /// How many units a key may owe.
+    pub(crate) debt: u64,
     may_have_calendar: bool,
     /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted.
     pub(crate) block: Option<Box<[u8]>>,
@@ -98,6 +100,7 @@ impl RuleArgs {
                 .at_most_wait()
                 .filter(|_| role != THRESHOLD && !rule.has_slots())
                 .and_then(|at_most| u64::try_from(at_most.as_micros()).ok()),
+            debt: rule.debt_of(),
             block: rule.block_setting().map(block_setting),
             counts_denials: rule
                 .block_setting()

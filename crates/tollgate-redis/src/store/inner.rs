@@ -69,16 +69,19 @@ impl Inner {
 
     fn settle_in_one_slot(&self, receipts: &[Hold], how: Settlement) {
         let mut call = self.shared.new_call();
+        let counts = |rule: u16| self.counts.get(usize::from(rule))?.first();
         let Some(settled) = call.settle_all(&self.encoder, receipts, how) else {
+            if let Settlement::Charge(units) = how {
+                let rules = receipts.iter().map(|receipt| receipt.check.rule());
+                rules.filter_map(counts).for_each(|it| it.lapse(units));
+            }
             return self.shared.observer.settlement_lost();
         };
         if call.is_empty() {
             return;
         }
-        let counts = |rule: u16| self.counts.get(usize::from(rule))?.first();
-        let waiting = settled.waiting.iter();
-        let waiting = waiting.filter_map(|(rule, place)| Some((counts(*rule)?, *place)));
-        let waiting = waiting.map(|(counts, place)| (Arc::clone(counts), place));
+        let lapsing = settled.lapsing.iter();
+        let lapsing = lapsing.filter_map(|it| Some((Arc::clone(counts(it.rule)?), *it)));
         let rules = Arc::clone(&self.rules);
         let mut counted = receipts.iter().filter(|it| it.counts);
         let blocks: SmallVec<[(u16, Check); 1]> = (settled.blocks.iter())
@@ -87,9 +90,9 @@ impl Inner {
                 Some((*place, receipt.check))
             })
             .collect();
-        let is_told = !settled.waiting.is_empty() || !blocks.is_empty();
+        let is_told = !settled.lapsing.is_empty() || !blocks.is_empty();
         self.shared
-            .settle(&call, waiting.collect(), is_told, move |reply| {
+            .settle(&call, lapsing.collect(), is_told, move |reply| {
                 for (place, check) in blocks {
                     report_block(&rules, &check, reply.block(place));
                 }

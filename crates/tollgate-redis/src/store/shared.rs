@@ -20,7 +20,11 @@ use crate::{
     connection::{error::CallError, value::Value},
     keys::keyspace::{Keyspace, Partition},
     observe::{CallFor, Observer, RuleCounts, Stopwatch},
-    script::{call::Call, reply::Reply, text::SCRIPT},
+    script::{
+        call::{Call, Lapsing},
+        reply::Reply,
+        text::SCRIPT,
+    },
     store::{
         backend::{Answer, Backend},
         in_flight_calls::InFlightCalls,
@@ -110,17 +114,24 @@ impl Shared {
         }
     }
 
-    /// Sends a settlement, whose reply no request waits for. `waiting`: the places in the reply that say what has lapsed. `then` is told
+    /// Sends a settlement, whose reply no request waits for. `lapsing`: the places in the reply that say what has lapsed. `then` is told
     /// of the reply, if `is_told`.
     pub(super) fn settle(
         &self,
         call: &Call,
-        waiting: SmallVec<[(Arc<RuleCounts>, u16); 1]>,
+        lapsing: SmallVec<[(Arc<RuleCounts>, Lapsing); 1]>,
         is_told: bool,
         then: impl FnOnce(&Reply) + Send + 'static,
     ) {
         let (answer, size) = (self.send(call, CallFor::Settlements), call.checks());
+        let lapse = move |reply: Option<&Reply>| {
+            for (counts, it) in &lapsing {
+                let told = reply.and_then(|reply| reply.lapsed_units(it.place));
+                counts.lapse(told.unwrap_or(it.at_risk));
+            }
+        };
         if answer.is_refused() {
+            lapse(None);
             return self.observer.settlement_lost();
         }
         let in_flight = self.in_flight_calls.begin();
@@ -130,10 +141,8 @@ impl Shared {
                 Ok(Value::Integers(reply)) if is_told => Reply::new(size, reply),
                 _ => None,
             };
+            lapse(reply.as_ref());
             if let Some(reply) = &reply {
-                for (counts, place) in waiting {
-                    counts.lapse(reply.lapsed_units(place));
-                }
                 then(reply);
             }
             drop(in_flight);

@@ -59,6 +59,7 @@ const RULE: &str = "limits-endpoint";
 /// | `used`, `remaining` | units; `null` while the store fails |
 /// | `reset` | when all units are back, in seconds since the Unix epoch by the clock of the service, rounded up; `null` while the store fails |
 /// | `plan` | the plan, where the caller has one |
+/// | `debt` | units that were charged beyond the limit, and are paid back before a request passes; only where there are any |
 /// | `blocked` | `true` where the rule [blocks](crate::Reason::Blocked) the caller, until `reset` if that is not `null` |
 ///
 /// Left out are shadows and thresholds, rules of handlers, rules that the caller is exempt from or has no limit under, rules whose
@@ -80,6 +81,7 @@ struct Resource<'a> {
     remaining: Option<u64>,
     reset: Option<u64>,
     plan: Option<&'a str>,
+    debt: u64,
     is_blocked: bool,
 }
 
@@ -168,6 +170,9 @@ impl Resource<'_> {
         if let Some(plan) = self.plan {
             json.text("plan", plan);
         }
+        if self.debt > 0 {
+            json.number("debt", self.debt);
+        }
         if self.is_blocked {
             json.member("blocked", |json| json.push_str("true"));
         }
@@ -200,6 +205,7 @@ fn resource<'a>(
             false => is_known.then(|| epoch_seconds(now, verdict.reset_after())),
         },
         plan: rule.plan_name(verdict.plan()),
+        debt: verdict.debt(),
         is_blocked: verdict.is_blocked(),
     };
     Some((rule.name(), resource))

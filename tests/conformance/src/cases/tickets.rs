@@ -1,6 +1,12 @@
 //! Units that were taken, and are settled.
 
-use tollgate_core::{Rule, Ticket};
+use std::time::Duration;
+
+use tokio::{
+    task::yield_now,
+    time::{sleep, timeout},
+};
+use tollgate_core::{AlgorithmKind, Key, Quota, Rule, Ticket};
 
 use crate::{
     quotas::every_algorithm,
@@ -34,6 +40,58 @@ pub async fn a_charge_takes_as_far_as_units_are_there(subject: &Subject) {
         ticket(&limiter, rule, 1).await.charge(100);
         limiter.settled(rule, "a", 0, &quota).await;
     }
+}
+
+pub async fn under_a_rule_with_debt_a_charge_is_owed_and_nothing_passes_meanwhile(
+    subject: &Subject,
+) {
+    let is_log = |quota: &Quota| quota.algorithm() == AlgorithmKind::SlidingLog;
+    for quota in every_algorithm(10).into_iter().filter(|it| !is_log(it)) {
+        let rule = quota.algorithm().name();
+        let limiter = subject.limiter([Rule::new(rule, quota).debt(20)]);
+        let (first, second) = (
+            ticket(&limiter, rule, 4).await,
+            ticket(&limiter, rule, 4).await,
+        );
+        first.settle(17);
+        owes(&limiter, rule, 11, &quota).await;
+        assert!(!limiter.took(rule, "a", 1).await, "{quota:?}");
+        let answer = limiter.take(rule, "a", 0).await;
+        assert!(answer.is_allowed(), "what costs nothing passes: {quota:?}");
+        // A second request was under way. Of its 16 units 7 lapse.
+        second.settle(20);
+        owes(&limiter, rule, 20, &quota).await;
+        let index = limiter.0.rules().position(rule).expect("it is there");
+        let store = limiter.0.rule_store();
+        let lapsed = async {
+            while store.lapsed_units(index as u16) != 7 {
+                yield_now().await
+            }
+        };
+        let lapsed = timeout(Duration::from_secs(60), lapsed).await;
+        assert!(lapsed.is_ok(), "7 units lapse: {quota:?}");
+        let reset = limiter.0.reset(rule, &Key::of(["a"])).expect("the rule");
+        assert!(matches!(reset.await, Ok(true)), "{quota:?}");
+        assert_eq!(limiter.left(rule, "a").await, 10, "{quota:?}");
+    }
+}
+
+/// Waits until a settlement, which runs in the background, has left a key that owes `units`.
+async fn owes(limiter: &TestLimiter, rule: &str, units: u64, quota: &Quota) {
+    let owes = async {
+        while limiter
+            .peek(&[limiter.check(rule, "a", 0)])
+            .await
+            .verdicts()[0]
+            .debt()
+            != units
+        {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let owes = timeout(Duration::from_secs(60), owes).await;
+    assert!(owes.is_ok(), "it owes {units}: {quota:?}");
+    assert_eq!(limiter.left(rule, "a").await, 0, "{quota:?}");
 }
 
 pub async fn a_request_settles_to_its_real_cost(subject: &Subject) {

@@ -350,3 +350,130 @@ pub async fn a_cost_that_never_fits_never_fits_later(subject: &Subject) {
         }
     }
 }
+
+/// A key of a rule that may owe 25 units, and owes what was charged.
+async fn charged(limiter: &TestLimiter, rule: &str, charged: u64) {
+    let check = [limiter.check(rule, "a", 1)];
+    let decision = limiter.acquire(&check).await;
+    limiter.0.ticket(&check, &decision).charge(charged);
+    let look = [limiter.check(rule, "a", 0)];
+    for _ in 0..60_000 {
+        if limiter.peek(&look).await.verdicts()[0].debt() > 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("{rule} owes nothing");
+}
+
+pub async fn what_is_owed_is_paid_back_before_anything_fits(subject: &Subject) {
+    let quotas = quotas().into_iter().filter(may_be_owed);
+    for (number, quota) in quotas.enumerate() {
+        let name = format!("rule-{number}");
+        let limit = quota.limit();
+        let limiter = subject.limiter([Rule::new(&*name, quota).debt(limit * 2 + 5)]);
+        charged(&limiter, &name, limit * 2 + limit / 2 + 2).await;
+        for cost in [1, limit / 2 + 1, limit] {
+            let check = [limiter.check(&name, "a", cost)];
+            let _ = passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &quota).await;
+        }
+        subject.clock().advance(4 * quota.window());
+        assert_eq!(limiter.left(&name, "a").await, limit, "{quota:?}");
+    }
+}
+
+pub async fn a_lowered_limit_keeps_what_is_owed(subject: &Subject) {
+    for (number, quota) in [
+        Quota::fixed_window(10, MINUTE),
+        Quota::sliding_window(10, MINUTE),
+        Quota::sliding_buckets(10, MINUTE),
+        Quota::gcra(10, MINUTE),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("rule-{number}");
+        let rule = Rule::new(&*name, quota).variable_quota().debt(30);
+        let limiter = subject.limiter([rule]);
+        let start = subject.clock().now();
+        charged(&limiter, &name, 24).await;
+        let lowered = match quota.algorithm() {
+            AlgorithmKind::FixedWindow => Quota::fixed_window(5, MINUTE),
+            AlgorithmKind::SlidingWindow => Quota::sliding_window(5, MINUTE),
+            AlgorithmKind::SlidingBuckets => Quota::sliding_buckets(5, MINUTE),
+            _ => Quota::gcra(5, MINUTE),
+        };
+        // The quota that wrote the state has it paid back: 15 units, of 10 a minute.
+        let check = [limiter.with_quota(&name, lowered, "a", 1)];
+        let _ = passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &quota).await;
+        assert!(subject.clock().now() - start >= 60_000_000, "{quota:?}");
+    }
+}
+
+/// Each request takes 100 units and turns out to cost 9 000, for ten minutes of 10 000 each, one request after another or ten at once.
+pub async fn a_client_that_costs_90_times_its_estimate_uses_what_the_quota_allows_and_the_debt(
+    subject: &Subject,
+) {
+    const DEBT: u64 = 100_000;
+    let (a_minute, minutes) = (10_000, 10);
+    // How much of the quota lies in ten minutes, wherever they begin.
+    let cases = [
+        (Quota::gcra(a_minute, MINUTE), minutes + 1),
+        (
+            Quota::token_bucket(a_minute).refill(a_minute, MINUTE),
+            minutes + 1,
+        ),
+        (
+            Quota::leaky_bucket(a_minute).leak(a_minute, MINUTE),
+            minutes + 1,
+        ),
+        (Quota::fixed_window(a_minute, MINUTE), minutes + 1),
+        (Quota::calendar(60 * a_minute, CalendarUnit::Hour), 120),
+        (Quota::sliding_window(a_minute, MINUTE), minutes + 1),
+        (Quota::sliding_buckets(a_minute, MINUTE), minutes + 1),
+    ];
+    for (number, (quota, quotas)) in cases.into_iter().enumerate() {
+        for at_once in [1, 10] {
+            let name = format!("rule-{number}-{at_once}");
+            let limiter = subject.limiter([Rule::new(&*name, quota).cost(100).debt(DEBT)]);
+            let end = subject.clock().now() + 600_000_000;
+            let mut used = 0;
+            while subject.clock().now() < end {
+                let (mut tickets, mut retry) = (Vec::new(), None);
+                for _ in 0..at_once {
+                    let check = [limiter.check(&name, "a", 100)];
+                    let decision = limiter.acquire(&check).await;
+                    match decision.is_allowed() {
+                        true => tickets.push(limiter.0.ticket(&check, &decision)),
+                        false => retry = decision.retry().delay(),
+                    }
+                }
+                for ticket in tickets {
+                    let before = owed_and_left(&limiter, &name).await;
+                    ticket.settle(9_000);
+                    used += 9_000;
+                    while owed_and_left(&limiter, &name).await == before {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                subject.clock().advance(retry.unwrap_or(TICK));
+            }
+            let most = quotas * a_minute + DEBT;
+            println!("| {quota} | {at_once} | {used} | {most} |");
+            assert!(used <= most, "{quota:?}, {at_once} at once: {used}");
+            // Not much less either: what was paid back is there again.
+            let least = (quotas - 1).min(minutes) * a_minute;
+            assert!(used >= least, "{quota:?}, {at_once} at once: {used}");
+        }
+    }
+}
+
+async fn owed_and_left(limiter: &TestLimiter, rule: &str) -> (u64, u64) {
+    let look = limiter.peek(&[limiter.check(rule, "a", 0)]).await;
+    (look.verdicts()[0].debt(), look.verdicts()[0].remaining())
+}
+
+/// Whether a rule with the quota can have debt.
+fn may_be_owed(quota: &Quota) -> bool {
+    quota.algorithm() != AlgorithmKind::SlidingLog
+}

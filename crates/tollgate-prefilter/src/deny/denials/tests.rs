@@ -30,7 +30,7 @@ impl Learned {
 #[test]
 fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_says_for_how_long() {
     let quota = Quota::token_bucket(10).refill(7, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
+    let (denials, cache) = (Denials::new(&quota, false, None, false), Learned::default());
     let now = 1_700_000_000_000_000;
     // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
     let owes = Assessment::new(
@@ -67,8 +67,11 @@ fn of_what_slides_or_has_plans_only_a_single_unit_is_denied_here() {
         Quota::sliding_window(10, SECOND),
         Quota::sliding_log(10, SECOND),
     ];
-    let kinds = others.map(|quota| Denials::new(&quota, false, None));
-    for denials in [Denials::new(&bucket, true, None)].into_iter().chain(kinds) {
+    let kinds = others.map(|quota| Denials::new(&quota, false, None, false));
+    for denials in [Denials::new(&bucket, true, None, false)]
+        .into_iter()
+        .chain(kinds)
+    {
         let cache = Learned::default();
         let is_known = |cost| cache.deny(&denials, NOW, (cost, 0)).is_some();
         for cost in [2, 1] {
@@ -87,7 +90,7 @@ fn of_what_slides_or_has_plans_only_a_single_unit_is_denied_here() {
 fn with_plans_a_denial_is_cached_no_longer_than_the_store_said() {
     // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
     let small = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&small, true, None), Learned::default());
+    let (denials, cache) = (Denials::new(&small, true, None, false), Learned::default());
     let denial = verdict(0, 600_000_000, 300_000);
     cache.learn(&denials, (NOW, NOW), 1, &denial);
     assert!(cache.deny(&denials, NOW + 299_999, (1, 0)).is_some());
@@ -103,7 +106,7 @@ fn a_denial_is_answered_here_only_where_it_is_known_when_the_units_fit() {
         Quota::sliding_log(10, SECOND),
     ];
     for quota in quotas {
-        let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
+        let (denials, cache) = (Denials::new(&quota, false, None, false), Learned::default());
         let knows = |cost, at| {
             let denied = cache.deny(&denials, at, (cost, 0));
             denied.map(|(answer, knows_left)| (answer.remaining, knows_left))
@@ -132,7 +135,7 @@ fn a_denial_is_answered_here_only_where_it_is_known_when_the_units_fit() {
 #[test]
 fn a_bucket_in_whose_queue_others_may_stand_is_asked_about() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
-    let denials = Denials::new(&quota, false, Some(SECOND));
+    let denials = Denials::new(&quota, false, Some(SECOND), false);
     let cache = Learned::default();
     let is_known = |patience| cache.deny(&denials, NOW, (1, patience)).is_some();
     // Nothing is left, and there is room in the queue for requests that wait longer than this one.
@@ -150,9 +153,10 @@ fn each_kind() -> [Denials; 3] {
             &Quota::token_bucket(1).refill(10, Duration::from_secs(3)),
             false,
             None,
+            false,
         ),
-        Denials::new(&Quota::fixed_window(1, SECOND), false, None),
-        Denials::new(&Quota::sliding_window(1, SECOND), false, None),
+        Denials::new(&Quota::fixed_window(1, SECOND), false, None, false),
+        Denials::new(&Quota::sliding_window(1, SECOND), false, None, false),
     ]
 }
 
@@ -194,7 +198,7 @@ fn what_the_store_has_said_is_believed_for_a_second() {
         Quota::fixed_window(1, 10 * SECOND),
         Quota::sliding_window(1, 10 * SECOND),
     ] {
-        let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
+        let (denials, cache) = (Denials::new(&quota, false, None, false), Learned::default());
         let denial = verdict(0, 9_000_000, 9_000_000);
         cache.learn(&denials, (NOW, NOW), 1, &denial);
         let is_known = |at| cache.deny(&denials, at, (1, 0)).is_some();
@@ -219,7 +223,7 @@ fn a_reply_that_took_too_long_teaches_nothing() {
 #[test]
 fn a_window_denies_what_is_more_than_is_left_and_what_never_fits_never() {
     let quota = Quota::fixed_window(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false, None), Learned::default());
+    let (denials, cache) = (Denials::new(&quota, false, None, false), Learned::default());
     let denial = verdict(5, 300_000, 300_000);
     cache.learn(&denials, (NOW, NOW), 8, &denial);
     let retry = |cost| {

@@ -28,12 +28,22 @@ const MOST_KEYS: usize = 4;
 /// Where the answers to settlements are.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
-    /// The rules whose requests wait, with the places of their answers, which say what has
-    /// [lapsed](crate::script::reply::Reply::lapsed_units).
-    pub(crate) waiting: SmallVec<[(u16, u16); 1]>,
+    /// Whose answers say what has [lapsed](crate::script::reply::Reply::lapsed_units): refunds where requests wait, and charges of
+    /// rules with debt.
+    pub(crate) lapsing: SmallVec<[Lapsing; 1]>,
     /// The rules that count settled requests, with the places of what is said of
     /// [blocks](crate::script::reply::Reply::block).
     pub(crate) blocks: SmallVec<[(u16, u16); 1]>,
+}
+
+/// A settlement of which units may lapse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lapsing {
+    pub(crate) rule: u16,
+    /// The place of its answer.
+    pub(crate) place: u16,
+    /// The units that lapse without an answer.
+    pub(crate) at_risk: u64,
 }
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
@@ -210,7 +220,7 @@ impl Call {
         if !self.has_room(holdings.len()) {
             return None;
         }
-        let (mut waiting, mut blocks) = (SmallVec::new(), SmallVec::new());
+        let (mut lapsing, mut blocks) = (SmallVec::new(), SmallVec::new());
         let with = rules.with(holdings.iter().map(|holding| holding.check));
         let of_units = |receipt: &&Hold| !rules.is_of_slots(receipt.check.rule());
         // Slots go back when their request ends.
@@ -227,20 +237,28 @@ impl Call {
             else {
                 continue;
             };
-            if rule_args.wait.is_some() && matches!(what, Operation::Refund) {
+            let is_charge = matches!(what, Operation::Charge);
+            if rule_args.wait.is_some() && !is_charge || rule_args.debt > 0 && is_charge {
                 // Below 65 535, as there was room.
-                waiting.push((check.rule(), self.checks() as u16));
+                let place = self.checks() as u16;
+                let at_risk = if is_charge { units } else { 0 };
+                lapsing.push(Lapsing {
+                    rule: check.rule(),
+                    place,
+                    at_risk,
+                });
             }
             let first = self.keys.len();
             let found = (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
             let check = check.with_cost(units);
             self.rules |= rule_args.bit;
             self.args.begin(what, rule_args, &check, found.key, &plan);
-            if matches!(what, Operation::Refund) || found.overflow > 0 || rule_args.wait.is_some() {
-                // Later than any state of a quota: LAST and the time from empty to full.
-                let fresh_at = taken.fresh_at.min(LAST << 1);
-                self.args
-                    .add(&[double(taken.at.min(LAST)), double(fresh_at)]);
+            // Later than any state of a quota: LAST and the time from empty to full.
+            let fresh_at = taken.fresh_at.min(LAST << 1);
+            self.args
+                .add(&[double(taken.at.min(LAST)), double(fresh_at)]);
+            if rule_args.wait.is_none() && is_charge {
+                self.args.add(&[double(rule_args.debt)]);
             }
             if let Some(wait) = rule_args.wait {
                 // A part of the units leaves the rest taken.
@@ -264,7 +282,7 @@ impl Call {
                 false => self.args.end_with(rules, found, false),
             }
         }
-        Some(Settled { waiting, blocks })
+        Some(Settled { lapsing, blocks })
     }
 
     /// Adds a reset of a state. False if the call is full.

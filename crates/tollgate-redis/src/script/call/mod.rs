@@ -8,4 +8,7 @@ mod call;
 mod request_layout;
 mod state_keys;
 
-pub(crate) use self::{call::Call, request_layout::RequestLayout};
+pub(crate) use self::{
+    call::{Call, Lapsing},
+    request_layout::RequestLayout,
+};

@@ -70,6 +70,7 @@ enum Act {
         version: Version,
     },
     Settle {
+        place: u16,
         holding: Hold,
         how: Settlement,
         version: Version,
@@ -281,11 +282,20 @@ impl<'a> History<'a> {
                 (version, checks)
             }
             Act::Settle {
+                place,
                 holding,
                 how,
                 version,
             } => {
+                let rule = holding.check.rule();
+                let before = version.bound.lapsed_units(rule);
                 version.bound.settle(&[holding], how);
+                if let (Settlement::Charge(1..), Some(reply)) = (how, reply)
+                    && version.bound.rules().rules()[usize::from(rule)].debt_of() > 0
+                {
+                    let lapsed = version.bound.lapsed_units(rule) - before;
+                    assert_eq!(reply.lapsed_units(place), Some(lapsed), "{}", self.seed);
+                }
                 (version, vec![holding.check])
             }
             Act::Reset { check, version } => {
@@ -434,15 +444,19 @@ impl<'a> History<'a> {
         let rule = &version.bound.rules().rules()[usize::from(holding.check.rule())];
         let block = rule.block_setting();
         holding.counts = block.is_some_and(|block| block.counts_settled());
-        let units = self.numbers.below(holding.check.cost().saturating_add(3));
+        let most = holding.check.cost().saturating_add(rule.debt_of());
+        let units = self.numbers.below(most.saturating_add(3));
         let how = match self.numbers.below(4) {
             0 => Settlement::Cancel,
             1 => Settlement::Charge(units),
             _ => Settlement::Refund(units),
         };
         let encoders = Arc::clone(&version.encoders);
-        assert!(self.call().settle(encoders.settling(), &holding, how));
+        let call = self.call();
+        let place = call.checks() as u16;
+        assert!(call.settle(encoders.settling(), &holding, how));
         self.acts.push(Act::Settle {
+            place,
             holding,
             how,
             version,

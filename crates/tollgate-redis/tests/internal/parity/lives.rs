@@ -235,6 +235,10 @@ fn ms(micros: u64) -> i64 {
 fn without_window(quota: &[u8]) -> Vec<u8> {
     const CALENDAR: f64 = (1_u64 << 52) as f64;
     let mut quota = quota.to_vec();
+    if quota[0] > BLOCKED {
+        // It owes units.
+        quota[0] -= 8;
+    }
     let first = quota[1..]
         .first_chunk()
         .map_or(0.0, |it| f64::from_le_bytes(*it));

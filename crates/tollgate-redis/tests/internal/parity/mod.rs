@@ -16,7 +16,7 @@ mod slots;
 mod time_to_live;
 
 use crate::internal_tests::parity::{
-    holds::{holds, holds_by_itself},
+    holds::{holds, holds_by_itself, holds_for},
     quotas::Family,
 };
 
@@ -48,6 +48,11 @@ fn a_log_is_counted_by_the_script_as_in_memory() {
 #[test]
 fn sub_buckets_are_counted_by_the_script_as_in_memory() {
     holds("sliding_buckets", &[Family::SlidingBuckets]);
+}
+
+#[test]
+fn what_is_owed_is_counted_by_the_script_as_in_memory() {
+    holds_for(8_000, "debt", &[Family::Debt]);
 }
 
 #[test]

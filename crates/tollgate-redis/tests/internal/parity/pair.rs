@@ -83,7 +83,7 @@ impl Pair {
         assert!(call.settle(&bound.encoder, &receipt, Settlement::Cancel));
         let reply = self.send(&call);
         if receipt.before.is_some() {
-            assert_eq!(reply.lapsed_units(0), lapsed);
+            assert_eq!(reply.lapsed_units(0), Some(lapsed));
         }
         lapsed
     }

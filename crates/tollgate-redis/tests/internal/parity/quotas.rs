@@ -20,6 +20,8 @@ pub(crate) enum Family {
     Calendar,
     /// A bucket, of a rule whose requests mostly wait.
     Queue,
+    /// One that may owe units.
+    Debt,
 }
 
 impl Family {
@@ -42,20 +44,39 @@ pub(crate) struct Range {
     /// No period is shorter.
     shortest: Duration,
     limit: u64,
+    /// How many units may be owed.
+    debt: u64,
     /// One for all: the script knows where windows end by the request alone, and of another calendar only the lengths.
     calendar: Quota,
 }
 
 impl Range {
     pub(crate) fn draw(family: Family, numbers: &mut Numbers) -> Self {
-        Self {
+        let range = Self {
             family,
             kind: numbers.below(3),
             period: period(numbers),
             shortest: Duration::ZERO,
             limit: limit(numbers),
+            debt: 0,
             calendar: calendar(1, numbers),
+        };
+        match family {
+            Family::Debt => range.owing(numbers),
+            _ => range,
         }
+    }
+
+    fn owing(mut self, numbers: &mut Numbers) -> Self {
+        self.family = numbers.of(&[
+            Family::Gcra,
+            Family::FixedWindow,
+            Family::SlidingWindow,
+            Family::SlidingBuckets,
+        ]);
+        self.limit = self.limit.min(1_000_000);
+        self.debt = 1 + numbers.below(3 * self.limit);
+        self
     }
 
     /// For how long requests wait, if they do: for a part of a unit, for some, or for long.
@@ -77,13 +98,18 @@ impl Range {
     /// forgets the state by as much too early.
     pub(crate) fn short(family: Family, numbers: &mut Numbers) -> Self {
         let micros = numbers.of(&[50_000, 50_000, 49_999, 50_001, 25_000]);
-        Self {
+        let range = Self {
             family,
             kind: numbers.below(3),
             period: Duration::from_micros(micros),
             shortest: Duration::from_millis(10),
             limit: 1 + numbers.below(12),
+            debt: 0,
             calendar: Quota::calendar(1, CalendarUnit::Month),
+        };
+        match family {
+            Family::Debt => range.owing(numbers),
+            _ => range,
         }
     }
 
@@ -118,7 +144,7 @@ impl Range {
                 },
                 Family::FixedWindow | Family::Calendar => Quota::fixed_window(limit, period),
                 Family::SlidingWindow => Quota::sliding_window(limit, period),
-                Family::SlidingLog => Quota::sliding_log(1 + limit % 12, period),
+                Family::SlidingLog | Family::Debt => Quota::sliding_log(1 + limit % 12, period),
                 Family::SlidingBuckets => {
                     let buckets = numbers.of(&[2, 3, 7, 60, 60, 600]);
                     Quota::sliding_buckets(limit, period).buckets(buckets)
@@ -145,7 +171,7 @@ impl Range {
                 None => Quota::fixed_window(units, period),
             },
             Family::SlidingWindow => Quota::sliding_window(units, period),
-            Family::SlidingLog => Quota::sliding_log(units, period),
+            Family::SlidingLog | Family::Debt => Quota::sliding_log(units, period),
             Family::SlidingBuckets => {
                 Quota::sliding_buckets(units, period).buckets(quota.bucket_count())
             }
@@ -245,7 +271,8 @@ pub(crate) fn rule_set(
                     };
                     rule = rule.plan(format!("plan-{plan}"), quota);
                 }
-                if numbers.one_in(4) {
+                // A threshold of what owes units reads it as used up, to the windows that each knows.
+                if numbers.one_in(4) && range.debt == 0 {
                     rule = rule.threshold(
                         format!("threshold-{place}"),
                         range.threshold(&quota, numbers),
@@ -258,6 +285,9 @@ pub(crate) fn rule_set(
                     && let Some(at_most) = range.wait(&quota, numbers)
                 {
                     rule = rule.wait(at_most);
+                }
+                if range.debt > 0 {
+                    rule = rule.debt(range.debt);
                 }
                 if has_blocks && blocks.one_in(2) {
                     rule = rule.block(block(range.period, &mut blocks));
