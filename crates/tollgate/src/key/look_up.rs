@@ -27,7 +27,7 @@ use crate::{
 /// The future is dropped when the client disconnects, and at the deadline.
 ///
 /// ```
-/// use tollgate::key::{Extracted, KeyExtractor, look_up};
+/// use tollgate::{Head, key::{Extracted, KeyExtractor, look_up}};
 ///
 /// async fn tenant_of(api_key: http::HeaderValue) -> Option<String> {
 ///     (api_key == "k-1").then(|| "acme".to_owned())
@@ -40,7 +40,7 @@ use crate::{
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let (head, ()) = http::Request::builder().header("x-api-key", "k-1").body(()).unwrap().into_parts();
-/// let Extracted::Later(key) = by_tenant.extract(&head, &mut Default::default()) else { panic!() };
+/// let Extracted::Later(key) = by_tenant.extract(&Head::from(&head), &mut Default::default()) else { panic!() };
 /// assert!(key.await.is_ok());
 /// # });
 /// ```

@@ -35,12 +35,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Clients may send any value: see [choosing a key](crate::key#choosing-a-key).
 ///
 /// ```
-/// use tollgate::{KeyBuf, key::{Extracted, KeyExtractor, metadata}};
+/// use tollgate::{Head, KeyBuf, key::{Extracted, KeyExtractor, metadata}};
 ///
 /// let key_of = |written: &str| {
 ///     let call = http::Request::post("/weather.v1.Weather/Current").header("tenant-bin", written);
 ///     let mut key = KeyBuf::new();
-///     let found = metadata("tenant-bin").extract(&call.body(()).unwrap().into_parts().0, &mut key);
+///     let found = metadata("tenant-bin").extract(&Head::from(&call.body(()).unwrap()), &mut key);
 ///     matches!(found, Extracted::Key).then_some(key)
 /// };
 /// assert_eq!(key_of("/w=="), key_of("/w"));
