@@ -556,7 +556,7 @@ impl RequestRule {
     /// ```
     /// use std::sync::Arc;
     ///
-    ///     /// use tollgate::{MINUTE, Quota, Rule, key::header};
+    /// use tollgate::{Head, MINUTE, Quota, Rule, key::header};
     ///
     /// #[derive(Clone)]
     /// struct Account {
