@@ -129,6 +129,9 @@ fn of_rules(status: &RulesStatus, found: &mut Vec<Value>) {
             format!("The source of the rules has none at present: {error}"),
         ));
     }
+    for wrong in status.wrong_lists.iter().chain(&status.lost) {
+        found.push(problem("bad", wrong));
+    }
     let Some(fleet) = &status.fleet else {
         return;
     };

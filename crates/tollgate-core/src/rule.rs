@@ -133,6 +133,17 @@ impl Rule {
         self
     }
 
+    /// Makes other quotas of its own and of those of its plans: a part of each, say.
+    #[must_use]
+    pub fn map_quotas(mut self, of: impl Fn(Quota) -> Quota) -> Self {
+        let settings = self.set();
+        settings.quota = of(settings.quota);
+        for (_, quota) in &mut settings.plans {
+            *quota = of(*quota);
+        }
+        self
+    }
+
     /// Lets each check have a quota of its own, such as the limit of a tenant from a database or a token. See
     /// [`Limiter::quota_for`](crate::Limiter::quota_for).
     ///

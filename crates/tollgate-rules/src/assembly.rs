@@ -20,10 +20,9 @@ use crate::{
     hidden_keys::HiddenKeys,
     json_text::one_line,
     json_tree,
-    list_file::ListFile,
     node::{Node, Value, field},
     override_entry::Override,
-    problems::{Problem, Problems, SHOWN},
+    problems::{Problems, SHOWN},
     reader::Reader,
     rule_entry::RuleEntry,
     shed_entry::ShedEntry,
@@ -38,10 +37,8 @@ pub(crate) struct OneText {
     pub(crate) origin: String,
     pub(crate) format: Format,
     pub(crate) text: String,
-    /// The folder of a file, which may include others, and name those of lists. Those that it includes are further texts.
+    /// The folder of a file, which may name the files of lists.
     pub(crate) folder: Option<PathBuf>,
-    /// What was found wrong before it was read as a whole.
-    pub(crate) problems: Vec<Problem>,
 }
 
 impl OneText {
@@ -52,7 +49,6 @@ impl OneText {
             format,
             text: text.into(),
             folder: None,
-            problems: Vec::new(),
         }
     }
 }
@@ -87,22 +83,24 @@ pub(crate) fn assemble(
     }
     let tables: Vec<Tables> = parts.iter().map(Tables::parse).collect();
     let entries = Assembly::new(parts, &tables, bindings).entries();
-    let mut wrong: Option<DocumentError> = None;
+    let mut wrong = DocumentError::none();
     let mut roots = Vec::with_capacity(tables.len());
     for (part, tables) in parts.iter().zip(tables) {
-        let keys = tables.keys_unless_fine(part);
-        roots.push(tables.root);
-        let Some(keys) = keys else {
-            continue;
-        };
-        let problems = tables.problems.into_sorted();
-        let error = DocumentError::new(&part.origin, &part.text, &problems, &keys);
-        match &mut wrong {
-            None => wrong = Some(error),
-            Some(wrong) => wrong.extend(error),
+        if !tables.problems.is_empty() {
+            // The keys of clients, which errors do not show.
+            let keys = match tables.is_whole {
+                true => HiddenKeys::of_tree(&tables.root, &part.text, part.format),
+                false => HiddenKeys::of_text(&part.text, part.format),
+            };
+            let problems = tables.problems.into_sorted();
+            wrong.add(&part.origin, &part.text, &problems, &keys);
         }
+        roots.push(tables.root);
     }
-    wrong.map_or(Ok((entries, roots)), Err)
+    match wrong.mistakes() {
+        [] => Ok((entries, roots)),
+        _ => Err(wrong),
+    }
 }
 
 impl Tables {
@@ -115,15 +113,6 @@ impl Tables {
             is_whole,
             problems,
         }
-    }
-
-    /// The keys of clients, which the errors of the text do not show. `None`: there are no errors.
-    fn keys_unless_fine(&self, part: &OneText) -> Option<HiddenKeys> {
-        let keys = || match self.is_whole {
-            true => HiddenKeys::of_tree(&self.root, &part.text, part.format),
-            false => HiddenKeys::of_text(&part.text, part.format),
-        };
-        (!self.problems.is_empty()).then(keys)
     }
 }
 
@@ -147,42 +136,14 @@ pub(crate) fn is_schema(text: &str, format: Format) -> bool {
     names_meta && field(&root, "version").is_none()
 }
 
-/// The names of the files that a text includes, with their places. What is wrong with it is found when it is read as a whole.
-pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)> {
-    if !text.contains("include") {
-        return Vec::new();
-    }
-    let Value::Table(fields) = parse(text, format, &Problems::default()).value else {
-        return Vec::new();
-    };
-    let included = fields
-        .into_iter()
-        .filter(|(name, _)| name.text == "include");
-    let nodes = included.flat_map(|(_, node)| match node.value {
-        Value::List(nodes) => nodes,
-        _ => vec![node],
-    });
-    nodes
-        .filter_map(|node| match node.value {
-            Value::Text(name) => Some((node.span, name)),
-            _ => None,
-        })
-        .collect()
-}
-
 /// Puts the tables of all texts together.
 struct Assembly<'a> {
     parts: &'a [OneText],
     tables: &'a [Tables],
     /// With what the document says itself.
     bindings: Cow<'a, Bindings>,
-    /// How the document says that addresses are found.
-    client_ip: Option<String>,
-    /// What it says of lists, and the files that it names.
-    said_of_lists: String,
-    lists: Vec<Arc<ListFile>>,
-    shed: Option<ShedEntry>,
-    rules: Vec<RuleEntry>,
+    /// What was read so far.
+    entries: Entries,
     /// By rule, the text that defines it.
     defined_in: Vec<usize>,
     by_name: HashMap<String, usize>,
@@ -198,11 +159,11 @@ impl<'a> Assembly<'a> {
             parts,
             tables,
             bindings: Cow::Borrowed(bindings),
-            client_ip: None,
-            said_of_lists: String::new(),
-            lists: Vec::new(),
-            shed: None,
-            rules: Vec::new(),
+            entries: Entries {
+                hash_key: bindings.hash_key.clone(),
+                denials: Arc::clone(&bindings.denials),
+                ..Entries::default()
+            },
             defined_in: Vec::new(),
             by_name: HashMap::new(),
             wrong_names: HashSet::new(),
@@ -252,21 +213,15 @@ impl<'a> Assembly<'a> {
             if let Some(node) = fields.get("$schema") {
                 reader.text(node, "where the schema is, as \"./limits.schema.json\"");
             }
-            if let Some(node) = fields.get("include") {
-                self.check_include(part, node);
-            }
             if let Some(node) = fields.get("shed") {
-                if self.shed.is_some() {
+                if self.entries.shed.is_some() {
                     reader.wrong(
                         &node.span,
                         "shed is for the whole service, and is in another text already; remove one",
                     );
                 } else {
-                    self.shed = ShedEntry::read(reader, node);
+                    self.entries.shed = ShedEntry::read(reader, node);
                 }
-            }
-            for problem in &self.parts[part].problems {
-                reader.wrong(&problem.span, &*problem.message);
             }
             let nodes = |name: &str| {
                 let node = fields.get(name)?;
@@ -278,36 +233,34 @@ impl<'a> Assembly<'a> {
             all.push((part, ["groups", "overrides", "switches"].map(nodes)));
         }
         let is_fine = self.tables.iter().all(|tables| tables.problems.is_empty());
-        if self.rules.is_empty() && is_fine {
+        if self.entries.rules.is_empty() && is_fine {
             let reader = self.reader(0);
             reader.wrong(&(0..0), "there is no rule; add one with name, limit and by");
         }
-        let mut behind = vec![Vec::new(); self.rules.len()];
-        let (mut overrides, mut switches) = (Vec::new(), Vec::new());
+        let mut behind = vec![Vec::new(); self.entries.rules.len()];
         let mut group_of = HashMap::new();
-        for (part, [groups, of_keys, switched]) in all {
+        for (part, [groups, overrides, switches]) in all {
             for node in groups.unwrap_or_default() {
                 self.add_group(part, node, &mut behind, &mut group_of);
             }
-            let of_keys = of_keys.unwrap_or_default().iter();
-            overrides.extend(of_keys.filter_map(|node| self.read_override(part, node)));
-            let switched = switched.unwrap_or_default().iter();
-            switches.extend(switched.filter_map(|node| self.read_switch(part, node)));
+            let reader = self.reader(part);
+            for node in overrides.unwrap_or_default() {
+                let named = |node: &Node| {
+                    let rule = self.named(reader, node)?;
+                    Some((rule, &self.entries.rules[rule]))
+                };
+                let has_secret = self.entries.hash_key.is_some();
+                let read = Override::read(reader, node, has_secret, named);
+                self.entries.overrides.extend(read);
+            }
+            for node in switches.unwrap_or_default() {
+                let named = |node: &Node| self.named(reader, node);
+                let read = Switch::read(reader, node, self.entries.rules.len(), named);
+                self.entries.switches.extend(read);
+            }
         }
-        Entries {
-            rules: self.rules,
-            behind,
-            overrides,
-            switches,
-            hash_key: self.bindings.hash_key.clone(),
-            denials: Arc::clone(&self.bindings.denials),
-            client_ip: self.client_ip,
-            said_of_lists: Some(self.said_of_lists).filter(|said| !said.is_empty()),
-            lists: self.lists,
-            shed: self.shed,
-            ..Entries::default()
-        }
-        .sorted()
+        self.entries.behind = behind;
+        self.entries.sorted()
     }
 
     /// A field of a text that could be read as a whole.
@@ -347,7 +300,7 @@ impl<'a> Assembly<'a> {
                 continue;
             }
             let client_ip = client_address::read(reader, node);
-            self.client_ip = Some(one_line(&node.value));
+            self.entries.client_ip = Some(one_line(&node.value));
             if !self.bindings.peers_are_clients {
                 self.bindings.to_mut().set_client_ip(client_ip);
             }
@@ -366,7 +319,8 @@ impl<'a> Assembly<'a> {
                 reader.expected(node, &format!("lists by their names, as {example}"));
                 continue;
             };
-            self.said_of_lists.push_str(&one_line(&node.value));
+            let said = self.entries.said_of_lists.get_or_insert_default();
+            said.push_str(&one_line(&node.value));
             for (name, node) in lists {
                 let folder = text.folder.as_deref();
                 let list = document_lists::read(reader, name, node, folder, &self.bindings);
@@ -375,20 +329,8 @@ impl<'a> Assembly<'a> {
                 let known = known.unwrap_or_else(|| KeyList::new(&*name.text));
                 let lists = &mut self.bindings.to_mut().lists;
                 lists.entry(name.text.clone()).or_insert(known);
-                self.lists.extend(list);
+                self.entries.lists.extend(list);
             }
-        }
-    }
-
-    /// The files themselves were read before.
-    fn check_include(&self, part: usize, node: &'a Node) {
-        let reader = self.reader(part);
-        if self.parts[part].folder.is_none() {
-            let message = "only a file includes others; put all of it into one text";
-            return reader.wrong(&node.span, message);
-        }
-        for name in reader.list_or_one(node) {
-            reader.text(name, "the name of a file as \"billing.toml\"");
         }
     }
 
@@ -405,7 +347,7 @@ impl<'a> Assembly<'a> {
         };
         if let Some(other) = self.by_name.get(&rule.name.value) {
             let origin = &self.parts[self.defined_in[*other]].origin;
-            let before = &self.rules[*other].name.span;
+            let before = &self.entries.rules[*other].name.span;
             let text = &self.parts[self.defined_in[*other]].text;
             // For those that are shown: it takes a look at the text before it.
             let line = (reader.problems.len() < SHOWN).then(|| {
@@ -422,8 +364,8 @@ impl<'a> Assembly<'a> {
             return;
         }
         self.by_name
-            .insert(rule.name.value.clone(), self.rules.len());
-        self.rules.push(rule);
+            .insert(rule.name.value.clone(), self.entries.rules.len());
+        self.entries.rules.push(rule);
         self.defined_in.push(part);
     }
 
@@ -433,7 +375,7 @@ impl<'a> Assembly<'a> {
         let found = self.by_name.get(name.value).copied();
         let is_wrong = self.wrong_names.contains(name.value);
         if found.is_none() && !is_wrong && !self.has_nameless {
-            let known = self.rules.iter().map(|rule| &*rule.name.value);
+            let known = self.entries.rules.iter().map(|rule| &*rule.name.value);
             reader.unknown(&name.span, "rule", name.value, known);
         }
         found
@@ -451,9 +393,9 @@ impl<'a> Assembly<'a> {
             return;
         };
         let name = fields
-            .required(reader, "a group", "name", "\"api\"")
+            .required("name", "\"api\"")
             .and_then(|node| reader.text(node, "the name of the group"));
-        let rules = fields.required(reader, "a group", "rules", "[\"export\", \"everything\"]");
+        let rules = fields.required("rules", "[\"export\", \"everything\"]");
         let (Some(name), Some(rules)) = (name, rules) else {
             return;
         };
@@ -471,7 +413,7 @@ impl<'a> Assembly<'a> {
             let Some(rule) = self.named(reader, node) else {
                 continue;
             };
-            if self.rules[rule].key.is_of_handler() {
+            if self.entries.rules[rule].key.is_of_handler() {
                 let message = "its handler decides when this rule counts; remove it from the group";
                 reader.wrong(&node.span, message);
                 continue;
@@ -486,7 +428,7 @@ impl<'a> Assembly<'a> {
             }
         }
         // The most specific first; of equals, one that names methods.
-        let condition = |rule: usize| &self.rules[rule].condition;
+        let condition = |rule: usize| &self.entries.rules[rule].condition;
         members.sort_by(|(one, _), (other, _)| condition(*other).cmp_specificity(condition(*one)));
         for (index, (rule, span)) in members.iter().enumerate() {
             let before = &members[..index];
@@ -494,7 +436,7 @@ impl<'a> Assembly<'a> {
                 let message = format!(
                     "it is not more or less specific than {:?}, so that either could count a request; give them other paths \
                      or methods",
-                    self.rules[*tied].name.value
+                    self.entries.rules[*tied].name.value
                 );
                 reader.wrong(span, message);
             }
@@ -504,7 +446,7 @@ impl<'a> Assembly<'a> {
 
     /// Whether two rules match one request, and neither is more specific.
     fn is_tied(&self, one: usize, other: usize) -> bool {
-        let [one, other] = [one, other].map(|rule| &self.rules[rule].condition);
+        let [one, other] = [one, other].map(|rule| &self.entries.rules[rule].condition);
         let shares_method = match (&one.methods[..], &other.methods[..]) {
             ([], []) => true,
             ([], _) | (_, []) => false,
@@ -515,21 +457,6 @@ impl<'a> Assembly<'a> {
             (one, other) => one.is_none() && other.is_none(),
         };
         shares_paths && shares_method
-    }
-
-    fn read_override(&self, part: usize, node: &'a Node) -> Option<Override> {
-        let reader = self.reader(part);
-        let named = |node: &Node| {
-            let rule = self.named(reader, node)?;
-            Some((rule, &self.rules[rule]))
-        };
-        Override::read(reader, node, self.bindings.hash_key.is_some(), named)
-    }
-
-    fn read_switch(&self, part: usize, node: &'a Node) -> Option<Switch> {
-        let reader = self.reader(part);
-        let named = |node: &Node| self.named(reader, node);
-        Switch::read(reader, node, self.rules.len(), named)
     }
 }
 

@@ -8,13 +8,10 @@ use crate::{node::Node, reader::Reader};
 pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<ClientIp> {
     let what = "client_ip";
     let fields = reader.fields(node, what, "client_ip")?;
-    let header = fields.required(reader, what, "header", "\"x-forwarded-for\"")?;
+    let header = fields.required("header", "\"x-forwarded-for\"")?;
     let header = reader.header_name(header, "x-forwarded-for");
     let mut client = client_ip();
-    for node in fields
-        .get("trusted_proxies")
-        .map_or(&[][..], |node| reader.list_or_one(node))
-    {
+    for node in fields.list("trusted_proxies") {
         let proxy = reader.text(node, "a network as \"10.0.0.0/8\"")?.value;
         let alone = client_ip().trusted_proxies([proxy]).x_forwarded_for();
         if let Err(wrong) = alone.validate() {

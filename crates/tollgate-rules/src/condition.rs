@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use http::{HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use tollgate::condition::{
     PathPattern, grpc_method_is, grpc_service_is, in_list, method_in, words_are,
 };
@@ -82,10 +82,7 @@ impl Condition {
             let message = "by is what a list is asked for; add in_list, or leave it out";
             reader.wrong(&by.span, message);
         }
-        for name in fields
-            .get("is")
-            .map_or(&[][..], |node| reader.list_or_one(node))
-        {
+        for name in fields.list("is") {
             if let Some(bound) = reader.text(name, "the name of a bound condition") {
                 condition.add_bound(reader, name, bound.value, bindings);
             }
@@ -111,10 +108,10 @@ impl Condition {
             }
         }
         let nested = |name: &str| -> Vec<Self> {
-            let nodes = fields
-                .get(name)
-                .map_or(&[][..], |node| reader.list_or_one(node));
-            let read = nodes.iter().map(|node| Self::read(reader, node, bindings));
+            let read = fields
+                .list(name)
+                .iter()
+                .map(|node| Self::read(reader, node, bindings));
             read.collect()
         };
         for not in nested("not") {
@@ -191,31 +188,17 @@ impl Condition {
     }
 
     fn add_header(&mut self, reader: Reader<'_>, node: &Node) {
-        let (name, equals) = match &node.value {
-            Value::Text(_) => (Some(node), None),
-            _ => {
-                let Some(fields) = reader.fields(node, "a header", "header") else {
-                    return;
-                };
-                let name = fields.required(reader, "a header", "name", "\"x-beta\"");
-                (name, fields.get("equals"))
-            }
-        };
-        let Some(header) = name.and_then(|name| reader.header_name(name, "x-beta")) else {
+        let Some((header, equals)) = read_header(reader, node, "x-beta") else {
             return;
         };
         let Some(equals) = equals else {
-            self.add(move |head| head.headers.contains_key(&header));
-            return;
+            return self.add(move |head| head.headers.contains_key(&header));
         };
-        let Some(value) = header_value(reader, equals) else {
-            return;
-        };
-        match HeaderValue::from_str(value.value) {
+        match HeaderValue::from_str(equals.value) {
             Ok(value) => {
                 self.add(move |head| head.headers.get_all(&header).iter().any(|v| v == value));
             }
-            Err(_) => reader.wrong(&value.span, "this cannot be the value of a header"),
+            Err(_) => reader.wrong(&equals.span, "this cannot be the value of a header"),
         }
     }
 
@@ -326,9 +309,22 @@ fn is_grpc_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_letter)
 }
 
-/// The value that a header is compared with.
-pub(crate) fn header_value<'a>(reader: Reader<'a>, node: &'a Node) -> Option<At<&'a str>> {
-    let text = reader.text(node, "the value of the header as text")?;
+/// A header, and the value that it is compared with, if it is. `example` is a name.
+pub(crate) fn read_header<'a>(
+    reader: Reader<'a>,
+    node: &'a Node,
+    example: &str,
+) -> Option<(HeaderName, Option<At<&'a str>>)> {
+    if !matches!(node.value, Value::Table(_)) {
+        return Some((reader.header_name(node, example)?, None));
+    }
+    let fields = reader.fields(node, "a header", "header")?;
+    let name = fields.required("name", &format!("{example:?}"));
+    let name = name.and_then(|name| reader.header_name(name, example));
+    let Some(equals) = fields.get("equals") else {
+        return Some((name?, None));
+    };
+    let text = reader.text(equals, "the value of the header as text")?;
     let trimmed = text.value.trim();
     if trimmed != text.value {
         let message =
@@ -336,5 +332,5 @@ pub(crate) fn header_value<'a>(reader: Reader<'a>, node: &'a Node) -> Option<At<
         reader.wrong(&text.span, message);
         return None;
     }
-    Some(text)
+    Some((name?, Some(text)))
 }

@@ -31,9 +31,9 @@ impl Cost {
             }
             Value::Table(_) => {
                 let fields = reader.fields(node, "a cost", "cost_header")?;
-                let header = fields.required(reader, "a cost", "header", "\"x-cost\"");
+                let header = fields.required("header", "\"x-cost\"");
                 let name = header.and_then(|node| reader.header_name(node, "x-cost"));
-                let max = fields.required(reader, "a cost", "max", "100");
+                let max = fields.required("max", "100");
                 let max = max.and_then(|node| reader.number(node, "a cost in units", 1, MAX_UNITS));
                 let (name, max) = (name?, max?);
                 // What a client leaves out or misspells costs most.
@@ -66,7 +66,7 @@ pub(crate) fn read_response_cost(
     }
     let what = "a cost by the response";
     let fields = reader.fields(node, what, "response_cost")?;
-    let header = fields.required(reader, what, "header", "\"x-tokens-used\"")?;
+    let header = fields.required("header", "\"x-tokens-used\"")?;
     let name = reader.header_name(header, "x-tokens-used")?;
     Some(Arc::new(move |response| {
         response.header(name.as_str())?.trim().parse().ok()

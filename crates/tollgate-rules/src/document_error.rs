@@ -36,15 +36,23 @@ pub struct Mistake {
 const WIDTH: usize = 120;
 
 impl DocumentError {
-    /// `keys` are not shown.
-    pub(crate) fn new(origin: &str, text: &str, problems: &[Problem], keys: &HiddenKeys) -> Self {
+    pub(crate) fn none() -> Self {
+        let mistakes = Vec::new();
+        Self { mistakes }
+    }
+
+    /// Adds what is wrong with a text. `keys` are not shown.
+    pub(crate) fn add(
+        &mut self,
+        origin: &str,
+        text: &str,
+        problems: &[Problem],
+        keys: &HiddenKeys,
+    ) {
         let lines = Lines::new(text, keys);
-        Self {
-            mistakes: problems
-                .iter()
-                .map(|problem| lines.mistake(origin, problem))
-                .collect(),
-        }
+        let problems = problems.iter();
+        self.mistakes
+            .extend(problems.map(|problem| lines.mistake(origin, problem)));
     }
 
     /// An error about a document as a whole: it cannot be read, say.
@@ -58,10 +66,6 @@ impl DocumentError {
                 shown: None,
             }],
         }
-    }
-
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.mistakes.extend(other.mistakes);
     }
 
     /// The mistakes, in the order of the document: the first 10 000 that are found.
@@ -228,7 +232,9 @@ mod tests {
     fn displayed(text: &str, span: Range<usize>) -> String {
         let message = "it is wrong".to_owned();
         let keys = HiddenKeys::default();
-        DocumentError::new("a.toml", text, &[Problem { span, message }], &keys).to_string()
+        let mut error = DocumentError::none();
+        error.add("a.toml", text, &[Problem { span, message }], &keys);
+        error.to_string()
     }
 
     #[test]

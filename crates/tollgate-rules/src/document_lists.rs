@@ -1,12 +1,7 @@
 //! Lists whose files a document names: `lists.partners = { file = "partners.txt" }`.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+use std::{path::Path, sync::Arc};
 
-use tokio::runtime::Handle;
 use tollgate::key_list::KeyList;
 
 use crate::{
@@ -15,38 +10,6 @@ use crate::{
     node::{Name, Node},
     reader::Reader,
 };
-
-/// The files of lists that documents of a service name. A document that is read anew has the lists of the one before, with what is in
-/// force of them.
-#[derive(Debug, Default)]
-pub(crate) struct ListFiles {
-    /// Where files are followed. `None`: they are read once.
-    runtime: Option<Handle>,
-    open: Mutex<HashMap<ListKey, Weak<ListFile>>>,
-}
-
-/// The name of a list, its file, and whether that has hashes.
-type ListKey = (String, PathBuf, bool);
-
-impl ListFiles {
-    /// Those of a service, which follows them if it has a runtime.
-    pub(crate) fn of_service() -> Arc<Self> {
-        let runtime = Handle::try_current().ok();
-        let open = Mutex::default();
-        Arc::new(Self { runtime, open })
-    }
-
-    fn open(&self, key: ListKey, list: &KeyList) -> Result<Arc<ListFile>, String> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, file| file.strong_count() > 0);
-        if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
-            return Ok(known);
-        }
-        let file = Arc::new(ListFile::open(list, &key.1, self.runtime.as_ref())?);
-        open.insert(key, Arc::downgrade(&file));
-        Ok(file)
-    }
-}
 
 /// Reads a list, whose file is named relative to `folder`.
 pub(crate) fn read(
@@ -57,7 +20,7 @@ pub(crate) fn read(
     bindings: &Bindings,
 ) -> Option<Arc<ListFile>> {
     let fields = reader.fields(node, "a list", "list")?;
-    let file = fields.required(reader, "a list", "file", "\"partners.txt\"");
+    let file = fields.required("file", "\"partners.txt\"");
     let path = file.and_then(|file| reader.text(file, "the name of a file as \"partners.txt\""));
     let is_hashed = fields
         .read("hashed", |node| reader.boolean(node))

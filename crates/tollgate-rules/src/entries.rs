@@ -8,7 +8,7 @@ use tollgate_core::{Quota, Tick};
 
 use crate::{
     bindings::{HashKey, Side},
-    clock::now,
+    clock,
     condition::Condition,
     denial_audit::DenialAudit,
     format::Format,
@@ -61,37 +61,6 @@ pub(crate) struct OverridesOfRule {
     range: Range<usize>,
     /// A hash of what they say.
     content: u64,
-}
-
-/// The plans of the clients of a rule that are known by a hash of their key.
-struct PlansByHash {
-    rule: Box<str>,
-    plans: HashMap<u128, Arc<str>>,
-    hash_key: Arc<HashKey>,
-}
-
-impl PlansByHash {
-    fn find(&self, key: &KeyBuf) -> Option<Arc<str>> {
-        let hash = (self.hash_key)(&self.rule, key);
-        self.plans.get(&hash).cloned()
-    }
-}
-
-/// A rule whose denials are recorded.
-struct AuditedRule {
-    rule: Box<str>,
-    hash_key: Option<Arc<HashKey>>,
-    denials: Arc<DenialAudit>,
-}
-
-impl AuditedRule {
-    fn record(&self, key: &Key) {
-        self.denials.denied(&self.rule, now(), || {
-            let hash_key = self.hash_key.as_ref().filter(|_| *key != Key::shared())?;
-            // The start of the hash: enough to tell clients apart, and to find one with the secret.
-            Some(format!("{:08x}", hash_key(&self.rule, key.as_ref()) >> 96))
-        });
-    }
 }
 
 impl Entries {
@@ -293,18 +262,21 @@ impl Entries {
                 }
             }
         }
-        let by_hash = self.hash_key.clone().map(|hash_key| PlansByHash {
-            rule: rule.name.value.as_str().into(),
-            plans: hashes,
-            hash_key,
+        // Of the clients that are known by a hash of their key.
+        let hash_key = self.hash_key.clone().filter(|_| !hashes.is_empty());
+        let by_hash = hash_key.map(|hash_key| {
+            let name = rule.name.value.clone();
+            Arc::new(move |key: &KeyBuf| hashes.get(&hash_key(&name, key)).cloned())
         });
-        let by_hash = by_hash.filter(|by_hash| !by_hash.plans.is_empty());
-        let by_hash = by_hash.map(Arc::new);
         let denied = rule.audit.then(|| {
-            Arc::new(AuditedRule {
-                rule: rule.name.value.as_str().into(),
-                hash_key: self.hash_key.clone(),
-                denials: Arc::clone(&self.denials),
+            let (name, hash_key) = (rule.name.value.clone(), self.hash_key.clone());
+            let denials = Arc::clone(&self.denials);
+            Arc::new(move |key: &Key| {
+                denials.denied(&name, clock::now(), || {
+                    let hash_key = hash_key.as_ref().filter(|_| *key != Key::shared())?;
+                    // The start of the hash: enough to tell clients apart, and to find one with the secret.
+                    Some(format!("{:08x}", hash_key(&name, key.as_ref()) >> 96))
+                });
             })
         });
         let applies = self.group_condition(index, now);
@@ -318,11 +290,11 @@ impl Entries {
             let keys = keys.iter().cloned();
             let rule = keys.fold(rule, |rule, (key, plan)| rule.plan_for_key(key, plan));
             let rule = match by_hash.clone() {
-                Some(by_hash) => rule.plan_by_key(move |key| by_hash.find(key)),
+                Some(by_hash) => rule.plan_by_key(move |key| by_hash(key)),
                 None => rule,
             };
             match denied.clone() {
-                Some(denied) => rule.on_denied(move |_, key, _| denied.record(key)),
+                Some(denied) => rule.on_denied(move |_, key, _| denied(key)),
                 None => rule,
             }
         });

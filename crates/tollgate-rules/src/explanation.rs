@@ -257,7 +257,7 @@ impl<'a> Explaining<'a> {
                 plan: None,
                 quota: *numbers.quota(),
                 origin: QuotaOrigin::Rule,
-                counts_if: rule.counts.as_ref().map(ToString::to_string),
+                counts_if: rule.counts_if.clone(),
                 switches: switches
                     .map(|switch| format!("{}{}", switch.effect, switch.term))
                     .collect(),

@@ -1,23 +1,21 @@
-//! Reading a file with the files that it includes, or all files of a folder.
+//! Reading a file, or all files of a folder.
 
 use std::{
-    collections::HashSet,
     fs,
-    ops::Range,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 use crate::{
-    assembly::{OneText, includes, is_schema},
+    assembly::{OneText, is_schema},
     document_error::DocumentError,
+    file_changes::folder,
     format::Format,
-    problems::Problem,
     rule_text::RuleText,
 };
 
 impl RuleText {
-    /// Reads a file with the files that it includes, or all files of a folder that are called `.toml`, `.yaml` or `.json`: once,
-    /// for programs that do not follow them. It blocks.
+    /// Reads a file, or all files of a folder that are called `.toml`, `.yaml` or `.json`: once, for programs that do not follow them. It
+    /// blocks.
     ///
     /// # Errors
     ///
@@ -27,18 +25,15 @@ impl RuleText {
     }
 }
 
-/// Reads a file and what it includes, or the files of a folder that are documents, in the order of their names. A JSON Schema
-/// in the folder is none.
+/// Reads a file, or the files of a folder that are documents, in the order of their names. A JSON Schema in the folder is none.
 ///
 /// # Errors
 ///
-/// A file that cannot be read. What is wrong with an `include` is kept with the text.
+/// A file that cannot be read.
 pub(crate) fn read(path: &Path) -> Result<RuleText, DocumentError> {
     let unreadable = |wrong: std::io::Error| cannot_be_read(path, &wrong);
-    let mut reading = FileReader::default();
     if !fs::metadata(path).map_err(unreadable)?.is_dir() {
-        reading.read(path)?;
-        return Ok(RuleText::of_texts(reading.texts));
+        return Ok(RuleText::of_texts(vec![read_text(path)?]));
     }
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(path).map_err(unreadable)? {
@@ -51,103 +46,17 @@ pub(crate) fn read(path: &Path) -> Result<RuleText, DocumentError> {
         }
     }
     paths.sort();
-    for path in &paths {
-        reading.read(path)?;
-    }
-    let is_document = |text: &OneText| !is_schema(&text.text, text.format);
-    reading.texts.retain(is_document);
-    if reading.texts.is_empty() {
+    let texts: Result<Vec<OneText>, _> = paths.iter().map(|path| read_text(path)).collect();
+    let mut texts = texts?;
+    texts.retain(|text| !is_schema(&text.text, text.format));
+    if texts.is_empty() {
         let message = "the folder has no document; add one called .toml, .yaml or .json";
         return Err(DocumentError::of_whole(
             &path.display().to_string(),
             message,
         ));
     }
-    Ok(RuleText::of_texts(reading.texts))
-}
-
-/// The files that were read, and those that are being read.
-#[derive(Default)]
-struct FileReader {
-    texts: Vec<OneText>,
-    /// Each is read once, although several may include it.
-    read: HashSet<PathBuf>,
-    /// A file, the one that it includes, and so on.
-    chain: Vec<PathBuf>,
-}
-
-impl FileReader {
-    /// Reads a file that was not read yet, and what it includes.
-    fn read(&mut self, path: &Path) -> Result<(), DocumentError> {
-        let real = path
-            .canonicalize()
-            .map_err(|wrong| cannot_be_read(path, &wrong))?;
-        if !self.read.insert(real.clone()) {
-            return Ok(());
-        }
-        let text = read_text(path)?;
-        let names = includes(&text.text, text.format);
-        let index = self.texts.len();
-        self.texts.push(text);
-        self.chain.push(real);
-        for (span, name) in names {
-            if let Err(message) = self.include(path, &name) {
-                let span: Range<usize> = span;
-                self.texts[index].problems.push(Problem { span, message });
-            }
-        }
-        self.chain.pop();
-        Ok(())
-    }
-
-    /// Reads a file that another one includes.
-    fn include(&mut self, by: &Path, name: &str) -> Result<(), String> {
-        let folder = folder(by);
-        let mut components = Path::new(name).components();
-        let is_name = matches!(
-            (components.next(), components.next()),
-            (Some(Component::Normal(_)), None)
-        );
-        let outside = || {
-            format!(
-                "{name:?} is outside of the file's folder; an included file lies in the same folder, as \"billing.toml\""
-            )
-        };
-        if !is_name {
-            return Err(outside());
-        }
-        let path = folder.join(name);
-        let unreadable = |wrong: std::io::Error| format!("{name:?} cannot be read: {wrong}");
-        let real = path.canonicalize().map_err(unreadable)?;
-        // A link may lead elsewhere.
-        if !real.starts_with(folder.canonicalize().map_err(unreadable)?) {
-            return Err(outside());
-        }
-        if let Some(first) = self.chain.iter().position(|open| *open == real) {
-            let circle = self.chain[first..].iter().chain([&real]);
-            let names = circle.map(|path| {
-                let name = path.file_name().unwrap_or_default();
-                name.to_string_lossy().into_owned()
-            });
-            return Err(format!(
-                "these files include each other: {}; remove one of the includes",
-                names.collect::<Vec<_>>().join(", ")
-            ));
-        }
-        self.read(&path).map_err(|wrong| {
-            let of_file = wrong.mistakes().first();
-            let message = of_file.map_or("it cannot be read", |mistake| &*mistake.message);
-            format!("{name:?}: {message}")
-        })
-    }
-}
-
-/// Where a file lies.
-pub(crate) fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
+    Ok(RuleText::of_texts(texts))
 }
 
 fn read_text(path: &Path) -> Result<OneText, DocumentError> {

@@ -1,29 +1,18 @@
 //! A file or a folder as a source.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::{sync::Notify, task::spawn_blocking, time::timeout};
+use tokio::task::spawn_blocking;
 
 use crate::{
     document_error::DocumentError,
+    file_changes::FileChanges,
     file_reader,
     rule_text::RuleText,
     source::{Source, SourceError},
 };
 
-/// How long nothing may happen in the folder before a changed file is read: editors write in several steps.
-const QUIET: Duration = Duration::from_millis(200);
-/// How long a change waits for that at most: with the time to read it, it is in force within a second.
-const MOST_QUIET: Duration = Duration::from_millis(600);
-/// How often the contents are read without an event: network file systems have none.
-const POLL: Duration = Duration::from_secs(30);
-
-/// A file with the files that it includes, or all files of a folder that are called `.toml`, `.yaml` or `.json` and are no JSON Schema.
+/// A file, or all files of a folder that are called `.toml`, `.yaml` or `.json` and are no JSON Schema.
 ///
 /// The folder is watched and not the file, so that renamed files and swapped links are seen, as Kubernetes and editors make
 /// them. A change is read after 200 ms without another one, or after 600 ms. The contents are read every 30 s as well, for file systems without
@@ -33,34 +22,6 @@ pub struct FileSource {
     path: PathBuf,
     changes: FileChanges,
     is_read: bool,
-}
-
-/// When a file is to be read again.
-#[derive(Debug)]
-pub(crate) struct FileChanges {
-    changed: Arc<Notify>,
-    /// Events come for as long as it lives. `None`: a test makes them.
-    _watch: Option<PathWatch>,
-}
-
-impl FileChanges {
-    pub(crate) fn new(path: &Path) -> notify::Result<Self> {
-        let changed = Arc::new(Notify::new());
-        let watch = PathWatch::new(path, Arc::clone(&changed))?;
-        Ok(Self {
-            changed,
-            _watch: Some(watch),
-        })
-    }
-
-    /// Waits for a change and for quiet after it, or for as long as a change without an event may stay unseen.
-    pub(crate) async fn next(&self) {
-        let changed = &self.changed;
-        if timeout(POLL, changed.notified()).await.is_ok() {
-            let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
-            let _ = timeout(MOST_QUIET, quiet).await;
-        }
-    }
 }
 
 impl FileSource {
@@ -102,47 +63,25 @@ impl Source for FileSource {
     }
 }
 
-/// Notifies of changes around a path, for as long as it lives.
-///
-/// It watches the folder, whatever file an event names. Kubernetes swaps a link next to the file, and editors rename another file
-/// over it; either ends a watch of the file itself.
-#[derive(Debug)]
-struct PathWatch {
-    _watcher: RecommendedWatcher,
-}
-
-impl PathWatch {
-    fn new(path: &Path, changed: Arc<Notify>) -> notify::Result<Self> {
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // Reading is no change, and reading the file is what follows one.
-            let is_change = !matches!(
-                event,
-                Ok(Event {
-                    kind: EventKind::Access(_),
-                    ..
-                })
-            );
-            if is_change {
-                changed.notify_one();
-            }
-        })?;
-        let folder = match path.is_dir() {
-            true => path.to_owned(),
-            false => file_reader::folder(path),
-        };
-        watcher.watch(&folder, RecursiveMode::NonRecursive)?;
-        Ok(Self { _watcher: watcher })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::SystemTime};
+    use std::{
+        fs,
+        sync::Arc,
+        time::{Duration, SystemTime},
+    };
 
-    use tokio::time::{Instant, sleep};
+    use tokio::{
+        sync::Notify,
+        time::{Instant, sleep},
+    };
 
     use super::*;
-    use crate::{bindings::Bindings, live_rules::LiveRules};
+    use crate::{
+        bindings::Bindings,
+        file_changes::{MOST_QUIET, POLL, QUIET},
+        live_rules::LiveRules,
+    };
 
     /// Rules of a file in a folder without a watcher. The clock stands still while a task can run.
     struct Followed {
@@ -166,10 +105,7 @@ mod tests {
             let changed = Arc::new(Notify::new());
             let source = FileSource {
                 path: path.clone(),
-                changes: FileChanges {
-                    changed: Arc::clone(&changed),
-                    _watch: None,
-                },
+                changes: FileChanges::of(Arc::clone(&changed)),
                 is_read: false,
             };
             let rules = LiveRules::follow(source, Bindings::new()).await;

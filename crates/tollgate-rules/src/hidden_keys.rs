@@ -102,8 +102,8 @@ impl HiddenKeys {
         }
     }
 
-    /// Adds each value behind the word `overrides`, up to the next table of another name, unless it stands behind the name of a
-    /// field that may be shown.
+    /// Adds what is behind the word `overrides`, up to the next table of another name: all words, but for the names of fields and the
+    /// first word of one that may be shown.
     fn add_written(&mut self, text: &str, format: Format) {
         let (mut begin, mut is_among) = (0, false);
         for line in text.split_inclusive('\n') {
@@ -116,52 +116,30 @@ impl HiddenKeys {
                 is_among = true;
                 from = at + "overrides".len();
             }
-            from += usize::from(line[from..].starts_with(['"', '\'']));
             if is_among {
-                self.add_line(begin + from, &line[from..], format, text);
+                self.add_words(begin + from, &line[from..]);
             }
             begin += line.len();
         }
     }
 
-    fn add_line(&mut self, begin: usize, line: &str, format: Format, text: &str) {
-        let separator = match format {
-            Format::Toml => '=',
-            Format::Yaml | Format::Json => ':',
-        };
-        let mut at = 0;
-        // The field whose value comes next.
-        let mut field = None;
-        while let Some(c) = line[at..].chars().next() {
-            let rest = &line[at..];
-            let is_dash = format == Format::Yaml && rest.starts_with("- ");
-            if c.is_whitespace() || is_dash || "{}[],".contains(c) || c == separator {
-                if "{,".contains(c) {
-                    field = None;
-                }
-                at += c.len_utf8();
-                continue;
+    fn add_words(&mut self, begin: usize, line: &str) {
+        let is_between = |c: char| c.is_whitespace() || "{}[],=:\"'".contains(c);
+        // Whether the next word is the first one of a value that may be shown.
+        let (mut at, mut may_show) = (0, false);
+        while let Some(start) = line[at..].find(|c| !is_between(c)) {
+            may_show &= !line[at..at + start].contains([',', '{', '}']);
+            let start = at + start;
+            let rest = &line[start..];
+            let (word, behind) = rest.split_at(rest.find(is_between).unwrap_or(rest.len()));
+            let behind = behind.trim_start_matches(['"', '\'', ' ']);
+            let is_field = word == HASH || fields_of("override").contains(&word);
+            at = start + word.len();
+            if is_field && behind.starts_with(['=', ':']) {
+                may_show = word == HASH || is_shown(word);
+            } else if word.contains(char::is_alphanumeric) && !std::mem::take(&mut may_show) {
+                self.ranges.push(begin + start..begin + at);
             }
-            if c == '#' && format != Format::Json {
-                return;
-            }
-            let len = match c {
-                '"' | '\'' => quoted(rest, c),
-                _ => bare(rest, format, field.is_some()),
-            };
-            let word = rest[..len].trim_matches(['"', '\'']).trim_end();
-            let behind = rest[len..].trim_start();
-            let is_name = field.is_none() && behind.starts_with(separator)
-                || is_shown(word) && !matches!(c, '"' | '\'');
-            if is_name {
-                field = Some(word);
-            } else {
-                if field.is_none_or(|field| !is_shown(field) && field != HASH) {
-                    self.add(begin + at..begin + at + len, text);
-                }
-                field = None;
-            }
-            at += len;
         }
     }
 
@@ -196,38 +174,6 @@ fn table_name(line: &str, format: Format) -> Option<&str> {
     }
 }
 
-/// The bytes of a text in quotes, up to the end of the line where it has no end.
-fn quoted(rest: &str, quote: char) -> usize {
-    let mut is_escaped = false;
-    for (at, c) in rest.char_indices().skip(1) {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' if quote == '"' => is_escaped = true,
-            c if c == quote => return at + c.len_utf8(),
-            _ => {}
-        }
-    }
-    rest.trim_end().len().max(1)
-}
-
-/// The bytes of a word without quotes. As a value it may have what ends a name.
-fn bare(rest: &str, format: Format, is_value: bool) -> usize {
-    let ends = |at: usize, c: char| match c {
-        ',' | ']' | '}' | '\n' => true,
-        _ if is_value => false,
-        '{' | '[' | '"' | '\'' => true,
-        '=' => format == Format::Toml,
-        ':' if format == Format::Json => true,
-        ':' => rest[at + 1..].starts_with(char::is_whitespace),
-        _ => false,
-    };
-    let end = rest.char_indices().find(|(at, c)| ends(*at, *c));
-    let word = end.map_or(rest, |(at, _)| &rest[..at]);
-    // It begins with a character that ends no word, or is at least that one.
-    let least = rest.chars().next().map_or(0, char::len_utf8);
-    word.trim_end().len().max(least)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,7 +189,7 @@ mod tests {
         for (format, text, shown) in [
             (Format::Toml, "key = \"acme\"", "key = \"****\""),
             (Format::Toml, "key = \"acme", "key = \"****"),
-            (Format::Toml, "key = acme=", "key = *****"),
+            (Format::Toml, "key = acme=", "key = ****="),
             (Format::Toml, "key \"acme\"", "*** \"****\""),
             // A key that is called like a field which may be shown.
             (
@@ -260,19 +206,19 @@ mod tests {
             (
                 Format::Toml,
                 "key = { hash = \"9f\" # acme",
-                "key = { hash = \"9f\" # acme",
+                "key = { hash = \"9f\" # ****",
             ),
-            (Format::Yaml, "  - key: acme: b", "  - key: *******"),
+            (Format::Yaml, "  - key: acme: b", "  - key: ****: *"),
             (
                 Format::Yaml,
                 "  - { rule: c, key: k k, limit: 5/",
-                "  - { rule: c, key: ***, limit: 5/",
+                "  - { rule: c, key: * *, limit: 5/",
             ),
-            (Format::Yaml, "  - YWJj==", "  - ******"),
+            (Format::Yaml, "  - limit: , key", "  - limit: , ***"),
             (
                 Format::Json,
                 "{\"key\":\"ac\\\"me\", \"limit\": \"5/s\"",
-                "{\"key\":\"******\", \"limit\": \"5/s\"",
+                "{\"key\":\"***\"**\", \"limit\": \"5/s\"",
             ),
             (Format::Json, "{\"key\":acme}", "{\"key\":****}"),
         ] {

@@ -2,81 +2,62 @@
 
 use std::fmt::Write;
 
-use crate::node::{Name, Node, Value};
+use crate::node::{Node, Value};
 
-/// The text of a tree, indented. What the syntaxes write in their own ways is text there: times, and numbers that are not whole.
-pub(crate) fn json_text(node: &Node) -> String {
-    let mut out = String::new();
-    write(&mut out, &node.value, 0);
-    out.push('\n');
-    out
+/// The text of a document, with each entry of its lists on a line. What the syntaxes write in their own ways is text there: times, and
+/// numbers that are not whole.
+pub(crate) fn json_text(document: &Node) -> String {
+    let Value::Table(fields) = &document.value else {
+        return one_line(&document.value);
+    };
+    let lines = |entries: &[Node]| {
+        let lines = entries
+            .iter()
+            .map(|entry| format!("\n    {}", one_line(&entry.value)));
+        lines.collect::<Vec<_>>().join(",")
+    };
+    let fields = fields.iter().map(|(name, node)| {
+        let value = match &node.value {
+            Value::List(entries) if !entries.is_empty() => format!("[{}\n  ]", lines(entries)),
+            value => one_line(value),
+        };
+        format!("\n  \"{}\": {value}", name.text)
+    });
+    format!("{{{}\n}}\n", fields.collect::<Vec<_>>().join(","))
 }
 
 /// A value on one line.
 pub(crate) fn one_line(value: &Value) -> String {
-    const DEEPER_THAN_LINES: usize = 4;
     let mut out = String::new();
-    write(&mut out, value, DEEPER_THAN_LINES);
+    write(&mut out, value);
     out
 }
 
-fn write(out: &mut String, value: &Value, depth: usize) {
+fn write(out: &mut String, value: &Value) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(boolean) => out.push_str(if *boolean { "true" } else { "false" }),
-        // Writing to a string does not fail.
-        Value::Integer(number) => {
-            let _ = write!(out, "{number}");
-        }
+        Value::Integer(number) => out.push_str(&number.to_string()),
         Value::Float(text) | Value::Text(text) | Value::Time(text) => write_text(out, text),
-        Value::List(nodes) => write_all(out, '[', ']', depth, nodes, |out, node| {
-            write(out, &node.value, depth + 1);
-        }),
+        Value::List(nodes) => {
+            out.push('[');
+            for (index, node) in nodes.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                write(out, &node.value);
+            }
+            out.push(']');
+        }
         Value::Table(fields) => {
-            write_all(
-                out,
-                '{',
-                '}',
-                depth,
-                fields,
-                |out, (name, node): &(Name, Node)| {
-                    write_text(out, &name.text);
-                    out.push_str(": ");
-                    write(out, &node.value, depth + 1);
-                },
-            );
+            out.push('{');
+            for (index, (name, node)) in fields.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                write_text(out, &name.text);
+                out.push_str(": ");
+                write(out, &node.value);
+            }
+            out.push('}');
         }
     }
-}
-
-/// Entries of the upper levels have lines of their own.
-fn write_all<T>(
-    out: &mut String,
-    open: char,
-    close: char,
-    depth: usize,
-    entries: &[T],
-    write: impl Fn(&mut String, &T),
-) {
-    const LINES: usize = 3;
-    let line = |out: &mut String, depth: usize| {
-        if depth <= LINES {
-            out.push('\n');
-            out.extend(std::iter::repeat_n("  ", depth));
-        }
-    };
-    out.push(open);
-    for (index, entry) in entries.iter().enumerate() {
-        if index > 0 {
-            out.push_str(if depth < LINES { "," } else { ", " });
-        }
-        line(out, depth + 1);
-        write(out, entry);
-    }
-    if !entries.is_empty() && depth < LINES {
-        line(out, depth);
-    }
-    out.push(close);
 }
 
 fn write_text(out: &mut String, text: &str) {
@@ -97,7 +78,7 @@ fn write_text(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{json_tree, problems::Problems, toml_tree};
+    use crate::{json_tree, node::Name, problems::Problems, toml_tree};
 
     fn without_places(node: &Node) -> Value {
         let bare = |node: &Node| Node {

@@ -1,6 +1,12 @@
-//! Documents in JSON.
+//! Documents in JSON: what serde_json accepts, with the place of each value.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
 
 use crate::{
     node::{Name, Node, Value},
@@ -16,10 +22,13 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
         span: 0..text.len(),
         value: Value::Table(Vec::new()),
     };
-    if text.trim().is_empty() {
+    // Windows begins texts with it.
+    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if json.trim().is_empty() {
         return nothing;
     }
-    match Parser::new(text).document() {
+    let root = serde_json::from_str(json).map_err(|wrong| syntax(text, json, &wrong));
+    match root.and_then(|root| node(text, root, 0)) {
         Ok(node) => node,
         Err((span, message)) => {
             problems.add(span, format!("this is not JSON: {message}"));
@@ -30,245 +39,152 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
 
 type Wrong = (Range<usize>, &'static str);
 
-struct Parser<'a> {
-    text: &'a str,
-    at: usize,
-    depth: usize,
+/// A value whose syntax is right.
+fn node(text: &str, raw: &RawValue, depth: usize) -> Result<Node, Wrong> {
+    let written = raw.get();
+    let span = span(text, written);
+    let value = match written.as_bytes() {
+        [b'{' | b'[', ..] if depth == DEPTH => {
+            let message = "tables and lists lie more than 32 deep in each other";
+            return Err((span.start..span.start + 1, message));
+        }
+        [b'{', ..] => {
+            let Fields(fields) = decode(text, raw)?;
+            let fields = fields.into_iter().map(|(name, value)| {
+                let span = self::span(text, name.get());
+                let name = Name {
+                    span,
+                    text: decode(text, name)?,
+                };
+                Ok((name, node(text, value, depth + 1)?))
+            });
+            Value::Table(fields.collect::<Result<_, _>>()?)
+        }
+        [b'[', ..] => {
+            let nodes: Vec<&RawValue> = decode(text, raw)?;
+            let nodes = nodes.into_iter().map(|raw| node(text, raw, depth + 1));
+            Value::List(nodes.collect::<Result<_, _>>()?)
+        }
+        [b'"', ..] => Value::Text(decode(text, raw)?),
+        b"true" => Value::Bool(true),
+        b"false" => Value::Bool(false),
+        b"null" => Value::Null,
+        _ => match written.parse() {
+            Ok(number) => Value::Integer(number),
+            Err(_) => Value::Float(written.to_owned()),
+        },
+    };
+    Ok(Node { span, value })
 }
 
-impl<'a> Parser<'a> {
-    fn new(text: &'a str) -> Self {
-        // Windows begins texts with it.
-        let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
-        Self { text, at, depth: 0 }
-    }
+/// Where a part of the text lies in it.
+fn span(text: &str, part: &str) -> Range<usize> {
+    let begin = part.as_ptr().addr() - text.as_ptr().addr();
+    begin..begin + part.len()
+}
 
-    fn document(mut self) -> Result<Node, Wrong> {
-        let node = self.value()?;
-        match self.peek() {
-            None => Ok(node),
-            Some(_) => Err(self.wrong("there is more behind the document; keep one table")),
-        }
-    }
+/// Of what is looked through already, only the characters of a text may be wrong.
+fn decode<'a, T: Deserialize<'a>>(text: &str, raw: &'a RawValue) -> Result<T, Wrong> {
+    let message = "these are not the halves of a character";
+    serde_json::from_str(raw.get()).map_err(|_| (span(text, raw.get()), message))
+}
 
-    /// The next byte that is no space.
-    fn peek(&mut self) -> Option<u8> {
-        let rest = &self.text.as_bytes()[self.at..];
-        let spaces = rest.iter().take_while(|byte| b" \t\r\n".contains(byte));
-        self.at += spaces.count();
-        self.text.as_bytes().get(self.at).copied()
-    }
+/// The fields of a table, each name as often as it is there.
+struct Fields<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
-    /// An error at the character here.
-    fn wrong(&self, message: &'static str) -> Wrong {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let len = rest.chars().next().map_or(0, char::len_utf8);
-        (self.at..self.at + len, message)
-    }
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
 
-    fn value(&mut self) -> Result<Node, Wrong> {
-        let first = self.peek();
-        let begin = self.at;
-        let value = match first {
-            Some(b'{') => {
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Fields<'de>, A::Error> {
                 let mut fields = Vec::new();
-                self.members(b'}', "a comma or } is missing", |parser| {
-                    fields.push(parser.field()?);
-                    Ok(())
-                })?;
-                Value::Table(fields)
-            }
-            Some(b'[') => {
-                let mut nodes = Vec::new();
-                self.members(b']', "a comma or ] is missing", |parser| {
-                    nodes.push(parser.value()?);
-                    Ok(())
-                })?;
-                Value::List(nodes)
-            }
-            Some(b'"') => Value::Text(self.string()?),
-            Some(b'-' | b'0'..=b'9') => self.number()?,
-            Some(b'a'..=b'z') => self.word()?,
-            Some(b'\'') => return Err(self.wrong("a text stands in double quotes")),
-            Some(b'/' | b'#') => {
-                return Err(self.wrong("JSON has no comments; remove it, or write YAML or TOML"));
-            }
-            Some(_) => return Err(self.wrong("a value is missing")),
-            None => return Err(self.wrong("it ends where a value is missing")),
-        };
-        let span = begin..self.at;
-        Ok(Node { span, value })
-    }
-
-    /// What stands between commas, up to the closing bracket.
-    fn members(
-        &mut self,
-        close: u8,
-        missing: &'static str,
-        mut read: impl FnMut(&mut Self) -> Result<(), Wrong>,
-    ) -> Result<(), Wrong> {
-        if self.depth == DEPTH {
-            return Err(self.wrong("tables and lists lie more than 32 deep in each other"));
-        }
-        self.depth += 1;
-        self.at += 1;
-        let mut is_first = true;
-        while self.peek() != Some(close) || !is_first {
-            if self.peek() == Some(close) {
-                return Err(self.wrong("a comma has nothing behind it; remove it"));
-            }
-            read(self)?;
-            is_first = false;
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(byte) if byte == close => break,
-                _ => return Err(self.wrong(missing)),
-            }
-        }
-        self.at += 1;
-        self.depth -= 1;
-        Ok(())
-    }
-
-    fn field(&mut self) -> Result<(Name, Node), Wrong> {
-        if self.peek() != Some(b'"') {
-            return Err(self.wrong("the name of a field stands in double quotes"));
-        }
-        let begin = self.at;
-        let text = self.string()?;
-        let span = begin..self.at;
-        if self.peek() != Some(b':') {
-            return Err(self.wrong("a colon is missing behind the name"));
-        }
-        self.at += 1;
-        Ok((Name { span, text }, self.value()?))
-    }
-
-    fn word(&mut self) -> Result<Value, Wrong> {
-        for (word, value) in [
-            ("true", Value::Bool(true)),
-            ("false", Value::Bool(false)),
-            ("null", Value::Null),
-        ] {
-            if self.text[self.at..].starts_with(word) {
-                self.at += word.len();
-                return Ok(value);
-            }
-        }
-        Err(self.wrong("a text stands in double quotes"))
-    }
-
-    fn number(&mut self) -> Result<Value, Wrong> {
-        let rest = &self.text[self.at..];
-        let is_part = |byte: &u8| b"+-.0123456789eE".contains(byte);
-        let len = rest.bytes().take_while(|byte| is_part(byte)).count();
-        let number = &rest[..len];
-        if !is_number(number) {
-            return Err((self.at..self.at + len, "this is not a number"));
-        }
-        self.at += len;
-        let integer = number.parse().map(Value::Integer);
-        Ok(integer.unwrap_or_else(|_| Value::Float(number.to_owned())))
-    }
-
-    fn string(&mut self) -> Result<String, Wrong> {
-        let begin = self.at;
-        self.at += 1;
-        let mut string = String::new();
-        loop {
-            let rest = &self.text[self.at..];
-            let plain = rest
-                .bytes()
-                .position(|byte| byte == b'"' || byte == b'\\' || byte < b' ');
-            let Some(plain) = plain else {
-                return Err((
-                    begin..begin + 1,
-                    "this text has no end; a double quote is missing",
-                ));
-            };
-            string.push_str(&rest[..plain]);
-            self.at += plain;
-            match rest.as_bytes()[plain] {
-                b'"' => {
-                    self.at += 1;
-                    return Ok(string);
+                while let Some(field) = table.next_entry()? {
+                    fields.push(field);
                 }
-                b'\\' => string.push(self.escaped()?),
-                b'\n' | b'\r' => {
-                    return Err((
-                        begin..self.at,
-                        "a text ends in its line; a double quote is missing",
-                    ));
-                }
-                _ => return Err(self.wrong("a control character is written as \\u0009")),
+                Ok(Fields(fields))
             }
         }
-    }
 
-    /// The character of an escape.
-    fn escaped(&mut self) -> Result<char, Wrong> {
-        let begin = self.at;
-        let kind = self.text.as_bytes().get(begin + 1).copied();
-        self.at += 2;
-        Ok(match kind {
-            Some(b'"') => '"',
-            Some(b'\\') => '\\',
-            Some(b'/') => '/',
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => {
-                let wrong = "an escape has four hexadecimal digits, as \\u00e4";
-                let first = self.unit().ok_or((begin..begin + 2, wrong))?;
-                let mut units = vec![first];
-                if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with("\\u") {
-                    self.at += 2;
-                    units.extend(self.unit());
-                }
-                let mut chars = char::decode_utf16(units);
-                match (chars.next(), chars.next()) {
-                    (Some(Ok(char)), None) => char,
-                    _ => return Err((begin..self.at, "these are not the halves of a character")),
-                }
-            }
-            _ => {
-                return Err((
-                    begin..begin + 1,
-                    "there is no such escape; a backslash is \\\\",
-                ));
-            }
-        })
-    }
-
-    /// Four hexadecimal digits.
-    fn unit(&mut self) -> Option<u16> {
-        let digits = self.text.get(self.at..self.at + 4)?;
-        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let unit = u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
-        self.at += 4;
-        Some(unit)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 
-/// Whether a text is a number of JSON (RFC 8259 §6), which has no leading zeros, and digits around its point.
-fn is_number(text: &str) -> bool {
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
-        None => (text, None),
+/// Where and what is wrong, and what would be right.
+fn syntax(text: &str, json: &str, wrong: &serde_json::Error) -> Wrong {
+    let before_line: usize = json
+        .split_inclusive('\n')
+        .take(wrong.line().saturating_sub(1))
+        .map(str::len)
+        .sum();
+    let at = match wrong.is_eof() {
+        true => text.len(),
+        // It counts from 1, and what ends a line as the beginning of the next one.
+        false => text.len() - json.len() + (before_line + wrong.column()).saturating_sub(1),
     };
-    let (whole, fraction) = match mantissa.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
-        None => (mantissa, None),
+    let (before, behind) = text.split_at_checked(at).unwrap_or((text, ""));
+    let here = behind.chars().next();
+    let one = at..at + here.map_or(0, char::len_utf8);
+    let before_quote = text[..one.end].rfind('"').unwrap_or(at);
+    let said = wrong.to_string();
+    let says = |words: &str| said.starts_with(words);
+    if says("EOF while parsing a string") {
+        return (
+            before_quote..before_quote + 1,
+            "this text has no end; a double quote is missing",
+        );
+    }
+    if says("control character") {
+        // It is behind the place that is said.
+        let at = one.end;
+        return match text[at..].starts_with(['\n', '\r']) {
+            true => (
+                before_quote..at,
+                "a text ends in its line; a double quote is missing",
+            ),
+            false => (at..at + 1, "a control character is written as \\u0009"),
+        };
+    }
+    if says("invalid escape") {
+        let slash = before.rfind('\\').unwrap_or(at);
+        return match text[slash..].starts_with("\\u") {
+            true => (
+                slash..slash + 2,
+                "an escape has four hexadecimal digits, as \\u00e4",
+            ),
+            false => (
+                slash..slash + 1,
+                "there is no such escape; a backslash is \\\\",
+            ),
+        };
+    }
+    if says("invalid number") {
+        let is_part = |c: char| "+-.0123456789eE".contains(c);
+        let begin = before.trim_end_matches(is_part).len();
+        let end = text.len() - behind.trim_start_matches(is_part).len();
+        return (begin..end, "this is not a number");
+    }
+    let message = match here {
+        _ if says("trailing characters") => "there is more behind the document; keep one table",
+        Some('/' | '#') => "JSON has no comments; remove it, or write YAML or TOML",
+        Some('}' | ']') if before.trim_end().ends_with(',') => {
+            "a comma has nothing behind it; remove it"
+        }
+        _ if says("expected `:`") => "a colon is missing behind the name",
+        _ if says("expected `,` or `}`") => "a comma or } is missing",
+        _ if says("expected `,` or `]`") => "a comma or ] is missing",
+        _ if says("key must be a string") => "the name of a field stands in double quotes",
+        Some('\'' | 'a'..='z') => "a text stands in double quotes",
+        None => "it ends where a value is missing",
+        _ => "a value is missing",
     };
-    let whole = whole.strip_prefix('-').unwrap_or(whole);
-    let exponent = exponent.map(|exponent| exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
-    digits(whole)
-        && (whole == "0" || !whole.starts_with('0'))
-        && fraction.is_none_or(digits)
-        && exponent.is_none_or(digits)
+    (one, message)
 }
 
 #[cfg(test)]
@@ -353,13 +269,12 @@ mod tests {
         }
 
         #[test]
-        fn a_text_is_json_where_serde_json_says_so(text in "[\\[\\]{}:,\"\\\\u019.eE+ \\-atrfnl]{0,24}") {
-            prop_assume!(!text.trim().is_empty());
-            let other = serde_json::from_str::<serde_json::Value>(&text);
-            // It refuses numbers that are too large for it.
-            let is_large = other.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
-            prop_assume!(!is_large);
-            prop_assert_eq!(read(&text).is_ok(), other.is_ok(), "{:?}", read(&text));
+        fn what_is_no_json_has_its_place(text in "[\\[\\]{}:,\"\\\\u019.eE+ \\-atrfnlä\n\t'/]{1,24}") {
+            let problems = Problems::default();
+            parse(&text, &problems);
+            for problem in problems.into_sorted() {
+                prop_assert!(text.get(problem.span.clone()).is_some(), "{:?}", problem);
+            }
         }
     }
 }

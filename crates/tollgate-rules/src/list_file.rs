@@ -1,9 +1,10 @@
 //! A file of keys and networks that a list follows.
 
 use std::{
+    collections::HashMap,
     fmt, fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use tokio::{
@@ -12,7 +13,7 @@ use tokio::{
 };
 use tollgate::key_list::KeyList;
 
-use crate::{document_error::DocumentError, file_source::FileChanges, node::hash_of};
+use crate::{document_error::DocumentError, file_changes::FileChanges, node::hash_of};
 
 /// A file whose lines are the entries of a [list](tollgate::key_list), which are read again whenever it changes, as rule files are. All
 /// are replaced at once. A file with mistakes leaves the entries in force, and an event at error level names its line.
@@ -195,5 +196,37 @@ impl fmt::Debug for ListFile {
             .field("list", &self.shared.list)
             .field("path", &self.shared.path)
             .finish_non_exhaustive()
+    }
+}
+
+/// The files of lists that documents of a service name. A document that is read anew has the lists of the one before, with what is in
+/// force of them.
+#[derive(Debug, Default)]
+pub(crate) struct ListFiles {
+    /// Where files are followed. `None`: they are read once.
+    runtime: Option<Handle>,
+    open: Mutex<HashMap<ListKey, Weak<ListFile>>>,
+}
+
+/// The name of a list, its file, and whether that has hashes.
+type ListKey = (String, PathBuf, bool);
+
+impl ListFiles {
+    /// Those of a service, which follows them if it has a runtime.
+    pub(crate) fn of_service() -> Arc<Self> {
+        let runtime = Handle::try_current().ok();
+        let open = Mutex::default();
+        Arc::new(Self { runtime, open })
+    }
+
+    pub(crate) fn open(&self, key: ListKey, list: &KeyList) -> Result<Arc<ListFile>, String> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, file| file.strong_count() > 0);
+        if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let file = Arc::new(ListFile::open(list, &key.1, self.runtime.as_ref())?);
+        open.insert(key, Arc::downgrade(&file));
+        Ok(file)
     }
 }

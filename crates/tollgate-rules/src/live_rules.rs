@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::Poll,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::watch,
-    task::{JoinHandle, spawn_blocking},
+    task::spawn_blocking,
     time::{sleep, timeout},
 };
 use tollgate::{
@@ -21,13 +21,13 @@ use tollgate::{
 };
 
 use crate::{
-    author::Author,
     document_error::DocumentError,
     format::Format,
     rule_document::RuleDocument,
     rule_text::RuleText,
     rules_in_force::{Giver, RulesInForce},
     rules_status::RulesStatus,
+    shed_entry::ShedEntry,
     source::{Source, SourceError},
 };
 
@@ -63,39 +63,23 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[must_use]
 #[derive(Clone)]
 pub struct LiveRules {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// Reads the document at once.
-pub(crate) type Read = dyn Fn() -> Result<RuleText, DocumentError> + Send + Sync;
-
-pub(crate) struct Shared {
-    pub(crate) rules: RulesInForce,
-    /// `None`: the source says itself when there is a document.
-    read: Option<Box<Read>>,
-    /// Stopped when the last clone is dropped.
-    following: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) shared: Arc<RulesInForce>,
 }
 
 impl LiveRules {
-    pub(crate) fn new(rules: RulesInForce, read: Option<Box<Read>>) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                rules,
-                read,
-                following: Mutex::new(None),
-            }),
-        }
+    pub(crate) fn new(rules: RulesInForce) -> Self {
+        let shared = Arc::new(rules);
+        Self { shared }
     }
 
     /// Begins to follow a source, for as long as a clone is there.
     pub(crate) fn start(&self, runtime: &Handle, source: impl Source) {
         if let Some(fleet) = source.fleet() {
-            self.shared.rules.set_fleet(fleet);
+            // A source says it once, and there is one source.
+            let _ = self.shared.fleet.set(fleet);
         }
         let task = runtime.spawn(follow(Arc::downgrade(&self.shared), source));
-        let following = self.shared.following.lock();
-        *following.unwrap_or_else(PoisonError::into_inner) = Some(task);
+        let _ = self.shared.following.set(task);
     }
 
     /// A layer with these rules, which follows them. Make one for the whole router; the document selects the routes.
@@ -106,7 +90,11 @@ impl LiveRules {
     ///
     /// As [`RateLimitLayer::new`].
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
-        self.shared.rules.layer(store)
+        let mut state = self.shared.lock();
+        let rules = state.document.rules_at(state.computed);
+        let layer = RateLimitLayer::switchable(store, rules)?;
+        state.followers.add_layer(layer.handle());
+        Ok(layer)
     }
 
     /// A layer that limits the messages of gRPC streams by these rules, and follows them.
@@ -115,7 +103,11 @@ impl LiveRules {
     ///
     /// As [`MessageLimitLayer::new`].
     pub fn message_layer(&self, store: impl Store) -> Result<MessageLimitLayer, RuleError> {
-        self.shared.rules.message_layer(store)
+        let mut state = self.shared.lock();
+        let rules = state.document.rules_at(state.computed);
+        let layer = MessageLimitLayer::new(store, rules)?;
+        state.followers.add_layer(layer.handle());
+        Ok(layer)
     }
 
     /// A limiter with these rules, for workers without requests. It follows the document: names, limits and switches come from there.
@@ -142,7 +134,11 @@ impl LiveRules {
     ///
     /// As [`LiveLimiter::new`].
     pub fn limiter(&self, store: impl Store) -> Result<LiveLimiter, RuleError> {
-        self.shared.rules.limiter(store)
+        let mut state = self.shared.lock();
+        let rules = state.document.limiter_rules_at(state.computed);
+        let limiter = LiveLimiter::new(store, rules)?;
+        state.followers.add_limiter(&limiter);
+        Ok(limiter)
     }
 
     /// A layer that sheds load by the table `shed` of the document, and follows it. Without the table nothing is shed.
@@ -167,7 +163,16 @@ impl LiveRules {
         &self,
         set: impl Fn(ShedLayer) -> ShedLayer + Send + Sync + 'static,
     ) -> ShedLayer {
-        self.shared.rules.shed_layer(Box::new(set))
+        loop {
+            let shed = self.shared.lock().document.entries.shed.clone();
+            // Without the lock: it is code of the service.
+            let layer = set(ShedEntry::layer(shed.as_ref()));
+            let mut state = self.shared.lock();
+            if ShedEntry::are_same(shed.as_ref(), state.document.entries.shed.as_ref()) {
+                state.followers.add_shed(layer.clone(), Box::new(set));
+                return layer;
+            }
+        }
     }
 
     /// Puts another text in force, and says what changed in the first layer. When the source has another document later, that one
@@ -178,8 +183,7 @@ impl LiveRules {
     /// All that is wrong with the text. The rules stay as they are.
     pub fn set_text(&self, text: &str, format: Format) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format);
-        let author = text.author();
-        self.shared.rules.apply(Ok(text), author, Giver::Process)
+        self.shared.apply(Ok(text), Giver::Process)
     }
 
     /// Reads the file or folder now, without waiting for an event, and says what changed in the first layer. Nothing does for
@@ -198,23 +202,23 @@ impl LiveRules {
     /// The document in force.
     #[must_use]
     pub fn document(&self) -> RuleDocument {
-        self.shared.rules.document()
+        self.shared.lock().document.clone()
     }
 
     /// Which rules are in force, and what was rejected since.
     #[must_use]
     pub fn status(&self) -> RulesStatus {
-        self.shared.rules.status()
+        self.shared.status()
     }
 }
 
 /// Follows a source for as long as its rules are there.
-async fn follow(shared: Weak<Shared>, mut source: impl Source) {
-    let Some(mut changed) = shared.upgrade().map(|shared| shared.rules.subscribe()) else {
+async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
+    let Some(mut changed) = shared.upgrade().map(|shared| shared.subscribe()) else {
         return;
     };
     loop {
-        let Some(status) = shared.upgrade().map(|shared| shared.rules.status()) else {
+        let Some(status) = shared.upgrade().map(|shared| shared.status()) else {
             return;
         };
         source.on_status(&status);
@@ -224,7 +228,7 @@ async fn follow(shared: Weak<Shared>, mut source: impl Source) {
                 // A change from here on may bring an earlier end.
                 changed.mark_unchanged();
                 let expiring = shared.clone();
-                let expire = move || expiring.upgrade().map(|shared| shared.rules.expire());
+                let expire = move || expiring.upgrade().map(|shared| shared.expire());
                 let expires = match spawn_blocking(expire).await {
                     Ok(Some(expires)) => expires,
                     Err(wrong) if wrong.is_panic() => {
@@ -281,32 +285,6 @@ async fn given<T>(
     }
 }
 
-impl Shared {
-    fn apply(
-        &self,
-        text: Result<RuleText, DocumentError>,
-        giver: Giver,
-    ) -> Result<Vec<RuleChange>, DocumentError> {
-        let author = match &text {
-            Ok(text) => text.author(),
-            Err(_) => Author::new("the source of the rules"),
-        };
-        self.rules.apply(text, author, giver)
-    }
-
-    /// Takes what a source gave. What is wrong with it is reported.
-    pub(crate) fn take(&self, found: Result<RuleText, SourceError>) {
-        let text = match found {
-            Ok(text) => Ok(text),
-            Err(wrong) => match wrong.downcast::<DocumentError>() {
-                Ok(wrong) => Err(*wrong),
-                Err(wrong) => return self.rules.source_failed(&wrong.to_string()),
-            },
-        };
-        let _ = self.apply(text, Giver::Source);
-    }
-}
-
 /// What is wrong with a document where code of the service panicked. The message of the panic may quote the document, and with it
 /// the key of a client.
 fn panicked() -> DocumentError {
@@ -322,15 +300,6 @@ pub(crate) fn document_error(wrong: SourceError) -> DocumentError {
     match wrong.downcast::<DocumentError>() {
         Ok(wrong) => *wrong,
         Err(wrong) => DocumentError::of_whole("the source of the rules", wrong.to_string()),
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let following = self.following.get_mut();
-        if let Some(task) = following.unwrap_or_else(PoisonError::into_inner).take() {
-            task.abort();
-        }
     }
 }
 

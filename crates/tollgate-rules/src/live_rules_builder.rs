@@ -1,6 +1,6 @@
 //! Setting up rules that follow a source.
 
-use std::{future::pending, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 
@@ -14,7 +14,7 @@ use crate::{
     live_rules::{LiveRules, document_error},
     rule_text::RuleText,
     rules_in_force::RulesInForce,
-    source::{Source, SourceError},
+    source::Source,
 };
 
 /// How long the first document is waited for.
@@ -47,8 +47,7 @@ impl LiveRules {
         Self::builder(bindings).from_text(text, format)
     }
 
-    /// Rules of a file with the files that it includes, or of all files of a folder that are called `.toml`, `.yaml` or `.json`,
-    /// which are read again whenever they change: see [`FileSource`].
+    /// Rules of a file, or of all files of a folder that are called `.toml`, `.yaml` or `.json`, which are read again whenever they change: see [`FileSource`].
     ///
     /// # Errors
     ///
@@ -130,9 +129,13 @@ impl LiveRulesBuilder {
     ///
     /// As there.
     pub fn from_text(self, text: &str, format: Format) -> Result<LiveRules, DocumentError> {
-        let rules = LiveRules::new(self.first(Ok(RuleText::new(text, format)))?, None);
+        let mut text = RuleText::new(text, format);
+        let rules = RulesInForce::new(self.bindings, self.sinks, text.clone(), false)?;
+        let rules = LiveRules::new(rules);
         if let Ok(runtime) = Handle::try_current() {
-            rules.start(&runtime, NoSource);
+            // Nothing comes after it, and what has a time ends.
+            text.take();
+            rules.start(&runtime, text);
         }
         Ok(rules)
     }
@@ -143,13 +146,13 @@ impl LiveRulesBuilder {
     ///
     /// As there.
     pub fn watch(self, path: impl AsRef<Path>) -> Result<LiveRules, DocumentError> {
-        let path = path.as_ref();
+        let path = path.as_ref().to_owned();
         let runtime = runtime(&path.display().to_string())?;
         // Watched before it is read, so that no change is missed in between.
-        let mut source = FileSource::new(path)?;
-        let rules = self.first(source.read())?;
-        let path = path.to_owned();
-        let rules = LiveRules::new(rules, Some(Box::new(move || file_reader::read(&path))));
+        let mut source = FileSource::new(&path)?;
+        let mut rules = RulesInForce::new(self.bindings, self.sinks, source.read()?, false)?;
+        rules.read = Some(Box::new(move || file_reader::read(&path)));
+        let rules = LiveRules::new(rules);
         rules.start(&runtime, source);
         Ok(rules)
     }
@@ -169,31 +172,18 @@ impl LiveRulesBuilder {
             )
             .into()),
         };
-        let rules = match (first, self.fallback.clone()) {
-            (first, None) => LiveRules::new(self.first(first.map_err(document_error))?, None),
-            (first, Some(fallback)) => {
-                let begun = RulesInForce::fallback(self.bindings, self.sinks, fallback)?;
-                let rules = LiveRules::new(begun, None);
-                rules.shared.take(first);
-                rules
-            }
+        let is_fallback = self.fallback.is_some();
+        let (text, first) = match (self.fallback, first) {
+            (Some(fallback), first) => (fallback, Some(first)),
+            (None, first) => (first.map_err(document_error)?, None),
         };
+        let rules = RulesInForce::new(self.bindings, self.sinks, text, is_fallback)?;
+        let rules = LiveRules::new(rules);
+        if let Some(first) = first {
+            rules.shared.take(first);
+        }
         rules.start(&runtime, source);
         Ok(rules)
-    }
-
-    /// The rules to start with.
-    fn first(self, text: Result<RuleText, DocumentError>) -> Result<RulesInForce, DocumentError> {
-        RulesInForce::new(self.bindings, self.sinks, text?)
-    }
-}
-
-/// The source of rules that only their process changes: what has a time ends.
-struct NoSource;
-
-impl Source for NoSource {
-    async fn next(&mut self) -> Result<RuleText, SourceError> {
-        pending().await
     }
 }
 

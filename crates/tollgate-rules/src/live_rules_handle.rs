@@ -50,7 +50,7 @@ impl LiveRules {
     #[must_use]
     pub fn subscribe(&self) -> RulesUpdates {
         RulesUpdates {
-            changed: self.shared.rules.subscribe(),
+            changed: self.shared.subscribe(),
             rules: self.clone(),
         }
     }
@@ -68,12 +68,8 @@ impl LiveRulesHandle {
         text: impl Into<String>,
         format: Format,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        let text = RuleText::new(text, format);
-        let author = self.author.clone();
-        self.rules
-            .shared
-            .rules
-            .apply(Ok(text), author, Giver::Process)
+        let text = RuleText::new(text, format).by(self.author.clone());
+        self.rules.shared.apply(Ok(text), Giver::Process)
     }
 
     /// Gives one client a limit of its own, or switches rules off, into a shadow, or to a part of their limits.
@@ -83,8 +79,7 @@ impl LiveRulesHandle {
     /// An unknown rule, a text that is no key of it, a limit that does not go with it or something else to switch to; an end that is
     /// over. Nothing changes.
     pub fn set(&self, entry: OperatorEntry) -> Result<Vec<RuleChange>, DocumentError> {
-        let rules = &self.rules.shared.rules;
-        rules.set_local(self.author.clone(), entry)
+        self.rules.shared.set_local(self.author.clone(), entry)
     }
 
     /// Ends overrides and switches that were set in this process, by their [numbers](crate::operators::EntryStatus::id).
@@ -93,8 +88,7 @@ impl LiveRulesHandle {
     ///
     /// There is none with one of the numbers. The store refuses the rules as they were.
     pub fn end(&self, ids: &[u64]) -> Result<Vec<RuleChange>, DocumentError> {
-        let rules = &self.rules.shared.rules;
-        rules.end_local(self.author.clone(), Some(ids))
+        self.rules.shared.end_local(self.author.clone(), Some(ids))
     }
 
     /// Ends all overrides and switches that were set in this process.
@@ -103,7 +97,7 @@ impl LiveRulesHandle {
     ///
     /// The store refuses the rules as they were.
     pub fn clear(&self) -> Result<Vec<RuleChange>, DocumentError> {
-        self.rules.shared.rules.end_local(self.author.clone(), None)
+        self.rules.shared.end_local(self.author.clone(), None)
     }
 }
 

@@ -2,29 +2,21 @@
 
 use tollgate_core::Tick;
 
-/// `tollgate_rules_revision`, and `tollgate_rules_in_force_timestamp_seconds`: since when, by which a monitor knows the age.
-pub(crate) fn in_force(revision: u64, since: Tick) {
+use crate::rules_status::RulesStatus;
+
+/// `tollgate_rules_revision`, and `tollgate_rules_in_force_timestamp_seconds`: since when, by which a monitor knows the age. And 1 for as
+/// long as it is so: `tollgate_rules_rejected`, the latest document is rejected and an older one is in force;
+/// `tollgate_rules_source_failing`, the source has no document, and the last one is in force.
+pub(crate) fn show(status: &RulesStatus, since: Tick) {
     #[cfg(feature = "metrics")]
     {
-        metrics::gauge!("tollgate_rules_revision").set(revision as f64);
-        let seconds = since as f64 / 1e6;
-        metrics::gauge!("tollgate_rules_in_force_timestamp_seconds").set(seconds);
+        let flag = |is_so: bool| f64::from(u8::from(is_so));
+        metrics::gauge!("tollgate_rules_revision").set(status.revision as f64);
+        metrics::gauge!("tollgate_rules_in_force_timestamp_seconds").set(since as f64 / 1e6);
+        metrics::gauge!("tollgate_rules_rejected").set(flag(status.last_rejection.is_some()));
+        metrics::gauge!("tollgate_rules_source_failing").set(flag(status.source_error.is_some()));
     }
-    let _ = (revision, since);
-}
-
-/// `tollgate_rules_rejected`: 1 while the latest document is rejected and an older one is in force.
-pub(crate) fn rejected(is_rejected: bool) {
-    #[cfg(feature = "metrics")]
-    metrics::gauge!("tollgate_rules_rejected").set(f64::from(u8::from(is_rejected)));
-    let _ = is_rejected;
-}
-
-/// `tollgate_rules_source_failing`: 1 while the source has no document, and the last one is in force.
-pub(crate) fn source_failing(is_failing: bool) {
-    #[cfg(feature = "metrics")]
-    metrics::gauge!("tollgate_rules_source_failing").set(f64::from(u8::from(is_failing)));
-    let _ = is_failing;
+    let _ = (status, since);
 }
 
 /// `tollgate_rules_rejected_total`

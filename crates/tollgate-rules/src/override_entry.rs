@@ -7,7 +7,6 @@ use tollgate_core::{Quota, RuleSet, Tick};
 
 use crate::{
     clock::time,
-    limit::limit,
     node::{Node, Value},
     operator_entry::OperatorEntry,
     reader::{At, Reader, Term},
@@ -56,11 +55,11 @@ impl Override {
         named: impl FnOnce(&Node) -> Option<(usize, &'r RuleEntry)>,
     ) -> Option<Self> {
         let fields = reader.fields(node, "an override", "override")?;
-        let rule = fields.required(reader, "an override", "rule", "\"search-per-key\"");
+        let rule = fields.required("rule", "\"search-per-key\"");
         let rule = rule.and_then(named);
         let term = reader.term(&fields);
-        let key = fields.required(reader, "an override", "key", "\"acme-key-1\"");
-        let quota = fields.required(reader, "an override", "limit", "\"500/s\"");
+        let key = fields.required("key", "\"acme-key-1\"");
+        let quota = fields.required("limit", "\"500/s\"");
         let (rule, entry) = rule?;
         if entry.key.is_of_handler() {
             let message = format!(
@@ -79,7 +78,7 @@ impl Override {
         });
         let quota = quota.and_then(|node| match &node.value {
             Value::Text(text) if text.trim_end().ends_with('%') => part(reader, node, entry),
-            _ => limit(reader, node, Some(&entry.limit.value)),
+            _ => reader.quota(node, Some(&entry.limit.value)),
         });
         let (client, quota, term) = (client?, quota?, term?);
         refuse_override(reader, entry, &quota)?;
@@ -121,7 +120,7 @@ fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
         return None;
     }
     let fields = reader.fields(node, "a key", "key_hash")?;
-    let hash = fields.required(reader, "a key", "hash", "32 hexadecimal digits")?;
+    let hash = fields.required("hash", "32 hexadecimal digits")?;
     let digits = reader.text(hash, "the hash of a key as text")?;
     let number = u128::from_str_radix(digits.value, 16).ok();
     let number = number.filter(|_| digits.value.len() == 32 && !digits.value.starts_with('+'));

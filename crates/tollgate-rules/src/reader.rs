@@ -35,8 +35,11 @@ pub(crate) struct Reader<'a> {
 /// The fields of a table.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
-    pub(crate) span: Range<usize>,
-    entries: Vec<(&'a Name, &'a Node)>,
+    reader: Reader<'a>,
+    /// For messages: `a rule`.
+    what: &'static str,
+    span: Range<usize>,
+    pub(crate) entries: Vec<(&'a Name, &'a Node)>,
     /// The fields that unknown ones probably stand for.
     misspelt: Vec<&'a str>,
 }
@@ -182,8 +185,22 @@ impl<'a> Reader<'a> {
     }
 
     /// The fields of a table, which the schema calls `table`. Those that are unknown, or there twice, are mistakes.
-    pub(crate) fn fields(&self, node: &'a Node, what: &str, table: &str) -> Option<Fields<'a>> {
-        let known = fields_of(table);
+    pub(crate) fn fields(
+        &self,
+        node: &'a Node,
+        what: &'static str,
+        table: &str,
+    ) -> Option<Fields<'a>> {
+        self.fields_of(node, what, fields_of(table))
+    }
+
+    /// The same of a table with these fields.
+    pub(crate) fn fields_of(
+        &self,
+        node: &'a Node,
+        what: &'static str,
+        known: &[&'a str],
+    ) -> Option<Fields<'a>> {
         let Value::Table(entries) = &node.value else {
             // Not that of the schema, which a document may do without.
             let example = known.iter().find(|name| !name.starts_with('$'));
@@ -198,6 +215,9 @@ impl<'a> Reader<'a> {
                 let message = "used units stay used when a limit changes; leave this out. To let a client begin anew, reset its key \
                                (Limiter::reset); to let all begin anew, give the rule another name";
                 self.wrong(&name.span, message);
+            } else if name.text == "include" && what == "a document" {
+                let message = "the files of a folder make one document together: put them into a folder and name that one; leave this out";
+                self.wrong(&name.span, message);
             } else if !known.contains(&&*name.text) {
                 let place = format!(" in {what}");
                 let known = known.iter().copied();
@@ -209,9 +229,10 @@ impl<'a> Reader<'a> {
                 fields.push((name, value));
             }
         }
-        let span = node.span.clone();
         Some(Fields {
-            span,
+            reader: *self,
+            what,
+            span: node.span.clone(),
             entries: fields,
             misspelt,
         })
@@ -221,7 +242,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn only_field(
         &self,
         node: &'a Node,
-        what: &str,
+        what: &'static str,
         table: &str,
     ) -> Option<(&'a Name, &'a Node)> {
         let fields = self.fields(node, what, table)?;
@@ -475,6 +496,12 @@ impl<'a> Fields<'a> {
         found.map(|(_, node)| *node)
     }
 
+    /// The nodes of a list, or a single one, if the field is there.
+    pub(crate) fn list(&self, name: &str) -> &'a [Node] {
+        let node = self.get(name);
+        node.map_or(&[], |node| self.reader.list_or_one(node))
+    }
+
     /// What a field says, if it is there and right.
     pub(crate) fn read<T>(
         &self,
@@ -484,19 +511,12 @@ impl<'a> Fields<'a> {
         self.get(name).and_then(read)
     }
 
-    pub(crate) fn required(
-        &self,
-        reader: Reader<'_>,
-        what: &str,
-        name: &str,
-        example: &str,
-    ) -> Option<&'a Node> {
+    pub(crate) fn required(&self, name: &str, example: &str) -> Option<&'a Node> {
         let found = self.get(name);
         if found.is_none() && !self.misspelt.contains(&name) {
-            reader.wrong(
-                &self.span,
-                format!("{what} has no {name}; add it, such as {example}"),
-            );
+            let what = self.what;
+            let message = format!("{what} has no {name}; add it, such as {example}");
+            self.reader.wrong(&self.span, message);
         }
         found
     }

@@ -1,13 +1,12 @@
 //! Which responses count: `count_if = { status = [401, 403] }`.
 
-use std::{fmt, ops::RangeInclusive, sync::Arc};
+use std::{ops::RangeInclusive, sync::Arc};
 
 use tollgate::rules::InnerResponse;
 
 use crate::{
     bindings::{Bindings, ResponseFn},
-    condition::header_value,
-    json_text::one_line,
+    condition::read_header,
     node::{Node, Value},
     reader::Reader,
 };
@@ -36,30 +35,12 @@ pub(crate) const GRPC_STATUSES: &[(&str, i32)] = &[
     ("UNAUTHENTICATED", 16),
 ];
 
-/// A condition on the response, and how the document writes it.
-#[derive(Clone)]
-pub(crate) struct ResponseCondition {
-    pub(crate) holds: Arc<ResponseFn>,
-    written: String,
-}
-
-impl ResponseCondition {
-    /// Reads a condition; notes what is wrong.
-    pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
-        Some(Self {
-            holds: read(reader, node, bindings)?,
-            written: one_line(&node.value),
-        })
-    }
-}
-
-impl fmt::Display for ResponseCondition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
-    }
-}
-
-fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<ResponseFn>> {
+/// Reads a condition on the response; notes what is wrong.
+pub(crate) fn read(
+    reader: Reader<'_>,
+    node: &Node,
+    bindings: &Bindings,
+) -> Option<Arc<ResponseFn>> {
     if let Value::Text(name) = &node.value {
         return named(reader, node, name, bindings);
     }
@@ -177,23 +158,8 @@ fn status(reader: Reader<'_>, node: &Node) -> Option<RangeInclusive<u16>> {
 }
 
 fn header(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
-    let (name, equals) = match &node.value {
-        Value::Table(_) => {
-            let fields = reader.fields(node, "a header", "header")?;
-            let name = fields.required(reader, "a header", "name", "\"x-login\"");
-            (name, fields.get("equals"))
-        }
-        _ => (Some(node), None),
-    };
-    let name = name.and_then(|name| reader.header_name(name, "x-login"));
-    let equals = match equals {
-        None => None,
-        Some(node) => {
-            let text = header_value(reader, node)?;
-            Some(text.value.to_owned())
-        }
-    };
-    let name = name?;
+    let (name, equals) = read_header(reader, node, "x-login")?;
+    let equals = equals.map(|equals| equals.value.to_owned());
     Some(of(move |response| {
         let value = response.header(name.as_str());
         value.is_some_and(|value| equals.as_ref().is_none_or(|equals| equals == value))

@@ -56,22 +56,8 @@ impl RuleDocument {
     ///
     /// All that is wrong with it, with lines, columns and what would be right.
     pub fn parse(text: &str, format: Format, bindings: &Bindings) -> Result<Self, DocumentError> {
-        let origin = format!("<{format}>");
-        Self::named(&origin, text, format, bindings)
-    }
-
-    /// Reads a document whose errors begin with `origin`, such as the path of a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`parse`](Self::parse).
-    pub fn named(
-        origin: &str,
-        text: &str,
-        format: Format,
-        bindings: &Bindings,
-    ) -> Result<Self, DocumentError> {
-        let (entries, _) = assemble(&[OneText::new(origin, text, format)], bindings)?;
+        let text = OneText::new(format!("<{format}>"), text, format);
+        let (entries, _) = assemble(&[text], bindings)?;
         Ok(Self { entries })
     }
 

@@ -12,15 +12,15 @@ use tollgate_core::{
 };
 
 use crate::{
-    bindings::{Bindings, PlanFn, QuotaFn, ResponseCostFn, Side},
+    bindings::{Bindings, PlanFn, QuotaFn, Side},
     condition::Condition,
     cost::{Cost, read_response_cost},
     descriptor::Descriptor,
+    json_text::one_line,
     key_label::KeyLabel,
-    limit::limit,
     node::{Node, Value},
     reader::{At, Fields, Reader},
-    response_condition::ResponseCondition,
+    response_condition::read as read_condition,
     rollout::Rollout,
     rule_key::RuleKey,
     store_policy::{StoreErrorAnswers, consistency},
@@ -83,6 +83,9 @@ pub(crate) const SIDES: &[(&str, Side)] = &[("service", Side::Service), ("edge",
 pub(crate) const MISSING: &[(&str, Missing)] =
     &[("shared", Missing::Shared), ("skip", Missing::Skip)];
 
+/// What a document says of a rule besides its numbers, for requests.
+type Setting = dyn Fn(RequestRule) -> RequestRule + Send + Sync;
+
 /// A rule as a document says it.
 #[derive(Clone)]
 pub(crate) struct RuleEntry {
@@ -96,38 +99,20 @@ pub(crate) struct RuleEntry {
     pub(crate) condition: Condition,
     pub(crate) unless: Option<Condition>,
     pub(crate) cost: Cost,
-    response_cost: Option<Arc<ResponseCostFn>>,
-    /// Which responses count.
-    pub(crate) counts: Option<ResponseCondition>,
-    wait: Option<Duration>,
-    /// How many units a key may owe.
-    debt: Option<u64>,
-    /// When it blocks keys.
-    block: Option<Block>,
-    /// How many requests may wait: of one key, and in all.
-    max_waiting: Option<(usize, usize)>,
+    /// Which responses count, as the document writes it.
+    pub(crate) counts_if: Option<String>,
     pub(crate) plan: Option<Arc<PlanFn>>,
-    plans: Vec<(String, At<Quota>)>,
     pub(crate) quota: Option<Arc<QuotaFn>>,
-    consistency: Consistency,
-    exact_when: Option<Condition>,
-    on_store_error: StoreErrorAnswers,
     pub(crate) mode: Mode,
     pub(crate) rollout: Option<(Rollout, Mode)>,
     pub(crate) missing: Missing,
-    /// The status of a denial that blocks.
-    blocked_status: Option<StatusCode>,
-    /// How long denials are held back, and how many at once.
-    slow_denials: Option<(Duration, usize)>,
-    keep_on_error: bool,
-    /// What it counts, in the plural.
-    unit: Option<String>,
-    /// Whether the rule keeps the keys that come most often.
-    top_keys: bool,
-    /// What they are called.
-    label: Option<KeyLabel>,
     /// Whether denials are recorded.
     pub(crate) audit: bool,
+    /// Whether its keys may owe units.
+    owes: bool,
+    /// Its numbers, where no switch changes them.
+    rule: tollgate_core::Rule,
+    settings: Vec<Arc<Setting>>,
 }
 
 impl RuleEntry {
@@ -139,15 +124,15 @@ impl RuleEntry {
         let side = at.unwrap_or(reader.side);
         let reader = Reader { side, ..reader };
         let name = fields
-            .required(reader, "a rule", "name", "\"search-per-key\"")
+            .required("name", "\"search-per-key\"")
             .and_then(|node| reader.text(node, "the name of the rule as text"))
             .map(|name| At {
                 span: name.span,
                 value: name.value.to_owned(),
             });
         let limit = fields
-            .required(reader, "a rule", "limit", "\"100/min\"")
-            .and_then(|node| limit(reader, node, None));
+            .required("limit", "\"100/min\"")
+            .and_then(|node| reader.quota(node, None));
         let condition = |name| {
             let node = fields.get(name)?;
             Some(Condition::read(reader, node, bindings))
@@ -155,7 +140,7 @@ impl RuleEntry {
         let (mut when, unless) = (condition("when").unwrap_or_default(), condition("unless"));
         let pattern = when.path.as_ref().map(|path| &path.value);
         let key = fields
-            .required(reader, "a rule", "by", "\"client_ip\"")
+            .required("by", "\"client_ip\"")
             .and_then(|node| RuleKey::read(reader, node, bindings, pattern));
         let of_descriptor = key.as_ref().map_or(Vec::new(), RuleKey::of_descriptor);
         if !of_descriptor.is_empty() {
@@ -166,6 +151,15 @@ impl RuleEntry {
             Some(node) => Cost::read(reader, node, bindings),
             None => Some(Cost::Fixed(1)),
         };
+        let own = limit.as_ref().map(|limit| &limit.value);
+        let of_name = name.as_ref().map_or("", |name| &*name.value);
+        // What is wrong is noted, also where there is no name and no limit.
+        let quota_or = own.copied().unwrap_or(Quota::unlimited());
+        let mut rule = tollgate_core::Rule::new(of_name, quota_or);
+        if let Some(Cost::Fixed(units)) = &cost {
+            rule = rule.cost(*units);
+        }
+        let mut settings: Vec<Arc<Setting>> = Vec::new();
         let by_response = ["count_if", "cost_by_response"].map(|name| fields.get(name));
         if let (Some(node), Some(limit)) = (by_response.into_iter().flatten().next(), &limit)
             && limit.value.algorithm() == AlgorithmKind::Concurrent
@@ -174,27 +168,47 @@ impl RuleEntry {
                            of its own";
             reader.wrong(&node.span, message);
         }
-        let counts = fields.read("count_if", |node| {
-            ResponseCondition::read(reader, node, bindings)
-        });
-        let response_cost = fields.read("cost_by_response", |node| {
-            read_response_cost(reader, node, bindings)
-        });
+        if let Some(counts) = fields.read("count_if", |it| read_condition(reader, it, bindings)) {
+            settings.push(Arc::new(move |rule| {
+                let holds = Arc::clone(&counts);
+                rule.count_if(move |response| holds(response))
+            }));
+        }
+        let response_cost = fields.get("cost_by_response");
+        if let Some(cost) = response_cost.and_then(|it| read_response_cost(reader, it, bindings)) {
+            settings.push(Arc::new(move |rule| {
+                let cost = Arc::clone(&cost);
+                rule.cost_by_response(move |response| cost(response))
+            }));
+        }
         let wait = fields.read("wait", |node| reader.duration(node));
         if let (Some(node), None) = (fields.get("max_waiting"), &wait) {
             let wait = reader.example("wait = \"5s\"");
             let message = format!("no request of this rule waits; add {wait}, or leave this out");
             reader.wrong(&node.span, message);
         }
-        let max_waiting = fields.read("max_waiting", |node| read_max_waiting(reader, node));
+        if let Some(at_most) = wait {
+            rule = rule.wait(at_most);
+        }
+        let max_waiting = fields.get("max_waiting");
+        if let Some((per_key, in_all)) = max_waiting.and_then(|it| read_max_waiting(reader, it)) {
+            rule = rule.max_waiting(per_key, in_all);
+        }
         let debt = fields.read("debt", |node| {
             reader.number(node, "how many units may be owed, as 20000", 1, MAX_UNITS)
         });
-        let block = fields.read("block", |node| read_block(reader, node));
+        if let Some(at_most) = debt {
+            rule = rule.debt(at_most);
+        }
+        if let Some(block) = fields.read("block", |node| read_block(reader, node)) {
+            rule = rule.block(block);
+        }
         let plan = fields.read("plan", |node| read_plan(reader, node, bindings));
-        let own = limit.as_ref().map(|limit| &limit.value);
         let plans = fields.read("plans", |node| Some(read_plans(reader, node, own)));
         let plans = plans.unwrap_or_default();
+        for (name, quota) in &plans {
+            rule = rule.plan(&**name, quota.value);
+        }
         if let (Some(node), true) = (fields.get("plan"), plans.is_empty()) {
             let plans = reader.example("plans = { gold = \"200/s\" }");
             let message =
@@ -214,30 +228,50 @@ impl RuleEntry {
                 format!("the rule is exact for all requests; leave this out, or add {leased}");
             reader.wrong(&node.span, message);
         }
-        let exact_when = condition("exact_when");
+        if let Some(exact) = condition("exact_when") {
+            settings.push(Arc::new(move |rule| {
+                let holds = exact.predicate();
+                rule.exact_when(move |head: &Head<'_>| holds(head))
+            }));
+        }
         let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
         let missing = fields.read("missing", |node| missing(reader, node));
         let blocked_status = fields.read("blocked_status", |node| {
             let status = reader.number(node, "a status for who is blocked, as 401", 400, 499)?;
             StatusCode::from_u16(status as u16).ok()
         });
-        let slow_denials = fields.read("slow_denials", |node| read_slow_denials(reader, node));
+        if let Some(status) = blocked_status {
+            settings.push(Arc::new(move |rule| rule.blocked_status(status)));
+        }
+        let slow_denials = fields.get("slow_denials");
+        if let Some((by, at_most)) = slow_denials.and_then(|it| read_slow_denials(reader, it)) {
+            settings.push(Arc::new(move |rule| rule.slow_denials(by, at_most)));
+        }
         let boolean = |name| {
             fields
                 .read(name, |node| reader.boolean(node))
                 .unwrap_or(false)
         };
-        let [keep_on_error, top_keys, audit] = ["keep_on_error", "top_keys", "audit"].map(boolean);
+        let audit = boolean("audit");
+        if boolean("keep_on_error") {
+            settings.push(Arc::new(RequestRule::keep_on_error));
+        }
+        if boolean("top_keys") {
+            rule = rule.top_keys();
+        }
         fields.read("description", |node| {
             reader.text(node, "a text for readers of the file")
         });
         let rollout = fields.read("rollout", |node| read_rollout(reader, node, name.as_ref()));
-        let label = key
-            .as_ref()
-            .and_then(|key| fields.read("label", |node| KeyLabel::read(reader, node, key)));
-        let unit = fields.read("unit", |node| {
-            reader.text(node, "what is counted, as \"tokens\"")
-        });
+        if let (Some(key), Some(node)) = (&key, fields.get("label"))
+            && let Some(label) = KeyLabel::read(reader, node, key)
+        {
+            rule = rule.label(move |key| label.of(key));
+        }
+        let unit = fields.get("unit");
+        if let Some(unit) = unit.and_then(|it| reader.text(it, "what is counted, as \"tokens\"")) {
+            rule = rule.unit(unit.value);
+        }
         if key.as_ref().is_some_and(RuleKey::is_of_handler) {
             let is_fixed = matches!(cost, None | Some(Cost::Fixed(_)));
             let by_request = ["cost"].iter().filter(|_| !is_fixed);
@@ -260,47 +294,50 @@ impl RuleEntry {
             let limit = limit.as_ref().map(|limit| &limit.value);
             refuse_for_service(reader, &fields, limit, key.as_ref());
         }
+        let on_store_error = on_store_error.unwrap_or_default();
+        rule = rule
+            .consistency(consistency.unwrap_or_default())
+            .on_store_error(on_store_error.own);
+        for (holds, answer) in on_store_error.by_condition {
+            settings.push(Arc::new(move |rule| {
+                let holds = Arc::clone(&holds);
+                rule.on_store_error_when(move |head: &Head<'_>| holds(head), answer)
+            }));
+        }
         let entry = Self {
             content: node.content(),
             name: name?,
             is_here,
             limit: limit?,
             key: key?,
-            exact_when,
             condition: when,
             unless,
             cost: cost?,
-            response_cost,
-            counts,
-            wait,
-            debt,
-            block,
-            max_waiting,
+            counts_if: fields.get("count_if").map(|node| one_line(&node.value)),
             plan,
-            plans,
             quota,
-            consistency: consistency.unwrap_or_default(),
-            on_store_error: on_store_error.unwrap_or_default(),
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
             missing: missing.unwrap_or_default(),
-            blocked_status,
-            slow_denials,
-            keep_on_error,
-            unit: unit.map(|unit| unit.value.to_owned()),
-            top_keys,
-            label,
             audit,
+            owes: debt.is_some(),
+            rule,
+            settings,
         };
-        entry.validate(reader, &fields).then_some(entry)
+        entry.validate(reader, &fields, &plans).then_some(entry)
     }
 
     /// Notes what the core refuses, at the part that it is about.
-    fn validate(&self, reader: Reader<'_>, fields: &Fields<'_>) -> bool {
+    fn validate(
+        &self,
+        reader: Reader<'_>,
+        fields: &Fields<'_>,
+        plans: &[(String, At<Quota>)],
+    ) -> bool {
         let Err(wrong) = RuleSet::new([self.numbers(&|quota| quota)]) else {
             return true;
         };
-        let (span, message) = self.wrong_plan().unwrap_or_else(|| {
+        let (span, message) = self.wrong_plan(plans).unwrap_or_else(|| {
             let field = match wrong.kind() {
                 RuleErrorKind::Name if wrong.to_string().contains("a unit ") => "unit",
                 RuleErrorKind::Name => "name",
@@ -320,7 +357,7 @@ impl RuleEntry {
     }
 
     /// The first plan that does not go with the rule's own quota and the plans before it.
-    fn wrong_plan(&self) -> Option<(Range<usize>, String)> {
+    fn wrong_plan(&self, plans: &[(String, At<Quota>)]) -> Option<(Range<usize>, String)> {
         let wrong = |plans: &[(String, At<Quota>)]| {
             let mut rule = tollgate_core::Rule::new("rule", self.limit.value);
             for (name, quota) in plans {
@@ -330,10 +367,10 @@ impl RuleEntry {
             wrong.filter(|wrong| wrong.kind() == RuleErrorKind::Plan)
         };
         // What does not go together does not with more plans either: so it is found in a few steps among thousands.
-        let counts: Vec<usize> = (1..=self.plans.len()).collect();
-        let right = counts.partition_point(|count| wrong(&self.plans[..*count]).is_none());
-        let (_, quota) = self.plans.get(right)?;
-        let wrong = wrong(&self.plans[..=right])?;
+        let counts: Vec<usize> = (1..=plans.len()).collect();
+        let right = counts.partition_point(|count| wrong(&plans[..*count]).is_none());
+        let (_, quota) = plans.get(right)?;
+        let wrong = wrong(&plans[..=right])?;
         Some((quota.span.clone(), wrong.to_string()))
     }
 
@@ -347,19 +384,18 @@ impl RuleEntry {
 
     /// Whether its requests wait, or its keys may owe units: then a limit may be too large.
     pub(crate) fn waits_or_owes(&self) -> bool {
-        self.wait.is_some() || self.debt.is_some()
+        self.rule.at_most_wait().is_some() || self.owes
     }
 
     /// The consistency next to scaled limits: a process reports no later than when all of a limit is used.
     fn scaled_consistency(&self, scaled: &dyn Fn(Quota) -> Quota) -> Consistency {
-        let own = [self.limit.value].into_iter();
-        let quotas = own.chain(self.plans.iter().map(|(_, quota)| quota.value));
         let largest = |limits: &dyn Fn(Quota) -> Quota| {
-            let limited = quotas.clone().filter(|quota| quota.has_state());
+            let quotas = (0..self.rule.quotas()).map(|plan| *self.rule.quota_of(plan));
+            let limited = quotas.filter(|quota| quota.has_state());
             let limits = limited.map(|quota| limits(quota).limit());
             limits.max().unwrap_or(u64::MAX)
         };
-        match self.consistency {
+        match self.rule.consistency_of() {
             Consistency::Eventual {
                 interval,
                 max_unreported,
@@ -373,40 +409,12 @@ impl RuleEntry {
 
     /// The rule with its numbers, as the core has it.
     pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
-        let mut rule = tollgate_core::Rule::new(&*self.name.value, scaled(self.limit.value))
-            .consistency(self.scaled_consistency(scaled))
-            .on_store_error(self.on_store_error.own);
-        for (name, quota) in &self.plans {
-            rule = rule.plan(&**name, scaled(quota.value));
+        let rule = self.rule.clone().map_quotas(scaled);
+        let rule = rule.consistency(self.scaled_consistency(scaled));
+        match self.quota {
+            Some(_) => rule.variable_quota(),
+            None => rule,
         }
-        if self.quota.is_some() {
-            rule = rule.variable_quota();
-        }
-        if let Cost::Fixed(units) = &self.cost {
-            rule = rule.cost(*units);
-        }
-        if let Some(unit) = &self.unit {
-            rule = rule.unit(&**unit);
-        }
-        if self.top_keys {
-            rule = rule.top_keys();
-        }
-        if let Some(label) = self.label.clone() {
-            rule = rule.label(move |key| label.of(key));
-        }
-        if let Some(at_most) = self.wait {
-            rule = rule.wait(at_most);
-        }
-        if let Some(at_most) = self.debt {
-            rule = rule.debt(at_most);
-        }
-        if let Some((per_key, in_all)) = self.max_waiting {
-            rule = rule.max_waiting(per_key, in_all);
-        }
-        if let Some(block) = self.block.clone() {
-            rule = rule.block(block);
-        }
-        rule
     }
 
     /// The rules for a layer: one, or two where a rollout leaves others to a shadow. `scaled` is what switches make of a quota.
@@ -486,14 +494,6 @@ impl RuleEntry {
             let holds = unless.predicate();
             rule = rule.exempt(move |head: &Head<'_>| holds(head));
         }
-        for (holds, answer) in &self.on_store_error.by_condition {
-            let holds = Arc::clone(holds);
-            rule = rule.on_store_error_when(move |head: &Head<'_>| holds(head), *answer);
-        }
-        if let Some(exact) = &self.exact_when {
-            let holds = exact.predicate();
-            rule = rule.exact_when(move |head: &Head<'_>| holds(head));
-        }
         if let Cost::Computed(cost) = &self.cost {
             let cost = Arc::clone(cost);
             rule = rule.cost_by(move |head: &Head<'_>| cost(head));
@@ -506,24 +506,7 @@ impl RuleEntry {
             let quota = Arc::clone(quota);
             rule = rule.quota_by(move |head: &Head<'_>| quota(head).map(scaled));
         }
-        if let Some(counts) = &self.counts {
-            let holds = Arc::clone(&counts.holds);
-            rule = rule.count_if(move |response| holds(response));
-        }
-        if let Some(cost) = &self.response_cost {
-            let cost = Arc::clone(cost);
-            rule = rule.cost_by_response(move |response| cost(response));
-        }
-        if let Some((by, at_most)) = self.slow_denials {
-            rule = rule.slow_denials(by, at_most);
-        }
-        if let Some(status) = self.blocked_status {
-            rule = rule.blocked_status(status);
-        }
-        if self.keep_on_error {
-            rule = rule.keep_on_error();
-        }
-        rule
+        self.settings.iter().fold(rule, |rule, set| set(rule))
     }
 }
 
@@ -638,7 +621,7 @@ fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(Stri
                 &name.span,
                 format!("{:?} is there twice; remove one", name.text),
             );
-        } else if let Some(quota) = limit(reader, node, own) {
+        } else if let Some(quota) = reader.quota(node, own) {
             plans.push((name.text.clone(), quota));
         }
     }
@@ -675,7 +658,7 @@ fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
 fn read_slow_denials(reader: Reader<'_>, node: &Node) -> Option<(Duration, usize)> {
     let what = "slow_denials";
     let fields = reader.fields(node, what, "slow_denials")?;
-    let by = fields.required(reader, what, "by", "\"2s\"");
+    let by = fields.required("by", "\"2s\"");
     let by = by.and_then(|node| {
         let by = reader.duration(node)?;
         if by > MINUTE {
@@ -684,7 +667,7 @@ fn read_slow_denials(reader: Reader<'_>, node: &Node) -> Option<(Duration, usize
         }
         Some(by)
     });
-    let at_most = fields.required(reader, what, "at_most", "500");
+    let at_most = fields.required("at_most", "500");
     let at_most =
         at_most.and_then(|node| reader.number(node, "a number of requests", 1, MAX_UNITS));
     Some((by?, usize::try_from(at_most?).ok()?))
@@ -694,7 +677,7 @@ fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
     let what = "max_waiting";
     let fields = reader.fields(node, what, "max_waiting")?;
     let number = |name: &str, example: &str| {
-        let node = fields.required(reader, what, name, example)?;
+        let node = fields.required(name, example)?;
         usize::try_from(reader.number(node, "a number of requests", 1, MAX_UNITS)?).ok()
     };
     let (per_key, in_all) = (number("per_key", "10"), number("in_all", "500"));
@@ -704,16 +687,16 @@ fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
 fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
     let what = "a block";
     let fields = reader.fields(node, what, "block")?;
-    let after = fields.required(reader, what, "after", "5");
+    let after = fields.required("after", "5");
     let after = after.and_then(|node| reader.number(node, "a number of denials", 1, 1_000));
-    let times = fields.required(reader, what, "for", "[\"1min\", \"10min\", \"1h\"]");
+    let times = fields.required("for", "[\"1min\", \"10min\", \"1h\"]");
     let times = times.and_then(|node| {
         let times = reader.list_or_one(node).iter();
         times
             .map(|node| reader.duration(node))
             .collect::<Option<Vec<_>>>()
     });
-    let within = fields.required(reader, what, "within", "\"10min\"");
+    let within = fields.required("within", "\"10min\"");
     let within = within.and_then(|node| reader.duration(node));
     let forget_after = fields.read("forget_after", |node| reader.duration(node));
     let settled = fields.read("count_settled", |node| reader.boolean(node));
@@ -734,7 +717,7 @@ fn read_rollout(
     name: Option<&At<String>>,
 ) -> Option<(Rollout, Mode)> {
     let fields = reader.fields(node, "a rollout", "rollout")?;
-    let percent = fields.required(reader, "a rollout", "percent", "5");
+    let percent = fields.required("percent", "5");
     let permille = percent.and_then(|node| reader.permille(node, 100));
     let others = match fields.get("others") {
         None => Some(Mode::Off),

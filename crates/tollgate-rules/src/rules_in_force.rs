@@ -6,48 +6,52 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
-use tollgate::{
-    LiveLimiter, MessageLimitLayer, RateLimitLayer, RequestRule, RuleError, Store,
-    rules::RuleChange, shed::ShedLayer,
-};
+use tokio::{sync::watch, task::JoinHandle};
+use tollgate::rules::RuleChange;
 use tollgate_core::Tick;
 
 use crate::{
     audit::{AuditKind, AuditRecord, AuditSinks},
     author::Author,
     bindings::Bindings,
-    clock::{self, now},
+    clock::now,
     denial_audit::DenialAudit,
     document_changes::document_changes,
     document_error::DocumentError,
-    document_lists::ListFiles,
     fleet::Fleet,
-    followers::{Followers, SetShed},
+    followers::Followers,
+    list_file::ListFiles,
     metrics,
     operator_entries::OperatorEntries,
     operator_entry::OperatorEntry,
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
     rules_status::{RulesStatus, number_of},
-    shed_entry::ShedEntry,
+    source::SourceError,
 };
 
 /// How long after the store refused it, the end of an override or a switch is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Reads the document at once.
+pub(crate) type Read = dyn Fn() -> Result<RuleText, DocumentError> + Send + Sync;
+
 /// The document in force, and the layers and limiters that follow it.
 pub(crate) struct RulesInForce {
     bindings: Bindings,
     sinks: AuditSinks,
+    /// `None`: the source says itself when there is a document.
+    pub(crate) read: Option<Box<Read>>,
     /// What the source knows of other processes.
-    fleet: OnceLock<Fleet>,
+    pub(crate) fleet: OnceLock<Fleet>,
     state: Mutex<State>,
     /// How often the status has changed.
     changed: watch::Sender<u64>,
+    /// What follows the source until these rules are gone.
+    pub(crate) following: OnceLock<JoinHandle<()>>,
 }
 
-struct State {
+pub(crate) struct State {
     /// As the source gave it.
     text: RuleText,
     /// Overrides and switches that were set in this process.
@@ -55,28 +59,21 @@ struct State {
     /// The number of the last of them.
     last_local: u64,
     /// Both together.
-    document: RuleDocument,
-    /// The hash of the contents in force, and that of those that were rejected last.
-    hash: u64,
+    pub(crate) document: RuleDocument,
+    /// The hash of the contents that were rejected last.
     rejected_hash: Option<u64>,
     /// The hash of the source's contents that were in force last: this process may have replaced them since.
     hash_of_source: Option<u64>,
-    followers: Followers,
-    /// How long the last change took, from the document that was read to the rules in force.
-    took: Duration,
+    pub(crate) followers: Followers,
     /// The number that the source gave the document in force.
     of_source: Option<u64>,
-    revision: u64,
     since: Tick,
     /// When the rules in force were computed: entries that expire later are in force.
-    computed: Tick,
+    pub(crate) computed: Tick,
     /// The store has refused the rules without those that have expired since.
     is_end_refused: bool,
-    rejected: u64,
-    last_rejection: Option<String>,
-    source_error: Option<String>,
-    /// What Redis has lost of what operators had set.
-    lost: Vec<String>,
+    /// Without what is looked up when it is asked for.
+    status: RulesStatus,
 }
 
 /// Whose text it is.
@@ -94,6 +91,8 @@ pub(crate) enum Giver {
 type Changed = (Result<Vec<RuleChange>, DocumentError>, Option<AuditRecord>);
 
 impl RulesInForce {
+    /// `is_fallback`: the first document of the source takes the place of this text.
+    ///
     /// # Errors
     ///
     /// All that is wrong with the text.
@@ -101,133 +100,64 @@ impl RulesInForce {
         mut bindings: Bindings,
         sinks: AuditSinks,
         text: RuleText,
+        is_fallback: bool,
     ) -> Result<Self, DocumentError> {
         bindings.denials = Arc::new(DenialAudit::new(sinks.clone()));
         bindings.list_files = ListFiles::of_service();
         let document = text.parse(&bindings)?;
         let now = now();
-        let revision = text.revision().unwrap_or(1);
-        let rules = Self {
+        let status = RulesStatus {
+            revision: match is_fallback {
+                true => 0,
+                false => text.revision().unwrap_or(1),
+            },
+            hash: text.hash(),
+            rules: document.names().count(),
+            ..RulesStatus::default()
+        };
+        let lines = vec![format!("{} to begin with", number_of(status.rules, "rule"))];
+        sinks.record(&AuditRecord {
+            after: status.revision,
+            ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
+        });
+        metrics::show(&status, now);
+        Ok(Self {
             bindings,
             sinks,
+            read: None,
             fleet: OnceLock::new(),
             state: Mutex::new(State {
                 local: OperatorEntries::default(),
                 last_local: 0,
                 document,
-                hash: text.hash(),
                 rejected_hash: None,
-                hash_of_source: Some(text.hash()),
+                hash_of_source: Some(status.hash).filter(|_| !is_fallback),
                 followers: Followers::default(),
-                took: Duration::ZERO,
-                of_source: text.revision(),
-                revision,
+                of_source: text.revision().filter(|_| !is_fallback),
                 since: now,
                 computed: now,
                 is_end_refused: false,
-                rejected: 0,
-                last_rejection: None,
-                source_error: None,
-                lost: Vec::new(),
+                status,
                 text,
             }),
             changed: watch::Sender::new(0),
-        };
-        let state = rules.lock();
-        let count = number_of(state.document.names().count(), "rule");
-        let lines = vec![format!("{count} to begin with")];
-        let began = AuditRecord {
-            after: revision,
-            ..AuditRecord::new(AuditKind::Accepted, state.text.author(), lines)
-        };
-        drop(state);
-        rules.sinks.record(&began);
-        metrics::in_force(revision, now);
-        metrics::rejected(false);
-        metrics::source_failing(false);
-        Ok(rules)
+            following: OnceLock::new(),
+        })
     }
 
-    /// As [`new`](Self::new), until the source has a document: its first one takes the place of this text.
-    pub(crate) fn fallback(
-        bindings: Bindings,
-        sinks: AuditSinks,
-        text: RuleText,
-    ) -> Result<Self, DocumentError> {
-        let rules = Self::new(bindings, sinks, text)?;
-        let mut state = rules.lock();
-        (state.revision, state.of_source, state.hash_of_source) = (0, None, None);
-        metrics::in_force(0, state.since);
-        drop(state);
-        Ok(rules)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // What is behind it is whole at each step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_fleet(&self, fleet: Fleet) {
-        // A source says it once.
-        let _ = self.fleet.set(fleet);
-    }
-
-    pub(crate) fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
-        let mut state = self.lock();
-        let layer = RateLimitLayer::switchable(store, state.make())?;
-        state.followers.add_layer(layer.handle());
-        Ok(layer)
-    }
-
-    pub(crate) fn message_layer(&self, store: impl Store) -> Result<MessageLimitLayer, RuleError> {
-        let mut state = self.lock();
-        let layer = MessageLimitLayer::new(store, state.make())?;
-        state.followers.add_layer(layer.handle());
-        Ok(layer)
-    }
-
-    pub(crate) fn limiter(&self, store: impl Store) -> Result<LiveLimiter, RuleError> {
-        let mut state = self.lock();
-        let rules = state.document.limiter_rules_at(state.computed);
-        let limiter = LiveLimiter::new(store, rules)?;
-        state.followers.add_limiter(&limiter);
-        Ok(limiter)
-    }
-
-    pub(crate) fn shed_layer(&self, set: Box<SetShed>) -> ShedLayer {
-        loop {
-            let shed = self.lock().document.entries.shed.clone();
-            // Without the lock: it is code of the service.
-            let layer = set(ShedEntry::layer(shed.as_ref()));
-            let mut state = self.lock();
-            if ShedEntry::are_same(shed.as_ref(), state.document.entries.shed.as_ref()) {
-                state.followers.add_shed(layer.clone(), set);
-                return layer;
-            }
-        }
-    }
-
-    pub(crate) fn document(&self) -> RuleDocument {
-        self.lock().document.clone()
-    }
-
     pub(crate) fn status(&self) -> RulesStatus {
         let state = self.lock();
+        let lists = state.document.entries.lists.iter();
         RulesStatus {
-            revision: state.revision,
-            hash: state.hash,
-            rules: state.document.names().count(),
             in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
-            took: state.took,
-            rejected: state.rejected,
-            last_rejection: state.last_rejection.clone(),
-            source_error: state.source_error.clone(),
-            lost: state.lost.clone(),
-            wrong_lists: {
-                let lists = state.document.entries.lists.iter();
-                lists.filter_map(|file| file.problem()).collect()
-            },
+            wrong_lists: lists.filter_map(|file| file.problem()).collect(),
             fleet: self.fleet.get().map(Fleet::status),
+            ..state.status.clone()
         }
     }
 
@@ -239,10 +169,25 @@ impl RulesInForce {
     pub(crate) fn apply(
         &self,
         text: Result<RuleText, DocumentError>,
-        author: Author,
         giver: Giver,
     ) -> Result<Vec<RuleChange>, DocumentError> {
+        let author = match &text {
+            Ok(text) => text.author(),
+            Err(_) => Author::new("the source of the rules"),
+        };
         self.change(|state| state.apply(&self.bindings, text, author, giver))
+    }
+
+    /// Takes what a source gave. What is wrong with it is reported.
+    pub(crate) fn take(&self, found: Result<RuleText, SourceError>) {
+        let text = match found {
+            Ok(text) => Ok(text),
+            Err(wrong) => match wrong.downcast::<DocumentError>() {
+                Ok(wrong) => Err(*wrong),
+                Err(wrong) => return self.source_failed(&wrong.to_string()),
+            },
+        };
+        let _ = self.apply(text, Giver::Source);
     }
 
     /// Sets an override or a switch of this process, in addition to the source's document.
@@ -283,13 +228,13 @@ impl RulesInForce {
     }
 
     /// Notes that the source has no document at present.
-    pub(crate) fn source_failed(&self, error: &str) {
+    fn source_failed(&self, error: &str) {
         let mut state = self.lock();
-        let is_known = state.source_error.replace(error.to_owned()).as_deref() == Some(error);
-        let revision = state.revision;
-        metrics::source_failing(true);
+        let before = state.status.source_error.replace(error.to_owned());
+        let revision = state.status.revision;
+        metrics::show(&state.status, state.since);
         drop(state);
-        if !is_known {
+        if before.as_deref() != Some(error) {
             tracing::error!(
                 target: "tollgate",
                 revision,
@@ -307,9 +252,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let (result, record) = change(&mut state);
         // The gauges too are of the change that comes last.
-        metrics::in_force(state.revision, state.since);
-        metrics::rejected(state.last_rejection.is_some());
-        metrics::source_failing(state.source_error.is_some());
+        metrics::show(&state.status, state.since);
         drop(state);
         if let Some(record) = record {
             if record.kind == AuditKind::Rejected {
@@ -343,7 +286,7 @@ impl RulesInForce {
             };
             let lines = changes.iter().map(ToString::to_string).collect();
             let author = Author::new("its time is over");
-            record = Some(state.record(AuditKind::Expired, author, state.revision, lines));
+            record = Some(state.record(AuditKind::Expired, author, state.status.revision, lines));
         }
         let next = state.document.expires_after(now);
         drop(state);
@@ -365,25 +308,24 @@ impl State {
         let hash = text.as_ref().ok().map(RuleText::hash);
         let of_source = text.as_ref().ok().and_then(RuleText::revision);
         // There is a document again, right or wrong.
-        self.source_error = None;
-        if hash == Some(self.hash) && of_source >= self.of_source {
-            // It was put right again, or pushed again.
-            self.last_rejection = None;
+        self.status.source_error = None;
+        // It was put right again, or pushed again.
+        let is_in_force = hash == Some(self.status.hash) && of_source >= self.of_source;
+        // It is no other document than the source's last, and a text of this process has replaced that.
+        let is_replaced = hash.is_some() && hash == self.hash_of_source;
+        let is_replaced = is_replaced && giver == Giver::Source && of_source == self.of_source;
+        if is_in_force || is_replaced {
+            self.status.last_rejection = None;
             self.rejected_hash = None;
-            self.number(of_source);
-            if giver != Giver::Process {
-                self.hash_of_source = hash;
+            if is_in_force {
+                self.number(of_source);
+                self.hash_of_source = hash
+                    .filter(|_| giver != Giver::Process)
+                    .or(self.hash_of_source);
             }
             return (Ok(Vec::new()), None);
         }
-        let is_as_before = hash.is_some() && hash == self.hash_of_source;
-        if giver == Giver::Source && is_as_before && of_source == self.of_source {
-            // It is no other document, and a text of this process has replaced it.
-            self.last_rejection = None;
-            self.rejected_hash = None;
-            return (Ok(Vec::new()), None);
-        }
-        let before = self.revision;
+        let before = self.status.revision;
         let now = now();
         let applied = text.and_then(|text| {
             self.refuse_older(of_source)?;
@@ -400,18 +342,18 @@ impl State {
         });
         match applied {
             Ok((text, changes, lines)) => {
-                self.hash = text.hash();
-                if giver != Giver::Process {
-                    self.hash_of_source = hash;
-                }
+                self.status.hash = text.hash();
+                self.hash_of_source = hash
+                    .filter(|_| giver != Giver::Process)
+                    .or(self.hash_of_source);
                 match text.lost_of(&self.text, now) {
-                    Some(lines) => self.lost.extend(lines),
-                    None => self.lost.clear(),
+                    Some(lines) => self.status.lost.extend(lines),
+                    None => self.status.lost.clear(),
                 }
                 self.text = text;
                 self.rejected_hash = None;
-                self.last_rejection = None;
-                self.revision += 1;
+                self.status.last_rejection = None;
+                self.status.revision += 1;
                 self.number(of_source);
                 self.since = now;
                 let record = self.record(AuditKind::Accepted, author, before, lines);
@@ -419,15 +361,15 @@ impl State {
             }
             Err(wrong) => {
                 let message = wrong.to_string();
-                let is_known = self.last_rejection.as_ref() == Some(&message);
+                let is_known = self.status.last_rejection.as_ref() == Some(&message);
                 let mut record = None;
                 if !is_known || hash != self.rejected_hash {
-                    self.rejected += 1;
+                    self.status.rejected += 1;
                     let lines = vec![message.clone()];
                     record = Some(self.record(AuditKind::Rejected, author, before, lines));
                 }
                 self.rejected_hash = hash;
-                self.last_rejection = Some(message);
+                self.status.last_rejection = Some(message);
                 (Err(wrong), record)
             }
         }
@@ -455,7 +397,7 @@ impl State {
                 (Err(wrong), AuditKind::Rejected, lines)
             }
         };
-        let record = self.record(kind, author, self.revision, lines);
+        let record = self.record(kind, author, self.status.revision, lines);
         (result, Some(record))
     }
 
@@ -467,6 +409,7 @@ impl State {
     ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
         let changes = self.replace(&document, now)?;
         let lines = document_changes(&self.document.entries, &document.entries);
+        self.status.rules = document.names().count();
         self.document = document;
         Ok((changes, lines))
     }
@@ -480,7 +423,7 @@ impl State {
     ) -> AuditRecord {
         AuditRecord {
             before,
-            after: self.revision,
+            after: self.status.revision,
             ..AuditRecord::new(kind, author, lines)
         }
     }
@@ -488,7 +431,7 @@ impl State {
     /// Takes over the number that the source gave the document in force.
     fn number(&mut self, of_source: Option<u64>) {
         if let Some(revision) = of_source {
-            self.revision = revision;
+            self.status.revision = revision;
             self.of_source = of_source;
         }
     }
@@ -514,28 +457,31 @@ impl State {
         Err(DocumentError::of_whole("the rules", message))
     }
 
-    /// The rules in force, for a layer.
-    fn make(&mut self) -> Vec<RequestRule> {
-        self.document.rules_at(self.computed)
-    }
-
     /// Replaces the rules of all layers in one step, then those of the limiters.
     fn replace(
         &mut self,
         document: &RuleDocument,
         now: Tick,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        let begun = clock::now();
+        let begun = crate::clock::now();
         self.followers.forget_gone();
         let before = (&self.document, self.computed);
         let changes = self
             .followers
             .replace(before, (document, now))
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
-        self.took = Duration::from_micros(clock::now().saturating_sub(begun));
+        self.status.took = Duration::from_micros(crate::clock::now().saturating_sub(begun));
         self.computed = now;
         self.is_end_refused = false;
         Ok(changes)
+    }
+}
+
+impl Drop for RulesInForce {
+    fn drop(&mut self) {
+        if let Some(task) = self.following.get() {
+            task.abort();
+        }
     }
 }
 
@@ -563,7 +509,7 @@ mod tests {
     use tollgate::{Limiter, MemoryStore};
 
     use super::*;
-    use crate::format::Format;
+    use crate::{format::Format, live_rules::LiveRules};
 
     fn text(limit: &str) -> RuleText {
         let text =
@@ -571,20 +517,20 @@ mod tests {
         RuleText::new(text, Format::Toml)
     }
 
-    fn rules() -> RulesInForce {
-        let rules = RulesInForce::new(Bindings::new(), AuditSinks::default(), text("2/h"));
-        rules.expect("valid")
+    fn rules(text: RuleText) -> LiveRules {
+        let rules = RulesInForce::new(Bindings::new(), AuditSinks::default(), text, false);
+        LiveRules::new(rules.expect("valid"))
     }
 
     #[test]
     fn layers_and_limiters_that_are_gone_are_forgotten_when_others_are_made() {
-        let (rules, store) = (rules(), MemoryStore::new());
+        let (rules, store) = (rules(text("2/h")), MemoryStore::new());
         for _ in 0..10 {
             drop(rules.layer(store.clone()).expect("valid"));
             drop(rules.message_layer(store.clone()).expect("valid"));
             drop(rules.limiter(store.clone()).expect("valid"));
         }
-        let state = rules.lock();
+        let state = rules.shared.lock();
         let kept = state.followers.len();
         assert_eq!(kept, 1, "the last one is not forgotten yet");
     }
@@ -594,26 +540,25 @@ mod tests {
         let switch =
             "version = 1\n[[switches]]\nrules = '*'\nlimit = '50%'\nuntil = 2020-01-01T00:00:00Z\n";
         let text = text("2/h").and(RuleText::new(switch, Format::Toml));
-        let rules = RulesInForce::new(Bindings::new(), AuditSinks::default(), text);
-        let (rules, store) = (rules.expect("valid"), MemoryStore::new());
+        let (rules, store) = (rules(text), MemoryStore::new());
         // The rules are from a time when it had not expired.
-        rules.lock().computed = 0;
+        rules.shared.lock().computed = 0;
         let layer = rules.layer(store.clone()).expect("valid");
         let limit = || layer.limiter().rules().rules()[0].quota().limit();
         let halved = rules.document().limiter_rules_at(0);
         let other = Limiter::new(store, halved).expect("the same quota");
-        assert_eq!((rules.expire(), limit()), (Some(AGAIN), 1));
+        assert_eq!((rules.shared.expire(), limit()), (Some(AGAIN), 1));
         drop(other);
-        assert_eq!((rules.expire(), limit()), (None, 2));
+        assert_eq!((rules.shared.expire(), limit()), (None, 2));
     }
 
     #[test]
     fn a_layer_that_goes_while_rules_are_replaced_does_not_hinder_the_others() {
-        let (rules, store) = (rules(), MemoryStore::new());
+        let (rules, store) = (rules(text("2/h")), MemoryStore::new());
         let gone = rules.layer(store.clone()).expect("valid");
         let layer = rules.layer(store).expect("valid");
-        let mut state = rules.lock();
-        let document = text("3/h").parse(&rules.bindings).expect("valid");
+        let mut state = rules.shared.lock();
+        let document = text("3/h").parse(&rules.shared.bindings).expect("valid");
         // They were looked through already.
         drop(gone);
         let at = (&document, state.computed);

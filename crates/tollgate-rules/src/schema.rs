@@ -40,7 +40,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{limit, response_condition, rule_entry, store_policy};
+    use crate::{response_condition, rule_entry, store_policy};
 
     fn schema() -> Value {
         serde_json::from_str(SCHEMA).expect("JSON")
@@ -88,10 +88,6 @@ mod tests {
             (
                 "/$defs/switch/properties/limit/anyOf/0".to_owned(),
                 names(rule_entry::OTHERS),
-            ),
-            (
-                "/$defs/limit_table/properties/algorithm".to_owned(),
-                names(limit::ALGORITHMS),
             ),
             (
                 "/$defs/on_store_error/anyOf/0".to_owned(),

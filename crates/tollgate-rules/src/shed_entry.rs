@@ -22,29 +22,23 @@ impl ShedEntry {
     /// Reads the table.
     pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
         let fields = reader.fields(node, "shed", "shed")?;
-        let capacity = fields.required(reader, "shed", "capacity", "\"adaptive\"");
+        let before = reader.problems.len();
+        let capacity = fields.required("capacity", "\"adaptive\"");
         let capacity = capacity.and_then(|node| capacity_of(reader, node));
-        let thresholds = fields
-            .get("thresholds")
-            .map(|node| thresholds(reader, node));
-        let retry_after = fields.get("retry_after").map(|node| reader.duration(node));
-        let header = |name| {
-            fields
-                .get(name)
-                .map(|node| reader.header_name(node, "x-priority"))
-        };
-        let priority = header("priority_header");
-        let request_id = header("request_id_header");
-        let trusted = fields.get("trusted").map(|node| {
+        let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
+        let retry_after = fields.read("retry_after", |node| reader.duration(node));
+        let header = |name| fields.read(name, |node| reader.header_name(node, "x-priority"));
+        let (priority, request_id) = (header("priority_header"), header("request_id_header"));
+        let trusted = fields.read("trusted", |node| {
             let networks = reader.list_or_one(node).iter();
             let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
-            networks
-                .map(|text| Some(text?.value.to_owned()))
-                .collect::<Option<Vec<_>>>()
+            let networks = networks.map(|text| Some(text?.value.to_owned()));
+            networks.collect::<Option<Vec<_>>>()
         });
-        let (capacity, thresholds) = (capacity?, transposed(thresholds)?);
-        let (retry_after, trusted) = (transposed(retry_after)?, transposed(trusted)?);
-        let (priority, request_id) = (transposed(priority)?, transposed(request_id)?);
+        let capacity = capacity?;
+        if reader.problems.len() > before {
+            return None;
+        }
         if trusted.is_none() && (priority.is_some() || request_id.is_some()) {
             let trusted = reader.example("trusted = [\"10.0.0.0/8\"]");
             let message = format!(
@@ -111,14 +105,6 @@ impl fmt::Debug for ShedEntry {
     }
 }
 
-/// `None` is a mistake, `Some(None)` a field that is not there.
-fn transposed<T>(field: Option<Option<T>>) -> Option<Option<T>> {
-    match field {
-        None => Some(None),
-        Some(read) => read.map(Some),
-    }
-}
-
 #[derive(Clone, Copy)]
 enum CapacityEntry {
     Adaptive,
@@ -156,7 +142,7 @@ fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<CapacityEntry> {
                 return Some(CapacityEntry::WorkerDelay(reader.duration(delay)?));
             }
             let bound = |name| {
-                let node = fields.required(reader, "a capacity", name, "100")?;
+                let node = fields.required(name, "100")?;
                 // At most a million.
                 Some(reader.number(node, "requests in flight", 1, MOST)? as usize)
             };

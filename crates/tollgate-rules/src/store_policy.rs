@@ -47,9 +47,9 @@ pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency
         return Some(Consistency::Leased { share });
     }
     let fields = reader.fields(value, "eventual", "eventual")?;
-    let interval = fields.required(reader, "eventual", "interval", "\"50ms\"");
+    let interval = fields.required("interval", "\"50ms\"");
     let interval = interval.and_then(|node| reader.duration(node));
-    let most = fields.required(reader, "eventual", "max_unreported", "100");
+    let most = fields.required("max_unreported", "100");
     let most = most.and_then(|node| reader.number(node, "a number of units", 0, MAX_UNITS));
     Some(Consistency::Eventual {
         interval: interval?,
@@ -87,7 +87,7 @@ impl StoreErrorAnswers {
             let Some(fields) = reader.fields(node, what, "store_error_answer") else {
                 continue;
             };
-            let answer = fields.required(reader, what, "answer", "\"deny\"");
+            let answer = fields.required("answer", "\"deny\"");
             match (fields.get("when"), answer) {
                 (Some(when), answer) => {
                     let condition = Condition::read(reader, when, bindings);

@@ -45,8 +45,8 @@ impl Switch {
         named: impl Fn(&Node) -> Option<usize>,
     ) -> Option<Self> {
         let fields = reader.fields(node, "a switch", "switch")?;
-        let nodes = fields.required(reader, "a switch", "rules", "\"*\"");
-        let limit = fields.required(reader, "a switch", "limit", "\"50%\"");
+        let nodes = fields.required("rules", "\"*\"");
+        let limit = fields.required("limit", "\"50%\"");
         let effect = limit.and_then(|node| effect(reader, node));
         let term = reader.term(&fields);
         let (mut rules, mut is_for_all) = (vec![false; all], false);

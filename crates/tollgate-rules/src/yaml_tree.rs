@@ -107,14 +107,6 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(Tree::Null)
     }
 
-    fn visit_none<E: de::Error>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        Tree::deserialize(deserializer)
-    }
-
     fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<Tree, E> {
         Ok(Tree::Bool(boolean))
     }
@@ -141,10 +133,6 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Tree, E> {
         Ok(Tree::Text(text.to_owned()))
-    }
-
-    fn visit_string<E: de::Error>(self, text: String) -> Result<Tree, E> {
-        Ok(Tree::Text(text))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree, A::Error> {

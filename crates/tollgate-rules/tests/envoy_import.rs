@@ -141,7 +141,7 @@ descriptors:
             "a.yaml:11:46: only a value with a star is shared",
             "a.yaml:12:72: the values of this key count together in one of two places",
             "a.yaml:13:5: there is a descriptor with this key and value already",
-            "a.yaml:14:15: unknown field \"vlaue\"; expected one of key",
+            "a.yaml:14:15: unknown field \"vlaue\" in a descriptor; expected one of key",
         ],
     );
     refused("descriptors: []", &["there is no domain"]);

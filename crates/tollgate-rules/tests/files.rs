@@ -8,7 +8,7 @@ use tollgate::{
     key::{PeerAddr, computed},
 };
 use tollgate_conformance::SwitchedStore;
-use tollgate_rules::{Bindings, LiveRules, RuleDocument};
+use tollgate_rules::{Bindings, LiveRules, RuleText};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// Noon of some day.
@@ -47,7 +47,7 @@ impl Service {
             .join(name);
         let text = std::fs::read_to_string(&path).expect(name);
         let format = tollgate_rules::Format::of_path(&path).expect(name);
-        let document = RuleDocument::named(name, &text, format, &bindings());
+        let document = RuleText::named(name, &*text, format).parse(&bindings());
         let clock = ManualClock::new(NOON);
         let memory = MemoryStore::builder().clock(&clock).build();
         let rules = document.expect("the file is right").rules();

@@ -1,12 +1,12 @@
-//! Sources of documents: files that include others, and those that users write.
+//! Sources of documents that users write, and the schema next to documents.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, time::Duration};
 
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
-use tollgate_rules::{Bindings, FileSource, Format, LiveRules, RuleText, Source, SourceError};
+use tollgate_rules::{Bindings, Format, LiveRules, RuleText, Source, SourceError};
 
 fn document(name: &str, limit: &str) -> String {
     format!("version = 1\n\n[[rules]]\nname = \"{name}\"\nlimit = \"{limit}\"\nby = \"constant\"\n")
@@ -240,126 +240,6 @@ async fn a_service_without_a_first_document_starts_with_its_fallback_or_not_at_a
         .expect("sent");
     until("the document is in force", || rules.status().revision == 2).await;
     assert_eq!(limit_of(&rules), 3);
-}
-
-fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {
-    fs::write(folder.join(name), text).expect("written");
-}
-
-fn watch(path: &Path) -> Result<LiveRules, String> {
-    LiveRules::watch(path, Bindings::new()).map_err(|wrong| wrong.to_string())
-}
-
-#[tokio::test]
-async fn a_file_includes_others_of_its_folder() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("limits.toml");
-    let included = "include = [\"billing.yaml\", \"search.toml\"]\n";
-    write(
-        folder.path(),
-        "limits.toml",
-        format!("{included}{}", document("api", "3/h")),
-    );
-    // Read once, although two include it.
-    write(
-        folder.path(),
-        "search.toml",
-        format!("include = \"billing.yaml\"\n{}", document("search", "4/h")),
-    );
-    let billing = |limit: &str| {
-        format!("version: 1\nrules: [{{ name: billing, limit: {limit}, by: constant }}]")
-    };
-    write(folder.path(), "billing.yaml", billing("5/h"));
-    write(folder.path(), "other.toml", "this file is not included");
-    let rules = watch(&path).expect("valid");
-    let mut names: Vec<_> = rules.document().names().map(str::to_owned).collect();
-    names.sort();
-    assert_eq!(names, ["api", "billing", "search"]);
-
-    // A change of an included file is a change.
-    write(folder.path(), "billing.yaml", billing("6/h"));
-    until("it is in force", || rules.status().revision == 2).await;
-    // What is wrong with it has its own place.
-    write(folder.path(), "billing.yaml", billing("6/hh"));
-    until("it is rejected", || rules.status().rejected == 1).await;
-    let status = rules.status().to_string();
-    assert!(status.contains("billing.yaml:2:"), "{status}");
-
-    // As a source by itself.
-    write(folder.path(), "billing.yaml", billing("7/h"));
-    let mut source = FileSource::new(&path).expect("the folder is there");
-    let text = source.next().await.expect("read");
-    assert_eq!(
-        text.parse(&Bindings::new()).expect("valid").names().count(),
-        3
-    );
-}
-
-#[tokio::test]
-async fn an_include_that_leaves_the_folder_or_ends_in_a_circle_is_refused() {
-    let outer = tempfile::tempdir().expect("a folder");
-    let folder = outer.path().join("limits");
-    fs::create_dir(&folder).expect("a folder");
-    fs::create_dir(folder.join("team")).expect("a folder");
-    write(outer.path(), "outside.toml", document("outside", "1/h"));
-    write(&folder, "team/inner.toml", document("inner", "1/h"));
-    write(
-        &folder,
-        "latin.toml",
-        [b"version = 1 # ".as_slice(), &[0xff]].concat(),
-    );
-    #[cfg(unix)]
-    std::os::unix::fs::symlink("../outside.toml", folder.join("link.toml")).expect("a link");
-    let path = folder.join("limits.toml");
-    let error = |include: &str| {
-        write(
-            &folder,
-            "limits.toml",
-            format!("version = 1\ninclude = {include}\n"),
-        );
-        watch(&path).expect_err(include)
-    };
-    for outside in [
-        "../outside.toml",
-        "/etc/limits.toml",
-        "team/inner.toml",
-        "..",
-    ] {
-        let error = error(&format!("\"{outside}\""));
-        assert!(error.contains("limits.toml:2:11"), "{error}");
-        assert!(error.contains("is outside of the file's folder"), "{error}");
-    }
-    #[cfg(unix)]
-    assert!(error("\"link.toml\"").contains("is outside of the file's folder"));
-    assert!(error("\"missing.toml\"").contains("\"missing.toml\" cannot be read"));
-    assert!(error("\"latin.toml\"").contains("\"latin.toml\": line 1 is not UTF-8"));
-    assert!(error("\"notes.txt\"").contains("cannot be read"));
-    assert!(error("7").contains("this is a number; write the name of a file"));
-    let all = error("[\"missing.toml\", \"../outside.toml\"]");
-    assert!(all.contains("2 mistakes"), "{all}");
-
-    write(&folder, "b.toml", "version = 1\ninclude = [\"c.toml\"]\n");
-    write(
-        &folder,
-        "c.toml",
-        "version = 1\ninclude = [\"limits.toml\"]\n",
-    );
-    let circle = error("[\"b.toml\"]");
-    let words = "these files include each other: limits.toml, b.toml, c.toml, limits.toml";
-    assert!(
-        circle.contains("c.toml:2:12") && circle.contains(words),
-        "{circle}"
-    );
-    assert!(
-        error("\"limits.toml\"")
-            .contains("these files include each other: limits.toml, limits.toml")
-    );
-
-    // A text has no folder.
-    let text = format!("include = \"b.toml\"\n{}", document("api", "1/h"));
-    let error = LiveRules::from_text(&text, Format::Toml, Bindings::new());
-    let error = error.expect_err("there is no file").to_string();
-    assert!(error.contains("only a file includes others"), "{error}");
 }
 
 #[tokio::test]

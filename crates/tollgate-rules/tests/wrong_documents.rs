@@ -5,7 +5,7 @@
 use std::{env, fs, path::Path};
 
 use tollgate::{Key, key::computed};
-use tollgate_rules::{Bindings, Format, RuleDocument};
+use tollgate_rules::{Bindings, Format, RuleText};
 
 fn bindings() -> Bindings {
     let by_path = || computed(|head| Some(Key::of(head.uri.path())));
@@ -50,7 +50,7 @@ fn each_wrong_document_gets_its_message() {
         let text = fs::read_to_string(&path).expect("a text");
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.expect("a name");
-        let error = RuleDocument::named(name, &text, format, &bindings());
+        let error = RuleText::named(name, &*text, format).parse(&bindings());
         let message = match error {
             Ok(_) => panic!("{name} is not wrong"),
             Err(error) => format!("{error}\n"),

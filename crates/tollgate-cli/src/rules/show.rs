@@ -41,6 +41,12 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
         "revision {}; the rules are of revision {}, pushed by {author} at {pushed}\n{}\n\n",
         stored.revision, stored.pushed_revision, stored.fleet,
     );
+    if let Some(lost) = stored.lost {
+        text.push_str(&format!(
+            "what operators had set up to revision {lost} is lost with Redis, or as old as its backup: set it again (the status of each \
+             process says what it had)\n\n"
+        ));
+    }
     let mut table = Table::new(["rule", "limit", "by"]);
     let mut rules = Vec::new();
     for (rule, by) in document.keyed_rules() {
@@ -80,6 +86,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
         "pushed_by": author.actor(),
         "pushed_because": author.reason(),
         "pushed_at": pushed,
+        "lost_up_to": stored.lost,
         "processes": stored.fleet.processes,
         "lagging": stored.fleet.lagging,
         "rules": rules,

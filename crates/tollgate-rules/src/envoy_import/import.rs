@@ -11,7 +11,7 @@ use crate::{
     hidden_keys::HiddenKeys,
     problems::Problems,
     reader::Reader,
-    rule_document::RuleDocument,
+    rule_text::RuleText,
     yaml_tree,
 };
 
@@ -47,7 +47,7 @@ pub fn import_envoy<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<String, DocumentError> {
     let mut domains: Vec<(String, Vec<Descriptor>)> = Vec::new();
-    let mut wrong: Option<DocumentError> = None;
+    let mut wrong = DocumentError::none();
     for (origin, text) in files {
         let problems = Problems::default();
         let root = yaml_tree::parse(text, &problems);
@@ -60,18 +60,15 @@ pub fn import_envoy<'a>(
         if problems.is_empty() {
             read_root(reader, &root, &mut domains);
         }
-        if problems.is_empty() {
-            continue;
-        }
         // Whoever imports a file may read it.
-        let keys = HiddenKeys::default();
-        let error = DocumentError::new(origin, text, &problems.into_sorted(), &keys);
-        match &mut wrong {
-            None => wrong = Some(error),
-            Some(wrong) => wrong.extend(error),
-        }
+        wrong.add(
+            origin,
+            text,
+            &problems.into_sorted(),
+            &HiddenKeys::default(),
+        );
     }
-    if let Some(wrong) = wrong {
+    if !wrong.mistakes().is_empty() {
         return Err(wrong);
     }
     let mut rules = Rules::new();
@@ -79,11 +76,6 @@ pub fn import_envoy<'a>(
         rules.add(domain, &mut Vec::new(), descriptors);
     }
     // It says what no reader could: a name that is there twice, say.
-    RuleDocument::named(
-        "the rules made of it",
-        &rules.text,
-        Format::Toml,
-        &Bindings::new(),
-    )?;
+    RuleText::named("the rules made of it", &*rules.text, Format::Toml).parse(&Bindings::new())?;
     Ok(rules.text)
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::{
     node::{Node, Value},
-    reader::{At, Reader},
+    reader::{At, Fields, Reader},
 };
 
 const OF_ROOT: &[&str] = &["domain", "descriptors"];
@@ -216,27 +216,21 @@ impl Limit {
 /// A table of the configuration, with fields that are known.
 struct Table<'a> {
     reader: Reader<'a>,
-    fields: Vec<(&'a str, &'a Node)>,
+    fields: Fields<'a>,
 }
 
-fn table<'a>(reader: Reader<'a>, node: &'a Node, what: &str, known: &[&str]) -> Option<Table<'a>> {
-    let Value::Table(entries) = &node.value else {
-        reader.expected(node, &format!("{what}, a table"));
-        return None;
-    };
-    let mut fields: Vec<(&str, &Node)> = Vec::new();
-    for (name, node) in entries {
+fn table<'a>(
+    reader: Reader<'a>,
+    node: &'a Node,
+    what: &'static str,
+    known: &[&'static str],
+) -> Option<Table<'a>> {
+    let fields = reader.fields_of(node, what, known)?;
+    for (name, node) in &fields.entries {
         let refused = REFUSED.iter().find(|(refused, _)| *refused == name.text);
         let is_said = !matches!(node.value, Value::Bool(false) | Value::Null);
-        if !known.contains(&&*name.text) {
-            reader.unknown(&name.span, "field", &name.text, known.iter().copied());
-        } else if fields.iter().any(|(other, _)| *other == name.text) {
-            let message = format!("{:?} is there twice; remove one", name.text);
-            reader.wrong(&name.span, message);
-        } else if let Some((refused, why)) = refused.filter(|_| is_said) {
+        if let Some((refused, why)) = refused.filter(|_| is_said) {
             reader.wrong(&name.span, format!("{refused} has no counterpart: {why}"));
-        } else if node.value != Value::Null {
-            fields.push((&name.text, node));
         }
     }
     Some(Table { reader, fields })
@@ -244,8 +238,8 @@ fn table<'a>(reader: Reader<'a>, node: &'a Node, what: &str, known: &[&str]) -> 
 
 impl<'a> Table<'a> {
     fn get(&self, name: &str) -> Option<&'a Node> {
-        let found = self.fields.iter().find(|(field, _)| *field == name);
-        found.map(|(_, node)| *node)
+        let found = self.fields.get(name);
+        found.filter(|node| node.value != Value::Null)
     }
 
     /// A text that is not empty. Numbers and booleans are texts as they are written.

@@ -77,7 +77,8 @@
 
 #[cfg(feature = "tls")]
 mod certificates;
-mod document_conflicts;
+mod changes;
+mod exchange;
 mod link;
 mod names;
 mod push_error;

@@ -9,13 +9,6 @@ const LONGEST: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     pub(crate) namespace: String,
-    pub(crate) document: String,
-    pub(crate) pushed: String,
-    pub(crate) in_force: String,
-    pub(crate) said: String,
-    pub(crate) last_seen: String,
-    pub(crate) documents: String,
-    pub(crate) audit: String,
 }
 
 impl Names {
@@ -32,21 +25,13 @@ impl Names {
                 ),
             ));
         }
-        let name = |part: &str| format!("{{{namespace}}}:rules{part}");
         Ok(Self {
             namespace: namespace.to_owned(),
-            document: name(""),
-            pushed: name(":pushed"),
-            in_force: name(":in_force"),
-            said: name(":said"),
-            last_seen: name(":last_seen"),
-            documents: name(":documents"),
-            audit: name(":audit"),
         })
     }
 
-    /// The channel on which pushes are published.
-    pub(crate) fn channel(&self) -> &str {
-        &self.document
+    /// The name of what belongs to the rules, or of themselves where `part` is empty.
+    pub(crate) fn key(&self, part: &str) -> String {
+        format!("{{{}}}:rules{part}", self.namespace)
     }
 }

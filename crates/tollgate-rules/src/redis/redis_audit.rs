@@ -1,5 +1,6 @@
-//! The audit of a process, in Redis.
+//! The audit in Redis: of who changes rules there, and of processes.
 
+use ::redis::Cmd;
 use tokio::{
     sync::mpsc::{Receiver, Sender, channel},
     task::JoinHandle,
@@ -7,9 +8,13 @@ use tokio::{
 
 use crate::{
     audit::{AuditKind, AuditRecord, AuditSink},
+    author::Author,
+    clock::time,
     redis::{push_error::PushError, redis_rules::RedisRules},
 };
 
+/// About how many records the audit keeps.
+pub(crate) const AUDIT: &str = "10000";
 /// The most records that wait for Redis.
 const WAITING: usize = 1_000;
 
@@ -36,6 +41,61 @@ impl RedisRules {
         let task = tokio::spawn(write(self.clone(), waiting));
         RedisAudit { records, task }
     }
+
+    /// The latest records of the audit, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable.
+    pub async fn audit(&self, most: usize) -> Result<Vec<AuditRecord>, PushError> {
+        let mut command = Cmd::new();
+        command
+            .arg("XREVRANGE")
+            .arg(self.shared.names.key(":audit"));
+        command.arg("+").arg("-").arg("COUNT").arg(most);
+        let entries: Vec<(String, Vec<String>)> =
+            self.shared.link.lock().await.send(&command).await?;
+        Ok(entries
+            .iter()
+            .map(|(id, fields)| record(id, fields))
+            .collect())
+    }
+
+    /// Records in the audit that somebody let a client of a rule start anew; the client by its
+    /// [hash](crate::operators::Explanation::key_hash).
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable.
+    pub async fn record_reset(
+        &self,
+        rule: &str,
+        client: Option<u128>,
+        author: &Author,
+    ) -> Result<(), PushError> {
+        let client = client.map_or(String::new(), |hash| format!(" {:08x}", hash >> 96));
+        let lines = vec![format!("{rule}: client{client} starts anew")];
+        let record = AuditRecord::new(AuditKind::Reset, author.clone(), lines);
+        self.add_record(&record).await
+    }
+
+    /// Adds a record to the audit.
+    pub(crate) async fn add_record(&self, record: &AuditRecord) -> Result<(), PushError> {
+        let mut command = Cmd::new();
+        command.arg("XADD").arg(self.shared.names.key(":audit"));
+        command.arg("MAXLEN").arg("~").arg(AUDIT).arg("*");
+        command.arg("what").arg(record.kind.name());
+        command.arg("actor").arg(record.author.actor());
+        command
+            .arg("before")
+            .arg(record.before)
+            .arg("after")
+            .arg(record.after);
+        command.arg("changes").arg(record.lines.join("\n"));
+        command.arg("reason").arg(record.author.reason());
+        let _: String = self.shared.link.lock().await.send(&command).await?;
+        Ok(())
+    }
 }
 
 impl AuditSink for RedisAudit {
@@ -61,5 +121,28 @@ async fn write(rules: RedisRules, mut waiting: Receiver<AuditRecord>) {
 impl Drop for RedisAudit {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// A record of the stream.
+fn record(id: &str, fields: &[String]) -> AuditRecord {
+    let field = |name: &str| {
+        let pair = fields.chunks_exact(2).find(|pair| pair[0] == name);
+        pair.map_or("", |pair| &*pair[1])
+    };
+    let ms = id.split('-').next().and_then(|ms| ms.parse::<u64>().ok());
+    AuditRecord {
+        at: time(ms.unwrap_or(0).saturating_mul(1_000)),
+        kind: match field("what") {
+            "rejected" => AuditKind::Rejected,
+            "expired" => AuditKind::Expired,
+            "denied" => AuditKind::Denied,
+            "reset" => AuditKind::Reset,
+            _ => AuditKind::Accepted,
+        },
+        author: Author::new(field("actor")).because(field("reason")),
+        before: field("before").parse().unwrap_or(0),
+        after: field("after").parse().unwrap_or(0),
+        lines: field("changes").lines().map(str::to_owned).collect(),
     }
 }

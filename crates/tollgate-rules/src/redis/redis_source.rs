@@ -2,16 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::{
     document_error::DocumentError,
     fleet::Fleet,
-    redis::{
-        document_conflicts::{DocumentConflict, DocumentConflicts},
-        link::Subscription,
-        redis_rules::{RedisRules, Report},
-    },
+    redis::{exchange::Report, link::Subscription, redis_rules::RedisRules},
     rule_text::RuleText,
     rules_status::RulesStatus,
     source::{Source, SourceError},
@@ -33,7 +29,6 @@ pub struct RedisSource {
     is_due: bool,
     /// The service rejected the document that was seen last.
     is_rejected: bool,
-    conflicts: DocumentConflicts,
     /// How much operators had set beside the document that was seen last.
     set: usize,
     fleet: Fleet,
@@ -60,7 +55,6 @@ impl RedisSource {
             subscription: None,
             is_due: true,
             is_rejected: false,
-            conflicts: DocumentConflicts::default(),
             set: 0,
             fleet: Fleet::default(),
             listens: true,
@@ -103,7 +97,7 @@ impl RedisSource {
     async fn subscribe(&mut self) {
         if self.listens && self.subscription.is_none() {
             let shared = &self.rules.shared;
-            self.subscription = Subscription::new(&shared.servers, shared.names.channel()).await;
+            self.subscription = Subscription::new(&shared.servers, &shared.names.key("")).await;
         }
     }
 
@@ -115,8 +109,6 @@ impl RedisSource {
             false => &self.report,
         };
         let stored = self.rules.exchange(report).await?;
-        let found = self.conflicts.compare(&stored.in_force, Instant::now());
-        found.iter().for_each(report_conflict);
         self.fleet.set(stored.fleet);
         if stored.revision == 0 {
             let namespace = &self.rules.shared.names.namespace;
@@ -183,22 +175,6 @@ impl Source for RedisSource {
 
     fn fleet(&self) -> Option<Fleet> {
         Some(self.fleet.clone())
-    }
-}
-
-fn report_conflict(conflict: &DocumentConflict) {
-    match conflict {
-        DocumentConflict::SameRevision(revision) => tracing::error!(
-            target: "tollgate",
-            revision,
-            "processes have different rules in force that claim one revision; push the rules again, which gives them a new one"
-        ),
-        DocumentConflict::Lasting { documents, since } => tracing::error!(
-            target: "tollgate",
-            documents,
-            since_s = since.as_secs(),
-            "processes have had different rules in force for longer than a deployment takes; look which of them lag, and why"
-        ),
     }
 }
 

@@ -36,7 +36,7 @@ max_waiting = { per_key = 2, in_all = 50 }
 
 [[rules]]
 name = "everything"
-limit = { algorithm = "sliding_buckets", units = 1000, per = "1min", buckets = 30 }
+limit = "sliding_buckets 1000/min buckets 30"
 by = ["client_ip", "method"]
 consistency = { eventual = { interval = "50ms", max_unreported = 10 } }
 on_store_error = { cap = "fixed_window 10/s" }
@@ -78,7 +78,7 @@ rules:
     top_keys: true
   - { name: exports-at-once, limit: concurrent 3 typically 20s, by: client_ip, wait: 5s, max_waiting: { per_key: 2, in_all: 50 } }
   - name: everything
-    limit: { algorithm: sliding_buckets, units: 1000, per: 1min, buckets: 30 }
+    limit: sliding_buckets 1000/min buckets 30
     by: [client_ip, method]
     consistency: { eventual: { interval: 50ms, max_unreported: 10 } }
     on_store_error: { cap: fixed_window 10/s }
@@ -122,7 +122,7 @@ pub(crate) const JSON: &str = r#"{
     },
     {
       "name": "everything",
-      "limit": {"algorithm": "sliding_buckets", "units": 1000, "per": "60s", "buckets": 30},
+      "limit": "sliding_buckets 1000/60s buckets 30",
       "by": ["client_ip", "method"],
       "consistency": {"eventual": {"interval": "50ms", "max_unreported": 10}},
       "on_store_error": {"cap": "fixed_window 10/s"},

@@ -1,0 +1,417 @@
+//! Changes of the rules in Redis: of the document, and of what operators set beside it.
+
+use std::sync::{Arc, LazyLock};
+
+use ::redis::Script;
+use tollgate_core::{KeyBuf, Tick};
+
+use crate::{
+    audit::{AuditKind, AuditRecord},
+    author::Author,
+    bindings::Bindings,
+    clock::time,
+    document_changes::document_changes,
+    document_error::DocumentError,
+    entries::{Entries, FittingEntry},
+    fleet::FleetStatus,
+    format::Format,
+    operator_entries::{OperatorEntries, Pushed},
+    operator_entry::OperatorEntry,
+    override_entry::Client,
+    pushed_document::pushed_text,
+    redis::{
+        exchange::{Report, StoredDocument},
+        push_error::{PushError, PushErrorKind},
+        redis_audit::AUDIT,
+        redis_rules::{RedisRules, Shared},
+        stored_rules::StoredRules,
+    },
+    rule_document::RuleDocument,
+    rule_text::RuleText,
+};
+
+static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("../../lua/push.lua")));
+/// How often a change is tried again while others change something.
+const ATTEMPTS: usize = 10;
+
+/// What a change is made to.
+struct Seen {
+    revision: u64,
+    /// The number that the change comes after.
+    highest: u64,
+    now: Tick,
+    /// `None`: there is none, or the bindings cannot read it.
+    before: Option<Before>,
+    /// Why they cannot.
+    unreadable: Option<DocumentError>,
+    pushed: Option<Pushed>,
+    set: OperatorEntries,
+    fleet: FleetStatus,
+}
+
+/// The document before a change, as it was pushed.
+struct Before {
+    text: String,
+    document: RuleDocument,
+}
+
+impl RedisRules {
+    /// Puts a document in force in all processes, and returns its revision. If it is stored already, nothing changes: several
+    /// processes may push one file.
+    ///
+    /// It replaces the pushed document as a whole. What operators set stays in force: overrides and switches of rules that the
+    /// document does not have, or counts by something else, wait until one has them; [`stored`](Self::stored) says which.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, by these bindings; they have to be those of the service. Somebody else pushed at the same time.
+    /// Redis is unavailable.
+    pub async fn push(
+        &self,
+        text: RuleText,
+        bindings: &Bindings,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        self.push_document(text, bindings, author, false).await
+    }
+
+    /// The same, and ends all that operators set.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub async fn replace_all(
+        &self,
+        text: RuleText,
+        bindings: &Bindings,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        self.push_document(text, bindings, author, true).await
+    }
+
+    /// Gives one client a limit of its own or switches rules, in all processes, also when another document is pushed. Returns the
+    /// revision, by which it is [ended](Self::end).
+    ///
+    /// # Errors
+    ///
+    /// It does not go with the document, or has ended already by the clock of Redis; there is no document yet. If others change
+    /// something at the same time, it retries.
+    pub async fn set(
+        &self,
+        entry: OperatorEntry,
+        bindings: &Bindings,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        let set = |seen: &Seen, set: &mut OperatorEntries| {
+            let Some(before) = &seen.before else {
+                return Ok(());
+            };
+            let mut entry = entry.clone().set(seen.highest + 1, author, seen.now);
+            let entries = &before.document.entries;
+            let read = entries.read_new(&Arc::new(entry.clone()), seen.now)?;
+            if let FittingEntry::Override(of_client) = read {
+                let rule = &entries.rules[of_client.rule];
+                let hash = match &of_client.client {
+                    Client::Key(key) => self.shared.key.hash_key(&rule.name.value, key.as_ref()),
+                    Client::Hash(hash) => *hash,
+                };
+                entry.hash_key(hash, rule.key.form());
+            }
+            set.set(Arc::new(entry))
+        };
+        self.edit(bindings, author, set).await
+    }
+
+    /// Ends overrides and switches that operators set, by their [numbers](crate::operators::EntryStatus::id), in one change. Returns the
+    /// revision.
+    ///
+    /// # Errors
+    ///
+    /// There is none with one of the numbers. Otherwise as [`set`](Self::set).
+    pub async fn end(
+        &self,
+        ids: &[u64],
+        bindings: &Bindings,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        let end = |_: &Seen, set: &mut OperatorEntries| set.end(ids);
+        self.edit(bindings, author, end).await
+    }
+
+    /// What is stored: the pushed document, what operators set beside it, and who did. `None`: there are no rules.
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable; the document is not signed with the secret, or the bindings cannot read it.
+    pub async fn stored(&self, bindings: &Bindings) -> Result<Option<StoredRules>, PushError> {
+        let seen = self.read(bindings).await?;
+        if let Some(wrong) = seen.unreadable {
+            return Err(wrong.into());
+        }
+        let (Some(before), Some(pushed)) = (seen.before, seen.pushed) else {
+            return Ok(None);
+        };
+        let entries = before.document.entries.beside(&seen.set);
+        Ok(Some(StoredRules {
+            revision: seen.revision,
+            pushed_revision: pushed.revision,
+            pushed_by: pushed.by,
+            pushed_at: time(pushed.at),
+            lost: pushed.lost,
+            document: RuleDocument { entries },
+            fleet: seen.fleet,
+            now: time(seen.now),
+        }))
+    }
+
+    /// The document that is stored, as JSON with hashes in place of keys, and its revision. `None`: there is none.
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable, or the document is not signed with the secret.
+    pub async fn document(&self) -> Result<Option<(u64, String)>, PushError> {
+        let stored = self.exchange(&Report::default()).await?;
+        let Some(document) = stored.document else {
+            return Ok(None);
+        };
+        self.verify(stored.revision, &document)?;
+        Ok(Some((stored.revision, document.text)))
+    }
+
+    async fn audit_rejected(&self, wrong: &DocumentError, author: &Author) {
+        // The pieces of the document that an error shows may have keys in them.
+        let mistakes = wrong.mistakes().iter().take(20);
+        let lines = mistakes.map(|it| format!("{}:{}: {}", it.origin, it.line, it.message));
+        let record = AuditRecord::new(AuditKind::Rejected, author.clone(), lines.collect());
+        // Who pushes is told anyway.
+        let _ = self.add_record(&record).await;
+    }
+
+    async fn push_document(
+        &self,
+        text: RuleText,
+        bindings: &Bindings,
+        author: &Author,
+        is_alone: bool,
+    ) -> Result<u64, PushError> {
+        let hash_key = |rule: &str, client: &KeyBuf| self.shared.key.hash_key(rule, client);
+        let text = match pushed_text(&self.hashed(text.for_push()), bindings, hash_key) {
+            Ok(text) => text,
+            Err(wrong) => {
+                self.audit_rejected(&wrong, author).await;
+                return Err(wrong.into());
+            }
+        };
+        // As processes will read it: with hashes, by which clients are compared with those before.
+        let read = RuleText::named(self.origin(), &*text, Format::Json);
+        let document = self.hashed(read).parse(bindings)?;
+        let mut first = None;
+        for _ in 0..ATTEMPTS {
+            let mut seen = self.read(bindings).await?;
+            let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
+            if *first.get_or_insert(revision) != revision {
+                let message = format!(
+                    "somebody else has pushed revision {revision} in the meantime; look at it, and push again"
+                );
+                return Err(PushError::new(PushErrorKind::Conflict, message));
+            }
+            // That they ended is no part of this change.
+            seen.set.drop_expired(seen.now);
+            let mut set = seen.set.clone();
+            if is_alone {
+                set.all.clear();
+            }
+            let is_same = seen.before.as_ref().is_some_and(|it| it.text == text);
+            let is_behind = seen.revision < seen.highest;
+            if is_same && !is_behind && set.all.len() == seen.set.all.len() {
+                return Ok(seen.revision);
+            }
+            let lost = match is_behind {
+                true => Some(seen.highest),
+                // It is said until an operator has seen to it.
+                false => seen.pushed.as_ref().and_then(|pushed| pushed.lost),
+            };
+            let pushed = Pushed {
+                revision: seen.highest + 1,
+                by: author.clone(),
+                at: seen.now,
+                lost: lost.filter(|_| !is_alone),
+            };
+            set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
+            let after = (&*text, document.entries.clone(), set);
+            if let Some(revision) = self.store(&seen, after, author).await? {
+                return Ok(revision);
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Changes what operators set.
+    async fn edit(
+        &self,
+        bindings: &Bindings,
+        author: &Author,
+        edit: impl Fn(&Seen, &mut OperatorEntries) -> Result<(), String>,
+    ) -> Result<u64, PushError> {
+        for _ in 0..ATTEMPTS {
+            let mut seen = self.read(bindings).await?;
+            if let Some(wrong) = seen.unreadable {
+                return Err(wrong.into());
+            }
+            let Some(before) = &seen.before else {
+                let message = "there are no rules in Redis yet; push a document first";
+                return Err(PushError::new(PushErrorKind::Document, message));
+            };
+            // With this change processes would go back to the document of that revision.
+            if seen.revision < seen.highest {
+                let message = format!(
+                    "Redis has the rules of revision {}, and processes those of revision {}: it was restored, or has lost writes; push the \
+                     document again, then set this",
+                    seen.revision, seen.highest
+                );
+                return Err(PushError::new(PushErrorKind::Conflict, message));
+            }
+            // That they ended is no part of this change.
+            seen.set.drop_expired(seen.now);
+            let mut set = seen.set.clone();
+            if let Err(wrong) = edit(&seen, &mut set) {
+                let wrong = DocumentError::of_whole("the rules in Redis", wrong);
+                self.audit_rejected(&wrong, author).await;
+                return Err(wrong.into());
+            }
+            let is_same = set.all.len() == seen.set.all.len()
+                && set.all.iter().all(|entry| entry.id <= seen.highest);
+            if is_same {
+                return Ok(seen.revision);
+            }
+            set.pushed = seen.pushed.clone().map(|pushed| Pushed {
+                lost: None,
+                ..pushed
+            });
+            let after = (&*before.text, before.document.entries.clone(), set);
+            if let Some(revision) = self.store(&seen, after, author).await? {
+                return Ok(revision);
+            }
+        }
+        Err(crowded())
+    }
+
+    /// What is stored, and the number that the next change comes after.
+    async fn read(&self, bindings: &Bindings) -> Result<Seen, PushError> {
+        let stored = self.exchange(&Report::default()).await?;
+        // If Redis has lost the document, processes still have it in force: the next one is above theirs.
+        let in_force = stored.in_force.iter().filter_map(|document| {
+            let (revision, _) = document.split_once(':')?;
+            revision.parse::<u64>().ok()
+        });
+        let mut seen = Seen {
+            revision: stored.revision,
+            highest: in_force.max().unwrap_or(0).max(stored.revision),
+            now: stored.now,
+            before: None,
+            unreadable: None,
+            pushed: None,
+            set: OperatorEntries::default(),
+            fleet: stored.fleet,
+        };
+        let Some(document) = stored.document else {
+            return Ok(seen);
+        };
+        self.verify(stored.revision, &document)?;
+        seen.set = self.operator_entries(&document)?;
+        seen.pushed = Some(seen.set.pushed.take().unwrap_or(Pushed {
+            revision: stored.revision,
+            by: document.author,
+            at: stored.at,
+            lost: None,
+        }));
+        let text = RuleText::named(self.origin(), &*document.text, Format::Json);
+        match self.hashed(text).parse(bindings) {
+            Ok(read) => {
+                seen.before = Some(Before {
+                    text: document.text,
+                    document: read,
+                });
+            }
+            // It may be replaced.
+            Err(wrong) => seen.unreadable = Some(wrong),
+        }
+        Ok(seen)
+    }
+
+    /// Stores a document with what operators set beside it. `None`: something else is stored by now than what was seen.
+    async fn store(
+        &self,
+        seen: &Seen,
+        (text, entries, set): (&str, Entries, OperatorEntries),
+        author: &Author,
+    ) -> Result<Option<u64>, PushError> {
+        let Shared { key, names, .. } = &*self.shared;
+        let beside = set.text();
+        let revision = seen.highest + 1;
+        let signature = key.sign(&names.namespace, revision, [text, &beside], author);
+        let before = match &seen.before {
+            Some(before) => before.document.entries.clone().beside(&seen.set),
+            None => Entries::default(),
+        };
+        let changes = document_changes(&before, &entries.beside(&set)).join("\n");
+        let mut push = PUSH.key(names.key(""));
+        push.key(names.key(":pushed")).key(names.key(":audit"));
+        push.arg(seen.revision).arg(revision).arg(text);
+        push.arg(&signature);
+        push.arg(author.actor())
+            .arg(author.reason())
+            .arg(names.key(""));
+        push.arg(AUDIT).arg(changes).arg(beside);
+        let (is_stored, stored): (bool, u64) = self.shared.link.lock().await.run(&push).await?;
+        if is_stored {
+            return Ok(Some(revision));
+        }
+        // The client of a cluster sends a call again whose answer was lost: then it is this document that is there already.
+        let found = self.exchange(&Report::default()).await?.document;
+        let is_ours = found.is_some_and(|found| found.signature == signature);
+        Ok((stored == revision && is_ours).then_some(revision))
+    }
+
+    /// # Errors
+    ///
+    /// It is not signed with the secret.
+    pub(crate) fn verify(
+        &self,
+        revision: u64,
+        document: &StoredDocument,
+    ) -> Result<(), DocumentError> {
+        let Shared { key, names, .. } = &*self.shared;
+        let (signature, author) = (&document.signature, &document.author);
+        let texts = [&*document.text, &*document.beside];
+        if key.has_signed(signature, (&names.namespace, revision), texts, author) {
+            return Ok(());
+        }
+        let message = format!(
+            "revision {revision} is not signed with the secret of this service; push it again with the secret that all processes \
+             have, and look for who else can write to Redis"
+        );
+        Err(DocumentError::of_whole(&self.origin(), message))
+    }
+
+    /// The text of a document that was verified, with what operators set.
+    pub(crate) fn rule_text(&self, document: &StoredDocument) -> Result<RuleText, DocumentError> {
+        let set = self.operator_entries(document)?;
+        let text = RuleText::named(self.origin(), &*document.text, Format::Json);
+        Ok(self.hashed(text.by(document.author.clone()).beside(set)))
+    }
+
+    fn operator_entries(
+        &self,
+        document: &StoredDocument,
+    ) -> Result<OperatorEntries, DocumentError> {
+        let read = OperatorEntries::read(&document.beside);
+        read.map_err(|wrong| DocumentError::of_whole(&self.origin(), wrong))
+    }
+}
+
+/// Each time somebody else was faster.
+fn crowded() -> PushError {
+    let message = "others change the rules all the time; try again";
+    PushError::new(PushErrorKind::Conflict, message)
+}

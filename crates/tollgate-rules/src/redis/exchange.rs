@@ -1,0 +1,130 @@
+//! What a process tells Redis, and hears from it.
+
+use std::{sync::LazyLock, time::Duration};
+
+use ::redis::Script;
+use tollgate_core::Tick;
+
+use crate::{
+    author::Author,
+    fleet::{FleetStatus, LaggingProcess},
+    redis::{push_error::PushError, redis_rules::RedisRules},
+};
+
+static REPORT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../lua/report.lua")));
+
+/// A process without a heartbeat for this time is gone: three heartbeats.
+const GONE_AFTER: Duration = Duration::from_secs(15);
+/// How many lagging processes are named.
+const NAMED: usize = 20;
+/// What a process says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) process: String,
+    pub(crate) revision: u64,
+    pub(crate) hash: String,
+    pub(crate) says: String,
+    /// The number of the document that it has seen last.
+    pub(crate) signature: String,
+}
+
+/// What Redis says then.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) revision: u64,
+    /// If it is another document than the one that was seen.
+    pub(crate) document: Option<StoredDocument>,
+    pub(crate) fleet: FleetStatus,
+    /// Documents that are in force somewhere.
+    pub(crate) in_force: Vec<String>,
+    /// The time by the server's clock.
+    pub(crate) now: Tick,
+    /// When the latest change was made, by that clock.
+    pub(crate) at: Tick,
+}
+
+/// A document as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredDocument {
+    pub(crate) text: String,
+    /// What operators set.
+    pub(crate) beside: String,
+    pub(crate) signature: String,
+    pub(crate) author: Author,
+}
+
+impl RedisRules {
+    /// Which processes follow the rules, and which lag.
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable.
+    pub async fn fleet(&self) -> Result<FleetStatus, PushError> {
+        Ok(self.exchange(&Report::default()).await?.fleet)
+    }
+
+    /// Tells what a process has in force, and asks what is stored.
+    pub(crate) async fn exchange(&self, report: &Report) -> Result<Stored, PushError> {
+        let names = &self.shared.names;
+        let mut report_call = REPORT.key(names.key(""));
+        for part in [":pushed", ":in_force", ":said", ":last_seen", ":documents"] {
+            report_call.key(names.key(part));
+        }
+        report_call
+            .arg(&report.process)
+            .arg(report.revision)
+            .arg(&report.hash);
+        report_call
+            .arg(&report.says)
+            .arg(GONE_AFTER.as_millis() as u64);
+        report_call.arg(&report.signature).arg(NAMED);
+        let reply: Reply = self.shared.link.lock().await.run(&report_call).await?;
+        let (now, revision, at, fields, in_force, processes, lagging, ahead, named) = reply;
+        let named = named.chunks_exact(4).map(|of_one| {
+            let since = of_one[2].parse().unwrap_or(now);
+            let rejection = Some(of_one[3].clone()).filter(|says| !says.is_empty());
+            LaggingProcess {
+                name: of_one[0].clone(),
+                revision: of_one[1].parse().unwrap_or(0),
+                lagging_for: Duration::from_millis(now.saturating_sub(since)),
+                rejection,
+            }
+        });
+        let text = |index: usize| fields.get(index).cloned().flatten().unwrap_or_default();
+        let document = (!fields.is_empty()).then(|| StoredDocument {
+            text: text(0),
+            signature: text(1),
+            author: Author::new(text(2)).because(text(3)),
+            beside: text(4),
+        });
+        Ok(Stored {
+            revision,
+            document,
+            fleet: FleetStatus {
+                revision,
+                processes,
+                lagging,
+                ahead,
+                lagging_processes: named.collect(),
+                documents: in_force.len(),
+            },
+            in_force,
+            now: now.saturating_mul(1_000),
+            at: at.saturating_mul(1_000),
+        })
+    }
+}
+
+/// See `report.lua`.
+type Reply = (
+    u64,
+    u64,
+    u64,
+    Vec<Option<String>>,
+    Vec<String>,
+    u64,
+    u64,
+    u64,
+    Vec<String>,
+);
