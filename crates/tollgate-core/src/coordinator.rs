@@ -197,6 +197,7 @@ impl Coordinator {
     }
 
     /// What comes after the store.
+    #[inline]
     fn end(self: &Arc<Self>, answer: &mut Step<Decision>, checks: &[Check], ask: Ask) {
         match answer {
             _ if matches!(ask, Ask::Peek) => {}
@@ -208,20 +209,20 @@ impl Coordinator {
         }
     }
 
+    #[inline]
     fn conclude(&self, checks: &[Check], decision: &mut Decision) {
         if let Some(fallback) = &self.fallback {
             fallback.resolve(&*self.store, checks, decision);
         }
         if let Some(owners) = &self.slot_owners {
-            let mut slots = SmallVec::<[Hold; 1]>::new();
-            for (check, verdict) in checks.iter().zip(decision.verdicts()) {
-                if let Some(number) = verdict.slot_number().filter(|_| check.cost() > 0) {
-                    slots.push(Hold::of_slots(*check, number, verdict.source()));
-                }
-            }
-            if slots.is_empty() {
-                return;
-            }
+            let checked = checks.iter().zip(decision.verdicts());
+            let mut held = checked.filter_map(|(check, verdict)| {
+                let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
+                Some(Hold::of_slots(*check, number, verdict.source()))
+            });
+            let Some(first) = held.next() else { return };
+            let mut slots = SmallVec::from_buf([first]);
+            held.for_each(|slot| slots.push(slot));
             let slots = SharedSlots::new(slots, owners.0.here());
             // A denied request, whose checks failed after a store had given slots, returns them at once.
             if decision.is_allowed() {

@@ -615,11 +615,24 @@ impl Decision {
         }
     }
 
-    /// The decision about one check.
+    /// The decision about one check, as [`new`](Self::new) puts it together: it costs less.
+    #[inline]
     pub fn of_one(at: Tick, verdict: Verdict, enforced: bool) -> Self {
-        match verdict.outcome {
-            Outcome::Allow => Self::allowed(at, verdict),
-            _ => Self::new(at, [verdict], |_| enforced),
+        if verdict.outcome == Outcome::Allow || !enforced {
+            return Self::allowed(at, verdict);
+        }
+        if !verdict.has_numbers() {
+            return Self::new(at, [verdict], |_| true);
+        }
+        Self {
+            outcome: Outcome::Deny,
+            reason: Some(match verdict.retry {
+                CompactRetry::NEVER => Reason::Never,
+                _ if verdict.is_of_slots() => Reason::Slots,
+                _ => Reason::Quota,
+            }),
+            retry: verdict.retry,
+            ..Self::allowed(at, verdict)
         }
     }
 

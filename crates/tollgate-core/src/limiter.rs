@@ -511,7 +511,7 @@ impl Limiter {
         let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
         answer.then(move |then| {
             if !then.is_allowed() {
-                let places = holds(&*shared.store, &checks, &decision);
+                let places = holds(&*shared.store, &checks, &decision, RuleSet::enforces);
                 shared.store.settle(&places, Settlement::Cancel);
             }
             let rules = shared.store.rules();
@@ -610,10 +610,6 @@ impl Limiter {
             let asked = with_cost(units);
             // A rule that waits has what is there now, too.
             let decision = self.acquire_with_patience(&asked, Duration::ZERO).await;
-            if decision.is_allowed() || units == 0 {
-                self.report(&asked, &decision, timer, "");
-                return Grant { units, decision };
-            }
             let denied = decision.verdicts().iter().filter(|verdict| {
                 verdict.outcome() == Outcome::Deny && self.rules().enforces(verdict.rule())
             });
@@ -624,19 +620,18 @@ impl Limiter {
                 let left = verdict.remaining() / shared_by.count().max(1) as u64;
                 verdict.has_numbers().then_some(left)
             });
-            match left.min() {
-                // Less does not help where nothing was counted. And one unit is the smallest grant.
-                None | Some(None) => {
-                    self.report(&asked, &decision, timer, "");
-                    return Grant { units: 0, decision };
-                }
-                Some(Some(_)) if units == 1 => {
-                    self.report(&asked, &decision, timer, "");
-                    return Grant { units: 0, decision };
-                }
+            match left.min().flatten() {
                 // Fewer units are left than were denied. If not, another request gave units back: try one less. If none is
                 // left, the denial of one unit says when it fits.
-                Some(Some(left)) => units = left.min(units - 1).max(1),
+                Some(left) if units > 1 && !decision.is_allowed() => {
+                    units = left.min(units - 1).max(1);
+                }
+                // Less does not help where nothing was counted. And one unit is the smallest grant.
+                _ => {
+                    self.report(&asked, &decision, timer, "");
+                    let units = if decision.is_allowed() { units } else { 0 };
+                    return Grant { units, decision };
+                }
             }
         }
     }

@@ -98,7 +98,7 @@ impl Ticket {
     ) -> Self {
         // A denied request took nothing, also where some of its rules would have allowed it.
         let mut holds = if decision.is_allowed() {
-            holds_of(&*store, checks, decision, takes)
+            holds(&*store, checks, decision, takes)
         } else {
             SmallVec::new()
         };
@@ -307,17 +307,8 @@ fn count_first(rules: &RuleSet, hold: &mut Hold) {
     }
 }
 
-/// What the store holds of an allowed request: the checks it decided and took.
+/// What the store holds of an allowed request: the checks it decided and took, of the rules at the indices for which `takes` is true.
 pub(crate) fn holds(
-    store: &dyn RuleStore,
-    checks: &[Check],
-    decision: &Decision,
-) -> SmallVec<[Hold; 4]> {
-    holds_of(store, checks, decision, RuleSet::enforces)
-}
-
-/// The same of the rules at the indices for which `takes` is true.
-fn holds_of(
     store: &dyn RuleStore,
     checks: &[Check],
     decision: &Decision,

@@ -217,7 +217,7 @@ impl Fallback {
             not_decided_if_failed(decision, enforced);
             return;
         }
-        let taken = holds(store, checks, decision);
+        let taken = holds(store, checks, decision, RuleSet::enforces);
         let mut local = Checks::new();
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
