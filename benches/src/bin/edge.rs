@@ -264,7 +264,8 @@ async fn measure() {
     let redis = env::var("REDIS_URL").ok();
     let on_redis = redis
         .map(|url| format!("{SETTINGS}[redis]\naddress = '{url}'\nnamespace = 'bench-edge'\n"));
-    let mut rows: Vec<(_, _, fn(u64) -> RateLimitRequest, _, _)> = vec![
+    type Ask = fn(u64) -> RateLimitRequest;
+    let mut rows: Vec<(_, _, Ask, _, _)> = vec![
         (
             "allowed, in memory",
             Code::Ok,

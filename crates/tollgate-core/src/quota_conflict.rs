@@ -92,11 +92,10 @@ pub(crate) fn debt_conflict(quota: &Quota, at_most: u64) -> Option<String> {
     };
     match quota.algorithm() {
         A::Unlimited | A::None => None,
-        A::SlidingLog => Some(
-            "a sliding_log forgets each unit a period after it was taken, so nothing is paid back; take Quota::sliding_buckets, \
-             which is as strict, or a bucket"
-                .into(),
-        ),
+        A::SlidingLog | A::SlidingBuckets => Some(format!(
+            "a {} forgets each unit a period after it was taken, so nothing is paid back; take Quota::sliding_window or a bucket",
+            quota.algorithm()
+        )),
         A::Concurrent => Some(
             "a limit on how many run at once has no costs that could be owed; give the debt to a rule of a rate, such as \
              Quota::gcra"
@@ -106,10 +105,10 @@ pub(crate) fn debt_conflict(quota: &Quota, at_most: u64) -> Option<String> {
             let error = quota.with_room_for(most).validate().err()?;
             too_large(&format!("with it, {error}"))
         }
-        A::SlidingWindow | A::SlidingBuckets if most > u64::from(u32::MAX) => {
+        A::SlidingWindow if most > u64::from(u32::MAX) => {
             too_large("with the limit it is above 4294967295; count in larger units, or take Quota::fixed_window")
         }
-        A::SlidingWindow | A::SlidingBuckets | A::FixedWindow => {
+        A::SlidingWindow | A::FixedWindow => {
             let windows = u128::from(at_most / quota.limit().max(1)) + 2;
             if quota.calendar_of().is_some() && windows > 102 {
                 return too_large("it is paid back window by window, and takes more than 100; take a smaller one");

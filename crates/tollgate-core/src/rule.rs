@@ -243,10 +243,9 @@ impl Rule {
     /// cost more than they took first.
     ///
     /// - A **bucket** refills what is owed before anything fits.
-    /// - A **window**, of a calendar too, and **sub-buckets**: what was used beyond the limit begins the next windows as used units,
-    ///   until it is paid.
+    /// - A **window**, of a calendar too: what was used beyond the limit begins the next windows as used units, until it is paid.
     ///
-    /// Not for logs, [slots](Quota::concurrent), rules that [wait](Self::wait), and
+    /// Not for logs, sub-buckets, [slots](Quota::concurrent), rules that [wait](Self::wait), and
     /// [`Eventual`](crate::Consistency::Eventual).
     ///
     /// ```

@@ -2,14 +2,13 @@
 --
 -- Quota: width of a sub-bucket in µs, limit, number of sub-buckets. State: the units of all sub-buckets (8 bytes), then
 -- 12 bytes for each sub-bucket that holds units, oldest first: its number and its units. The last one is the newest; it
--- stays even if a refund empties it. A take removes expired sub-buckets, so that a decision reads few. Where units are owed its first
--- byte is 29: those beyond the limit are in the newest sub-bucket, and move on with it.
+-- stays even if a refund empties it. A take removes expired sub-buckets, so that a decision reads few.
 
 if purpose == 'refund' then
   return function(raw, width, _, buckets, now, cost, at, fresh_at)
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
-    local alg, width0, limit0, buckets0, used = unpack('<BddI4d', raw)
-    if alg ~= 21 and alg ~= 29 or not (used >= 0 and used <= 2^53) then return -3 end
+    local alg, width0, _, buckets0, used = unpack('<BddI4d', raw)
+    if alg ~= 21 or not (used >= 0 and used <= 2^53) then return -3 end
     if not (width0 >= 1 and width0 <= 2^53) then return -3 end
     -- The first and the last sub-bucket that may hold these units.
     local first, last
@@ -36,76 +35,22 @@ if purpose == 'refund' then
       entries = entries .. pack('<dI4', number, units)
     end
     if gone == 0 then return -1 end
-    raw, used = sub(raw, 1, 21) .. pack('<d', used - gone) .. entries, used - gone
-    if alg == 29 and used > limit0 then newest = newest + (buckets0 + 1) * (used - 1 - (used - 1) % limit0) / limit0 end
+    raw = sub(raw, 1, 21) .. pack('<d', used - gone) .. entries
     return -1, raw, newest and (newest + buckets0 + 1) * width0 - now or 0
   end
 end
 
--- Moves the units of a ring beyond the limit on to the sub-bucket `number`: for as many as come back, the same number is used there.
--- Returns the entries, and their units.
-local function paid(raw, limit, buckets, number)
-  local numbers, units, all, last = {}, {}, 0, 0
-  for place = 30, #raw - 11, 12 do
-    last = last + 1
-    numbers[last], units[last] = unpack('<dI4', raw, place)
-    all = all + units[last]
-  end
-  local owed, newest, length = all - limit, numbers[last], buckets + 1
-  if owed > units[last] then owed = units[last] end
-  if owed <= 0 or newest >= number then return sub(raw, 30), all end
-  units[last] = units[last] - owed
-  -- In a whole turn of the ring the limit comes back, and the same units take its place.
-  local turns = (number - newest - (number - newest) % length) / length
-  local paid_turns = (owed - owed % limit) / limit
-  if paid_turns < turns then turns = paid_turns end
-  owed = owed - turns * limit
-  for place = 1, last do numbers[place] = numbers[place] + turns * length end
-  local place = 1
-  while place <= last and owed > 0 and numbers[place] + length <= number do
-    local back = units[place] < owed and units[place] or owed
-    if back > 0 then
-      last, owed = last + 1, owed - back
-      numbers[last], units[last] = numbers[place] + length, back
-    end
-    place = place + 1
-  end
-  if owed > 0 and numbers[last] == number then units[last], owed = units[last] + owed, 0 end
-  if owed > 0 then
-    last = last + 1
-    numbers[last], units[last] = number, owed
-  end
-  local ring = ''
-  all = 0
-  for place = 1, last do
-    if numbers[place] + length > number then
-      ring, all = ring .. pack('<dI4', numbers[place], units[place]), all + units[place]
-    end
-  end
-  return ring, all
-end
-
-return function(raw, width, limit, buckets, now, cost, by_writer)
+return function(raw, width, limit, buckets, now, cost)
   local current = (now - now % width) / width
   -- `all`: the units of all sub-buckets from `first` on in `ring`; then the newest sub-bucket.
   local ring, first, all, newest, newest_units, foreign = '', 1, 0, 0, 0, false
-  -- Whether units are owed, and how many by the quota that says so.
-  local owes, over = false, 0
   if raw then
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3, 0, 0 end
     local alg, width0, limit0, buckets0
     alg, width0, limit0, buckets0, all = unpack('<BddI4d', raw)
-    if alg ~= 21 and alg ~= 29 or not (all >= 0 and all <= 2^53) then return -3, 0, 0 end
+    if alg ~= 21 or not (all >= 0 and all <= 2^53) then return -3, 0, 0 end
     ring, first = raw, 30
-    if alg == 29 then
-      if not (width0 >= 1 and width0 <= 2^53 and limit0 >= 1 and limit0 < 2^32 and buckets0 <= 600) then return -3, 0, 0 end
-      ring, all = paid(raw, limit0, buckets0, (now - now % width0) / width0)
-      first, over = 1, all - limit0
-      -- A threshold that leaves a denial to the quota that wrote the state sees what it owes.
-      owes = role ~= 2 or by_writer or cost > 0 and width0 == width and limit0 == limit and buckets0 == buckets
-    end
-    newest, newest_units = 0, 0
-    if first < #ring then newest, newest_units = unpack('<dI4', ring, #ring - 11) end
+    newest, newest_units = unpack('<dI4', ring, #ring - 11)
     if not (newest >= 0 and newest <= 2^53) then return -3, 0, 0 end
     foreign = width0 ~= width or limit0 ~= limit or buckets0 ~= buckets
     if width0 ~= width or buckets0 ~= buckets then
@@ -136,7 +81,7 @@ return function(raw, width, limit, buckets, now, cost, by_writer)
   local left = limit - used
   if left < 0 then left = 0 end
   if cost > 0 and cost <= left then
-    local keeps = newest == number and newest_units > 0 and not foreign and not owes
+    local keeps = newest == number and newest_units > 0 and not foreign
     local entries
     if ring ~= '' and newest == number then
       -- Limits are below 2^32; only a report takes more.
@@ -179,27 +124,21 @@ return function(raw, width, limit, buckets, now, cost, by_writer)
       break
     end
   end
-  -- When units have come back, the oldest first: those that are owed come back as those do whose place they take.
-  local function back_at(must_go)
-    local turns, owed = 0, 0
-    if owes and used > limit then turns, owed = (must_go - 1 - (must_go - 1) % limit) / limit, used - limit end
-    if owed > newest_units then owed = newest_units end
-    must_go = must_go - turns * limit
-    for place = counting, #ring - 11, 12 do
-      local oldest, units = unpack('<dI4', ring, place)
-      if place == #ring - 11 then units = units - owed end
-      if units >= must_go then return (oldest - shift + turns * (buckets + 1) + buckets + 1) * width - now end
-      must_go = must_go - units
-    end
-    return -2
-  end
-  if owes and used > limit then reset = back_at(used) end
   if reset < 0 then reset = 0 end
-  if over > 0 and left == 0 then left = -2^52 - over end
   if cost == 0 then return -1, left, reset end
-  if left < 0 then left = 0 end
 
-  local retry = cost <= limit and back_at(used + cost - limit) or -2
+  local retry = -2
+  if cost <= limit then
+    local must_go, place = used + cost - limit, counting
+    while place < #ring do
+      local oldest, units = unpack('<dI4', ring, place)
+      if units >= must_go then
+        retry = (oldest - shift + buckets + 1) * width - now
+        break
+      end
+      must_go, place = must_go - units, place + 12
+    end
+  end
   if shift > 0 then
     local entries = ''
     for place = first, #ring - 11, 12 do
@@ -211,5 +150,5 @@ return function(raw, width, limit, buckets, now, cost, by_writer)
     return retry, left, reset
   end
   if ring == '' then return retry, left, reset, '', 0, foreign end
-  return retry, left, reset, pack('<BddI4d', owes and 29 or 21, width, limit, buckets, all) .. sub(ring, first), reset, foreign
+  return retry, left, reset, pack('<BddI4d', 21, width, limit, buckets, all) .. sub(ring, first), reset, foreign
 end

@@ -136,7 +136,10 @@ return function(raw, period, limit, resolution, now, cost, by_writer)
     if owes0 then
       -- A threshold that leaves a denial to the quota that wrote the state sees what it owes.
       owes = role ~= 2 or by_writer or cost > 0 and not foreign
-      if cost == 0 then over = used0 + weighted(previous0, (window0 + 1) * period0, at0, period0, resolution0) - limit0 end
+    end
+    -- Also where the window before weighs more because time has gone back.
+    if cost == 0 and (owes0 or role ~= 2) then
+      over = used0 + weighted(previous0, (window0 + 1) * period0, at0, period0, resolution0) - limit0
     end
     if period0 ~= period then
       -- Windows of another length: units that count now count in the new window as if just taken.

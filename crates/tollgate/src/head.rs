@@ -57,8 +57,8 @@ impl<'a> From<&'a Parts> for Head<'a> {
     }
 }
 
-impl<'a> From<&Head<'a>> for Head<'a> {
-    fn from(head: &Head<'a>) -> Self {
+impl From<&Self> for Head<'_> {
+    fn from(head: &Self) -> Self {
         *head
     }
 }

@@ -39,11 +39,11 @@ impl Protocol {
         match self {
             Self::Http => WireProtocol::Http,
             // A gRPC-Web client understands nothing else.
-            Self::Grpc => match by_content_type(&head.headers) {
+            Self::Grpc => match by_content_type(head.headers) {
                 WireProtocol::Http => WireProtocol::Grpc,
                 grpc => grpc,
             },
-            Self::Auto if head.method == Method::POST => by_content_type(&head.headers),
+            Self::Auto if head.method == Method::POST => by_content_type(head.headers),
             Self::Auto => WireProtocol::Http,
         }
     }

@@ -507,7 +507,6 @@ async fn over_http_a_client_that_costs_90_times_its_estimate_uses_what_the_quota
         Quota::token_bucket(1_000).refill(1_000, SECOND),
         Quota::fixed_window(1_000, SECOND),
         Quota::sliding_window(1_000, SECOND),
-        Quota::sliding_buckets(1_000, SECOND),
     ];
     let runs = quotas
         .into_iter()

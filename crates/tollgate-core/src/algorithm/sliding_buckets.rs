@@ -63,8 +63,6 @@
 //! assert_eq!(SlidingBuckets::heap_bytes(&state), 28);
 //! ```
 
-use std::borrow::Cow;
-
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     algorithm_kind::AlgorithmKind,
@@ -80,8 +78,6 @@ pub struct SlidingBuckets {
     width: u64,
     /// Sub-buckets in a window.
     buckets: u64,
-    /// The most units that may be owed: what is used beyond the limit lies in the newest sub-bucket and moves on with it.
-    debt: u64,
 }
 
 /// 24 bytes, and from the first unit on 4 bytes a sub-bucket on the heap.
@@ -140,86 +136,27 @@ impl SlidingBuckets {
         newest.min(next.max(self.buckets))
     }
 
-    /// The units of a state that are owed, as of its newest sub-bucket.
-    #[inline]
-    fn owed(&self, state: &SlidingBucketsState) -> u64 {
-        if self.debt == 0 || state.units.len() as u64 != self.len() {
-            return 0;
-        }
-        let newest = state.units[(state.newest % self.len()) as usize];
-        let beyond = self.used(state, state.newest).saturating_sub(self.limit);
-        // All of it, unless the limit was larger before.
-        beyond.min(newest.into())
-    }
-
-    /// The state as of `now`, where it owes units: whatever comes back pays them first.
-    fn paid<'a>(&self, state: &'a SlidingBucketsState, now: Tick) -> Cow<'a, SlidingBucketsState> {
-        let mut state = Cow::Borrowed(state);
-        if now / self.width > state.newest && self.owed(&state) > 0 {
-            self.pay(state.to_mut(), now / self.width);
-        }
-        state
-    }
-
-    /// Moves on to a later sub-bucket: for as many units as come back, the same number of those that are owed are used there.
-    fn pay(&self, state: &mut SlidingBucketsState, number: u64) {
-        let (mut owed, len) = (self.owed(state), self.len());
-        let newest = (state.newest % len) as usize;
-        state.units[newest] -= owed as u32;
-        // In a whole turn of the ring the limit comes back, and the same units take its place.
-        let turns = ((number - state.newest) / len).min(owed / self.limit);
-        owed -= turns * self.limit;
-        state.newest += turns * len;
-        while state.newest < number && owed > 0 {
-            state.newest += 1;
-            let units = &mut state.units[(state.newest % len) as usize];
-            // It comes back just now.
-            *units = owed.min(u64::from(*units)) as u32;
-            owed -= u64::from(*units);
-        }
-        state.units[(state.newest % len) as usize] += owed as u32;
-    }
-
-    /// When `units` have come back, the oldest first. `None`: there are not as many.
-    fn back_at(
-        &self,
-        state: &SlidingBucketsState,
-        number: u64,
-        units: u64,
-        shift: u64,
-    ) -> Option<Tick> {
-        let owed = self.owed(state);
-        let turns = match owed {
-            0 => 0,
-            // Those that are owed come back as those do whose place they take.
-            _ => units.saturating_sub(1) / self.limit,
-        };
-        let mut must_go = units - turns * self.limit;
-        for (n, units) in self.counting(state, number) {
-            let units = match n == state.newest {
-                true => units - owed,
-                false => units,
-            };
-            if units >= must_go && must_go > 0 {
-                return Some(self.gone_at(n.saturating_sub(shift) + turns * self.len()));
-            }
-            must_go -= units.min(must_go);
-        }
-        None
-    }
-
     fn denial(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
-        let state = &*self.paid(state, now);
         // A state far ahead is repaired by this denial: its sub-buckets keep their ages.
         let number = self.number(state, now);
         let shift = state.newest - self.repaired(state.newest, now);
         let used = self.used(state, number);
-        let must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
-        let retry = match self.back_at(state, number, must_go, shift) {
-            Some(at) if cost <= self.limit => Retry::after_micros(at.saturating_sub(now)),
-            _ => Retry::Never,
-        };
-        let reset_at = self.back_at(state, number, used, shift).unwrap_or(0);
+        let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
+        let mut retry = Retry::Never;
+        if cost <= self.limit {
+            for (n, units) in self.counting(state, number) {
+                if units >= must_go && must_go > 0 {
+                    retry = Retry::after_micros(
+                        self.gone_at(n.saturating_sub(shift)).saturating_sub(now),
+                    );
+                    break;
+                }
+                must_go -= units.min(must_go);
+            }
+        }
+        let reset_at = self
+            .newest_used(state, number)
+            .map_or(0, |n| self.gone_at(n.saturating_sub(shift)));
         Assessment {
             fits: false,
             remaining: self.limit.saturating_sub(used),
@@ -250,9 +187,6 @@ impl SlidingBuckets {
     /// Makes `number` the newest sub-bucket.
     fn advance(&self, state: &mut SlidingBucketsState, number: u64) {
         let len = self.len();
-        if number > state.newest && self.owed(state) > 0 {
-            self.pay(state, number);
-        }
         if state.units.len() as u64 != len {
             state.units = vec![0; len as usize].into_boxed_slice();
             state.newest = number;
@@ -281,33 +215,12 @@ impl Algorithm for SlidingBuckets {
                     limit: quota.limit(),
                     width: micros(quota.period()).div_ceil(buckets),
                     buckets,
-                    debt: 0,
                 }
             },
         )
     }
 
-    fn with_debt(self, at_most: u64) -> Self {
-        Self {
-            debt: at_most,
-            ..self
-        }
-    }
-
-    fn charge(&self, state: &mut SlidingBucketsState, now: Tick, units: u64) -> u64 {
-        let paid = self.paid(state, now);
-        let used = self.used(&paid, self.number(&paid, now));
-        let taken = units.min((self.limit + self.debt).saturating_sub(used));
-        self.take(state, now, taken);
-        units - taken
-    }
-
-    fn debt(&self, state: &SlidingBucketsState, now: Tick) -> u64 {
-        self.owed(&self.paid(state, now))
-    }
-
     fn assess(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
-        let state = &*self.paid(state, now);
         let number = self.number(state, now);
         let left = self.limit.saturating_sub(self.used(state, number));
         if cost > left {
@@ -318,16 +231,11 @@ impl Algorithm for SlidingBuckets {
         } else {
             self.newest_used(state, number)
         };
-        let fresh_at = match self.owed(state) {
-            0 => newest.map(|n| self.gone_at(n)),
-            // It is a cost of 0.
-            _ => self.back_at(state, number, self.used(state, number), 0),
-        };
         let remaining = left - cost;
         Assessment {
             fits: true,
             remaining,
-            reset_after: fresh_at.map_or(0, |at| at.saturating_sub(now)),
+            reset_after: newest.map_or(0, |n| self.gone_at(n).saturating_sub(now)),
             retry: if remaining == 0 && cost == 0 {
                 self.denial(state, now, 1).retry
             } else if remaining < cost {
@@ -400,10 +308,6 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn fresh_at(&self, state: &SlidingBucketsState) -> Tick {
-        if self.owed(state) > 0 {
-            let used = self.used(state, state.newest);
-            return self.back_at(state, state.newest, used, 0).unwrap_or(0);
-        }
         // The newest sub-bucket is the first one looked at, and only refunds leave it empty.
         self.newest_used(state, state.newest)
             .map_or(0, |number| self.gone_at(number))
@@ -423,17 +327,11 @@ impl Algorithm for SlidingBuckets {
         state: &SlidingBucketsState,
         now: Tick,
     ) -> SlidingBucketsState {
-        let state = before.paid(state, now);
         if before.width == self.width && before.buckets == self.buckets {
-            let mut state = state.into_owned();
-            if self.debt > 0 && !state.units.is_empty() {
-                // What was used of a larger limit is not owed here.
-                before.advance(&mut state, now / self.width);
-            }
-            return state;
+            return state.clone();
         }
         // Other sub-buckets: what counts now counts in the new window as if it had just been taken.
-        let used = before.used(&state, before.number(&state, now));
+        let used = before.used(state, before.number(state, now));
         let mut carried = SlidingBucketsState::default();
         self.take(&mut carried, now, used);
         carried

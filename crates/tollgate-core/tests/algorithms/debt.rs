@@ -5,23 +5,21 @@ use num_traits::{Signed, ToPrimitive};
 use proptest::prelude::*;
 use tollgate_core::{
     AlgorithmKind, Quota, Tick,
-    algorithm::{Algorithm, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingWindow},
+    algorithm::{Algorithm, FixedWindow, Gcra, Retry, SlidingWindow},
 };
 
 use crate::{
     bound::{Admitted, promised},
     history::{property, quota, requests, start},
-    oracle::{FEW, Oracle, assess, big},
+    oracle::{Oracle, assess, big},
 };
 
-/// All that was taken, by window or sub-bucket, or as a level.
+/// All that was taken, by window, or as a level.
 #[derive(Clone)]
 struct Taken {
     limit: u64,
     rate: u64,
     period: u64,
-    /// In how many parts a window slides; 0: not at all.
-    buckets: u64,
     taken: Vec<(Tick, u64)>,
 }
 
@@ -31,10 +29,6 @@ impl Taken {
             limit: quota.limit(),
             rate: quota.rate(),
             period: quota.period().as_micros() as u64,
-            buckets: match *quota == quota.buckets(FEW) {
-                true => FEW.into(),
-                false => 60,
-            },
             taken: Vec::new(),
         }
     }
@@ -61,35 +55,6 @@ impl Taken {
             }
             (before, this) = (this.min(self.limit), this.saturating_sub(self.limit));
             window += 1;
-        }
-    }
-
-    /// The units in sub-buckets that count, and those that are owed: each takes the place of one that comes back.
-    fn buckets(&self, now: Tick) -> u64 {
-        let width = self.period.div_ceil(self.buckets);
-        let mut counting: Vec<(u64, u64)> = Vec::new();
-        let mut owed = 0;
-        let mut taken = self.taken.iter().peekable();
-        let mut number = self.taken.first().map_or(now / width, |(at, _)| at / width);
-        loop {
-            counting.retain(|(of, _)| of + self.buckets >= number);
-            let used: u64 = counting.iter().map(|(_, units)| units).sum();
-            let paid = owed.min(self.limit.saturating_sub(used));
-            owed -= paid;
-            let mut used = used + paid;
-            counting.push((number, paid));
-            while let Some((_, units)) = taken.next_if(|(at, _)| at / width == number) {
-                let fits = (*units).min(self.limit.saturating_sub(used));
-                counting.push((number, fits));
-                (used, owed) = (used + fits, owed + units - fits);
-            }
-            if number == now / width {
-                return used + owed;
-            }
-            number = match used + owed {
-                0 => taken.peek().map_or(now, |(at, _)| *at) / width,
-                _ => number + 1,
-            };
         }
     }
 }
@@ -144,9 +109,6 @@ oracle!(Sliding, SlidingWindow, |it| it.period, |it, now| {
     let (this, before) = it.windows(now);
     big(this) * it.period + big(before) * (it.period - now % it.period)
 });
-oracle!(SubBuckets, SlidingBuckets, |_| 1, |it, now| big(
-    it.buckets(now)
-));
 
 fn owes<O: Oracle>(kind: AlgorithmKind) {
     let values = (quota(kind), start(), requests(40), 1_u64..3_000);
@@ -232,9 +194,4 @@ fn what_a_fixed_window_owes_begins_the_next_ones() {
 #[test]
 fn what_a_sliding_window_owes_begins_the_next_ones() {
     owes::<Sliding>(AlgorithmKind::SlidingWindow);
-}
-
-#[test]
-fn what_sub_buckets_owe_takes_the_place_of_what_comes_back() {
-    owes::<SubBuckets>(AlgorithmKind::SlidingBuckets);
 }

@@ -28,10 +28,6 @@ use crate::{
 /// store has to handle each.
 #[derive(Debug)]
 #[must_use]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most are queries, and a box would be an allocation for each"
-)]
 pub enum Begin {
     /// It is decided.
     Decided(Decision),

@@ -52,7 +52,8 @@ async fn a_block_begins_at_its_denial_and_stands_wherever_its_hash_slot_moves() 
     assert_eq!(asks(&processes[0]).await, None);
     let [denied, blocked] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     let mut tasks = JoinSet::new();
-    for limiter in processes.iter().cycle().take(TASKS).cloned() {
+    for limiter in processes.iter().cycle().take(TASKS) {
+        let limiter = limiter.clone();
         let (denied, blocked) = (Arc::clone(&denied), Arc::clone(&blocked));
         tasks.spawn(async move {
             let mut is_blocked = false;

@@ -30,7 +30,7 @@ pub(crate) fn hold(
     let slow = denies.filter_map(|verdict| rules.slow_denials_of(verdict.rule()));
     let mut by = slow.map(|slow| slow.by).max()?;
     if config.settings.protocol.of(head) != WireProtocol::Http
-        && let Some(patience) = grpc_timeout(&head.headers)
+        && let Some(patience) = grpc_timeout(head.headers)
     {
         // The client is still there to read it.
         by = by.min(patience / 2);

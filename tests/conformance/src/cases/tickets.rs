@@ -45,8 +45,9 @@ pub async fn a_charge_takes_as_far_as_units_are_there(subject: &Subject) {
 pub async fn under_a_rule_with_debt_a_charge_is_owed_and_nothing_passes_meanwhile(
     subject: &Subject,
 ) {
-    let is_log = |quota: &Quota| quota.algorithm() == AlgorithmKind::SlidingLog;
-    for quota in every_algorithm(10).into_iter().filter(|it| !is_log(it)) {
+    let forgets = [AlgorithmKind::SlidingLog, AlgorithmKind::SlidingBuckets];
+    let quotas = every_algorithm(10).into_iter();
+    for quota in quotas.filter(|quota| !forgets.contains(&quota.algorithm())) {
         let rule = quota.algorithm().name();
         let limiter = subject.limiter([Rule::new(rule, quota).debt(20)]);
         let (first, second) = (

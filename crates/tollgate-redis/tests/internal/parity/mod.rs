@@ -52,7 +52,7 @@ fn sub_buckets_are_counted_by_the_script_as_in_memory() {
 
 #[test]
 fn what_is_owed_is_counted_by_the_script_as_in_memory() {
-    holds_for(8_000, "debt", &[Family::Debt]);
+    holds_for(10_000, "debt", &[Family::Debt]);
 }
 
 #[test]

@@ -67,13 +67,12 @@ impl Range {
         }
     }
 
+    pub(crate) fn owes(&self) -> bool {
+        self.debt > 0
+    }
+
     fn owing(mut self, numbers: &mut Numbers) -> Self {
-        self.family = numbers.of(&[
-            Family::Gcra,
-            Family::FixedWindow,
-            Family::SlidingWindow,
-            Family::SlidingBuckets,
-        ]);
+        self.family = numbers.of(&[Family::Gcra, Family::FixedWindow, Family::SlidingWindow]);
         self.limit = self.limit.min(1_000_000);
         self.debt = 1 + numbers.below(3 * self.limit);
         self
@@ -263,7 +262,8 @@ pub(crate) fn rule_set(
             .map(|(place, range)| {
                 let quota = range.quota(numbers);
                 let mut rule = Rule::new(format!("rule-{place}"), quota);
-                for plan in 0..numbers.of(&[0, 0, 1, 3]) {
+                let owes = range.owes();
+                for plan in 0..numbers.of(&[0, 0, 1, 3]).min(if owes { 0 } else { 3 }) {
                     let quota = if numbers.one_in(8) {
                         Quota::unlimited()
                     } else {
@@ -272,13 +272,13 @@ pub(crate) fn rule_set(
                     rule = rule.plan(format!("plan-{plan}"), quota);
                 }
                 // A threshold of what owes units reads it as used up, to the windows that each knows.
-                if numbers.one_in(4) && range.debt == 0 {
+                if numbers.one_in(4) && !owes {
                     rule = rule.threshold(
                         format!("threshold-{place}"),
                         range.threshold(&quota, numbers),
                     );
                 }
-                if brought.one_in(2) {
+                if brought.one_in(2) && !owes {
                     rule = rule.variable_quota();
                 }
                 if range.family == Family::Queue
@@ -286,7 +286,7 @@ pub(crate) fn rule_set(
                 {
                     rule = rule.wait(at_most);
                 }
-                if range.debt > 0 {
+                if owes {
                     rule = rule.debt(range.debt);
                 }
                 if has_blocks && blocks.one_in(2) {
