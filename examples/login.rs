@@ -111,7 +111,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .block(block())
                 .by(client_ip())
                 // The owner's own device, behind the attacker's address.
-                .exempt(move |head| known.known(&head.headers, None).is_some())
+                .exempt(move |head| known.known(head.headers, None).is_some())
                 .count_if(|response| response.is_failure()),
             Rule::new("failures-per-account", Quota::sliding_log(5, MINUTE))
                 .block(block().count_settled())

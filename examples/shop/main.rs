@@ -115,7 +115,7 @@ struct Search {
 
 /// What a search costs: a unit for each word, at least one.
 fn words(head: &Head<'_>) -> u64 {
-    let words = Query::<Search>::try_from_uri(&head.uri)
+    let words = Query::<Search>::try_from_uri(head.uri)
         .map_or(0, |Query(search)| search.q.split_whitespace().count());
     words.max(1) as u64
 }

@@ -431,7 +431,8 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
     let _other = Limiter::new(other_store, [Rule::new("exact", Quota::gcra(99, HOUR))]);
     let log_in = Rule::new("log-in", Quota::fixed_window(1, HOUR));
     let log_in = log_in.block(Block::after(1).for_each([HOUR]));
-    let blocking = Limiter::new(MemoryStore::new(), [log_in]).expect("a valid rule");
+    let tokens = Rule::new("tokens", Quota::gcra(1, HOUR)).debt(1);
+    let blocking = Limiter::new(MemoryStore::new(), [log_in, tokens]).expect("valid rules");
     let skipping = skipping();
     let shedding = shedding();
     let mut unread = Vec::new();
@@ -467,6 +468,10 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
         }
         preflight(&service).await;
         block(&blocking, round).await;
+        let tokens = [blocking.check("tokens", &Key::of(round)).expect("a rule")];
+        let taken = blocking.acquire(&tokens).await;
+        // One is owed, and the rest lapses.
+        blocking.ticket(&tokens, &taken).settle(9);
         ask(&addresses).await;
         wait_and_give_up().await;
         open.retain(|(_, query)| !prometheus.has_data(query));

@@ -128,7 +128,12 @@ fn syntax(text: &str, json: &str, wrong: &serde_json::Error) -> Wrong {
         // It counts from 1, and what ends a line as the beginning of the next one.
         false => text.len() - json.len() + (before_line + wrong.column()).saturating_sub(1),
     };
-    let (before, behind) = text.split_at_checked(at).unwrap_or((text, ""));
+    // It counts bytes, and may name one within a character.
+    let at = (0..=at)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    let (before, behind) = text.split_at(at);
     let here = behind.chars().next();
     let one = at..at + here.map_or(0, char::len_utf8);
     let before_quote = text[..one.end].rfind('"').unwrap_or(at);
@@ -148,7 +153,10 @@ fn syntax(text: &str, json: &str, wrong: &serde_json::Error) -> Wrong {
                 before_quote..at,
                 "a text ends in its line; a double quote is missing",
             ),
-            false => (at..at + 1, "a control character is written as \\u0009"),
+            false => (
+                at..(at + 1).min(text.len()),
+                "a control character is written as \\u0009",
+            ),
         };
     }
     if says("invalid escape") {

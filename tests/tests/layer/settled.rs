@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
@@ -473,7 +473,7 @@ async fn used_over_http(quota: Quota, at_once: u64, time: Duration) -> (u64, Dur
         .cost_by_response(|response| response.header("x-units")?.parse().ok());
     let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a valid rule");
     let server = Arc::new(Server::start(app(limits)).await);
-    let (used, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    let (used, start) = (Arc::new(AtomicU64::new(0)), tokio::time::Instant::now());
     let clients = (0..at_once).map(|_| {
         let (server, used) = (Arc::clone(&server), Arc::clone(&used));
         tokio::spawn(async move {
