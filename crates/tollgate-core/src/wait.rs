@@ -63,7 +63,7 @@ impl Limiter {
     ///
     /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
     /// once, or if the cost can never fit. When [slots](crate::Quota::concurrent) come back is not known: it waits for one until
-    /// `patience` is over. Where rules [wait](Rule::wait), those that do not deny at once.
+    /// `patience` is over. Where rules [wait](crate::Rule::wait), those that do not deny at once.
     ///
     /// # Errors
     ///

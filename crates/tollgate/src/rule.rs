@@ -131,7 +131,7 @@ core_setters! {
     block(block: Block);
 
     /// Lets a key owe up to `at_most` units, where a cost is known only afterwards, by the
-    /// [response](RequestRule::cost_by_response) or a [`Ticket`](crate::Ticket): it is charged in full even if less is left, and the next
+    /// [response](RequestRule::cost_by_response) or a [`Ticket`](crate::decision::Ticket): it is charged in full even if less is left, and the next
     /// request waits until it is paid back. Without debt, what is not there lapses. See
     /// [`tollgate_core::Rule::debt`].
     debt(at_most: u64);
