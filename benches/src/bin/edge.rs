@@ -244,7 +244,7 @@ fn rules(limit: &str, more: &str) -> String {
     )
 }
 
-/// So many rules for descriptors, the first of which are asked about.
+/// A file of this many rules for descriptors. Calls ask about the first few.
 fn of_descriptors(rules: u64) -> String {
     let rule = |rule| {
         format!(

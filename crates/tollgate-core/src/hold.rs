@@ -100,7 +100,7 @@ impl SharedSlots {
         })
     }
 
-    /// Takes them out, if nobody has before.
+    /// Takes the slots out, once: the first caller gets them.
     pub(crate) fn take(self: &Arc<Self>) -> Option<HeldSlots> {
         let is_first = self.is_taken.swap(1, Ordering::Relaxed) == 0;
         is_first.then(|| HeldSlots(Arc::clone(self)))

@@ -1,4 +1,4 @@
-//! The answers to checks that are a mistake, or that nobody has decided.
+//! The answers to checks that are a mistake, and to checks that no store decided.
 
 use crate::{
     check::Check,

@@ -50,7 +50,7 @@ impl Timer for TaskTimer {
     }
 }
 
-/// The timer of a thread, which is parked until then.
+/// The timer of a blocking call: it parks its thread until the next poll is due.
 pub(crate) struct ThreadTimer {
     start: Instant,
     /// When the future that is polled wants to be polled again.

@@ -22,7 +22,7 @@ impl LogTime {
             text.parse::<Timestamp>().ok()?.as_microsecond()
         } else {
             let number = text.parse::<f64>().ok()?;
-            // Neither no number nor one of a time that nobody has seen.
+            // Not NaN, and not before 1970.
             (0.0..9e18).contains(&number).then_some(())?;
             // Each form covers what the others would write for years that no log is of.
             let micros = match number {

@@ -87,7 +87,7 @@ async fn one_sample_a_second_is_made_for_all_tabs_and_none_without_one() {
     let samples = [tab.sample().await, tab.sample().await, tab.sample().await];
     // Once for both, and less often where it takes long.
     assert!((1..=3).contains(&rendered.load(Ordering::Relaxed)));
-    // Whoever reads late gets the latest, and the others did not wait.
+    // A slow tab gets the latest sample, and keeps no other tab waiting.
     assert!(slow.sample().await["at"].as_u64() >= samples[2]["at"].as_u64());
     assert_eq!(samples[2]["meters"]["redis"], Value::Null);
     let mut last = tab;

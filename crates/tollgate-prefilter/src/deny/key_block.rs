@@ -52,7 +52,7 @@ impl KeyBlock {
         may
     }
 
-    /// Learns from the verdict of the store on `cost` units, of which `counted` count towards the next block.
+    /// Takes over what the store said of `cost` units: its block, and `counted` denials towards the next one.
     pub(crate) fn learn(&mut self, now: Tick, cost: u64, counted: u32, verdict: &Verdict) {
         *self = Self {
             learned_at: now,
