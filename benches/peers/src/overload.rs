@@ -12,10 +12,13 @@ use congestion_limiter::{
     limiter::{DefaultLimiter, Limiter, Outcome},
     limits::Vegas,
 };
-use http::{Request, StatusCode, request::Parts};
+use http::{Request, StatusCode};
 use little_loadshedder::{LoadShed, LoadShedResponse};
 use tokio::{net::TcpListener, sync::Semaphore};
-use tollgate::shed::{Capacity, Priority, ShedLayer};
+use tollgate::{
+    Head,
+    shed::{Capacity, Priority, ShedLayer},
+};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 // The load is that of the example, which has its own picture.
@@ -36,7 +39,7 @@ where
     BoxCloneSyncService::new(service.map_response(IntoResponse::into_response))
 }
 
-fn class(head: &Parts) -> Priority {
+fn class(head: &Head<'_>) -> Priority {
     match head.uri.path() {
         "/p0" => Priority::P0,
         "/p1" => Priority::P1,
