@@ -148,8 +148,10 @@ mod quota;
 mod quota_conflict;
 mod quota_error;
 mod quota_text;
+mod redeem;
 mod remote;
 mod replacement;
+mod reservation;
 mod rule;
 mod rule_change;
 mod rule_set;
@@ -192,6 +194,8 @@ pub use self::{
     quota::{LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, TokenBucketOf},
     quota_error::QuotaError,
     quota_text::ParseQuotaError,
+    redeem::ReservationTicket,
+    reservation::{Reservation, ReservationError, ReservationErrorKind},
     rule::{Mode, Rule},
     rule_change::RuleChange,
     rule_set::RuleSet,

@@ -62,10 +62,10 @@ use crate::{
 #[must_use = "a ticket that is dropped returns its slots and settles no units; call `cancel_on_drop` if it should"]
 #[derive(Debug)]
 pub struct Ticket {
-    store: Arc<dyn RuleStore>,
-    holds: SmallVec<[Hold; 4]>,
+    pub(crate) store: Arc<dyn RuleStore>,
+    pub(crate) holds: SmallVec<[Hold; 4]>,
     on_drop: Option<OnDrop>,
-    slots: Option<HeldSlots>,
+    pub(crate) slots: Option<HeldSlots>,
 }
 
 /// What becomes of the units.
@@ -249,17 +249,9 @@ impl Ticket {
 
     /// In one settlement where all checks took as much, which is the rule. A `None` leaves what a check took.
     fn settle_to(&self, mut cost: impl FnMut(&Check) -> Option<u64>) {
-        let mut how = |hold: &Hold| {
-            let reserved = hold.check.cost();
-            let stays = hold.counts.then_some(Settlement::Refund(0));
-            match cost(&hold.check).filter(|_| reserved > 0) {
-                Some(0) => Some(Settlement::Cancel),
-                Some(cost) if cost < reserved => Some(Settlement::Refund(reserved - cost)),
-                Some(cost) if cost > reserved => Some(Settlement::Charge(cost - reserved)),
-                _ => stays,
-            }
-        };
-        let hows: SmallVec<[Option<Settlement>; 4]> = self.holds.iter().map(&mut how).collect();
+        let hows = self.holds.iter();
+        let hows = hows.map(|hold| settlement_to(hold, cost(&hold.check)));
+        let hows: SmallVec<[Option<Settlement>; 4]> = hows.collect();
         for (index, one) in hows.iter().enumerate() {
             let Some(how) = *one else { continue };
             if hows[..index].contains(one) {
@@ -282,8 +274,19 @@ impl Ticket {
     }
 }
 
+/// How a hold is settled to what its check really cost; `None`: it stays as it is.
+pub(crate) fn settlement_to(hold: &Hold, cost: Option<u64>) -> Option<Settlement> {
+    let reserved = hold.check.cost();
+    match cost.filter(|_| reserved > 0) {
+        Some(0) => Some(Settlement::Cancel),
+        Some(cost) if cost < reserved => Some(Settlement::Refund(reserved - cost)),
+        Some(cost) if cost > reserved => Some(Settlement::Charge(cost - reserved)),
+        _ => hold.counts.then_some(Settlement::Refund(0)),
+    }
+}
+
 /// A hold that is not settled, and stays in the list because a store may find the states of the others by it.
-fn place_of(hold: &Hold) -> Hold {
+pub(crate) fn place_of(hold: &Hold) -> Hold {
     Hold {
         check: hold.check.with_cost(0),
         counts: false,

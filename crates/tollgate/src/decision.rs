@@ -1,5 +1,8 @@
 //! What a decision is made of, and what code asks of one.
 
-pub use tollgate_core::{CheckPolicy, Grant, Pending, Ticket, Verdict};
+pub use tollgate_core::{
+    CheckPolicy, Grant, Pending, Reservation, ReservationError, ReservationErrorKind,
+    ReservationTicket, Ticket, Verdict,
+};
 
 pub use crate::rate_limit::RuleVerdict;

@@ -11,9 +11,12 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
-    StoreError, StoreErrorKind, Verdict,
-    store::{Checks, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement, Usage},
+    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, Reservation, ReservationError,
+    RuleError, RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
+    store::{
+        Checks, Fingerprint, Hold, Reserved, ReservedSettlement, RuleRegistry, RuleStore,
+        Settlement, Usage,
+    },
 };
 
 /// What the network does to a call.
@@ -168,6 +171,19 @@ impl BoundRemote {
             .unwrap_or(Err(StoreErrorKind::Timeout))
     }
 
+    fn about_reservation<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&dyn RuleStore) -> Step<Result<T, ReservationError>> + Send + 'static,
+    ) -> Step<Result<T, ReservationError>> {
+        let bound = self.clone();
+        Step::Wait(Pending::new(async move {
+            match bound.call(command).await {
+                Ok(answer) => answer,
+                Err(kind) => Err(StoreError::new(kind, "the network failed on demand").into()),
+            }
+        }))
+    }
+
     /// The partition of a check. Rules that read each other's verdict or state are in one.
     fn partition(&self, check: &Check) -> usize {
         let rule = usize::from(check.rule());
@@ -287,6 +303,32 @@ impl RuleStore for BoundRemote {
                 Err(kind) => Err(StoreError::new(kind, "the network failed on demand")),
             }
         }))
+    }
+
+    fn reserve(
+        &self,
+        reserved: Reserved,
+        term: Duration,
+    ) -> Step<Result<Reservation, ReservationError>> {
+        self.about_reservation(move |memory| memory.reserve(reserved, term))
+    }
+
+    fn reserved(&self, text: &Reservation) -> Result<Reserved, ReservationError> {
+        self.memory.reserved(text)
+    }
+
+    fn redeem(
+        &self,
+        reserved: &Reserved,
+        settlements: &[ReservedSettlement],
+    ) -> Step<Result<(), ReservationError>> {
+        let (reserved, settlements) = (reserved.clone(), settlements.to_vec());
+        self.about_reservation(move |memory| memory.redeem(&reserved, &settlements))
+    }
+
+    fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), ReservationError>> {
+        let reserved = reserved.clone();
+        self.about_reservation(move |memory| memory.extend(&reserved, term))
     }
 
     fn supports_slots(&self) -> bool {

@@ -231,6 +231,36 @@ macro_rules! slots_suite {
     };
 }
 
+/// The same for stores that count slots and keep [reservations](tollgate_core::Reservation), in addition to [`slots_suite`]. `own_clock`
+/// leaves out the case that moves the clock.
+#[macro_export]
+macro_rules! reservations_suite {
+    ($make:expr) => {
+        $crate::reservations_suite!($make, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, own_clock) => {
+        $crate::reservations_suite!($make, own_clock, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, own_clock, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            reservations:
+                a_reservation_is_settled_once,
+                rules_of_a_reservation_are_settled_to_costs_of_their_own,
+                a_text_that_was_cut_or_changed_settles_nothing,
+                a_reservation_of_a_rule_that_is_gone_is_gone,
+                a_term_that_is_none_is_refused_and_the_ticket_is_dropped,
+                at_its_term_units_stay_used_and_slots_go_back,
+                every_order_of_reservations_and_settlements_adds_up;
+        }
+    };
+    ($make:expr, #[$test:meta]) => {
+        $crate::reservations_suite!($make, own_clock, #[$test]);
+        $crate::conformance_suite! { @ $make, #[$test]
+            reservations: every_order_of_reservations_settlements_and_ends_adds_up;
+        }
+    };
+}
+
 /// The same for stores whose requests [wait](tollgate_core::Rule::wait) for units, in addition to [`conformance_suite`].
 #[macro_export]
 macro_rules! wait_suite {

@@ -1,7 +1,7 @@
 //! The conformance suite on the memory store, and on a delayed store in front of it.
 
 mod memory {
-    use tollgate_conformance::{conformance_suite, slots_suite, wait_suite};
+    use tollgate_conformance::{conformance_suite, reservations_suite, slots_suite, wait_suite};
     use tollgate_core::{Clock, MemoryStore};
 
     async fn store(clock: Clock) -> MemoryStore {
@@ -11,12 +11,13 @@ mod memory {
     conformance_suite!(store);
     slots_suite!(store);
     wait_suite!(store);
+    reservations_suite!(store);
 }
 
 mod remote {
     use std::time::Duration;
 
-    use tollgate_conformance::{RemoteStore, conformance_suite, slots_suite};
+    use tollgate_conformance::{RemoteStore, conformance_suite, reservations_suite, slots_suite};
     use tollgate_core::{Clock, MemoryStore};
 
     async fn store(clock: Clock) -> RemoteStore {
@@ -26,6 +27,7 @@ mod remote {
 
     conformance_suite!(store, #[tokio::test(start_paused = true)]);
     slots_suite!(store, #[tokio::test(start_paused = true)]);
+    reservations_suite!(store, own_clock, #[tokio::test(start_paused = true)]);
 }
 
 mod remote_on_its_own_clock {

@@ -65,6 +65,7 @@ impl MemoryRuleStore {
         if let Some(denied) = Check::deny_two_plans(&self.rules, checks) {
             return denied;
         }
+        self.end_reservations();
         let (mut locks, mut steps) = self.lock_all(checks);
         // A thread that had to wait for a lock would see what others have done since as the future, and its denial would repair it
         // into a window that is over.

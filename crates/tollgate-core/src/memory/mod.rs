@@ -47,6 +47,7 @@ mod hasher;
 mod locked;
 mod plan;
 mod request;
+mod reservations;
 mod rule_store;
 mod rule_table;
 #[cfg(all(test, tollgate_shuttle))]

@@ -19,6 +19,7 @@ use crate::{
         rule_store::MemoryRuleStore,
         rule_table::{AnyRuleTable, RuleTable, with_table},
     },
+    reservation::{Reservation, ReservationError, Reserved, ReservedSettlement},
     rule_set::RuleSet,
     source::Source,
     step::Step,
@@ -240,6 +241,30 @@ impl RuleStore for MemoryRuleStore {
 
     fn slot_waiters(&self) -> Option<&SlotWaiters> {
         Some(&self.shared.slot_waiters)
+    }
+
+    fn reserve(
+        &self,
+        reserved: Reserved,
+        term: Duration,
+    ) -> Step<Result<Reservation, ReservationError>> {
+        Step::Ready(self.open_reservation(&reserved, term))
+    }
+
+    fn reserved(&self, text: &Reservation) -> Result<Reserved, ReservationError> {
+        self.read_reservation(text)
+    }
+
+    fn redeem(
+        &self,
+        reserved: &Reserved,
+        settlements: &[ReservedSettlement],
+    ) -> Step<Result<(), ReservationError>> {
+        Step::Ready(self.take_reservation(reserved.id, settlements))
+    }
+
+    fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), ReservationError>> {
+        Step::Ready(self.extend_reservation(reserved.id, term))
     }
 
     fn carry_over(&self, replaced: &RuleSet) {

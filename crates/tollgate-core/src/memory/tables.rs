@@ -9,6 +9,7 @@ use crate::{
         family::{Family, TableName},
         hasher::Hasher,
         plan::Plan,
+        reservations::Reservations,
         rule_table::{AnyRuleTable, BoundRule, RuleTable},
         slot_numbers::SlotNumbers,
         table::{AnyTable, PackedTable, Table},
@@ -33,6 +34,7 @@ pub(super) struct Tables {
     pub(super) bytes_per_rule: usize,
     pub(super) slot_numbers: SlotNumbers,
     pub(super) slot_waiters: SlotWaiters,
+    pub(super) reservations: Reservations,
 }
 
 struct ByName {
@@ -49,6 +51,7 @@ impl Tables {
             }),
             slot_numbers: SlotNumbers::new(clock.now()),
             slot_waiters: SlotWaiters::default(),
+            reservations: Reservations::default(),
             clock,
             hasher: Hasher::default(),
             bytes_per_rule,

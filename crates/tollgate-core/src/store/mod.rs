@@ -125,5 +125,6 @@ pub use crate::{
     did_you_mean::did_you_mean,
     hold::{HeldSlots, Hold, Settlement},
     key::Fingerprint,
+    reservation::{Reserved, ReservedSettlement},
     step::Stepping,
 };

@@ -25,7 +25,12 @@ pub struct SlotWaiters {
     by_key: Mutex<HashMap<Fingerprint, Vec<Arc<Signal>>>>,
     /// How often who waits looks by itself.
     poll_every: Option<Duration>,
+    /// The slots that end by themselves at some time, which wakes nobody.
+    pub(crate) with_term: AtomicU64,
 }
+
+/// How often who waits looks by itself while slots end by themselves.
+const POLL_TERMS: Duration = Duration::from_millis(100);
 
 /// Whether slots were released since, and what to wake then.
 #[derive(Default)]
@@ -49,7 +54,8 @@ impl SlotWaiters {
     }
 
     pub(crate) fn poll_every(&self) -> Option<Duration> {
-        self.poll_every
+        let has_terms = || self.with_term.load(Ordering::Relaxed) > 0;
+        (self.poll_every).or_else(|| has_terms().then_some(POLL_TERMS))
     }
 
     /// Wakes who waits for slots or units of this key. To be called after they were returned.

@@ -4,6 +4,7 @@ pub mod blocks;
 pub mod counting;
 pub mod names;
 pub mod requests;
+pub mod reservations;
 pub mod shadows;
 pub mod slots;
 pub mod tasks;

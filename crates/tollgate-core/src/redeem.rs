@@ -1,0 +1,207 @@
+//! Reservations that leave the process: a ticket becomes a text, and any process that has the rules redeems it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    hold::{HeldSlots, Hold, Settlement},
+    limiter::Limiter,
+    quota::MAX_PERIOD,
+    reservation::{
+        Reservation, ReservationError, ReservationErrorKind, Reserved, ReservedSettlement,
+    },
+    source::Source,
+    step::Step,
+    store::rule_store::RuleStore,
+    ticket::{Ticket, place_of, settlement_to},
+};
+
+/// The shortest term.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+impl Ticket {
+    /// Makes what the ticket holds a reservation, which another process [redeems](Limiter::redeem): it settles the real cost when the
+    /// work is done. At the end of `term`, 1 ms to 3 660 days, the units stay used and the slots go back, unless the reservation is
+    /// [extended](ReservationTicket::extend).
+    ///
+    /// The store keeps an open record of it, and who settles takes that away in the same step. So what comes back comes back once, whoever
+    /// is killed: without the record a redemption is [`Gone`](ReservationErrorKind::Gone), and the units stay used.
+    ///
+    /// ```
+    /// use tollgate_core::{HOUR, Key, Limiter, MINUTE, MemoryStore, Quota, Reservation, ReservationErrorKind, Rule};
+    ///
+    /// let rules = [Rule::new("at-once", Quota::concurrent(1)), Rule::new("rows", Quota::sliding_window(10_000, HOUR))];
+    /// let limiter = Limiter::new(MemoryStore::new(), rules)?;
+    /// let tenant = Key::of("acme");
+    /// let checks = [limiter.check("at-once", &tenant)?, limiter.check("rows", &tenant)?.with_cost(5_000)];
+    /// let decision = limiter.acquire(&checks).ready().expect("memory answers at once");
+    /// let ticket = limiter.ticket(&checks, &decision);
+    /// let reservation = ticket.into_reservation(10 * MINUTE).ready().expect("at once")?;
+    /// let queued = reservation.to_string();
+    /// assert!(!limiter.try_acquire("at-once", &tenant)?.is_allowed(), "it holds its slot");
+    ///
+    /// // Elsewhere, some minutes later: it were 1 200 rows.
+    /// let ticket = limiter.redeem(&queued.parse()?)?;
+    /// ticket.settle(1_200).ready().expect("at once")?;
+    /// assert!(limiter.try_acquire("at-once", &tenant)?.is_allowed());
+    /// let left = limiter.peek(&[checks[1].with_cost(0)]).ready().expect("at once");
+    /// assert_eq!(left.verdicts()[0].remaining(), 8_800);
+    /// let again = ticket.settle(0).ready().expect("at once").unwrap_err();
+    /// assert_eq!(again.kind(), ReservationErrorKind::Gone);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The store cannot write it, has failed, or the term is none. The ticket is dropped then: its units stay taken, or come back after
+    /// [`cancel_on_drop`](Self::cancel_on_drop), and its slots go back.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the answer drops the ticket. The store may have written the record; it has no text, and ends.
+    pub fn into_reservation(self, term: Duration) -> Step<Result<Reservation, ReservationError>> {
+        let refused = |message: String| {
+            let kind = ReservationErrorKind::Unsupported;
+            Step::Ready(Err(ReservationError::new(kind, message)))
+        };
+        if let Err(message) = valid(term) {
+            return refused(message);
+        }
+        let slots = self.slots.as_ref().map_or(&[][..], HeldSlots::slots);
+        if slots.iter().any(|slot| slot.source == Source::Fallback) {
+            return refused(
+                "its slots are of this process, which has given them while the store failed, and cannot leave it; \
+                 run the work here, or try again when the store answers"
+                    .to_owned(),
+            );
+        }
+        let store = Arc::clone(&self.store);
+        let mut answer = store.reserve(Reserved::new(&self.holds, slots), term);
+        answer.then(move |answer| {
+            if answer.is_ok() {
+                // The record has slots of its own, so those of the ticket go back.
+                self.forget();
+            }
+        });
+        answer
+    }
+}
+
+impl Limiter {
+    /// Gives back what was [made a reservation](Ticket::into_reservation), in any process with these rules on the store: on Redis one
+    /// with the same secret and namespace, in memory the same process. It asks nobody yet: whether the record is there shows when it is
+    /// settled.
+    ///
+    /// # Errors
+    ///
+    /// The text was cut, changed, or is of another store or secret; or the reservation is
+    /// [gone](ReservationErrorKind::Gone), also because a rule is gone or has another algorithm.
+    pub fn redeem(&self, reservation: &Reservation) -> Result<ReservationTicket, ReservationError> {
+        let store = Arc::clone(self.rule_store());
+        let reserved = store.reserved(reservation)?;
+        Ok(ReservationTicket { store, reserved })
+    }
+}
+
+/// What a reservation holds. Dropping it changes nothing: the reservation stays open, and may be redeemed again.
+///
+/// The first call that settles it, of any process, is carried out; later ones are [`Gone`](ReservationErrorKind::Gone). So
+/// a call that [may succeed later](ReservationError::is_transient) can be made again: if it is `Gone` then, the first one may have been
+/// carried out.
+#[must_use = "the reservation stays open until it is settled"]
+#[derive(Debug)]
+pub struct ReservationTicket {
+    store: Arc<dyn RuleStore>,
+    reserved: Reserved,
+}
+
+impl ReservationTicket {
+    /// Settles what each rule took to what it really `cost`, as [`Ticket::settle`] does, and frees the slots.
+    ///
+    /// # Errors
+    ///
+    /// The reservation is gone, or the store has failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the answer undoes nothing.
+    pub fn settle(&self, cost: u64) -> Step<Result<(), ReservationError>> {
+        self.settle_each(|_, _| Some(cost))
+    }
+
+    /// Settles each rule to a cost of its own, by its name and what it took; `None` leaves what it took.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`settle`](Self::settle).
+    pub fn settle_each(
+        &self,
+        mut cost: impl FnMut(&str, u64) -> Option<u64>,
+    ) -> Step<Result<(), ReservationError>> {
+        let rules = self.store.rules().rules();
+        self.redeem(|hold| {
+            let rule = rules.get(usize::from(hold.check.rule()))?;
+            settlement_to(hold, cost(rule.name(), hold.check.cost()))
+        })
+    }
+
+    /// Gives everything back.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`settle`](Self::settle).
+    pub fn cancel(&self) -> Step<Result<(), ReservationError>> {
+        self.settle(0)
+    }
+
+    /// Lets the reservation end `term` from now, with its slots.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle), and for a term that [`into_reservation`](Ticket::into_reservation) refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`settle`](Self::settle).
+    pub fn extend(&self, term: Duration) -> Step<Result<(), ReservationError>> {
+        match valid(term) {
+            Ok(()) => self.store.extend(&self.reserved, term),
+            Err(message) => {
+                let kind = ReservationErrorKind::Unsupported;
+                Step::Ready(Err(ReservationError::new(kind, message)))
+            }
+        }
+    }
+
+    fn redeem(
+        &self,
+        mut how: impl FnMut(&Hold) -> Option<Settlement>,
+    ) -> Step<Result<(), ReservationError>> {
+        let holds = &self.reserved.holds;
+        let settlements = holds.iter().enumerate().filter_map(|(index, hold)| {
+            let how = how(hold)?;
+            let mut holds: Vec<Hold> = holds.iter().map(place_of).collect();
+            let counts = hold.counts && how != Settlement::Cancel;
+            holds[index] = Hold { counts, ..*hold };
+            Some(ReservedSettlement { holds, how })
+        });
+        let settlements: Vec<_> = settlements.collect();
+        self.store.redeem(&self.reserved, &settlements)
+    }
+}
+
+fn valid(term: Duration) -> Result<(), String> {
+    match (SHORTEST..=MAX_PERIOD).contains(&term) {
+        true => Ok(()),
+        false => Err(format!(
+            "a reservation cannot have a term of {term:?}; take 1 ms to 3660 days, such as an hour"
+        )),
+    }
+}
