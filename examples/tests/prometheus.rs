@@ -134,7 +134,7 @@ fn named_in_guide() -> Vec<(String, String, Labels)> {
         let text = read(&format!("docs/guide/{name}"));
         for line in text.lines() {
             section = line.strip_prefix("## ").unwrap_or(section);
-            let is_row = line.starts_with("| `tollgate_");
+            let is_row = line.starts_with("- `tollgate_");
             for (place, code) in line.split('`').skip(1).step_by(2).enumerate() {
                 let (metric, labels) = code.split_once('{').unwrap_or((code, ""));
                 let is_part = |c: char| c.is_ascii_lowercase() || c == '_';

@@ -87,5 +87,5 @@ struct Readme;
 
 /// The same of the guide.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/operators.md")]
+#[doc = include_str!("../../../docs/guide/command-line.md")]
 struct Guide;

@@ -3,7 +3,7 @@
 //! | page | for |
 //! | --- | --- |
 //! | [`redis`] | the first steps, servers, a user, memory, timeouts, upgrades; a client looked up by hand, the script from other languages |
-//! | [`consistency`] | how often a rule calls Redis: exact, leased or eventual; promises, prices, bounds |
+//! | [`consistency`] | how often a rule calls Redis: exact, leased or eventual; promises, prices, bounds; several regions |
 //! | [`failures`] | what each failure costs, as a bound; clocks that step |
 //!
 //! The short answer: a Redis or Valkey for limits alone, `maxmemory` with `noeviction` and an alarm at 70 %, nothing on disk,
@@ -24,7 +24,3 @@ pub mod failures {}
 #[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/redis.md")]
 pub mod redis {}
-
-#[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/regions.md")]
-pub mod regions {}

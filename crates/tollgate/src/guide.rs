@@ -14,10 +14,6 @@ pub mod abuse {}
 pub mod budgets {}
 
 #[doc = include_str!("../guide/links.md")]
-#[doc = include_str!("../guide/checklist.md")]
-pub mod checklist {}
-
-#[doc = include_str!("../guide/links.md")]
 #[doc = include_str!("../guide/pictures.md")]
 #[cfg_attr(feature = "axum", doc = include_str!("../guide/choosing.md"))]
 pub mod choosing {}

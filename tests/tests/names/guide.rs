@@ -53,6 +53,12 @@ impl Labels {
         if is_picture(label) {
             return Ok(format!("../pictures/{label}"));
         }
+        if let Some((package, path)) = target
+            .strip_prefix("https://docs.rs/crate/")
+            .and_then(|it| it.split_once("/latest/source/"))
+        {
+            return Ok(format!("../../crates/{package}/{path}"));
+        }
         if target.contains("://") {
             return Ok(target.clone());
         }

@@ -8,7 +8,10 @@ use tollgate_rules::{Bindings, LiveRules, redis::RedisRules};
 use crate::support::{Program, RedisServer, SECRET, server_program};
 
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/command-line.md");
-const OPERATORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guide/operators.md");
+/// Here operators change rules that are in Redis, which a process of the service follows.
+const OPERATORS: &str = "## Let a customer through";
+/// From here on the page goes on with the server of its beginning.
+const DEPLOYMENT: &str = "## Before a deployment";
 /// From here on the page has rules and a log of its own.
 const REPLAY: &str = "## Whom would these rules have denied?";
 
@@ -19,33 +22,37 @@ struct Block {
     commands: Vec<(String, String)>,
 }
 
-#[test]
-fn the_transcript_is_what_the_program_prints() {
+#[tokio::test(flavor = "multi_thread")]
+async fn the_transcript_is_what_the_program_prints() {
     let page = page(GUIDE);
+    let (questions, rest) = page.split_once(OPERATORS).expect("a part on operators");
+    let (operators, rest) = rest.split_once(DEPLOYMENT).expect("a part on deployments");
+    let (deployment, replay) = rest.split_once(REPLAY).expect("a part on replays");
+    let rules = block(&page, "```toml\n").expect("rules").to_owned();
     let server = server();
-    let program = Program::on(&server, block(&page, "```toml\n").expect("rules"));
-    assert!(
-        blocks(&page).len() >= 5,
-        "the page shows how the program is used"
-    );
-    let (questions, replay) = page.split_once(REPLAY).expect("a part on replays");
-    let [rules, log] =
+    let program = Program::on(&server, &rules);
+    let [own_rules, log] =
         ["```toml\n", "```text\n"].map(|begin| block(replay, begin).expect("a block"));
     let replays = Program::new()
-        .file("limits.toml", rules)
+        .file("limits.toml", own_rules)
         .file("access.log", log);
     let printed = [
         transcript(questions, &program),
+        OPERATORS.to_owned(),
+        night_of_operators(operators.to_owned(), rules).await,
+        DEPLOYMENT.to_owned(),
+        transcript(deployment, &program),
         REPLAY.to_owned(),
         transcript(replay, &replays),
     ];
-    bless(GUIDE, &printed.concat());
+    if env::var_os("TOLLGATE_BLESS").is_some() {
+        fs::write(GUIDE, printed.concat()).expect("the page is written");
+    }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_night_of_operators_is_what_the_program_prints() {
-    let (server, page) = (server(), page(OPERATORS));
-    let rules = block(&page, "```toml\n").expect("rules").to_owned();
+/// What the program prints while a process of the service follows the rules.
+async fn night_of_operators(page: String, rules: String) -> String {
+    let server = server();
     let push = [
         "rules",
         "push",
@@ -62,7 +69,6 @@ async fn a_night_of_operators_is_what_the_program_prints() {
     let redis = RedisRules::new(server.url(), "shop", &secret).expect("an address");
     let service = LiveRules::follow(redis.source(), Bindings::new()).await;
     let service = service.expect("there are rules");
-    // A process of the service, which follows from here on.
     let until = async |holds: &(dyn Fn() -> bool + Sync)| {
         let wait = async {
             while !holds() {
@@ -75,16 +81,15 @@ async fn a_night_of_operators_is_what_the_program_prints() {
     until(&|| service.status().fleet.is_some_and(|it| it.processes == 1)).await;
     let night = tokio::task::spawn_blocking(move || {
         let program = Program::on_stored(&server).file("limits.toml", &rules);
-        bless(OPERATORS, &transcript(&page, &program));
-        server
+        (transcript(&page, &program), server)
     });
-    let _server = night.await.expect("the page is right");
+    let (printed, _server) = night.await.expect("the page is right");
     until(&|| service.status().revision == 6).await;
     let document = service.document();
     for (rule, key, limit) in [
-        ("search", "acme-key-1", "sliding_log 6/d"),
-        ("address", "203.0.113.66", "none"),
-        ("address", "203.0.113.7", "gcra 6000/d"),
+        ("search-per-key", "acme-key-1", "sliding_log 6/d"),
+        ("per-address", "203.0.113.66", "none"),
+        ("per-address", "203.0.113.7", "gcra 6000/d"),
     ] {
         let explained = document
             .explain_key(rule, &[key])
@@ -92,6 +97,7 @@ async fn a_night_of_operators_is_what_the_program_prints() {
         let quota = explained.quota.to_string();
         assert!(quota.starts_with(limit), "{rule}: {quota}");
     }
+    printed
 }
 
 fn server() -> RedisServer {
@@ -120,12 +126,6 @@ fn transcript(page: &str, program: &Program) -> String {
         rest = block.end;
     }
     printed_page + &page[rest..]
-}
-
-fn bless(path: &str, printed_page: &str) {
-    if env::var_os("TOLLGATE_BLESS").is_some() {
-        fs::write(path, printed_page).expect("the page is written");
-    }
 }
 
 #[test]

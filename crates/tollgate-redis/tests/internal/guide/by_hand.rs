@@ -1,4 +1,4 @@
-//! The programs of the page for other languages.
+//! The program for other languages.
 
 use std::{env, fs, process::Command};
 
@@ -14,14 +14,6 @@ use tollgate_test_servers::{
 };
 
 use crate::internal_tests::guide::{load_script, run};
-
-const PAGE: &str = include_str!("../../../guide/redis.md");
-
-/// The program of the page.
-fn python_of_the_page() -> &'static str {
-    let (_, program) = PAGE.split_once("```python\n").expect("a program");
-    program.split_once("```").expect("its end").0
-}
 
 /// The budget of the programs, as this crate counts it.
 fn encoder() -> Encoder {
@@ -39,15 +31,11 @@ fn call() -> Call {
 
 /// What the program printed after a unit was taken of `key`.
 fn take_by_python(server: &RedisServer, key: &str) -> String {
-    let (script, program) = (
-        server.dir().join("script.lua"),
-        server.dir().join("take.py"),
-    );
+    let script = server.dir().join("script.lua");
     fs::write(&script, text::TEXT).expect("a folder of the test's own");
-    fs::write(&program, python_of_the_page()).expect("a folder of the test's own");
     let python = env::var_os("TOLLGATE_PYTHON").unwrap_or_else(|| "python3".into());
     let out = Command::new(&python)
-        .arg(&program)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/take.py"))
         .arg(server.port().to_string())
         .arg(&script)
         .arg(key)
