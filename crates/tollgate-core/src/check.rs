@@ -1,15 +1,20 @@
 //! A check: one rule, one key, one cost.
 
+use std::{fmt, num::NonZeroU64};
+
 use crate::{
     check_policy::CheckPolicy, key::Fingerprint, quota::MAX_UNITS, variable_quota::CheckQuota,
 };
 
 /// One rule with one key and one cost. A request carries one or several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Check {
-    key: Fingerprint,
-    /// The cost, and above its bits the policy: a check has 32 bytes.
+    /// The bits of the fingerprint, its lower half first: as one number they would be aligned as one.
+    key: [u64; 2],
+    /// The cost, and above its bits the policy.
     cost_and_policy: u64,
+    /// What stands for the id of the request; 0 without one.
+    id: u64,
     rule: u16,
     plan: u16,
     /// The rule set that `rule` is an index in, or the serial number of a quota that it brings along; 0 where the check was made
@@ -28,9 +33,11 @@ impl Check {
     #[inline]
     #[must_use]
     pub fn new(rule: u16, key: Fingerprint, cost: u64) -> Self {
+        let bits = key.bits();
         Self {
-            key,
+            key: [bits as u64, (bits >> 64) as u64],
             cost_and_policy: limited(cost),
+            id: 0,
             rule,
             plan: 0,
             rules: 0,
@@ -93,6 +100,34 @@ impl Check {
         self
     }
 
+    /// The same check of a request with an id, which the store decides: see [`Limiter::with_id`](crate::Limiter::with_id), which makes
+    /// the fingerprint.
+    #[must_use]
+    pub fn with_id(mut self, id: Fingerprint) -> Self {
+        self.id = id.bits() as u64;
+        self.with_policy(self.policy().exact())
+    }
+
+    pub(crate) fn without_id(mut self) -> Self {
+        self.id = 0;
+        self
+    }
+
+    /// Whether its request has an id.
+    #[inline]
+    #[must_use]
+    pub fn has_id(&self) -> bool {
+        self.id != 0
+    }
+
+    /// What stands for the id of its request and the cost: a request with another cost is no repeat.
+    #[must_use]
+    pub fn id(&self) -> Option<NonZeroU64> {
+        // An odd factor, so that no two costs are alike.
+        let cost = self.cost().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        NonZeroU64::new(self.id.wrapping_add(cost)).filter(|_| self.has_id())
+    }
+
     pub(crate) fn with_rule(mut self, rule: u16) -> Self {
         self.rule = rule;
         self
@@ -116,7 +151,8 @@ impl Check {
     #[inline]
     #[must_use]
     pub fn key(&self) -> Fingerprint {
-        self.key
+        let [low, high] = self.key;
+        Fingerprint::from_bits(u128::from(low) | u128::from(high) << 64)
     }
 
     /// The cost in units.
@@ -131,6 +167,18 @@ impl Check {
     #[must_use]
     pub fn policy(&self) -> CheckPolicy {
         CheckPolicy::from_bits((self.cost_and_policy >> COST_BITS) as u8)
+    }
+}
+
+/// Without the key and the id.
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("rule", &self.rule)
+            .field("plan", &self.plan)
+            .field("cost", &self.cost())
+            .field("policy", &self.policy())
+            .finish_non_exhaustive()
     }
 }
 
@@ -182,6 +230,6 @@ mod tests {
             assert!(check.cost() > MAX_UNITS);
             assert_eq!(check.policy(), CheckPolicy::default());
         }
-        assert_eq!(size_of::<Check>(), 32);
+        assert_eq!(size_of::<Check>(), 40);
     }
 }

@@ -100,6 +100,7 @@ impl Flags {
     const BLOCKED: Self = Self(8);
     /// `remaining` has the units that are owed.
     const IN_DEBT: Self = Self(16);
+    const REPEAT: Self = Self(32);
 
     #[inline]
     const fn has(self, flag: Self) -> bool {
@@ -120,6 +121,7 @@ impl fmt::Debug for Flags {
             (Self::SLOTS, "slots"),
             (Self::BLOCKED, "blocked"),
             (Self::IN_DEBT, "in_debt"),
+            (Self::REPEAT, "repeat"),
         ];
         let set = names.into_iter().filter(|(flag, _)| self.has(*flag));
         f.debug_set().entries(set.map(|(_, name)| name)).finish()
@@ -231,6 +233,21 @@ impl Verdict {
     pub fn with_debt(mut self, units: u64) -> Self {
         self.flags = self.flags.with(Flags::IN_DEBT);
         self.remaining = units;
+        self
+    }
+
+    /// Whether the request repeats one with the same id, and passes this rule at no cost: see
+    /// [`Rule::idempotent`](crate::Rule::idempotent).
+    #[must_use]
+    pub fn is_repeat(&self) -> bool {
+        self.flags.has(Flags::REPEAT)
+    }
+
+    /// The same verdict on a [repeat](Self::is_repeat).
+    #[must_use]
+    pub fn as_repeat(mut self) -> Self {
+        self.flags = self.flags.with(Flags::REPEAT);
+        self.retry = CompactRetry::NOW;
         self
     }
 
@@ -370,9 +387,15 @@ impl Verdict {
         self
     }
 
-    /// What an allowed check has taken by this verdict, at the time of its decision.
+    /// What an allowed check has taken by this verdict, at the time of its decision: nothing if it was a
+    /// [repeat](Self::is_repeat).
     #[must_use]
     pub fn hold(&self, check: Check, at: Tick) -> Hold {
+        let check = if self.is_repeat() {
+            check.with_cost(0)
+        } else {
+            check
+        };
         let fresh_at = at.saturating_add(self.reset_after_ticks());
         let mut hold = Hold::of_store(check, Taken::new(at, fresh_at));
         hold.source = self.source;
@@ -793,6 +816,12 @@ impl Decision {
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.verdicts.iter().any(Verdict::is_degraded)
+    }
+
+    /// Whether the request [repeats](Verdict::is_repeat) another one for any of its rules.
+    #[must_use]
+    pub fn is_repeat(&self) -> bool {
+        self.verdicts.iter().any(Verdict::is_repeat)
     }
 }
 

@@ -37,6 +37,8 @@ pub enum RuleErrorKind {
     Debt,
     /// A block that would never end, never begin, or that the rule's quota cannot have.
     Block,
+    /// Ids that could not be kept, or that the rule's quota cannot have.
+    Idempotency,
     /// Whom the rule counts: its extractor.
     Key,
     /// The rules do not fit together.

@@ -130,6 +130,7 @@ mod decision;
 mod did_you_mean;
 mod error;
 mod hold;
+mod idempotency;
 mod interval;
 mod key;
 mod key_part;

@@ -13,7 +13,7 @@ use crate::{
     decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     hold::Settlement,
-    key::{Key, KeyBuf},
+    key::{Key, KeyBuf, PartKind},
     observe::{Observer, Timer, TopKey},
     quota::Quota,
     remote::fallback::Fallback,
@@ -251,6 +251,28 @@ impl Limiter {
             .ok_or_else(|| UnknownName::new("plan", plan, rule.plan_names()))?;
         // A rule has fewer than 65 535 plans.
         Ok(check.with_plan(number as u16))
+    }
+
+    /// The same check of a request with this id, for a rule that is [idempotent](Rule::idempotent): a request with the same id, key and
+    /// cost repeats the first one, and costs the rule nothing.
+    ///
+    /// Put into the id what makes two requests different: a layer takes the method and the target with it.
+    ///
+    /// # Errors
+    ///
+    /// The rule is not idempotent.
+    pub fn with_id(&self, check: Check, id: &Key) -> Result<Check, RuleError> {
+        let rule = self.rules().rules().get(usize::from(check.rule()));
+        if let Some(rule) = rule.filter(|rule| rule.idempotency().is_none()) {
+            let message = "a check has an id, and the rule knows none; add idempotent(10 * MINUTE) to the rule";
+            return Err(rule.error(RuleErrorKind::Idempotency, message));
+        }
+        // With the key, so that ids in a store do not show which clients have used the same.
+        let mut key = KeyBuf::new();
+        key.push(PartKind::VALUE, check.key().bits().to_le_bytes());
+        key.append(id.as_ref());
+        let id = self.shared.store.fingerprint(check.rule(), &key);
+        Ok(check.with_id(id))
     }
 
     /// A quota of its own for checks of the rule with this name, which has a [variable quota](Rule::variable_quota). It may be
@@ -572,7 +594,7 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter.
+    /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter, nor do ids.
     ///
     /// The units are 0 if not even one fits. The decision is then about one unit of each check: its `retry` is the wait
     /// for the smallest grant.
@@ -587,8 +609,12 @@ impl Limiter {
     /// an instant.
     pub async fn acquire_up_to(&self, checks: &[Check], max: u64) -> Grant {
         let timer = Timer::start();
-        let with_cost =
-            |units| -> Checks { checks.iter().map(|check| check.with_cost(units)).collect() };
+        let with_cost = |units| -> Checks {
+            checks
+                .iter()
+                .map(|it| it.with_cost(units).without_id())
+                .collect()
+        };
         let mut units = max;
         if !self.rules().all_enforced() || self.rules().has_blocks() {
             // A shadow counts every attempt, and a block every denial, so find out first how many units there are.

@@ -7,6 +7,7 @@ use crate::{
     block::Block,
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
+    idempotency::Idempotency,
     key::KeyBuf,
     on_store_error::OnStoreError,
     quota::Quota,
@@ -64,6 +65,8 @@ struct Settings {
     max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
     block: Option<Block>,
+    idempotent: Option<Duration>,
+    free_repeats: u8,
     top_keys: Option<TopKeysSetting>,
     subject_type: Option<Arc<str>>,
     unit: Option<Arc<str>>,
@@ -106,6 +109,8 @@ impl Rule {
             max_waiting: MAX_WAITING,
             variable: None,
             block: None,
+            idempotent: None,
+            free_repeats: 3,
             top_keys: None,
             subject_type: None,
             unit: None,
@@ -323,6 +328,70 @@ impl Rule {
     #[must_use]
     pub fn block_setting(&self) -> Option<&Block> {
         self.settings.block.as_ref()
+    }
+
+    /// Lets a request that comes again with the same [id](crate::Limiter::with_id) cost this rule nothing: a client that retries is
+    /// counted once. An id is known for `period` from the first request with it that is admitted.
+    ///
+    /// A repeat has the id, the key and the cost of the first request. It passes the rule also while that one runs, and when nothing
+    /// is left; at most [three times](Self::free_repeats), so that an id is no way around the rule. Further requests with the id count.
+    /// Other rules, slots, lists and blocks decide a repeat as any request. Its [ticket](crate::Ticket) holds nothing: nothing
+    /// comes back, and nothing is charged.
+    ///
+    /// If all units of the first request come back, its id is forgotten, and the next request with it counts. If a repeat was let
+    /// through meanwhile, or the time of the id is over, the units stay taken: take a longer one than your requests run.
+    ///
+    /// Of a key, 64 ids are kept, then the oldest goes. Requests with an id are decided by the store, whatever the
+    /// [consistency](Self::consistency); while the store fails, an id is not known, and its request counts. Not for
+    /// [slots](Quota::concurrent), and not with [`wait`](Self::wait).
+    ///
+    /// Let your service answer a repeat from what it has stored: where it does the work again, an id is four requests for the price of
+    /// one.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+    ///
+    /// let rule = Rule::new("orders", Quota::gcra(1, MINUTE)).idempotent(10 * MINUTE);
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+    /// let order = |id: &str| -> Result<_, Box<dyn std::error::Error>> {
+    ///     let check = limiter.check("orders", &Key::of("account-7"))?;
+    ///     let check = limiter.with_id(check, &Key::of(id))?;
+    ///     Ok(limiter.acquire(&[check]).ready().expect("memory answers at once"))
+    /// };
+    /// assert!(order("a")?.is_allowed());
+    /// assert!(!order("b")?.is_allowed());
+    /// let repeat = order("a")?;
+    /// assert!(repeat.is_allowed() && repeat.is_repeat());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn idempotent(mut self, period: Duration) -> Self {
+        self.set().idempotent = Some(period);
+        self
+    }
+
+    /// How often a request may repeat one with the same [id](Self::idempotent) at no cost: up to 255 times. Default: 3.
+    #[must_use]
+    pub fn free_repeats(mut self, repeats: u8) -> Self {
+        self.set().free_repeats = repeats;
+        self
+    }
+
+    pub(crate) fn idempotency(&self) -> Option<Idempotency> {
+        Some(Idempotency {
+            period: self.settings.idempotent?,
+            free_repeats: self.settings.free_repeats,
+        })
+    }
+
+    /// For how long an id is [known](Self::idempotent), and how often its request may be repeated at no cost.
+    #[must_use]
+    pub fn idempotent_for(&self) -> Option<(Duration, u8)> {
+        let Idempotency {
+            period,
+            free_repeats,
+        } = self.idempotency()?;
+        Some((period, free_repeats))
     }
 
     /// What to answer when the store fails.

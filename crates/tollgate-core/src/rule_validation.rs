@@ -56,6 +56,7 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
     validate_wait(rule)?;
     validate_debt(rule)?;
     validate_block(rule)?;
+    validate_idempotency(rule)?;
     validate_consistency(rule)
 }
 
@@ -149,6 +150,32 @@ fn validate_block(rule: &Rule) -> Result<(), RuleError> {
         );
     }
     block.validate().or_else(wrong)
+}
+
+fn validate_idempotency(rule: &Rule) -> Result<(), RuleError> {
+    let Some(idempotency) = rule.idempotency() else {
+        return Ok(());
+    };
+    let wrong = |message| Err(rule.error(RuleErrorKind::Idempotency, message));
+    if rule.has_slots() {
+        return wrong(
+            "a request that is repeated runs a second time, and holds a second slot; leave idempotent() out, or give it to a rule of \
+             a rate"
+                .into(),
+        );
+    }
+    if rule.at_most_wait().is_some() {
+        return wrong(
+            "a repeat would pass before those that wait; leave wait() out, or idempotent()".into(),
+        );
+    }
+    if !(0..rule.quotas()).any(|plan| rule.quota_of(plan).has_state()) {
+        return wrong(
+            "a rule without a limit counts nothing that a repeat could be spared; leave idempotent() out"
+                .into(),
+        );
+    }
+    idempotency.validate().or_else(wrong)
 }
 
 fn validate_consistency(rule: &Rule) -> Result<(), RuleError> {

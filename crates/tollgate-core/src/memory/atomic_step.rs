@@ -41,6 +41,8 @@ struct CheckStep {
     counted: Option<Counted>,
     /// The units that its key owes.
     debt: u64,
+    /// Whether it repeats a request, at no cost.
+    is_repeat: bool,
 }
 
 type Steps = SmallVec<[CheckStep; 4]>;
@@ -111,6 +113,8 @@ impl MemoryRuleStore {
             }
             if let Some(active) = leader.block {
                 verdict = verdict.with_block_level(active.level);
+            } else if leader.is_repeat {
+                verdict = verdict.as_repeat();
             }
             match (self.rule(&step.check), leader.slot_number) {
                 (Some(AnyRuleTable::Concurrent(_)), Some(number)) => {
@@ -157,7 +161,8 @@ impl MemoryRuleStore {
             let leader = lock.and_then(|_| steps.iter().position(is_same));
             if let Some(leader) = leader {
                 let folded = &mut steps[leader].check;
-                *folded = folded.with_cost(folded.cost().saturating_add(check.cost()));
+                let cost = folded.cost().saturating_add(check.cost());
+                *folded = folded.with_cost(cost).without_id();
             }
             steps.push(CheckStep {
                 check: *check,
@@ -171,6 +176,7 @@ impl MemoryRuleStore {
                 block: None,
                 counted: None,
                 debt: 0,
+                is_repeat: false,
             });
         }
         (locks, steps)
@@ -227,7 +233,12 @@ impl MemoryRuleStore {
                 if locked.holds_slots() && cost > 0 {
                     step.slot_number = Some(locked.next_slot_number(&self.shared.slot_numbers));
                 }
-                locked.take(key, &plan, now, cost);
+                if !step.is_repeat {
+                    locked.take(key, &plan, now, cost);
+                }
+                if let Some(id) = rule.id_of(&step.check).filter(|_| cost > 0) {
+                    locked.admit_id(key, id, now);
+                }
             }
             match (step.block, &rule.block) {
                 (Some(active), Some(block)) => locked.blocked(key, &plan, block, active, now),
@@ -265,7 +276,10 @@ impl CheckStep {
         now: Tick,
     ) {
         let (key, cost) = (self.check.key(), self.check.cost());
-        let mut answer = locked.assess(key, plan, now, cost);
+        let id = rule.id_of(&self.check);
+        self.is_repeat = id.is_some_and(|id| locked.is_repeat(key, id, now));
+        let units = if self.is_repeat { 0 } else { cost };
+        let mut answer = locked.assess(key, plan, now, units);
         self.at_most = plan.at_most;
         if plan.at_most > 0 {
             self.instant = locked.instant(key, plan, now, cost);

@@ -1,9 +1,12 @@
 //! A locked shard: the step that decides about one key.
 
+use std::num::NonZeroU64;
+
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     block::{ActiveBlock, Block},
     hold::{Hold, Settlement},
+    idempotency::Idempotency,
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
     sync::{MutexGuard, lock_briefly},
@@ -65,6 +68,31 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         now: Tick,
     ) -> Option<ActiveBlock> {
         self.shard.block_of(key, block, now)
+    }
+
+    /// Whether a request with this id is a repeat that costs nothing.
+    pub(super) fn is_repeat(
+        &self,
+        key: Fingerprint,
+        id: (&Idempotency, NonZeroU64),
+        now: Tick,
+    ) -> bool {
+        self.shard.is_repeat(key, id, now)
+    }
+
+    /// A request with this id is admitted.
+    pub(super) fn admit_id(&mut self, key: Fingerprint, id: (&Idempotency, NonZeroU64), now: Tick) {
+        self.shard.admit_id(key, id, now);
+    }
+
+    /// All units of the request with this id come back. False: they stay taken, for its repeats.
+    pub(super) fn forget_id(
+        &mut self,
+        id: (&Idempotency, NonZeroU64),
+        hold: &Hold,
+        now: Tick,
+    ) -> bool {
+        (self.shard).forget_id(hold.check.key(), id, hold.taken.at, now)
     }
 
     /// After a denial of a blocked key: the block ends as soon as it can, and the deny cache learns of it.
@@ -407,7 +435,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             .find(key)
             .is_some_and(|entry| self.shard.fresh_at(entry) > now);
         self.shard.remove(key);
-        self.shard.lift_block(key, now) || was_live
+        self.shard.forget_sides(key, now) || was_live
     }
 
     fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {

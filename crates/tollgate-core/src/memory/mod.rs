@@ -40,7 +40,6 @@
 //! [`MemoryStore::unbound_usage`] shows what is kept.
 
 mod atomic_step;
-mod blocks;
 mod carry_over;
 mod family;
 mod hasher;
@@ -53,6 +52,7 @@ mod rule_table;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
 mod shard;
+mod side_tables;
 mod slot_numbers;
 mod slots;
 mod store;

@@ -197,7 +197,15 @@ impl RuleStore for MemoryRuleStore {
                 if let Some(plan) = rule.plan_of(check, &self.quotas()) {
                     let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
                     let now = self.clock.now();
-                    locked.settle(check.key(), &plan, now, hold, how);
+                    let is_whole = match how {
+                        Settlement::Refund(units) => units >= check.cost(),
+                        Settlement::Cancel => true,
+                        Settlement::Charge(_) => false,
+                    };
+                    let id = rule.id_of(check).filter(|_| is_whole);
+                    if id.is_none_or(|id| locked.forget_id(id, hold, now)) {
+                        locked.settle(check.key(), &plan, now, hold, how);
+                    }
                     if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {
                         let counted = locked.count_for_block(check.key(), &plan, block, now);
                         drop(locked);

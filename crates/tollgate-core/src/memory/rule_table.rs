@@ -1,6 +1,7 @@
 //! A rule on its table, whatever its algorithm.
 
 use std::{
+    num::NonZeroU64,
     ops::Deref,
     sync::{Arc, OnceLock},
 };
@@ -13,6 +14,7 @@ use crate::{
     block::Block,
     check::Check,
     decision::Verdict,
+    idempotency::Idempotency,
     memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
     rule_set::RuleSet,
     source::Source,
@@ -26,6 +28,8 @@ pub(super) struct RuleTable<A: Algorithm> {
     pub(super) plans: Arc<[Option<Plan<A>>]>,
     /// When it blocks keys.
     pub(super) block: Option<Arc<Block>>,
+    /// When repeated requests cost nothing.
+    pub(super) idempotency: Option<Idempotency>,
 }
 
 /// The quota of a check, made ready: that of a plan, or one that the check has brought along.
@@ -46,9 +50,17 @@ impl<A> Deref for PlanOf<'_, A> {
 }
 
 impl<A: Algorithm> RuleTable<A> {
-    /// The quota of a check that brings none along; `None` if it does, or has no limit.
+    /// The quota of a check that brings neither that nor an id along; `None` if it does, or has no limit.
     pub(super) fn plan(&self, check: &Check) -> Option<&Plan<A>> {
+        if check.has_id() {
+            return None;
+        }
         self.plans.get(usize::from(check.plan()))?.as_ref()
+    }
+
+    /// The id of a check, and how the rule takes it.
+    pub(super) fn id_of(&self, check: &Check) -> Option<(&Idempotency, NonZeroU64)> {
+        self.idempotency.as_ref().zip(check.id())
     }
 
     /// The denial of a check by the deny cache: its key is over the limit, or blocked.

@@ -1,14 +1,15 @@
 //! A shard: entries behind one lock, within a bound in bytes.
 
-use std::ops::Range;
+use std::{num::NonZeroU64, ops::Range};
 
 use crate::{
     algorithm::{Algorithm, Assessment},
     block::{ActiveBlock, Block},
+    idempotency::Idempotency,
     key::Fingerprint,
     memory::{
-        blocks::Blocks,
         plan::Plan,
+        side_tables::SideTables,
         slots::{Entry, Slots},
         writers::Writers,
     },
@@ -43,8 +44,8 @@ pub(super) struct Shard<A: Algorithm> {
     pub(super) created: u64,
     /// What the next slots are numbered by.
     pub(super) slot_numbers: Range<u64>,
-    /// Where the rule blocks keys. Their bytes are taken from `budget`.
-    blocks: Option<Box<Blocks>>,
+    /// Where the rule blocks keys, or is idempotent. Their bytes are taken from `budget`.
+    sides: Option<Box<SideTables>>,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Among equals, the one that expires first goes first.
@@ -78,7 +79,7 @@ impl<A: Algorithm> Shard<A> {
             evicted_live: 0,
             created: 0,
             slot_numbers: 0..0,
-            blocks: None,
+            sides: None,
         }
     }
 
@@ -89,68 +90,107 @@ impl<A: Algorithm> Shard<A> {
         block: &Block,
         now: Tick,
     ) -> Option<ActiveBlock> {
-        self.blocks.as_ref()?.get(key, block, now)
+        self.sides.as_ref()?.blocks.block_of(key, block, now)
     }
 
     /// Whether the block of a key ends sooner than before.
     pub(super) fn repair_block(&mut self, key: Fingerprint, block: &Block, now: Tick) -> bool {
-        let blocks = self.blocks.as_mut();
-        blocks.is_some_and(|blocks| blocks.repair(key, block, now))
+        let sides = self.sides.as_mut();
+        sides.is_some_and(|sides| sides.blocks.repair(key, block, now))
     }
 
     /// Counts a denial or a settled request towards a block, and says which one begins. States make room for it, down to an eighth of
-    /// the budget.
+    /// the budget, which they share with ids.
     pub(super) fn count_for_block(
         &mut self,
         key: Fingerprint,
         block: &Block,
         now: Tick,
     ) -> Option<ActiveBlock> {
-        let blocks = self.blocks.get_or_insert_default();
-        let before = blocks.bytes();
-        let all = self.budget + before;
-        let began = blocks.count(key, block, now, all - all / 8);
-        self.budget = all.saturating_sub(blocks.bytes());
+        self.change_sides(key, now, |sides, all| {
+            let bound = (all - all / 8).saturating_sub(sides.ids.bytes());
+            sides.blocks.count(key, block, now, bound)
+        })
+    }
+
+    /// Whether a request with this id is a repeat that costs nothing.
+    pub(super) fn is_repeat(
+        &self,
+        key: Fingerprint,
+        (rule, id): (&Idempotency, NonZeroU64),
+        now: Tick,
+    ) -> bool {
+        let seen = self.sides.as_ref().and_then(|sides| sides.ids.get(key));
+        seen.is_some_and(|seen| rule.is_free(seen, id, now))
+    }
+
+    /// A request with this id is admitted. Ids take a quarter of the budget at most.
+    pub(super) fn admit_id(&mut self, key: Fingerprint, id: (&Idempotency, NonZeroU64), now: Tick) {
+        self.change_sides(key, now, |sides, all| {
+            sides.ids.admit(key, id, now, all / 4)
+        });
+    }
+
+    /// All units of the request that was admitted with this id at `at` come back. False: they stay taken, for its repeats.
+    pub(super) fn forget_id(
+        &mut self,
+        key: Fingerprint,
+        id: (&Idempotency, NonZeroU64),
+        at: Tick,
+        now: Tick,
+    ) -> bool {
+        self.change_sides(key, now, |sides, _| sides.ids.forget(key, id, at, now))
+    }
+
+    /// Changes what is kept beside the states, within the budget of both. States make room for it.
+    fn change_sides<R>(
+        &mut self,
+        key: Fingerprint,
+        now: Tick,
+        change: impl FnOnce(&mut SideTables, usize) -> R,
+    ) -> R {
+        let sides = self.sides.get_or_insert_default();
+        let all = self.budget + sides.bytes();
+        let changed = change(sides, all);
+        self.budget = all.saturating_sub(sides.bytes());
         if self.bytes() > self.budget {
             self.make_room(key, now);
             self.keep_to_bound(key, now);
         }
-        began
+        changed
     }
 
-    /// Forgets the block of a key, and what counts towards it. True if anything was kept.
-    pub(super) fn lift_block(&mut self, key: Fingerprint, now: Tick) -> bool {
-        let Some(blocks) = &mut self.blocks else {
-            return false;
-        };
-        let before = blocks.bytes();
-        let state = blocks.take(key);
-        self.budget += before - blocks.bytes();
-        state.is_some_and(|state| state.forgotten_at() > now)
+    /// Forgets the block of a key, what counts towards it, and its ids. True if anything was kept.
+    pub(super) fn forget_sides(&mut self, key: Fingerprint, now: Tick) -> bool {
+        self.sides.is_some() && self.change_sides(key, now, |sides, _| sides.forget(key, now))
     }
 
-    pub(super) fn take_blocks(&mut self) -> Option<Box<Blocks>> {
-        let blocks = self.blocks.take()?;
-        self.budget += blocks.bytes();
-        Some(blocks)
+    pub(super) fn take_sides(&mut self) -> Option<Box<SideTables>> {
+        let sides = self.sides.take()?;
+        self.budget += sides.bytes();
+        Some(sides)
     }
 
-    /// Puts the blocks in that were taken out of another shard of the same keys.
-    pub(super) fn put_blocks(&mut self, blocks: Option<Box<Blocks>>) {
-        drop(self.take_blocks());
+    /// Puts in what was taken out of another shard of the same keys.
+    pub(super) fn put_sides(&mut self, sides: Option<Box<SideTables>>) {
+        drop(self.take_sides());
         self.budget = self
             .budget
-            .saturating_sub(blocks.as_ref().map_or(0, |blocks| blocks.bytes()));
-        self.blocks = blocks;
+            .saturating_sub(sides.as_ref().map_or(0, |sides| sides.bytes()));
+        self.sides = sides;
     }
 
     pub(super) fn evicted_blocks(&self) -> u64 {
-        self.blocks.as_ref().map_or(0, |blocks| blocks.evicted)
+        self.sides.as_ref().map_or(0, |sides| sides.blocks.evicted)
+    }
+
+    pub(super) fn evicted_ids(&self) -> u64 {
+        self.sides.as_ref().map_or(0, |sides| sides.ids.evicted)
     }
 
     /// The memory of all that it has.
     pub(super) fn all_bytes(&self) -> usize {
-        self.bytes() + self.blocks.as_ref().map_or(0, |blocks| blocks.bytes())
+        self.bytes() + self.sides.as_ref().map_or(0, |sides| sides.bytes())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -308,7 +348,7 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Gives slots up for quotas or blocks, a few more than are needed at once.
+    /// Gives slots up for quotas, blocks or ids, a few more than are needed at once.
     fn make_room(&mut self, keep: Fingerprint, now: Tick) {
         while self.bytes() > self.budget && self.entries.len() > LEAST {
             let slots = self.entries.len();
@@ -331,12 +371,12 @@ impl<A: Algorithm> Shard<A> {
         !A::HOLDS_SLOTS || self.cursor as u64 * IDLE <= self.entries.len() as u64 * idle
     }
 
-    /// Forgets blocks that are over, where no key comes that would.
-    pub(super) fn sweep_blocks(&mut self, now: Tick) {
-        if let Some(blocks) = &mut self.blocks {
-            let before = blocks.bytes();
-            blocks.sweep(now);
-            self.budget += before.saturating_sub(blocks.bytes());
+    /// Forgets blocks and ids that are over, where no key comes that would.
+    pub(super) fn sweep_sides(&mut self, now: Tick) {
+        if let Some(sides) = &mut self.sides {
+            let before = sides.bytes();
+            sides.sweep(now);
+            self.budget += before.saturating_sub(sides.bytes());
         }
     }
 

@@ -14,11 +14,11 @@ use crate::{
     block::{ActiveBlock, Block},
     key::Fingerprint,
     memory::{
-        blocks::Blocks,
         carry_over::{CarryOver, UsedUnits},
         hasher::Hasher,
         plan::Plan,
         shard::Shard,
+        side_tables::SideTables,
         slots::Entry,
         unbound::Packed,
         writers::Writers,
@@ -40,8 +40,8 @@ pub(super) struct Table<A: Algorithm> {
     lapsed_units: AtomicU64,
 }
 
-/// The blocks of all shards, in their order; there are as many in each table of a store.
-pub(super) type ShardBlocks = Vec<Option<Box<Blocks>>>;
+/// What all shards keep beside their states, in their order; there are as many in each table of a store.
+pub(super) type ShardSides = Vec<Option<Box<SideTables>>>;
 
 /// A table of any algorithm.
 pub(super) trait AnyTable: Any + Send + Sync {
@@ -52,10 +52,10 @@ pub(super) trait AnyTable: Any + Send + Sync {
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits>;
 
     /// Forgets what it had, and begins with what was used under another algorithm.
-    fn begin_with(&self, used: &[UsedUnits], blocks: ShardBlocks, hasher: &Hasher, now: Tick);
+    fn begin_with(&self, used: &[UsedUnits], sides: ShardSides, hasher: &Hasher, now: Tick);
 
-    /// Moves the blocks of its shards out.
-    fn take_blocks(&self) -> ShardBlocks;
+    /// Moves the blocks and ids of its shards out.
+    fn take_sides(&self) -> ShardSides;
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
@@ -70,7 +70,7 @@ struct PackedShard<A: Algorithm> {
     writers: Writers<A>,
     entries: Box<[Entry<A::State>]>,
     index: usize,
-    blocks: Option<Box<Blocks>>,
+    sides: Option<Box<SideTables>>,
 }
 
 /// A lock on lines of its own, so that neighbours do not slow each other down.
@@ -98,7 +98,7 @@ impl<A: Algorithm> Table<A> {
                 writers, entries, ..
             } = packed;
             if let Some(shard) = self.shards.get(packed.index) {
-                lock(&shard.0).put_blocks(packed.blocks);
+                lock(&shard.0).put_sides(packed.sides);
             }
             for entry in entries {
                 let key = entry.key();
@@ -168,13 +168,13 @@ impl<A: Algorithm> Table<A> {
         for shard in &self.shards {
             let mut shard = lock(&shard.0);
             shard.sweep(SWEEP, now);
-            shard.sweep_blocks(now);
+            shard.sweep_sides(now);
             let (live, seen) = shard.sample(SAMPLE, now);
             // Both factors are far below 2^26. Of few entries a sample may meet none.
             let entries = shard.len() as u64 * PARTS;
             parts += (entries * live).checked_div(seen).unwrap_or(entries);
             usage.bytes += shard.all_bytes() as u64;
-            usage.evicted_live += shard.evicted_live;
+            usage.evicted_live += shard.evicted_live + shard.evicted_ids();
             usage.evicted_blocks += shard.evicted_blocks();
             usage.new_keys += shard.created;
         }
@@ -196,13 +196,13 @@ impl<A: Algorithm> AnyTable for Table<A> {
         let (mut last, mut keys, mut bytes) = (0, 0, 0);
         for (index, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(&shard.0);
-            let blocks = shard
-                .take_blocks()
-                .filter(|blocks| blocks.forgotten_at() > now);
-            if let Some(blocks) = &blocks {
-                last = last.max(blocks.forgotten_at());
-                keys += blocks.len() as u64;
-                bytes += blocks.bytes();
+            let sides = shard
+                .take_sides()
+                .filter(|sides| sides.forgotten_at() > now);
+            if let Some(sides) = &sides {
+                last = last.max(sides.forgotten_at());
+                keys += sides.len() as u64;
+                bytes += sides.bytes();
             }
             let (mut writers, all) = shard.drain();
             let mut entries = Vec::new();
@@ -216,7 +216,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
                     writers.remove(entry.quota());
                 }
             }
-            if entries.is_empty() && blocks.is_none() {
+            if entries.is_empty() && sides.is_none() {
                 continue;
             }
             let entries = entries.into_boxed_slice();
@@ -227,7 +227,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
                 writers,
                 entries,
                 index,
-                blocks,
+                sides,
             });
         }
         if shards.is_empty() {
@@ -253,19 +253,19 @@ impl<A: Algorithm> AnyTable for Table<A> {
         used
     }
 
-    fn take_blocks(&self) -> ShardBlocks {
+    fn take_sides(&self) -> ShardSides {
         let shards = self.shards.iter();
-        shards.map(|shard| lock(&shard.0).take_blocks()).collect()
+        shards.map(|shard| lock(&shard.0).take_sides()).collect()
     }
 
-    fn begin_with(&self, used: &[UsedUnits], blocks: ShardBlocks, hasher: &Hasher, now: Tick) {
-        let mut blocks = blocks.into_iter();
+    fn begin_with(&self, used: &[UsedUnits], sides: ShardSides, hasher: &Hasher, now: Tick) {
+        let mut sides = sides.into_iter();
         for (index, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(&shard.0);
             for entry in shard.drain().1 {
                 self.deny_cache.remove(index, entry.key());
             }
-            shard.put_blocks(blocks.next().flatten());
+            shard.put_sides(sides.next().flatten());
         }
         for UsedUnits {
             key,

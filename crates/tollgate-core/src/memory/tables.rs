@@ -111,6 +111,7 @@ impl Tables {
             table: self.table::<A>(of, family),
             plans: (0..rule.quotas()).map(plan).collect(),
             block: rule.block_setting().cloned().map(Arc::new),
+            idempotency: rule.idempotency(),
         }
     }
 
@@ -183,11 +184,11 @@ impl Tables {
         // Without a table nothing was used; what the new one has of earlier times does not count.
         let old = old.filter(|_| from != Family::Concurrent);
         let carry_over = CarryOver::new(before, after);
-        let (used, blocks) = match &old {
-            Some(old) => (old.used_units(&carry_over, now), old.take_blocks()),
+        let (used, sides) = match &old {
+            Some(old) => (old.used_units(&carry_over, now), old.take_sides()),
             None => Default::default(),
         };
-        new.begin_with(&used, blocks, &self.hasher, now);
+        new.begin_with(&used, sides, &self.hasher, now);
     }
 
     /// The rule at this index of a rule set on its table.

@@ -210,7 +210,12 @@ impl Observer {
     fn record_on_span(&self, decision: &Decision) {
         let is_allowed = decision.is_allowed();
         if is_allowed && !decision.is_degraded() {
-            return events::record_on_span("allowed", None, None);
+            let word = if decision.is_repeat() {
+                "repeated"
+            } else {
+                "allowed"
+            };
+            return events::record_on_span(word, None, None);
         }
         let decides = |it: &Verdict| match is_allowed {
             true => it.is_degraded(),

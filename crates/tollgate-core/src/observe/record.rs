@@ -39,7 +39,7 @@ pub struct DecisionRecord {
     pub algorithm: &'static str,
     /// The plan of the request; `None` for the rule's own quota.
     pub plan: Option<String>,
-    /// `allowed` or `denied` of an enforced rule, `shadow_allowed` or `shadow_denied` of another; `degraded` if it passed because
+    /// `allowed`, `repeated` or `denied` of an enforced rule, `shadow_allowed` or `shadow_denied` of another; `degraded` if it passed because
     /// the store failed, and `undecided` if another rule had denied the request before.
     pub decision: &'static str,
     /// Why the request was denied: `quota`, `never`, `blocked`, … as [`Reason::as_str`] says it.
@@ -86,6 +86,7 @@ impl Decision {
             plan: rule.plan_name(verdict.plan()).map(shown),
             decision: match verdict.outcome() {
                 Outcome::Allow if verdict.is_degraded() => "degraded",
+                Outcome::Allow if is_enforced && verdict.is_repeat() => "repeated",
                 Outcome::Allow if is_enforced => "allowed",
                 Outcome::Allow => "shadow_allowed",
                 Outcome::Deny if is_enforced => "denied",
@@ -94,7 +95,7 @@ impl Decision {
             },
             reason: self.reason().filter(|_| is_denied).map(Reason::as_str),
             source: verdict.source().as_str(),
-            cost: check.map(Check::cost),
+            cost: check.map(|check| if verdict.is_repeat() { 0 } else { check.cost() }),
             limit: rule.limit_under(verdict.plan()),
             remaining: (numbers && verdict.knows_remaining()).then(|| verdict.remaining()),
             reset_after_ms: numbers.then(|| millis(verdict.reset_after())),

@@ -26,10 +26,11 @@ pub(super) enum Kind {
     DeniedWaitExpired,
     DeniedBlocked,
     ShadowDeniedBlocked,
+    Repeated,
 }
 
 /// By kind: the decision, the reason, and how the units of a request are counted, if they are.
-const LABELS: [(&str, &str, Option<&str>); 16] = [
+const LABELS: [(&str, &str, Option<&str>); 17] = [
     ("allowed", "none", Some("allowed")),
     ("withheld", "none", None),
     ("degraded", "store_failed", None),
@@ -46,6 +47,7 @@ const LABELS: [(&str, &str, Option<&str>); 16] = [
     ("denied", "wait_expired", Some("denied")),
     ("denied", "blocked", Some("denied")),
     ("shadow_denied", "blocked", None),
+    ("repeated", "none", None),
 ];
 const SOURCES: [&str; 6] = ["store", "deny_cache", "lease", "local", "fallback", "none"];
 
@@ -61,6 +63,7 @@ impl Kind {
     pub(super) fn enforced(verdict: &Verdict, decision: &Decision) -> Option<Self> {
         match verdict.outcome() {
             Outcome::Allow if verdict.is_degraded() => Some(Self::Degraded),
+            Outcome::Allow if decision.is_allowed() && verdict.is_repeat() => Some(Self::Repeated),
             Outcome::Allow if decision.is_allowed() => Some(Self::Allowed),
             Outcome::Allow => Some(Self::Withheld),
             Outcome::Deny => Some(match decision.reason() {

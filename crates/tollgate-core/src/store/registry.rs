@@ -180,6 +180,14 @@ fn difference(live: &Rule, new: &Rule) -> Option<String> {
             None => "no block".into(),
         };
         (block(live), block(new))
+    } else if live.idempotent_for() != new.idempotent_for() {
+        let ids = |rule: &Rule| match rule.idempotent_for() {
+            Some((period, repeats)) => {
+                format!("ids that are known for {period:?}, {repeats} free repeats")
+            }
+            None => "no ids".into(),
+        };
+        (ids(live), ids(new))
     } else {
         let names = live.plan_names().chain(new.plan_names());
         let plan = |rule: &Rule, name: &str| match rule.plan_number(name) {

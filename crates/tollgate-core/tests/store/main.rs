@@ -10,6 +10,7 @@ mod flood;
 mod foreign;
 mod grants;
 mod held_slots;
+mod ids_model;
 mod live;
 mod live_model;
 mod local_share;

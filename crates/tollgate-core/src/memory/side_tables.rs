@@ -1,0 +1,271 @@
+//! What a shard keeps of keys beside their states: blocks with what counts towards them, and ids of requests. Bounded, and a rule
+//! without them pays nothing.
+
+use std::{collections::BTreeSet, num::NonZeroU64};
+
+use crate::{
+    block::{ActiveBlock, Block, BlockState},
+    idempotency::{Idempotency, SeenIds},
+    key::Fingerprint,
+    memory::slots::{Entry, Slots},
+    time::Tick,
+};
+
+/// The memory of an entry in the order of eviction, at most.
+const BYTES_IN_ORDER: usize = 64;
+/// How many that come first in the order are looked at for forgotten ones, each time that one changes.
+const SWEEP: usize = 2;
+/// The fewest slots.
+const LEAST: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct SideTables {
+    pub(super) blocks: SideTable<BlockState>,
+    pub(super) ids: SideTable<SeenIds>,
+}
+
+impl SideTables {
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.bytes() + self.ids.bytes()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.blocks.entries.used() + self.ids.entries.used()
+    }
+
+    /// From when on all of it is forgotten.
+    pub(super) fn forgotten_at(&self) -> Tick {
+        self.blocks.forgotten_at().max(self.ids.forgotten_at())
+    }
+
+    /// Removes some of the forgotten ones, and gives memory back after a flood.
+    pub(super) fn sweep(&mut self, now: Tick) {
+        self.blocks.sweep(now);
+        self.ids.sweep(now);
+    }
+
+    /// Forgets a key. True if anything was kept.
+    pub(super) fn forget(&mut self, key: Fingerprint, now: Tick) -> bool {
+        let block = self.blocks.take(key);
+        let ids = self.ids.take(key);
+        block.is_some_and(|state| state.forgotten_at() > now)
+            | ids.is_some_and(|seen| seen.forgotten_at() > now)
+    }
+}
+
+/// What is kept of a key.
+pub(super) trait SideState: Default {
+    /// Among those that are evicted first, or last; and when, among those.
+    fn order(&self) -> (bool, Tick);
+
+    /// Until when its eviction is counted.
+    fn counts_until(&self) -> Tick;
+
+    /// From when on it equals a fresh one.
+    fn forgotten_at(&self) -> Tick;
+
+    fn heap_bytes(&self) -> usize;
+}
+
+/// First keys that were never blocked, whose last denial is the longest ago; then those whose block has ended, and then those that are
+/// blocked, both by the end of their block.
+impl SideState for BlockState {
+    fn order(&self) -> (bool, Tick) {
+        match self.until() {
+            0 => (false, self.last_counted().unwrap_or(0)),
+            until => (true, until),
+        }
+    }
+
+    fn counts_until(&self) -> Tick {
+        self.until()
+    }
+
+    fn forgotten_at(&self) -> Tick {
+        self.forgotten_at()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes()
+    }
+}
+
+/// A client whose ids had to go pays for its next repeats.
+impl SideState for SeenIds {
+    fn order(&self) -> (bool, Tick) {
+        (false, self.ends_at)
+    }
+
+    fn counts_until(&self) -> Tick {
+        self.ends_at
+    }
+
+    fn forgotten_at(&self) -> Tick {
+        self.ends_at
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct SideTable<S: SideState> {
+    entries: Slots<S>,
+    /// What is evicted first, with the key as far as an entry has it.
+    order: BTreeSet<((bool, Tick), u128)>,
+    heap: usize,
+    /// How many were evicted too early.
+    pub(super) evicted: u64,
+}
+
+impl SideTable<BlockState> {
+    /// The block of a key, if it is blocked.
+    pub(super) fn block_of(
+        &self,
+        key: Fingerprint,
+        block: &Block,
+        now: Tick,
+    ) -> Option<ActiveBlock> {
+        block.block_of(self.get(key)?, now)
+    }
+
+    /// Lets the block of a key end as soon as it can. Whether it ends sooner than before.
+    pub(super) fn repair(&mut self, key: Fingerprint, block: &Block, now: Tick) -> bool {
+        let slot = self.entries.find(key);
+        let Some(entry) = slot.and_then(|slot| self.entries.get_mut(slot)) else {
+            return false;
+        };
+        let before = entry.state.order();
+        block.repair(&mut entry.state, now);
+        let (after, key) = (entry.state.order(), entry.key().bits());
+        if before != after {
+            self.order.remove(&(before, key));
+            self.order.insert((after, key));
+        }
+        before != after
+    }
+
+    /// Counts a denial or a settled request of a key that is not blocked, within this bound in bytes. The answer is the block that
+    /// begins.
+    pub(super) fn count(
+        &mut self,
+        key: Fingerprint,
+        block: &Block,
+        now: Tick,
+        bound: usize,
+    ) -> Option<ActiveBlock> {
+        self.sweep(now);
+        if self.block_of(key, block, now).is_some() {
+            self.repair(key, block, now);
+            return None;
+        }
+        let mut state = self.take(key).unwrap_or_default();
+        let active = block.count(&mut state, now, 1);
+        self.insert(key, state, bound, now);
+        active
+    }
+}
+
+impl SideTable<SeenIds> {
+    /// A request with this id is admitted; within this bound in bytes.
+    pub(super) fn admit(
+        &mut self,
+        key: Fingerprint,
+        (rule, id): (&Idempotency, NonZeroU64),
+        now: Tick,
+        bound: usize,
+    ) {
+        self.sweep(now);
+        let mut seen = self.take(key).unwrap_or_default();
+        rule.admit(&mut seen, id, now);
+        self.insert(key, seen, bound, now);
+    }
+
+    /// See [`Idempotency::forget`].
+    pub(super) fn forget(
+        &mut self,
+        key: Fingerprint,
+        (rule, id): (&Idempotency, NonZeroU64),
+        at: Tick,
+        now: Tick,
+    ) -> bool {
+        let mut seen = self.take(key).unwrap_or_default();
+        let is_forgotten = rule.forget(&mut seen, id, at, now);
+        if !seen.is_empty() {
+            self.insert(key, seen, usize::MAX, now);
+        }
+        is_forgotten
+    }
+}
+
+impl<S: SideState> SideTable<S> {
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.bytes() + self.heap + self.order.len() * BYTES_IN_ORDER
+    }
+
+    fn forgotten_at(&self) -> Tick {
+        let entries = self.entries.iter();
+        entries
+            .map(|entry| entry.state.forgotten_at())
+            .max()
+            .unwrap_or(0)
+    }
+
+    pub(super) fn get(&self, key: Fingerprint) -> Option<&S> {
+        Some(&self.entries.get(self.entries.find(key)?)?.state)
+    }
+
+    /// Puts in what is kept of a key that is not there, and evicts others that come before it where the bound wants it.
+    fn insert(&mut self, key: Fingerprint, state: S, bound: usize, now: Tick) {
+        while self.entries.is_full() {
+            let slots = self.entries.len();
+            let more = (slots + slots.div_ceil(2)).max(LEAST);
+            let bytes = (more - slots) * size_of::<Entry<S>>();
+            if slots == 0 || self.bytes() + bytes <= bound {
+                self.entries.resize(more);
+            } else {
+                self.evict(now);
+            }
+        }
+        self.heap += state.heap_bytes();
+        let entry = Entry::new(key, 0, state);
+        self.order.insert((entry.state.order(), entry.key().bits()));
+        self.entries.insert(entry);
+        while self.bytes() > bound && self.entries.used() > 1 {
+            self.evict(now);
+        }
+    }
+
+    fn evict(&mut self, now: Tick) {
+        if let Some((_, first)) = self.order.first().copied() {
+            let gone = self.take(Fingerprint::from_bits(first));
+            let is_early = gone.is_some_and(|state| state.counts_until() > now);
+            self.evicted += u64::from(is_early);
+        }
+    }
+
+    /// Forgets a key, and hands out what was kept of it.
+    fn take(&mut self, key: Fingerprint) -> Option<S> {
+        let entry = self.entries.remove(self.entries.find(key)?)?;
+        self.order
+            .remove(&(entry.state.order(), entry.key().bits()));
+        self.heap -= entry.state.heap_bytes();
+        Some(entry.state)
+    }
+
+    fn sweep(&mut self, now: Tick) {
+        for _ in 0..SWEEP {
+            let first = self.order.first().map(|it| Fingerprint::from_bits(it.1));
+            let first =
+                first.filter(|key| self.get(*key).is_some_and(|it| it.forgotten_at() <= now));
+            if first.and_then(|key| self.take(key)).is_none() {
+                return;
+            }
+        }
+        let slots = self.entries.len();
+        if slots > 64 && self.entries.used() < slots / 5 {
+            self.entries.resize(slots / 2);
+        }
+    }
+}
