@@ -24,6 +24,8 @@ local waiting, delay, delay_floor, due
 local repeats, alone, read = 0, false, nil
 -- Of rules that block keys: the function of `blocks.lua`; and of a request its checks by their place in the group.
 local count_for_block, blocking = nil, nil
+-- Of requests with an id: the function of `ids.lua`.
+local ids_of = nil
 local what, more, key, cost, alg, first, limit, third
 local i, n = 2, 1
 
@@ -95,6 +97,15 @@ while true do
   end
 
   local retry, left, reset, state, ttl, leaves, keeps, again = -1, 0, 0
+  -- Of a request with an id: the id, for how long it is known, and how many may repeat it; what the state has of ids, and whether it
+  -- repeats one.
+  local id, period, free, ids, is_repeat
+  if more > 1 then
+    more = more - 2
+    local place = what % 8 == 2 and 51 or 35
+    id, ids_of = sub(check, place, place + 7), ids_of or step_of(31)
+    period, free = unpack('<dB', check, place + 8)
+  end
   -- Of a rule that blocks keys: its setting, how many count before the check, and whether denials count; and of any rule what its
   -- state has of blocks, and the rest of it.
   local setting, counts, denials_count, prefix, inner
@@ -152,8 +163,17 @@ while true do
         end
       end
     end
-    -- A bucket of all clients blocks nobody.
-    if notify == 2 then setting = nil end
+    -- A bucket of all clients blocks nobody, and knows no ids.
+    if notify == 2 then setting, id = nil, nil end
+    if raw and not raw.err and #raw > 10 and unpack('<B', raw) == 31 then
+      local size = 11 + 17 * unpack('<H', raw, 10)
+      if size <= #raw then
+        ids, raw = sub(raw, 1, size), sub(raw, size + 1)
+        if unpack('<d', ids, 2) <= now then ids = nil end
+        if raw == '' then raw = false end
+        notify = notify == 2 and notify or nil
+      end
+    end
     if raw and not raw.err and #raw > 19 and unpack('<B', raw) == 23 then
       local size = 20 + 10 * unpack('<I2', raw, 19)
       if size <= #raw then
@@ -164,6 +184,9 @@ while true do
       end
     end
     inner = raw
+    if id and what < 2 and ids_of('look', ids, id, now, period, free) then is_repeat, cost = true, 0 end
+    -- Whether what stands before the state has changed, and has to be written.
+    local is_changed = false
     -- The leases of a window follow its state.
     local leases
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
@@ -176,7 +199,7 @@ while true do
         window_leases = window_leases or step_of(0)
         _, _, _, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
       end
-      state, ttl, leases, left, prefix = state or '', ttl or 0, nil, (raw or prefix) and 1 or 0, nil
+      state, ttl, leases, left, prefix, ids = state or '', ttl or 0, nil, (raw or prefix or ids) and 1 or 0, nil, nil
     -- A failed GET returns a table with `err`. Of a string, `err` is nil.
     elseif raw and raw.err then
       retry = -3
@@ -244,7 +267,7 @@ while true do
         if level > 0 then
           -- Denied until both the block and the quota let it pass. A cost of 0 learns that nothing is left.
           out[n + 5] = -2 * level - (began and 1 or 0)
-          if cost == 0 then
+          if cost == 0 and not is_repeat then
             if not again or ends > again then again = ends end
           elseif retry == -1 or retry >= 0 and retry < ends then
             retry, again = ends, nil
@@ -256,11 +279,13 @@ while true do
       end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
       if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
-      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting then
+      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting or id then
         -- Several checks, or one that is not a plain take: decide all of them, then write.
-        if prefix or block then
+        if prefix or block or ids or id then
+          block = block or { prefix = prefix, inner = inner, reset = reset, level = 0 }
+          block.ids, block.id, block.period, block.free, block.is_repeat = ids, id, period, free, is_repeat
           blocking = blocking or {}
-          blocking[size + 1] = block or { prefix = prefix }
+          blocking[size + 1] = block
         end
         if alg == 16 and not (block and block.level > 0) then
           waiting = waiting or {}
@@ -297,26 +322,42 @@ while true do
       retry, left = step(raw, first, limit, third, now, 0)
       if cost > left then cost = left end
       if cost > 0 then retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost) end
-    elseif raw then
-      -- What lapses: units of a queue with others behind them.
-      retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 35))
-      left = retry == -1 and left or 0
+    else
+      local is_back = true
+      if id then
+        local before = ids
+        -- Its units were taken at that time.
+        ids, is_back = ids_of('forget', ids, id, now, period, free, (unpack('<d', check, 35)))
+        is_changed = ids ~= before
+      end
+      if raw and is_back then
+        -- What lapses: units of a queue with others behind them.
+        retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 35))
+        left = retry == -1 and left or 0
+      end
     end
     if setting and retry ~= -3 and (what == 2 or what == 3) then
       local level, ends, began, _, changed
       prefix, level, ends, began, _, changed = count_for_block(prefix, setting, now, counts)
       if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
-      if changed and not state then
-        -- The leases of a window are a part of it.
-        if raw then _, _, reset = step(raw, first, limit, third, now, 0) end
-        state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset), nil, 0
-      end
+      is_changed = is_changed or changed
+    end
+    if is_changed and not state and retry ~= -3 then
+      -- The leases of a window are a part of it.
+      local _
+      if raw then _, _, reset = step(raw, first, limit, third, now, 0) end
+      state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset), nil, 0
     end
     if state then
       if leases then state = kept_with(state, leases, now, raw) end
       if prefix then
         local rest = unpack('<d', prefix, 2) - now
         state, keeps = prefix .. state, nil
+        if rest > ttl then ttl = rest end
+      end
+      if ids then
+        local rest = unpack('<d', ids, 2) - now
+        state, keeps = ids .. state, nil
         if rest > ttl then ttl = rest end
       end
       ttl = ttl + 999
@@ -373,6 +414,7 @@ while true do
       local state, gone, notify = group[place + 8], group[place + 10], group[place + 11]
       local retry, block = out[reply + 1], blocking and blocking[place]
       local is_blocked = block and block[1] and block.level > 0
+      local fits = (retry == -1 or retry < -3) and not is_blocked
       -- The step of an algorithm looks at both.
       role, check = group[place + 5], waiting and waiting[place] or check
       local units = delay and waiting[place] and unpack('<d', check, 6) or 0
@@ -384,7 +426,7 @@ while true do
           step(raw, group[place + 2], group[place + 3], group[place + 4], now, units, 8,
             unpack('<d', check, 51), delay_floor or 0)
         out[reply + 1] = rest - 2^53
-      elseif (denied or delay) and (retry == -1 or retry < -3) and not is_blocked then
+      elseif (denied or delay) and fits then
         local slots = group[place + 6]
         if slots then
           -- Nothing runs, so it has no slots; what its process has in use is written.
@@ -422,10 +464,22 @@ while true do
         state = block.inner or ''
         group[place + 9] = state_ttl(group[place], group[place + 1], block.inner, block.reset)
       end
+      if block and block.id and what == 0 and fits and not delay and (role == 1 or not denied) then
+        block.ids = ids_of('admit', block.ids, block.id, now, block.period, block.free)
+        if not state then
+          state = block.inner or ''
+          group[place + 9] = state_ttl(group[place], group[place + 1], block.inner, block.reset)
+        end
+      end
       if state and what == 0 and role ~= 2 then
         if block and block.prefix then
           local rest = unpack('<d', block.prefix, 2) - now
           state = block.prefix .. state
+          if rest > group[place + 9] then group[place + 9] = rest end
+        end
+        if block and block.ids then
+          local rest = unpack('<d', block.ids, 2) - now
+          state = block.ids .. state
           if rest > group[place + 9] then group[place + 9] = rest end
         end
         local ttl = group[place + 9] + 999
@@ -462,7 +516,7 @@ while true do
           waits = false
         end
       end
-      if out[reply + 1] == -3 then granted = false end
+      if out[reply + 1] == -3 then granted = false elseif block and block.is_repeat and fits then out[reply + 1] = -2^53 + 2^33 end
       if notify == 2 then out[reply + 2] = out[reply + 2] < -2^51 and -1 or -1 - out[reply + 2] end
     end
     size, denied, waiting, delay, delay_floor, blocking = 0, false, nil, nil, nil, nil

@@ -17,7 +17,7 @@
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
 --              other name. For 0 to 3: 32 report new keys; 64 the rule blocks keys.
 --          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written)
---          B   1 if the next check belongs to the same request, 0 if this is its last check
+--          B   1 if the next check belongs to the same request, 0 if this is its last check; plus 2: the check has an id
 --          H   the key: KEYS[H]
 --          d   units; for 6 the size of the lease; for 7 the units wanted for a tracked lease
 --          B d d I4  the quota: the algorithm, its first number, its limit, its third number
@@ -39,6 +39,8 @@
 --          generation that the grant returned;
 --          for 7, '<dddd': the most units that may be on lease; the units wanted for a scheduled lease; the horizon in µs
 --          within which all units taken must have refilled; and the level at or below which scheduling starts.
+--          then, of a check with an id, for 0 and 1 behind the '<BBBHdBddI4', and for 2 if all units come back behind the '<dd': its 8
+--          bytes, and '<dB', for how many µs it is known, and how many may repeat it at no cost. See `ids.lua`.
 --          and with 64, then, the setting of the block: see `blocks.lua`.
 --          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
@@ -53,6 +55,7 @@
 --             many µs. From -4 down: it fits and leaves less than its units; they fit again after -4 - x µs (for 0 units
 --             with nothing left: one unit does). Of algorithm 16 also: from 2^52 up: it does not fit, and would after x - 2^52
 --             µs; the state is of another quota. From -2^52 down: for 1, it fits after -2^52 - x µs, for which it waits. From
+--             -2^53 + 2^33: it repeats a request with its id, and fits at no cost. From
 --             -2^53 up: the request waits. It has taken its units, and behind this and the second number, -2^53 + x, is the
 --             state before: the arrival time and its remainder x. The request starts when all these states let it.
 --          2. units left: after the take if the request takes, otherwise at present. For 1 and no units, -2^52 - x: x are owed. For 4: 1
@@ -70,7 +73,7 @@
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format;
 -- then what its algorithm counts; then the units on lease, if there are any. Of a key that was counted towards a block, what
--- `blocks.lua` has of it stands before all that. It expires when it equals a fresh state. A
+-- `blocks.lua` has of it stands before all that, and before that the ids of its requests (`ids.lua`). It expires when it equals a fresh state. A
 -- quota that finds the state of another quota converts it. Most denials leave such a state as it is: until units are
 -- taken, it refills as the quota that wrote it says.
 --

@@ -81,6 +81,13 @@ impl TestLimiter {
             .with_cost(cost)
     }
 
+    /// The check of a request with an id.
+    pub(crate) fn identified(&self, rule: &str, who: &str, cost: u64, id: &str) -> Check {
+        let check = self.check(rule, who, cost);
+        let check = self.0.with_id(check, &Key::of([id]));
+        check.expect("the rule is idempotent")
+    }
+
     pub(crate) fn planned(&self, rule: &str, plan: &str, who: &str, cost: u64) -> Check {
         self.0
             .check_with_plan(rule, plan, &Key::of([who]))

@@ -71,6 +71,8 @@ macro_rules! conformance_suite {
                 blocks_grow_and_are_forgotten_after_their_time,
                 denials_that_are_too_long_ago_do_not_count,
                 a_clock_that_is_set_back_blocks_nobody_for_longer_than_the_block;
+            ids:
+                an_id_ends_after_its_time_and_lives_longer_than_what_was_used;
         }
     };
     (@together $make:expr, #[$test:meta]) => {
@@ -149,6 +151,12 @@ macro_rules! conformance_suite {
                 a_shadow_says_that_it_would_block_and_blocks_nobody,
                 a_reset_lifts_a_block_and_forgets_its_level,
                 where_settled_requests_count_denials_do_not;
+            ids:
+                a_repeat_costs_nothing_also_when_nothing_is_left_and_three_times,
+                an_id_is_of_one_key_one_rule_and_one_cost,
+                other_rules_and_a_block_decide_a_repeat_as_any_request,
+                a_first_request_that_gets_all_back_forgets_its_id_unless_it_was_repeated,
+                of_a_key_64_ids_are_kept_and_a_reset_forgets_them;
         }
     };
     (@slots $make:expr, #[$test:meta]) => {

@@ -214,6 +214,10 @@ impl Local {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
             return Some(verdict.with_block_level(block.level));
         }
+        if check.has_id() {
+            // A repeat passes also where nothing is left.
+            return None;
+        }
         let words = self.keys.denial(at, limit.id)?;
         let (mut denied, knows_left) = limit.denials.deny(words, now, cost, patience)?;
         if let Effective::Leased(terms) = &limit.effective
@@ -510,7 +514,7 @@ impl Local {
         now: Tick,
     ) -> Verdict {
         let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
-        if verdict.is_blocked() {
+        if verdict.is_blocked() || verdict.is_repeat() {
             return verdict;
         }
         let leased = self.leased(limit, check.key(), now);

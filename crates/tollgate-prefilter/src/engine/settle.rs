@@ -106,7 +106,8 @@ pub(crate) fn keep_abandoned(
     now: Tick,
 ) -> Option<(Hold, Settlement)> {
     let limit = binding.limit(&receipt.check);
-    limit.filter(|limit| limit.windows.is_some())?;
+    // The units of an id stay taken: its next request costs nothing.
+    limit.filter(|limit| limit.windows.is_some() && !receipt.check.has_id())?;
     let mut receipt = *receipt;
     receipt.source = Source::Lease;
     let spent = binding.local().store_time.local(receipt.taken.at);

@@ -32,6 +32,9 @@ const IN_DEBT: i64 = -(1 << 52);
 /// From here up, by the remainder of an arrival time: the request waits, and this is the state before.
 const QUEUED: i64 = -(1 << 53);
 
+/// The check repeats a request with its id, at no cost.
+const REPEAT: i64 = QUEUED + (1 << 33);
+
 /// A message about slots is older than one that was read before; nothing was done.
 const STALE: i64 = 1;
 
@@ -164,6 +167,9 @@ impl Reply {
                         owed if owed > 0 && allows_debt => verdict = verdict.with_debt(owed),
                         _ => {}
                     }
+                    if self.is_repeat(place) {
+                        verdict = verdict.as_repeat();
+                    }
                     match self.block_of(layout, index) {
                         Some(BlockReply::Blocked { block, .. }) => {
                             verdict.with_block_level(block.level)
@@ -180,6 +186,11 @@ impl Reply {
             (None, Some(wait)) => decision.delayed(wait, []),
             (None, None) => decision,
         }
+    }
+
+    /// Whether the check repeats a request, at no cost.
+    fn is_repeat(&self, place: usize) -> bool {
+        self.of(place).is_some_and(|[retry, ..]| retry == REPEAT)
     }
 
     /// Windows of a calendar differ in length, which the script knows of this and the next one: what is owed may take more.
@@ -299,7 +310,7 @@ impl Reply {
                 .ok()
                 .and_then(|left| left.checked_add(cost));
             cost > 0
-                && (retry == FITS || retry <= FITS_AGAIN)
+                && (retry == FITS || retry <= FITS_AGAIN && retry != REPEAT)
                 && level == Some(quota.limit())
                 && self.was_written(rule_args, layout, checks, encoder)
         };
@@ -483,7 +494,7 @@ impl Reply {
             remaining,
             reset_after,
             match retry {
-                FITS => Retry::Now,
+                FITS | REPEAT => Retry::Now,
                 NEVER => Retry::Never,
                 FAILED => return None,
                 wait if wait <= WOULD_WAIT => Retry::after_micros(WOULD_WAIT.abs_diff(wait)),
@@ -494,7 +505,7 @@ impl Reply {
                 after => Retry::after_micros(u64::try_from(after).ok()?),
             },
         );
-        Some(match retry <= WOULD_WAIT {
+        Some(match retry <= WOULD_WAIT && retry != REPEAT {
             true => ReplyLine::WouldWait { answer },
             false => ReplyLine::Answer(answer),
         })

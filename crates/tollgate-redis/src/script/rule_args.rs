@@ -52,6 +52,8 @@ pub(crate) struct RuleArgs {
     pub(crate) block: Option<Box<[u8]>>,
     /// Whether denials count towards a block.
     pub(crate) counts_denials: bool,
+    /// Where repeated requests cost nothing: for how long ids are known, and how many may repeat one, `<dB`.
+    pub(crate) ids: Option<[u8; 9]>,
 }
 
 impl fmt::Debug for RuleArgs {
@@ -105,6 +107,11 @@ impl RuleArgs {
             counts_denials: rule
                 .block_setting()
                 .is_some_and(|block| !block.counts_settled()),
+            ids: rule.idempotent_for().map(|(period, repeats)| {
+                let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+                let [a, b, c, d, e, f, g, h] = double(micros);
+                [a, b, c, d, e, f, g, h, repeats]
+            }),
         }
     }
 

@@ -34,6 +34,8 @@ pub const TEXT: &str = concat!(
     include_str!("../../lua/concurrent.lua"),
     "elseif alg == 23 then\n",
     include_str!("../../lua/blocks.lua"),
+    "elseif alg == 31 then\n",
+    include_str!("../../lua/ids.lua"),
     "elseif alg == 0 then\n",
     include_str!("../../lua/window_leases.lua"),
     "end\nend\n",

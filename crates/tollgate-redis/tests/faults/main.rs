@@ -10,6 +10,7 @@ mod counted_once;
 mod fault;
 mod fleet;
 mod flood;
+mod ids;
 mod partial;
 mod scheduled;
 mod seed;

@@ -33,6 +33,10 @@ const REPORTS_NEW: u8 = 32;
 /// Its rule blocks keys.
 const BLOCKS: u8 = 64;
 
+/// Bits of the byte that says what follows a check: another check of its request; its own id, behind its numbers.
+const MORE: u8 = 1;
+const HAS_ID: u8 = 2;
+
 /// The bytes of a block's setting before its times.
 const SETTING: usize = 18;
 
@@ -60,7 +64,7 @@ impl Args {
 
     /// Marks the check that starts at a position: another check of its request follows.
     pub(super) fn more_follow(&mut self, begun: usize) {
-        self.0.bytes[begun + 2] = 1;
+        self.0.bytes[begun + 2] |= MORE;
     }
 
     /// Begins a check. Gives its position.
@@ -98,6 +102,14 @@ impl Args {
     /// Adds the part of a check that follows its quota.
     pub(super) fn add(&mut self, tail: &[[u8; 8]]) {
         self.0.bytes.extend_from_slice(tail.as_flattened());
+    }
+
+    /// Adds the id of the check that starts at a position, and how its rule takes ids.
+    pub(super) fn add_id(&mut self, begun: usize, id: [u8; 8], terms: [u8; 9]) {
+        let bytes = &mut self.0.bytes;
+        bytes[begun + 2] |= HAS_ID;
+        bytes.extend_from_slice(&id);
+        bytes.extend_from_slice(&terms);
     }
 
     /// Adds what a process says about slots to a take, as `concurrent.lua` reads it.

@@ -250,13 +250,18 @@ impl Call {
             }
             let first = self.keys.len();
             let found = (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
+            let is_whole = !is_charge && units == check.cost();
+            let id = rules.id_of(rule_args, check).filter(|_| is_whole);
             let check = check.with_cost(units);
             self.rules |= rule_args.bit;
-            self.args.begin(what, rule_args, &check, found.key, &plan);
+            let begun = self.args.begin(what, rule_args, &check, found.key, &plan);
             // Later than any state of a quota: LAST and the time from empty to full.
             let fresh_at = taken.fresh_at.min(LAST << 1);
             self.args
                 .add(&[double(taken.at.min(LAST)), double(fresh_at)]);
+            if let Some(id) = id {
+                self.args.add_id(begun, id.0, id.1);
+            }
             if rule_args.wait.is_none() && is_charge {
                 self.args.add(&[double(rule_args.debt)]);
             }
@@ -463,8 +468,15 @@ impl Call {
             });
             let found = (self.keys).find(rules, rule_args, check, with, overflow, first_key);
             self.rules |= rule_args.bit;
+            // Those that are folded have no id in common.
+            let is_folded = checks[index + 1..].iter().any(same);
+            let id = (!is_folded).then(|| rules.id_of(rule_args, check));
             let check = check.with_cost(cost);
-            before = Some(self.args.begin(what, rule_args, &check, found.key, &plan));
+            let begun = self.args.begin(what, rule_args, &check, found.key, &plan);
+            before = Some(begun);
+            if let Some((id, terms)) = id.flatten() {
+                self.args.add_id(begun, id, terms);
+            }
             if let Some(wait) = rule_args.wait {
                 self.args.add(&[double(patience), double(0), double(wait)]);
             }

@@ -100,6 +100,7 @@ pub(crate) struct History<'a> {
     live: Vec<Version>,
     modes: bool,
     blocks: bool,
+    ids: bool,
     /// What tickets hold, each of the rule set that gave it.
     held: Vec<(Version, Hold)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
@@ -137,8 +138,9 @@ impl<'a> History<'a> {
             _ => None,
         });
         let blocks = seed.is_multiple_of(2);
+        let ids = seed % 8 < 2;
         let bind = |numbers: &mut Numbers, lives: &mut Lives| {
-            let rules = rule_set(&ranges, (modes, blocks), numbers);
+            let rules = rule_set(&ranges, (modes, blocks, ids), numbers);
             bind(seed, &memory, lives, &rules)
         };
         let version = bind(&mut numbers, &mut lives);
@@ -147,8 +149,8 @@ impl<'a> History<'a> {
         let live = if numbers.one_in(2) && !owes { 2 } else { 0 };
         let live: Vec<_> = (0..live).map(|_| bind(&mut numbers, &mut lives)).collect();
         let (goes_back, changes) = (numbers.one_in(2), numbers.one_in(2) && !owes);
-        // A block that is forgotten goes with the next write on the server, and with the next count in memory.
-        let goes_back = goes_back && !blocks;
+        // A block or an id that is forgotten goes with the next write on the server, and with the next count in memory.
+        let goes_back = goes_back && !blocks && !ids;
         Self {
             seed,
             time,
@@ -157,6 +159,7 @@ impl<'a> History<'a> {
             changes,
             modes,
             blocks,
+            ids,
             live,
             version,
             numbers,
@@ -389,7 +392,17 @@ impl<'a> History<'a> {
         let keys = if self.goes_back { 1 } else { 3 };
         let key =
             Fingerprint::from_bits(u128::from(Numbers(self.numbers.below(keys)).next()) << 50);
-        Check::new(place as u16, key, cost).with_plan(plan as u16)
+        let is_idempotent = rule.idempotent_for().is_some();
+        let check = Check::new(place as u16, key, cost).with_plan(plan as u16);
+        match is_idempotent && self.numbers.one_in(2) {
+            // As many as there may be of a key, now and then.
+            true => {
+                let ids = self.numbers.of(&[2, 4, 100]);
+                let id = Numbers(self.numbers.below(ids)).next();
+                check.with_id(Fingerprint::from_bits(id.into()))
+            }
+            false => check,
+        }
     }
 
     /// Keeps what a ticket would.
@@ -416,6 +429,7 @@ impl<'a> History<'a> {
         }
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             if verdict.outcome() == Outcome::Allow
+                && !verdict.is_repeat()
                 && check.cost() > 0
                 && gives_back(check)
                 && version.bound.rules().enforces(verdict.rule())
@@ -480,7 +494,8 @@ impl<'a> History<'a> {
     }
 
     fn change_rules(&mut self) {
-        let rules = rule_set(&self.ranges, (self.modes, self.blocks), &mut self.numbers);
+        let has = (self.modes, self.blocks, self.ids);
+        let rules = rule_set(&self.ranges, has, &mut self.numbers);
         self.denied = None;
         self.again = None;
         self.version = bind(self.seed, &self.memory, &mut self.lives, &rules);

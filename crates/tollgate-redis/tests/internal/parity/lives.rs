@@ -29,6 +29,8 @@ const QUEUE_BYTES: usize = 45;
 
 /// Of a key that was counted towards a block, what there is to know of it stands before the rest of a state.
 const BLOCKED: u8 = 23;
+/// Before that, the ids of its requests.
+const IDS: u8 = 31;
 
 #[derive(Debug)]
 pub(crate) struct Lives {
@@ -130,8 +132,8 @@ impl Lives {
             );
             return;
         };
-        if state[0] == BLOCKED {
-            // It lives until the block is forgotten too, as of when it was written.
+        if [BLOCKED, IDS].contains(&state[0]) {
+            // It lives until the block is forgotten too, or the last id, as of when it was written.
             let forgotten_at = f64::from_le_bytes(state[1..9].try_into().expect("8 bytes")) as u64;
             let margin = self.margin.unwrap_or_default().as_millis() as i64;
             let least = ms(forgotten_at.saturating_sub(at)) - (ms(ended) - ms(begun)) + margin;

@@ -249,13 +249,14 @@ fn block(period: Duration, numbers: &mut Numbers) -> Block {
 /// A valid rule set, with a rule for each range.
 pub(crate) fn rule_set(
     ranges: &[Range],
-    (modes, has_blocks): (bool, bool),
+    (modes, has_blocks, has_ids): (bool, bool, bool),
     numbers: &mut Numbers,
 ) -> Arc<RuleSet> {
     loop {
         // Numbers of their own, so that a seed gives the same rules with and without.
         let mut brought = Numbers(numbers.0 ^ 0x5555);
         let mut blocks = Numbers(numbers.0 ^ 0x7777);
+        let mut ids = Numbers(numbers.0 ^ 0x9999);
         let rules: Vec<Rule> = ranges
             .iter()
             .enumerate()
@@ -291,6 +292,13 @@ pub(crate) fn rule_set(
                 }
                 if has_blocks && blocks.one_in(2) {
                     rule = rule.block(block(range.period, &mut blocks));
+                }
+                if has_ids && rule.at_most_wait().is_none() {
+                    let share = 1 + ids.below(300) as u32;
+                    let period =
+                        (range.period / 100 * share).clamp(Duration::from_micros(1), MAX_PERIOD);
+                    let period = Duration::from_micros(period.as_micros() as u64);
+                    rule = rule.idempotent(period).free_repeats(1 + ids.below(3) as u8);
                 }
                 match numbers.below(8) {
                     0 | 1 if modes => rule.shadow(),
