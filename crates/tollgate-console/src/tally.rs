@@ -23,7 +23,7 @@ pub(crate) fn tally(counts: &RuleCounts) -> Tally {
     let mut sum = Tally::default();
     for count in &counts.requests {
         let kind = match (count.decision, count.reason) {
-            ("allowed", _) => ALLOWED,
+            ("allowed" | "repeated", _) => ALLOWED,
             ("denied", "blocked") => BLOCKED,
             ("denied", _) => DENIED,
             ("degraded", _) => DEGRADED,

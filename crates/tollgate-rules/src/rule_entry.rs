@@ -2,10 +2,11 @@
 
 use std::{collections::HashSet, ops::Range, sync::Arc, time::Duration};
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use tollgate::{
     Head, Missing, RequestRule, Rule,
     condition::{method_in, path_matches, words_are},
+    key::header,
 };
 use tollgate_core::{
     AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet,
@@ -40,6 +41,7 @@ const FOR_LAYER: &[&str] = &[
     "missing",
     "blocked_status",
     "slow_denials",
+    "idempotent",
     "keep_on_error",
     "audit",
 ];
@@ -203,6 +205,11 @@ impl RuleEntry {
         if let Some(block) = fields.read("block", |node| read_block(reader, node)) {
             rule = rule.block(block);
         }
+        let ids = fields.read("idempotent", |node| read_ids(reader, node));
+        if let Some((name, period, repeats)) = ids {
+            rule = rule.idempotent(period).free_repeats(repeats);
+            settings.push(Arc::new(move |rule| rule.idempotent(header(&name), period)));
+        }
         let plan = fields.read("plan", |node| read_plan(reader, node, bindings));
         let plans = fields.read("plans", |node| Some(read_plans(reader, node, own)));
         let plans = plans.unwrap_or_default();
@@ -346,6 +353,7 @@ impl RuleEntry {
                 RuleErrorKind::Wait => "wait",
                 RuleErrorKind::Debt => "debt",
                 RuleErrorKind::Block => "block",
+                RuleErrorKind::Idempotency => "idempotent",
                 _ => "limit",
             };
             let span = fields.get(field).map(|node| node.span.clone());
@@ -709,6 +717,21 @@ fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
         Some(true) => block.count_settled(),
         _ => block,
     })
+}
+
+/// Where the id of a request is, how long it is known, and how many may repeat it.
+fn read_ids(reader: Reader<'_>, node: &Node) -> Option<(HeaderName, Duration, u8)> {
+    let fields = reader.fields(node, "ids of requests", "idempotent")?;
+    let name = fields.required("header", "\"idempotency-key\"");
+    let name = name.and_then(|node| reader.header_name(node, "idempotency-key"));
+    let period = fields.required("for", "\"10min\"");
+    let period = period.and_then(|node| reader.duration(node));
+    let repeats = match fields.get("repeats") {
+        None => Some(3),
+        Some(node) => reader.number(node, "how many may repeat a request, as 3", 1, 255),
+    };
+    // There are 255 at most.
+    Some((name?, period?, repeats? as u8))
 }
 
 fn read_rollout(

@@ -43,6 +43,7 @@ const BEYOND: &[&str] = &[
     "handler_override.toml",
     "handler_when.toml",
     "handler_with_others.toml",
+    "idempotent_and_wait.toml",
     "label_other_part.toml",
     "limit_burst_of_window.toml",
     "limit_large_log.toml",

@@ -130,6 +130,13 @@ core_setters! {
     /// Blocks a key for a time, which grows, after too many denials: see [`Block`], and [`RequestRule::block`].
     block(block: Block);
 
+    /// Lets a check in code that comes again with the same [id](crate::Limiter::with_id) cost nothing. In a layer,
+    /// [`RequestRule::idempotent`] does it. See [`tollgate_core::Rule::idempotent`].
+    idempotent(period: Duration);
+
+    /// How often a request may repeat one with the same id at no cost: up to 255 times. Default: 3.
+    free_repeats(repeats: u8);
+
     /// Lets a key owe up to `at_most` units, where a cost is known only afterwards, by the
     /// [response](RequestRule::cost_by_response) or a [`Ticket`](crate::decision::Ticket): it is charged in full even if less is left, and the next
     /// request waits until it is paid back. Without debt, what is not there lapses. See
@@ -262,6 +269,8 @@ pub(crate) struct RequestSettings {
     pub(crate) plans_by_key: Arc<Vec<(Key, Arc<str>)>>,
     /// The plan of a key that is not among them, by name.
     pub(crate) plan_of_key: Option<Arc<KeyPlanFn>>,
+    /// Where the id of a request is.
+    pub(crate) id: Option<Arc<dyn KeyExtractor>>,
     /// `None`: all requests are checked as the rule says.
     pub(crate) policies: Option<Arc<CheckPolicies>>,
     /// Hears of denials.
@@ -315,6 +324,7 @@ impl RequestRule {
             applies_to_key: None,
             plans_by_key: Arc::default(),
             plan_of_key: None,
+            id: None,
             policies: None,
             on_denied: None,
             missing: Missing::default(),
@@ -349,7 +359,8 @@ impl RequestRule {
         }
         let mut copy = self.clone();
         let settings = copy.set();
-        (settings.rule, settings.quota, settings.on_denied) = (shadow, None, None);
+        (settings.rule, settings.quota) = (shadow, None);
+        (settings.on_denied, settings.id) = (None, None);
         copy
     }
 
@@ -717,6 +728,32 @@ impl RequestRule {
         self
     }
 
+    /// Lets a request that comes again cost this rule nothing, so that a client that retries is counted once: `id` finds the id of a
+    /// request, which is known for `period`.
+    ///
+    /// A repeat has the same id, key, cost, method, path and query. It passes the rule also while the first request runs, and when
+    /// nothing is left; at most [three times](Rule::free_repeats). Other rules, slots, lists and blocks decide it as any request. A
+    /// request without an id counts; so does one whose id is empty, is sent twice, has to be looked up, or is longer than 255 bytes.
+    /// [`tollgate_core::Rule::idempotent`] says what holds of refunds, of outages, and how many ids are kept.
+    ///
+    /// Let your service answer a repeat from what it has stored: where it does the work again, an id is four requests for the price of
+    /// one. Where a cost is known only afterwards, that of a repeat is not charged.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, key::header};
+    ///
+    /// let rule = Rule::new("orders", Quota::gcra(60, MINUTE))
+    ///     .by(header("x-api-key"))
+    ///     .idempotent(header("idempotency-key"), 10 * MINUTE);
+    /// # let _ = rule;
+    /// ```
+    pub fn idempotent(mut self, id: impl KeyExtractor, period: Duration) -> Self {
+        let settings = self.set();
+        settings.rule = settings.rule.clone().idempotent(period);
+        settings.id = Some(Arc::new(id));
+        self
+    }
+
     /// Answers requests that this is `true` for in this way when the store fails, in place of the rule's own
     /// [`on_store_error`](Rule::on_store_error): reads fail open and writes fail closed, on one budget. The first condition that
     /// is `true` counts.
@@ -846,6 +883,7 @@ impl RequestSettings {
             (self.applies_to_key.is_some(), "when_key"),
             (!self.plans_by_key.is_empty(), "plan_for_key"),
             (self.plan_of_key.is_some(), "plan_by_key"),
+            (self.id.is_some(), "idempotent"),
             (self.missing != Missing::Shared, "when_missing"),
             (self.keeps, "keep_on_error"),
             (self.slow_denials.is_some(), "slow_denials"),

@@ -9,6 +9,7 @@ mod contract;
 mod defaults;
 mod failing;
 mod handler;
+mod ids;
 mod keys;
 mod limiters;
 mod limits_endpoint;

@@ -89,6 +89,14 @@ fn notes(explained: &[Explanation]) -> String {
                 rule.limiter_rule.debt_of()
             ));
         }
+        if let Some((period, repeats)) = rule.limiter_rule.idempotent_for()
+            && rule.counts()
+        {
+            notes.push_str(&format!(
+                "\n{name}: with an id, a request may be repeated {repeats} times within {}",
+                time_text::duration(period)
+            ));
+        }
         if let Some(condition) = rule.counts_if.as_deref().filter(|_| rule.counts()) {
             notes.push_str(&format!(
                 "\n{name}: gives the units back unless the response is {}",

@@ -182,6 +182,9 @@ fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {
         } else if rule.rule.has_slots() {
             "a slot is held until a response ends, and a message has none; put the rule into a RateLimitLayer, which counts calls"
                 .to_owned()
+        } else if rule.id.is_some() {
+            "the messages of a call have one id, so that three of them would repeat the first; put the rule into a RateLimitLayer"
+                .to_owned()
         } else {
             continue;
         };

@@ -16,6 +16,7 @@ mod limits_endpoint;
 pub(crate) mod live_config;
 mod look_ups;
 mod refund;
+mod request_id;
 mod request_parts;
 pub(crate) mod request_rules;
 mod route_index;

@@ -19,6 +19,7 @@ use crate::{
     observe::Observer,
     rate_limit::{
         look_ups::{self, LookUps},
+        request_id::with_id,
         route_index::RouteIndex,
         slash_detector::SlashDetector,
         validation::validate,
@@ -317,6 +318,13 @@ impl RequestRules {
             None => CheckPolicy::default(),
             Some(policies) => policies.of(head),
         };
+        let identified = |check: Check| {
+            let check = check.with_policy(policy);
+            match request_rule.id {
+                None => check,
+                Some(_) => with_id(&self.limiter, request_rule, head, check),
+            }
+        };
         key.clear();
         match extractor.extract(head, key) {
             Extracted::Key => self.observer.keyed(number),
@@ -334,18 +342,17 @@ impl RequestRules {
                 checks.look_ups.push(checks.checks.len(), answer);
                 let placeholder = Fingerprint::from_bits(0);
                 let check = Check::new(number, placeholder, cost).with_quota(quota);
-                checks.checks.push(check.with_policy(policy));
+                checks.checks.push(identified(check));
                 return Ok(());
             }
         }
         if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
             let check = self.limiter.check_at(number, key, cost);
-            let check = check.with_quota(quota).with_policy(policy);
-            checks.checks.push(check);
+            checks.checks.push(identified(check.with_quota(quota)));
             return Ok(());
         }
         match self.check(number, key, cost, quota) {
-            Some(check) => checks.checks.push(check.with_policy(policy)),
+            Some(check) => checks.checks.push(identified(check)),
             None => self.observer.skipped(number),
         }
         Ok(())
@@ -687,7 +694,13 @@ impl RequestRules {
             }
             match self.check(number, &key, placeholder.cost(), placeholder.quota()) {
                 Some(check) => {
-                    request_checks.checks[place] = check.with_policy(policy);
+                    let mut check = check.with_policy(policy);
+                    if let Some(id) = placeholder.id() {
+                        // That of the request, which has a key now.
+                        let id = Key::of(id.get().to_le_bytes());
+                        check = self.limiter.with_id(check, &id).unwrap_or(check);
+                    }
+                    request_checks.checks[place] = check;
                     if rule.on_denied.is_some() {
                         found_keys.push((number, key.into()));
                     }

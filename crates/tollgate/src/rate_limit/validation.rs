@@ -47,6 +47,17 @@ pub(crate) fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> 
             ),
         ));
     }
+    if let Some(id) = &request_rule.id {
+        id.validate()
+            .map_err(|wrong| RuleError::new(RuleErrorKind::Idempotency, rule.name(), wrong))?;
+    } else if rule.idempotent_for().is_some() {
+        return Err(RuleError::new(
+            RuleErrorKind::Idempotency,
+            rule.name(),
+            "the layer finds no id of a request; say where it is, behind the key: \
+             by(..).idempotent(header(\"idempotency-key\"), 10 * MINUTE)",
+        ));
+    }
     if let Some(mistake) = &request_rule.condition_mistake {
         return Err(RuleError::new(
             RuleErrorKind::RuleSet,

@@ -1,0 +1,34 @@
+//! The id of a request: what makes another one its repeat.
+
+use tollgate_core::{Check, KeyBuf, PartKind, layer::LayerLimiter};
+
+use crate::{head::Head, key::Extracted, routes::whole_path, rule::RequestSettings};
+
+/// The longest part of an id, in bytes: a longer one is none.
+const LONGEST: usize = 255;
+
+/// The check with the id of its request, if the rule takes ids and the request has one: what the extractor finds, the method, and the
+/// target with its query.
+pub(super) fn with_id(
+    limiter: &LayerLimiter,
+    rule: &RequestSettings,
+    head: &Head<'_>,
+    check: Check,
+) -> Check {
+    let Some(extractor) = &rule.id else {
+        return check;
+    };
+    let mut id = KeyBuf::new();
+    let is_there = matches!(extractor.extract(head, &mut id), Extracted::Key);
+    if !is_there || id.parts().any(|(_, part)| part.len() > LONGEST) {
+        return check;
+    }
+    id.push(PartKind::METHOD, head.method.as_str());
+    id.push(PartKind::PATH, whole_path(head).as_bytes());
+    id.push(
+        PartKind::QUERY_PARAMETER,
+        head.uri.query().unwrap_or_default(),
+    );
+    // A rule with an extractor of ids is idempotent.
+    limiter.with_id(check, &id.into()).unwrap_or(check)
+}
