@@ -182,7 +182,7 @@ fn audit(actor: &str, reason: &str, changes: &str) {
 async fn set(shared: &Shared, entry: OperatorEntry, author: &Author) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = &shared.parts.fleet {
-        let set = fleet.set(entry, bindings, author).await;
+        let set = fleet.set(&[entry], bindings, author).await;
         return set.map(drop).map_err(refused);
     }
     let set = rules(shared)?.handle(author.clone()).set(entry);

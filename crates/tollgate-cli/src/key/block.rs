@@ -109,11 +109,8 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
         entries.push(entry);
     }
     before.ask(&lines)?;
-    let mut report = None;
-    for entry in entries {
-        report = Some(before.set(entry, &lines).await?);
-    }
-    let mut report = report.ok_or_else(|| Failure::failed("there is no rule to block under"))?;
+    // All at once: none of the rules still lets the client pass.
+    let mut report = before.set(&entries, &lines).await?;
     report.text += &format!(
         "{}\n`tollgate key unblock` lifts it: the client is denied with the reason `blocked` meanwhile",
         blocked.note(document)

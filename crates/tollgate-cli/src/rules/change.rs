@@ -170,7 +170,7 @@ async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
         let entry = change.entry(entry, args.until, before.stored.now)?;
         let lines = before.preview(&entry)?;
         before.ask(&lines)?;
-        let mut report = before.set(entry, &lines).await?;
+        let mut report = before.set(&[entry], &lines).await?;
         let revision = &report.json["revision"];
         report.text += &format!("\n`tollgate rules end {revision}` ends it");
         return Ok(report);
@@ -288,10 +288,10 @@ impl Before<'_> {
 
     pub(crate) async fn set(
         &self,
-        entry: OperatorEntry,
+        entries: &[OperatorEntry],
         lines: &[String],
     ) -> Result<Report, Failure> {
-        let set = self.redis.set(entry, &self.bindings, &self.author);
+        let set = self.redis.set(entries, &self.bindings, &self.author);
         self.report(stored_in_time(&self.args.redis, set).await?, lines)
             .await
     }

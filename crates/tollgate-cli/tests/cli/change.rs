@@ -219,6 +219,8 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
             &[
                 "find-per-key: fixed_window 3/h → none for one key",
                 "find-per-key counts requests with {\"path\":\"/find\"}",
+                // In one change.
+                "revision 4 is stored",
             ],
         )
         .lacks(&["per-ip"]);

@@ -89,16 +89,17 @@ impl RedisRules {
         self.push_document(text, bindings, author, true).await
     }
 
-    /// Gives one client a limit of its own or switches rules, in all processes, also when another document is pushed. Returns the
-    /// revision, by which it is [ended](Self::end).
+    /// Gives clients limits of their own or switches rules, in all processes, also when another document is pushed: all in one change,
+    /// or none. Returns the revision, which is the number by which the last of them is [ended](Self::end); those before it have the
+    /// numbers before.
     ///
     /// # Errors
     ///
-    /// It does not go with the document, or has ended already by the clock of Redis; there is no document yet. If others change
+    /// One does not go with the document, or has ended already by the clock of Redis; there is no document yet. If others change
     /// something at the same time, it retries.
     pub async fn set(
         &self,
-        entry: OperatorEntry,
+        entries: &[OperatorEntry],
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
@@ -106,18 +107,22 @@ impl RedisRules {
             let Some(before) = &seen.before else {
                 return Ok(());
             };
-            let mut entry = entry.clone().set(seen.highest + 1, author, seen.now);
-            let entries = &before.document.entries;
-            let read = entries.read_new(&Arc::new(entry.clone()), seen.now)?;
-            if let FittingEntry::Override(of_client) = read {
-                let rule = &entries.rules[of_client.rule];
-                let hash = match &of_client.client {
-                    Client::Key(key) => self.shared.key.hash_key(&rule.name.value, key.as_ref()),
-                    Client::Hash(hash) => *hash,
-                };
-                entry.hash_key(hash, rule.key.form());
+            let known = &before.document.entries;
+            for (id, entry) in (seen.highest + 1..).zip(entries) {
+                let mut entry = entry.clone().set(id, author, seen.now);
+                let read = known.read_new(&Arc::new(entry.clone()), seen.now)?;
+                if let FittingEntry::Override(of_client) = read {
+                    let rule = &known.rules[of_client.rule];
+                    let name = &rule.name.value;
+                    let hash = match &of_client.client {
+                        Client::Key(key) => self.shared.key.hash_key(name, key.as_ref()),
+                        Client::Hash(hash) => *hash,
+                    };
+                    entry.hash_key(hash, rule.key.form());
+                }
+                set.set(Arc::new(entry))?;
             }
-            set.set(Arc::new(entry))
+            Ok(())
         };
         self.edit(bindings, author, set).await
     }
@@ -348,7 +353,9 @@ impl RedisRules {
     ) -> Result<Option<u64>, PushError> {
         let Shared { key, names, .. } = &*self.shared;
         let beside = set.text();
-        let revision = seen.highest + 1;
+        // Above the numbers of all that is set.
+        let numbers = set.all.iter().map(|entry| entry.id);
+        let revision = numbers.fold(seen.highest + 1, u64::max);
         let signature = key.sign(&names.namespace, revision, [text, &beside], author);
         let before = match &seen.before {
             Some(before) => before.document.entries.clone().beside(&seen.set),

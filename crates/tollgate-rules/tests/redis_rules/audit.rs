@@ -16,11 +16,14 @@ async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
     push(&redis, limits("fixed_window 20/h")).await;
     let bob = Author::new("bob").because("launch week");
     let raised = OperatorEntry::limit("api", KEY, "500/h");
-    redis.set(raised, &bindings, &bob).await.expect("pushed");
+    redis.set(&[raised], &bindings, &bob).await.expect("pushed");
     let wrong = OperatorEntry::limit("api", KEY, "500/hh");
-    assert!(redis.set(wrong, &bindings, &bob).await.is_err());
+    assert!(redis.set(&[wrong], &bindings, &bob).await.is_err());
     let off = OperatorEntry::switch("api", "off").because("it was wrong");
-    redis.set(off, &bindings, &alice()).await.expect("pushed");
+    redis
+        .set(&[off], &bindings, &alice())
+        .await
+        .expect("pushed");
 
     let records = redis.audit(10).await.expect("Redis is there");
     let words: Vec<String> = records.iter().rev().map(ToString::to_string).collect();
@@ -104,7 +107,7 @@ async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
     // Who has the secret finds out whether it is a client: its hash, as a document has it, begins so.
     let own = OperatorEntry::limit("log-in", KEY, "9/h");
     redis
-        .set(own, &Bindings::new(), &alice())
+        .set(&[own], &Bindings::new(), &alice())
         .await
         .expect("pushed");
     let hash = entries(&redis).await[0].client;

@@ -27,11 +27,11 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
     let friday = now() + Duration::from_secs(86_400);
     let doubled = OperatorEntry::limit("api", KEY, "200%");
     let doubled = doubled.until(friday).because("contract");
-    let id = redis.set(doubled, &bindings, &alice()).await;
+    let id = redis.set(&[doubled], &bindings, &alice()).await;
     assert_eq!(id.expect("set"), 2);
     let bob = Author::new("bob").because("slow database");
     let halved = redis
-        .set(OperatorEntry::switch("*", "50%"), &bindings, &bob)
+        .set(&[OperatorEntry::switch("*", "50%")], &bindings, &bob)
         .await;
     assert_eq!(halved.expect("set"), 3);
 
@@ -116,7 +116,9 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
         (new("20/mni"), "did you mean \"min\"?"),
         (new("20/h").because("x".repeat(2 << 20)), "end some of them"),
     ] {
-        let refused = redis.set(entry, &bindings, &alice()).await;
+        // All or nothing.
+        let fits = OperatorEntry::switch("*", "50%");
+        let refused = redis.set(&[fits, entry], &bindings, &alice()).await;
         let refused = refused.expect_err("it is wrong");
         assert_eq!(refused.kind(), PushErrorKind::Document);
         let said = refused.to_string();
@@ -130,7 +132,7 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
 
     // Who can write to Redis cannot take it away.
     redis
-        .set(new("20/h"), &bindings, &alice())
+        .set(&[new("20/h")], &bindings, &alice())
         .await
         .expect("right");
     let _: i64 = server.ask(&["HDEL", "{shop}:rules", "operators"]).await;
@@ -150,7 +152,7 @@ async fn what_operators_had_set_is_said_to_be_lost_where_redis_was_emptied_befor
     let redis = redis(&server);
     push(&redis, limits("fixed_window 10/h")).await;
     let block = || OperatorEntry::limit("api", KEY, "none").because("a flood");
-    let set = async || redis.set(block(), &bindings, &alice()).await;
+    let set = async || redis.set(&[block()], &bindings, &alice()).await;
     assert_eq!(set().await.expect("set"), 2);
     let rules = follow(&redis).await;
     let blocked = || rules.document().entries().len();
@@ -187,7 +189,7 @@ async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
     push(&redis, limits("fixed_window 10/h")).await;
     let set = async |key: &str| {
         let entry = OperatorEntry::limit("api", key, "none");
-        redis.set(entry, &bindings, &alice()).await
+        redis.set(&[entry], &bindings, &alice()).await
     };
     set("ended-later").await.expect("set");
     let older: Vec<String> = server.ask(&["HGETALL", RULES]).await;

@@ -57,7 +57,7 @@ async fn overrides_and_switches_reach_all_processes() {
     let redis = redis(&server);
     let bindings = Bindings::new();
     let early = redis
-        .set(OperatorEntry::switch("*", "off"), &bindings, &alice())
+        .set(&[OperatorEntry::switch("*", "off")], &bindings, &alice())
         .await;
     let early = early.expect_err("there is nothing to switch");
     assert!(
@@ -69,18 +69,18 @@ async fn overrides_and_switches_reach_all_processes() {
     let rules = follow(&redis).await;
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
     let raised = OperatorEntry::limit("api", KEY, "50/h").because("launch week");
-    let raised = redis.set(raised, &bindings, &alice()).await;
+    let raised = redis.set(&[raised], &bindings, &alice()).await;
     assert_eq!(raised.expect("pushed"), 2);
     // Of two for one client the later one counts, and is the only one.
     let raised = OperatorEntry::limit("api", KEY, "60/h");
-    let raised = redis.set(raised, &bindings, &alice()).await;
+    let raised = redis.set(&[raised], &bindings, &alice()).await;
     assert_eq!(raised.expect("pushed"), 3);
     until("it is in force", || rules.status().revision == 3).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=60;w=3600");
     assert_eq!(entries(&redis).await.len(), 1);
 
     let halved = redis
-        .set(OperatorEntry::switch("*", "50%"), &bindings, &alice())
+        .set(&[OperatorEntry::switch("*", "50%")], &bindings, &alice())
         .await;
     assert_eq!(halved.expect("pushed"), 4);
     until("it is in force", || rules.status().revision == 4).await;
@@ -92,7 +92,7 @@ async fn overrides_and_switches_reach_all_processes() {
     assert!(!server.dump().await.contains(KEY));
 
     let unknown = OperatorEntry::limit("apy", KEY, "50/h");
-    let unknown = redis.set(unknown, &bindings, &alice()).await;
+    let unknown = redis.set(&[unknown], &bindings, &alice()).await;
     let unknown = unknown.expect_err("there is no such rule").to_string();
     assert!(unknown.contains("did you mean \"api\"?"), "{unknown}");
 }
@@ -109,7 +109,7 @@ async fn of_many_who_push_at_once_no_change_is_lost() {
             let entry = OperatorEntry::limit("api", format!("client-{n}"), "50/h");
             let redis: RedisRules = redis(&server);
             let (bindings, author) = (Bindings::new(), alice());
-            let pushed = redis.set(entry, &bindings, &author).await;
+            let pushed = redis.set(&[entry], &bindings, &author).await;
             pushed.expect("it is tried again")
         });
     }
