@@ -4,7 +4,7 @@ import { ask, change } from './rules.js';
 
 const failed = (error) => h('p', { class: 'wrong', role: 'alert' }, error.message.slice(0, 2000));
 const left = (it) => it.remaining === null ? 'not known' : count(it.remaining);
-const outcome = (it) => h('span', { class: it.allowed ? '' : 'high' }, it.outcome, it.retry !== null && `, may retry in ${span(it.retry)}`);
+const outcome = (it) => h('span', { class: it.allowed ? '' : 'high' }, it.outcome, it.level && ` at level ${it.level} for ${span(it.blocked_for)}`, it.retry !== null && `, may retry in ${span(it.retry)}`);
 
 function submits(form, ...handlers) {
   form.addEventListener('submit', (event) => {

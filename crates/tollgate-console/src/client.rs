@@ -1,6 +1,6 @@
 //! A client, by what an operator knows of it: a line of its headers, its address, or the text that an override has.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use http::{HeaderName, HeaderValue, Request, request::Parts};
 use serde_json::{Value, json};
@@ -153,6 +153,12 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
             let quota = rule.quota_under(verdict.plan());
             let mut shown = verdict_json(verdict, &quota);
             shown["remaining"] = verdict_json(now, &quota)["remaining"].clone();
+            if let Some((block, level)) = rule.block_setting().zip(verdict.block_level()) {
+                let left = verdict.reset_after_ticks();
+                let began = block.time_of(level).saturating_sub(left);
+                shown["level"] = json!(level);
+                shown["blocked_for"] = json!(Duration::from_micros(began).as_secs_f64());
+            }
             shown["source"] = json!(source);
             shown["layer"] = json!(name);
             shown["rule"] = json!(rule.name());

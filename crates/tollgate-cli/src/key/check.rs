@@ -64,10 +64,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     let (mut rules, mut denying) = (Vec::new(), Vec::new());
     for said in states.verdicts(&decision) {
         let Said {
-            rule,
-            key,
-            verdict,
-            at,
+            rule, key, verdict, ..
         } = said;
         let is_shadow = rule.outcome == Explained::Shadows;
         if verdict.outcome() == Outcome::Deny && !is_shadow {
@@ -75,8 +72,8 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         }
         let decided = match verdict.outcome() {
             Outcome::NotDecided => "not asked: another rule has denied".to_owned(),
-            _ if is_shadow => format!("shadow: {}", outcome(verdict, at)),
-            _ => outcome(verdict, at),
+            _ if is_shadow => format!("shadow: {}", outcome(&said)),
+            _ => outcome(&said),
         };
         table.row([
             rule.rule.to_owned(),
@@ -87,7 +84,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
             verdict.remaining().to_string(),
             decided,
         ]);
-        rules.push(verdict_json(&said));
+        rules.push(verdict_json(&said, verdict));
     }
     let is_allowed = decision.is_allowed();
     let retry = decision.retry_after();

@@ -1,5 +1,7 @@
 //! The states of a client, by one partition of Redis.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tollgate::{
     Check, Consistency, Decision, Limiter, Outcome, Retry, decision::Verdict, key::KeyPrefix,
@@ -107,7 +109,14 @@ pub(crate) fn has_state(verdict: &Verdict) -> bool {
 }
 
 /// Whether a request would pass the rule now.
-pub(crate) fn outcome(verdict: &Verdict, at: Tick) -> String {
+pub(crate) fn outcome(said: &Said<'_, '_>) -> String {
+    let Said { verdict, at, .. } = *said;
+    if let Some((age, level)) = block_age(said).zip(verdict.block_level()) {
+        // The limit may deny for longer.
+        let left = time_text::from(at, verdict.reset_after());
+        let age = time_text::duration(age);
+        return format!("blocked for {left}, level {level} since {age}");
+    }
     match (verdict.outcome(), verdict.retry()) {
         (_, Retry::After(left)) if verdict.is_blocked() => {
             format!("blocked for {}", time_text::from(at, left))
@@ -123,32 +132,36 @@ pub(crate) fn outcome(verdict: &Verdict, at: Tick) -> String {
     }
 }
 
-/// A rule and its verdict, for programs.
-pub(crate) fn verdict_json(said: &Said<'_, '_>) -> Value {
-    let Said {
-        rule,
-        key,
-        verdict,
-        at,
-    } = *said;
-    let mut json = explained_json(rule);
-    json["key"] = json!(key.to_string());
-    let retry = match verdict.retry() {
-        Retry::After(after) => Some(after.as_secs_f64()),
-        _ => None,
-    };
+/// How long ago the growing block began that is in force.
+fn block_age(said: &Said<'_, '_>) -> Option<Duration> {
+    let block = said.rule.limiter_rule.block_setting()?;
+    let time = block.time_of(said.verdict.block_level()?);
+    let left = said.verdict.reset_after_ticks();
+    Some(Duration::from_micros(time.saturating_sub(left)))
+}
+
+/// A rule and its verdict, for programs, with what is `left` whatever a request costs.
+pub(crate) fn verdict_json(said: &Said<'_, '_>, left: &Verdict) -> Value {
+    let Said { verdict, at, .. } = *said;
+    let mut json = explained_json(said.rule);
+    json["key"] = json!(said.key.to_string());
     json["blocked"] = json!(verdict.is_blocked());
     json["block_level"] = json!(verdict.block_level());
     let time = |after| time_text::time(time_text::then(at, after));
-    json["retry_at"] = match verdict.retry() {
-        Retry::After(after) => json!(time(after)),
-        _ => Value::Null,
+    let since =
+        block_age(said).map(|age| time_text::time(time_text::then(at, Duration::ZERO) - age));
+    json["blocked_since"] = json!(since);
+    let retry = match verdict.retry() {
+        Retry::After(after) => Some(after),
+        _ => None,
     };
-    json["reset_at"] = json!(time(verdict.reset_after()));
+    json["retry_after_seconds"] = json!(retry.map(|after| after.as_secs_f64()));
+    json["retry_at"] = json!(retry.map(time));
     json["allowed"] = json!(verdict.outcome() == Outcome::Allow);
-    json["remaining"] = json!(verdict.remaining());
-    json["reset_after_seconds"] = json!(verdict.reset_after().as_secs_f64());
-    json["retry_after_seconds"] = json!(retry);
-    json["has_state"] = json!(has_state(verdict));
+    json["remaining"] = json!(left.remaining());
+    json["debt"] = json!(left.debt());
+    json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
+    json["reset_at"] = json!(time(left.reset_after()));
+    json["has_state"] = json!(has_state(left));
     json
 }

@@ -145,13 +145,7 @@ async fn look<'a>(
             true => time_text::from(at, left.reset_after()),
             false => "nothing used".to_owned(),
         };
-        let mut json = verdict_json(&said);
-        json["remaining"] = json!(left.remaining());
-        json["debt"] = json!(left.debt());
-        json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
-        let reset_at = time_text::then(at, left.reset_after());
-        json["reset_at"] = json!(time_text::time(reset_at));
-        json["has_state"] = json!(has_state(left));
+        let mut json = verdict_json(&said, left);
         json["partition"] = json!(states.name());
         let seen = Seen {
             partition: states.name(),
@@ -165,7 +159,7 @@ async fn look<'a>(
                     owed => format!("0, owes {owed}"),
                 },
                 back,
-                outcome(now, at),
+                outcome(&said),
             ],
             json,
             is_used: has_state(left),

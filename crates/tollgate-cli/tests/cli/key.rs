@@ -82,6 +82,28 @@ fn a_check_takes_units_until_it_denies_and_names_the_rule() {
 }
 
 #[test]
+fn a_status_says_since_when_a_growing_block_is_in_force() {
+    let server = RedisServer::start(&[]);
+    let block = "by = \"header:x-api-key\"\nblock = { after = 1, within = \"10min\", for = [\"1min\", \"1h\"] }";
+    let rules = RULES.replacen("by = \"header:x-api-key\"", block, 1);
+    let program = Program::on(&server, &rules);
+    let check = [&["key", "check"], SEARCH].concat();
+    for code in [0, 0, 0, 1] {
+        program.run(&check).assert(code, &[]);
+    }
+    let status = ["key", "status", "acme-key-1"];
+    let said = ["blocked for 5", "Z, level 1 since "];
+    program.run(&status).assert(1, &said);
+    let (_, json) = program.json(&status);
+    let rule = &json["rules"][0];
+    assert_eq!(
+        (&rule["blocked"], &rule["block_level"]),
+        (&json!(true), &json!(1))
+    );
+    assert!(rule["blocked_since"].is_string(), "{json}");
+}
+
+#[test]
 fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     let server = RedisServer::start(&[]);
     let program = Program::on(&server, RULES);

@@ -126,17 +126,18 @@ async fn a_rule_is_switched_overridden_and_previewed_with_a_reason() {
 
 #[tokio::test]
 async fn a_client_is_found_reset_and_explained() {
-    let app = App::new(LIMITS);
+    let block = "top_keys = true\nblock = { after = 10, within = \"1h\", for = [\"1h\"] }";
+    let app = App::new(&LIMITS.replacen("top_keys = true", block, 1));
     let (service, mut browser) = begun(&app, Access::loopback(), "keys").await;
     browser.value(&requests("acme", 40)).await;
     browser
         .fill("textarea[name=client]", "x-api-key: acme")
         .await;
     browser.click("form .primary").await;
-    browser.shows("denied, may retry in").await;
+    browser.shows("blocked at level 1 for").await;
     browser.fill("textarea[name=client]", "acme").await;
     browser.click("form .primary").await;
-    browser.shows("denied, may retry in").await;
+    browser.shows("blocked at level 1 for").await;
     browser.open(&service.url("/tollgate/keys")).await;
     browser
         .until("document.querySelector('caption + thead + tbody')?.innerText.includes('acme')")
@@ -162,7 +163,7 @@ async fn a_client_is_found_reset_and_explained() {
     browser.value(&requests("acme", 3)).await;
     browser.open(&service.url("/tollgate/overview")).await;
     browser
-        .until("document.querySelectorAll('.tile')[2].innerText.includes('3 in the last hour')")
+        .until("document.querySelectorAll('.tile')[2].innerText.includes('4 in the last hour')")
         .await;
     browser.open(&service.url("/tollgate/rules")).await;
     browser.click_when("[aria-label='End number 1']").await;
@@ -171,7 +172,7 @@ async fn a_client_is_found_reset_and_explained() {
     browser.open(&service.url("/tollgate/keys")).await;
     browser.until("document.querySelector('textarea')").await;
     browser
-        .until("!document.body.innerText.includes('denied, may retry in')")
+        .until("!document.body.innerText.includes('blocked at level')")
         .await;
     browser.fill("textarea[name=client]", "x-nothing: 1").await;
     browser.click("form .primary").await;
