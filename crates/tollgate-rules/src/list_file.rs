@@ -156,6 +156,8 @@ impl Shared {
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
             format!("line {line} is not UTF-8; save the file as UTF-8")
         })?;
+        // Some editors begin a file with the mark, which would be a part of the first entry.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         self.list
             .set(text.lines())
             .map_err(|wrong| wrong.to_string())
