@@ -1,6 +1,7 @@
 //! Rules that processes share through Redis.
 
 mod audit;
+mod decision;
 mod fleet;
 mod operators;
 mod policies;
