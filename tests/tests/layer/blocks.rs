@@ -14,8 +14,12 @@ use tollgate::{
     Admission, Block, HOUR, Key, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer,
     RequestRule, Rule, SECOND, key::header,
 };
-use tollgate_tests::app::{field, get};
+use tollgate_tests::{
+    app::{field, get},
+    events::Events,
+};
 use tower::{Layer, ServiceExt, service_fn};
+use tracing::Level;
 
 fn login() -> RequestRule {
     let block = Block::after(5)
@@ -57,6 +61,7 @@ async fn attempt(limits: &RateLimitLayer, client: &str, password: &str) -> Respo
 async fn the_fifth_failure_blocks_and_the_next_block_is_longer() {
     let clock = ManualClock::new(1_700_000_000_000_000);
     let limits = layer(&clock, [login()]);
+    let events = Events::listen();
     for time in ["60", "600", "3600", "3600"] {
         for n in 0..5 {
             assert_eq!(attempt(&limits, "mallory", "sesame").await.status(), 200);
@@ -65,6 +70,12 @@ async fn the_fifth_failure_blocks_and_the_next_block_is_longer() {
         }
         let blocked = attempt(&limits, "mallory", "sesame").await;
         assert_eq!(blocked.status(), 429);
+        // An event for each block, which names no client.
+        let began = events.at(Level::INFO);
+        let seconds = format!("seconds={time} ");
+        let is_last = |last: &String| last.contains("key blocked") && last.contains(&seconds);
+        assert!(began.last().is_some_and(is_last), "{began:?}");
+        assert!(!began.concat().contains("mallory"));
         assert_eq!(field(&blocked, "retry-after"), time);
         assert_eq!(attempt(&limits, "ann", "sesame").await.status(), 200);
         let seconds = time.parse().expect("a number");
