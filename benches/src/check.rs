@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND, Store,
-    store::Step,
+    Block, Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND,
+    Store, store::Step,
 };
 
 /// A quota that no bench uses up: one unit each microsecond, four thousand million at once.
@@ -79,6 +79,26 @@ impl Checker {
         Ok(Self {
             limiter: Limiter::new(MemoryStore::new(), [rule])?,
         })
+    }
+
+    /// One rule of this quota that blocks keys.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be used.
+    pub fn blocking(quota: Quota) -> Result<Self, RuleError> {
+        let rule = Rule::new("rate", quota).block(Block::after(1_000).count_settled());
+        Ok(Self {
+            limiter: Limiter::new(MemoryStore::new(), [rule])?,
+        })
+    }
+
+    /// Counts a request of this client towards a block.
+    pub fn count(&self, name: &str) {
+        let check = [self.limiter.check_at(0, &key_of(name), 1)];
+        if let Some(decision) = self.limiter.acquire(&check).ready() {
+            drop(self.limiter.ticket(&check, &decision));
+        }
     }
 
     /// The limiter.

@@ -60,6 +60,11 @@ pub const ALL: &[Scenario] = &[
     scenario("hot-may-wait", || {
         Ok(asking(Checker::waiting(WIDE)?, hot(), 8))
     }),
+    scenario("hot-counted", || {
+        let (checker, mut namer) = (Checker::blocking(WIDE)?, Namer::new());
+        each(8).for_each(|client| checker.count(namer.name(client)));
+        Ok(asking(checker, hot(), 8))
+    }),
     scenario("fallible-allowed", || fallible(WIDE, hot(), 8)),
     scenario("fallible-denied", || fallible(TIGHT, hot(), 8)),
     scenario("fallible-uniform", || {
