@@ -135,7 +135,8 @@ impl<'a> Attempt<'a> {
     #[inline]
     #[must_use]
     pub fn waits(&self, decision: &Decision) -> bool {
-        !decision.delay().is_zero() || self.limiter.waits_for_slots_after(decision)
+        self.limiter.has_waits()
+            && (!decision.delay().is_zero() || self.limiter.waits_for_slots_after(decision))
     }
 
     /// The request as it waits after this decision.

@@ -133,21 +133,27 @@ impl Coordinator {
         if !checks.iter().all(|check| self.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        match self.is_plain {
-            true => self.ask(checks, ask),
-            false => self.decide_in_steps(checks, ask),
+        match ask {
+            Ask::Acquire if self.is_plain => self.store.acquire(checks),
+            ask => self.decide_in_steps(checks, ask),
         }
     }
 
-    /// The same where there is something to do before the store is asked, or after it. Not inlined: its frame would be that of each
-    /// request (20 of 400 instructions).
-    #[inline(never)]
+    /// The same where there may be something to do before the store is asked, or after it.
     fn decide_in_steps(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
-        if !self.has_none && !self.has_thresholds {
-            let mut answer = self.ask(checks, ask);
-            self.end(&mut answer, checks, ask);
-            return answer;
+        if self.has_none || self.has_thresholds {
+            return self.decide_counted(checks, ask);
         }
+        let mut answer = self.ask(checks, ask);
+        if !self.is_plain {
+            self.end(&mut answer, checks, ask);
+        }
+        answer
+    }
+
+    /// The same without the limits of none, and with thresholds. Not inlined: its frame would be that of each request.
+    #[inline(never)]
+    fn decide_counted(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
         let (rules, now) = (self.store.rules(), self.now());
         let blocked::Counted {
             mut checks,

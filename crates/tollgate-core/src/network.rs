@@ -39,6 +39,7 @@ pub struct Network {
 
 impl Network {
     /// The network of this address: an IPv4 address alone, the /64 of an IPv6 address.
+    #[inline]
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         Self {
@@ -49,6 +50,7 @@ impl Network {
     }
 
     /// Counts an IPv4 address by its first `bits` bits. More than 32 are 32.
+    #[inline]
     #[must_use]
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         self.ipv4_prefix = bits.min(32);
@@ -56,6 +58,7 @@ impl Network {
     }
 
     /// Counts an IPv6 address by its first `bits` bits. More than 128 are 128.
+    #[inline]
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits.min(128);

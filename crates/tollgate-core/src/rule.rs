@@ -514,6 +514,7 @@ impl Rule {
     }
 
     /// The limit of the quota [under](Self::quota_under) number `plan`; `None` if it has none.
+    #[inline]
     #[must_use]
     pub fn limit_under(&self, plan: usize) -> Option<u64> {
         let limit = |quota: &Quota| (!quota.is_unlimited()).then(|| quota.limit());

@@ -212,7 +212,7 @@ impl Gcra {
         if cost <= self.burst && lacks <= patience {
             return None;
         }
-        let (answer, _) = self.answer(state, ahead, cost);
+        let answer = self.answer(state, ahead, cost);
         let retry = match answer.retry {
             Retry::After(_) => Retry::after_micros(self.micros(lacks.saturating_sub(patience))),
             other => other,
@@ -333,24 +333,55 @@ impl Gcra {
         }
     }
 
-    /// The answer, and what is ahead then.
+    /// The answer about a state of which this much is ahead.
     #[inline(always)]
-    fn answer(&self, state: &GcraState, ahead: u128, cost: u64) -> (Assessment, u128) {
+    fn answer(&self, state: &GcraState, ahead: u128, cost: u64) -> Assessment {
         if cost == 0 || cost > self.burst || ahead > self.tolerance {
-            return (self.answer_at_the_edge(state, ahead, cost), ahead);
+            return self.answer_at_the_edge(state, ahead, cost);
         }
         let cost = self.span_of(cost);
         let after = ahead + cost;
         let fits = after <= self.tolerance;
         let then = if fits { after } else { ahead };
         let left = self.tolerance - then;
-        let answer = Assessment {
+        Assessment {
             fits,
             remaining: divide(left, self.numerator).0,
             reset_after: self.micros(then),
             retry: self.wait(cost, left),
+        }
+    }
+
+    /// Takes units that fit, in 64 bits, as most do. `None`: nothing was taken.
+    #[inline(always)]
+    fn take_short(&self, state: &mut GcraState, now: Tick, cost: u64) -> Option<Assessment> {
+        let tolerance = u64::try_from(self.tolerance).ok()?;
+        let ahead = match state.tat.checked_sub(now) {
+            None => 0,
+            Some(ticks) => {
+                let parts = ticks.checked_mul(self.denominator)?;
+                parts.checked_add(state.rest.into())?
+            }
         };
-        (answer, then)
+        let span = cost.checked_mul(self.numerator).filter(|span| *span > 0)?;
+        let after = ahead.checked_add(span)?;
+        let left = tolerance.checked_sub(after)?;
+        let (whole, rest) = match self.denominator {
+            1 => (after, 0),
+            parts => (after / parts, after % parts),
+        };
+        state.tat = now.checked_add(whole)?;
+        // A remainder is below the denominator, which validation keeps within 32 bits.
+        state.rest = rest as u32;
+        if self.debt > 0 {
+            state.cut = 0;
+        }
+        Some(Assessment {
+            fits: true,
+            remaining: left / self.numerator,
+            reset_after: whole + u64::from(rest > 0),
+            retry: self.wait(span.into(), left.into()),
+        })
     }
 
     /// When `cost` fits, if the part `left` of it fits now.
@@ -558,20 +589,18 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
-        self.answer(state, self.ahead(state, now), cost).0
+        self.answer(state, self.ahead(state, now), cost)
     }
 
     #[inline(always)]
     fn acquire(&self, state: &mut GcraState, now: Tick, cost: u64) -> Assessment {
-        let (answer, then) = self.answer(state, self.ahead(state, now), cost);
-        if answer.fits && cost > 0 {
-            let after = self.state(now, then);
-            self.set(state, after);
-            if self.debt > 0 {
-                state.cut = 0;
+        self.take_short(state, now, cost).unwrap_or_else(|| {
+            let answer = self.assess(state, now, cost);
+            if answer.fits {
+                self.take(state, now, cost);
             }
-        }
-        answer
+            answer
+        })
     }
 
     #[inline]
@@ -687,7 +716,7 @@ impl Algorithm for Gcra {
         if cost == 0 || ahead > self.reach_of(&state) {
             return None;
         }
-        let (answer, _) = self.answer(&state, ahead, cost);
+        let answer = self.answer(&state, ahead, cost);
         (!answer.fits).then_some(answer)
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     idempotency::Idempotency,
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
+    store::seq_cells::SeqLine,
     sync::{MutexGuard, lock_briefly},
     time::Tick,
 };
@@ -38,6 +39,7 @@ impl Locked<'_, Concurrent> {
 }
 
 impl<'a, A: Algorithm> Locked<'a, A> {
+    #[inline]
     pub(super) fn new(table: &'a Table<A>, index: usize) -> Self {
         Self {
             table,
@@ -48,6 +50,10 @@ impl<'a, A: Algorithm> Locked<'a, A> {
 
     pub(super) fn holds_slots(&self) -> bool {
         A::HOLDS_SLOTS
+    }
+
+    fn denials(&self, key: Fingerprint) -> &'a SeqLine<2> {
+        self.table.deny_cache.line(self.index, key)
     }
 
     /// A number for slots that were taken under this lock: above all that the key was given before.
@@ -105,7 +111,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         now: Tick,
     ) {
         if self.shard.repair_block(key, block, now) {
-            self.table.deny_cache.remove(self.index, key);
+            self.denials(key).clear();
         }
         self.remember_block(key, plan, active, now);
     }
@@ -121,7 +127,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         let before = self.shard.evicted_blocks();
         let began = self.shard.count_for_block(key, block, now);
         if let Some(began) = began {
-            self.table.deny_cache.remove(self.index, key);
+            self.denials(key).clear();
             self.remember_block(key, plan, began, now);
         }
         let evicted = self.shard.evicted_blocks();
@@ -140,8 +146,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         };
         if self.shard.find(key).is_none_or(is_fresh) {
             let words = [until, u64::from(active.level)];
-            let deny_cache = &self.table.deny_cache;
-            deny_cache.insert(self.index, key, !plan.id, words);
+            self.denials(key).insert(key, !plan.id, words);
         }
     }
 
@@ -241,7 +246,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         start: Instant,
         cost: u64,
     ) -> Option<(GcraState, Assessment)> {
-        self.table.deny_cache.remove(self.index, key);
+        self.denials(key).clear();
         let mut before = None;
         self.change(key, plan, now, |state| {
             before = plan.quota.take_from(state, now, start, cost);
@@ -257,6 +262,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         plan: &Plan<A>,
         now: Tick,
         cost: u64,
+        denials: &SeqLine<2>,
         then: impl FnOnce(Assessment) -> Option<T>,
     ) -> Option<T> {
         let entry = self.shard.find_unless_of_another(plan, key)?;
@@ -270,22 +276,21 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         if plan.quota.is_ahead(state, now) {
             return None;
         }
-        let mut after = A::State::default();
-        let answer = match A::HAS_HEAP {
-            true => plan.quota.assess(state, now, cost),
-            false => {
-                after.clone_from(state);
-                plan.quota.acquire(&mut after, now, cost)
-            }
-        };
-        let answered = answer.fits.then_some(answer).and_then(then)?;
         if A::HAS_HEAP {
+            let answer = plan.quota.assess(state, now, cost);
+            let answered = answer.fits.then_some(answer).and_then(then)?;
             self.take(key, plan, now, cost);
             return Some(answered);
         }
+        let mut after = state.clone();
+        let answer = plan.quota.acquire(&mut after, now, cost);
+        if !answer.fits {
+            return None;
+        }
+        let answered = then(answer)?;
         // Denials for want of slots are not remembered.
         if !A::HOLDS_SLOTS {
-            self.table.deny_cache.remove(self.index, key);
+            denials.clear();
         }
         match entry {
             Some(entry) => entry.state = after,
@@ -299,7 +304,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         if cost == 0 {
             return;
         }
-        self.table.deny_cache.remove(self.index, key);
+        self.denials(key).clear();
         self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
     }
 
@@ -311,8 +316,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         };
         plan.quota.repair(&mut entry.state, now);
         if let Some(DenyBound(first, second)) = plan.quota.deny_bound(&entry.state, now) {
-            let deny_cache = &self.table.deny_cache;
-            deny_cache.insert(self.index, key, plan.id, [first, second]);
+            self.denials(key).insert(key, plan.id, [first, second]);
         }
     }
 
@@ -322,7 +326,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             return;
         };
         // A bound under the other quota is no bound of the state as it will be.
-        self.table.deny_cache.remove(self.index, key);
+        self.denials(key).clear();
         let writer = self.shard.writer(entry);
         let writer = writer.filter(|writer| plan.quota.defers_to(&writer.quota, &entry.state, now));
         if let Some(writer) = writer.map(|writer| writer.quota.clone()) {
@@ -376,7 +380,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             // They are released, once.
             return;
         }
-        self.table.deny_cache.remove(self.index, key);
+        self.denials(key).clear();
         let cost = hold.check.cost();
         match how {
             Settlement::Charge(units) if plan.debt > 0 => self.charge(key, plan, now, units),
@@ -429,7 +433,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             // They belong to requests that run.
             return false;
         }
-        self.table.deny_cache.remove(self.index, key);
+        self.denials(key).clear();
         let was_live = self
             .shard
             .find(key)

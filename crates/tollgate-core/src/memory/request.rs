@@ -18,6 +18,7 @@ use crate::{
         plan::Plan,
         rule_store::MemoryRuleStore,
         rule_table::{AnyRuleTable, RuleTable, with_table},
+        table::Place,
     },
     reservation::{Reservation, ReservationError, Reserved, ReservedSettlement},
     rule_set::RuleSet,
@@ -47,11 +48,13 @@ impl MemoryRuleStore {
     /// One check of an enforced rule. A denial of a key that is over its limit, or blocked, takes no lock.
     fn acquire_in<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Step<Decision> {
         if let Some(plan) = rule.plan(check) {
-            let now = self.clock.now();
-            if let Some(verdict) = rule.deny_without_lock(plan, check, now) {
+            let (now, place) = (self.clock.now(), rule.table.place(check.key()));
+            if !place.denials.is_empty()
+                && let Some(verdict) = rule.deny_without_lock(plan, check, now, place)
+            {
                 return Step::Ready(Decision::of_one(now, verdict, true));
             }
-            if let Some(verdict) = self.take_in(rule, plan, check, now, Some) {
+            if let Some(verdict) = self.take_in(rule, plan, check, now, place, Some) {
                 return Step::Ready(Decision::allowed(now, verdict));
             }
         }
@@ -69,10 +72,11 @@ impl MemoryRuleStore {
         plan: &Plan<A>,
         check: &Check,
         now: Tick,
+        place: Place<'_>,
         then: impl FnOnce(Verdict) -> Option<T>,
     ) -> Option<T> {
         let (key, cost) = (check.key(), check.cost());
-        let mut locked = Locked::new(&rule.table, rule.table.shard_of(key));
+        let mut locked = Locked::new(&rule.table, place.shard);
         if let Some(block) = &rule.block {
             locked.block_of(key, block, now).is_none().then_some(())?;
         }
@@ -81,7 +85,7 @@ impl MemoryRuleStore {
             true => locked.next_slot_number(&self.shared.slot_numbers),
             false => 0,
         };
-        locked.take_fitting(key, plan, now, cost, |answer| {
+        locked.take_fitting(key, plan, now, cost, place.denials, |answer| {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
             then(match A::HOLDS_SLOTS {
                 true => verdict.with_slot_number(number),
@@ -141,7 +145,8 @@ impl MemoryRuleStore {
         decision: &mut Decision,
     ) -> Option<()> {
         let (check, now) = (&checks[index], decision.at());
-        self.take_in(rule, rule.plan(check)?, check, now, |verdict| {
+        let place = rule.table.place(check.key());
+        self.take_in(rule, rule.plan(check)?, check, now, place, |verdict| {
             decision.verdicts_mut()[index] = verdict;
             match rest.is_empty() {
                 true => Some(()),

@@ -15,7 +15,12 @@ use crate::{
     check::Check,
     decision::Verdict,
     idempotency::Idempotency,
-    memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
+    memory::{
+        hasher::Hasher,
+        locked::Locked,
+        plan::Plan,
+        table::{Place, Table},
+    },
     rule_set::RuleSet,
     source::Source,
     time::Tick,
@@ -70,16 +75,16 @@ impl<A: Algorithm> RuleTable<A> {
         plan: &Plan<A>,
         check: &Check,
         now: Tick,
+        place: Place<'_>,
     ) -> Option<Verdict> {
         let (key, cost) = (check.key(), check.cost());
-        let shard = self.table.shard_of(key);
         let verdict = |answer| Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
         if let Some(block) = &self.block {
             // One that costs nothing is told what is left, and one that waits when it fits.
             if cost == 0 || cost > plan.limit || plan.at_most > 0 {
                 return None;
             }
-            if let Some(active) = self.table.block_from_cache(shard, key, plan, block, now) {
+            if let Some(active) = place.block(key, plan, block, now) {
                 let fresh = Assessment::new(true, plan.limit, 0, Retry::Now);
                 return Some(verdict(active.deny(fresh, cost)).with_block_level(active.level));
             }
@@ -88,7 +93,7 @@ impl<A: Algorithm> RuleTable<A> {
                 return None;
             }
         }
-        let answer = self.table.deny_from_cache(shard, key, plan, now, cost)?;
+        let answer = place.deny(key, plan, now, cost)?;
         Some(verdict(answer))
     }
 

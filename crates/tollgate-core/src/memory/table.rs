@@ -23,7 +23,10 @@ use crate::{
         unbound::Packed,
         writers::Writers,
     },
-    store::{rule_store::Usage, seq_cells::SeqCells},
+    store::{
+        rule_store::Usage,
+        seq_cells::{SeqCells, SeqLine},
+    },
     sync::{Mutex, lock},
     time::Tick,
 };
@@ -118,38 +121,11 @@ impl<A: Algorithm> Table<A> {
         &self.shards[index].0
     }
 
-    /// A denial by the deny cache, without the lock.
-    #[inline(always)]
-    pub(super) fn deny_from_cache(
-        &self,
-        shard: usize,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        cost: u64,
-    ) -> Option<Assessment> {
-        let [first, second] = self.deny_cache.get(shard, key, plan.id)?;
-        plan.quota
-            .deny_by(DenyBound(first, second), now, cost)
-            // A clock went back since: the state lies in the future, and a denial has to repair it.
-            .filter(|answer| answer.reset_after <= plan.longest_reset)
-    }
-
-    /// The block of a key by the deny cache, without the lock.
-    pub(super) fn block_from_cache(
-        &self,
-        shard: usize,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        block: &Block,
-        now: Tick,
-    ) -> Option<ActiveBlock> {
-        // A bound is under the number of its quota.
-        let [until, level] = self.deny_cache.get(shard, key, !plan.id)?;
-        let micros = until.checked_sub(now).filter(|micros| *micros > 0)?;
-        let level = level as u8;
-        // A clock went back since: the block is cut to its time.
-        (micros <= block.time_of(level)).then_some(ActiveBlock { micros, level })
+    /// Where a key is.
+    pub(super) fn place(&self, key: Fingerprint) -> Place<'_> {
+        let shard = self.shard_of(key);
+        let denials = self.deny_cache.line(shard, key);
+        Place { shard, denials }
     }
 
     pub(super) fn lapse(&self, units: u64) {
@@ -180,6 +156,47 @@ impl<A: Algorithm> Table<A> {
         }
         usage.keys = parts / PARTS;
         usage
+    }
+}
+
+/// Where a key is: its shard, and the line of the deny cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) shard: usize,
+    pub(super) denials: &'a SeqLine<2>,
+}
+
+impl Place<'_> {
+    /// A denial by the deny cache, without the lock.
+    #[inline(always)]
+    pub(super) fn deny<A: Algorithm>(
+        self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Option<Assessment> {
+        let [first, second] = self.denials.get(key, plan.id)?;
+        plan.quota
+            .deny_by(DenyBound(first, second), now, cost)
+            // A clock went back since: the state lies in the future, and a denial has to repair it.
+            .filter(|answer| answer.reset_after <= plan.longest_reset)
+    }
+
+    /// The block of a key by the deny cache, without the lock.
+    pub(super) fn block<A: Algorithm>(
+        self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        block: &Block,
+        now: Tick,
+    ) -> Option<ActiveBlock> {
+        // A bound is under the number of its quota.
+        let [until, level] = self.denials.get(key, !plan.id)?;
+        let micros = until.checked_sub(now).filter(|micros| *micros > 0)?;
+        let level = level as u8;
+        // A clock went back since: the block is cut to its time.
+        (micros <= block.time_of(level)).then_some(ActiveBlock { micros, level })
     }
 }
 
@@ -263,7 +280,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
         for (index, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(&shard.0);
             for entry in shard.drain().1 {
-                self.deny_cache.remove(index, entry.key());
+                self.deny_cache.line(index, entry.key()).clear();
             }
             shard.put_sides(sides.next().flatten());
         }

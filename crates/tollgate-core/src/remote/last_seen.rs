@@ -147,7 +147,7 @@ impl LastSeen {
             };
             if let Some((shard, key, id)) = self.place(check) {
                 let cells = shard.cells.get_or_init(|| SeqCells::new(1, CELLS));
-                cells.insert(0, key, id, entry.words());
+                cells.line(0, key).insert(key, id, entry.words());
             }
         }
     }
@@ -160,12 +160,12 @@ impl LastSeen {
             return;
         };
         let _claim = lock(&shard.claims);
-        let cells = shard.cells.get();
-        let Some((cells, words)) = cells.and_then(|it| Some((it, it.get(0, key, id)?))) else {
+        let line = shard.cells.get().map(|cells| cells.line(0, key));
+        let Some((line, words)) = line.and_then(|line| Some((line, line.get(key, id)?))) else {
             return;
         };
         let entry = Entry::of_words(words);
-        cells.insert(0, key, id, [0, 0]);
+        line.insert(key, id, [0, 0]);
         let used = entry.used_at(now, &rule.quota_under(usize::from(entry.plan)));
         if used > 0 {
             begin(used);

@@ -117,7 +117,7 @@ pub use self::{
     instance_count::InstanceCount,
     registry::RuleRegistry,
     rule_store::{RuleStore, Usage},
-    seq_cells::SeqCells,
+    seq_cells::{SeqCells, SeqLine},
     slot_waiters::SlotWaiters,
 };
 pub use crate::{

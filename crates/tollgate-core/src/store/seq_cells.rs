@@ -13,7 +13,7 @@ use crate::{
 /// to the tag. So a torn read is a miss (but for one in 2^64), and readers never wait. The number of cells is fixed: two
 /// share a cache line, and of three keys that fall on one line, the one that was inserted first is dropped.
 ///
-/// A cell must have one writer at a time: callers of [`insert`](Self::insert) and [`remove`](Self::remove) hold a lock of the
+/// A cell must have one writer at a time: callers of [`insert`](SeqLine::insert) and [`clear`](SeqLine::clear) hold a lock of the
 /// shard.
 ///
 /// ```
@@ -21,10 +21,11 @@ use crate::{
 ///
 /// let cells = SeqCells::new(1, 8);
 /// let key = Fingerprint::from_bits(7 << 64);
-/// cells.insert(0, key, 0, [10, 20, 30]);
-/// assert_eq!(cells.get(0, key, 0), Some([10, 20, 30]));
-/// cells.remove(0, key);
-/// assert_eq!(cells.get(0, key, 0), None);
+/// let line = cells.line(0, key);
+/// line.insert(key, 0, [10, 20, 30]);
+/// assert_eq!(line.get(key, 0), Some([10, 20, 30]));
+/// line.clear();
+/// assert!(line.is_empty());
 /// ```
 ///
 /// Words that were inserted under one salt, such as the number of a quota, are not found under another:
@@ -32,18 +33,19 @@ use crate::{
 /// ```
 /// # use tollgate_core::{store::{Fingerprint, SeqCells}};
 /// # let (cells, key) = (SeqCells::new(1, 8), Fingerprint::from_bits(7 << 64));
-/// cells.insert(0, key, 1, [10, 20, 30]);
-/// assert_eq!(cells.get(0, key, 2), None);
+/// let line = cells.line(0, key);
+/// line.insert(key, 1, [10, 20, 30]);
+/// assert_eq!(line.get(key, 2), None);
 /// ```
 pub struct SeqCells<const WORDS: usize> {
-    lines: Box<[CacheLine<WORDS>]>,
+    lines: Box<[SeqLine<WORDS>]>,
     /// Lines of a shard.
     per_shard: usize,
 }
 
-/// The cell that was filled last is the first, so that one look is enough for most.
+/// The cells on a cache line. The one that was filled last is the first, so that one look is enough for most.
 #[repr(align(64))]
-struct CacheLine<const WORDS: usize>([Cell<WORDS>; WAYS]);
+pub struct SeqLine<const WORDS: usize>([Cell<WORDS>; WAYS]);
 
 /// Cells on a line.
 const WAYS: usize = 2;
@@ -63,9 +65,7 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         let (shards, per_shard) = (shards.next_power_of_two(), per_shard.next_power_of_two());
         let per_shard = (per_shard / WAYS).max(1);
         Self {
-            lines: (0..shards * per_shard)
-                .map(|_| CacheLine::empty())
-                .collect(),
+            lines: (0..shards * per_shard).map(|_| SeqLine::empty()).collect(),
             per_shard,
         }
     }
@@ -76,44 +76,43 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         size_of_val(&*self.lines)
     }
 
-    fn line(&self, shard: usize, key: Fingerprint) -> Option<&CacheLine<WORDS>> {
+    /// The line on which the cells of `key` are.
+    ///
+    /// # Panics
+    ///
+    /// There is no such shard.
+    #[must_use]
+    pub fn line(&self, shard: usize, key: Fingerprint) -> &SeqLine<WORDS> {
         let index = (key.bits() as u64 >> 24) as usize & (self.per_shard - 1);
-        self.lines.get(shard * self.per_shard + index)
+        &self.lines[shard * self.per_shard + index]
     }
+}
 
+impl<const WORDS: usize> SeqLine<WORDS> {
     /// The words of `key` under this salt.
     #[inline(always)]
     #[must_use]
-    pub fn get(&self, shard: usize, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
-        let cells = &self.line(shard, key)?.0;
-        cells.iter().find_map(|cell| cell.read(key, salt))
+    pub fn get(&self, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
+        self.0.iter().find_map(|cell| cell.read(key, salt))
     }
 
-    /// Whether there is certainly no cell of `key` under any salt.
+    /// Whether there is certainly no cell of any key.
+    #[inline]
     #[must_use]
-    pub fn is_empty(&self, shard: usize, key: Fingerprint) -> bool {
-        let line = self.line(shard, key);
-        line.is_none_or(|line| line.0.iter().all(Cell::is_empty))
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Cell::is_empty)
     }
 
-    /// Whether there may be a cell of `key` whose words satisfy `may_be`.
+    /// Whether there may be a cell whose words satisfy `may_be`.
     #[must_use]
-    pub fn any(
-        &self,
-        shard: usize,
-        key: Fingerprint,
-        may_be: impl Fn(&[u64; WORDS]) -> bool,
-    ) -> bool {
-        let line = self.line(shard, key);
-        let mut cells = line.iter().flat_map(|line| &line.0);
+    pub fn any(&self, may_be: impl Fn(&[u64; WORDS]) -> bool) -> bool {
+        let mut cells = self.0.iter();
         cells.any(|cell| !cell.is_empty() && may_be(&cell.words()))
     }
 
     /// Puts the words of `key` in. The caller holds the shard's lock.
-    pub fn insert(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
-        let Some(CacheLine([first, second])) = self.line(shard, key) else {
-            return;
-        };
+    pub fn insert(&self, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
+        let [first, second] = &self.0;
         if first.is_empty() || first.read(key, salt).is_some() {
             first.write(mixed_tag(key, salt, words), words);
         } else if second.read(key, salt).is_some() {
@@ -124,33 +123,25 @@ impl<const WORDS: usize> SeqCells<WORDS> {
         }
     }
 
-    /// Removes the words of `key`, whose state is about to change. The caller holds the shard's lock.
+    /// Empties the line of a key whose state is about to change. The caller holds the shard's lock.
     ///
-    /// This may also empty cells of other keys. The next request of each of these keys looks at its state.
-    #[inline(always)]
-    pub fn remove(&self, shard: usize, key: Fingerprint) {
-        self.remove_if(shard, key, |_| true);
+    /// The next request of each other key of the line looks at its state.
+    #[inline]
+    pub fn clear(&self) {
+        if !self.is_empty() {
+            self.remove_if(|_| true);
+        }
     }
 
     /// Removes only cells whose words satisfy `may_be`.
-    pub fn remove_if(
-        &self,
-        shard: usize,
-        key: Fingerprint,
-        may_be: impl Fn(&[u64; WORDS]) -> bool,
-    ) {
-        let Some(CacheLine(cells)) = self.line(shard, key) else {
-            return;
-        };
-        for cell in cells {
+    pub fn remove_if(&self, may_be: impl Fn(&[u64; WORDS]) -> bool) {
+        for cell in &self.0 {
             if !cell.is_empty() && may_be(&cell.words()) {
                 cell.tag.store(0, Ordering::Relaxed);
             }
         }
     }
-}
 
-impl<const WORDS: usize> CacheLine<WORDS> {
     fn empty() -> Self {
         Self(std::array::from_fn(|_| Cell {
             words: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -212,6 +203,13 @@ impl<const WORDS: usize> fmt::Debug for SeqCells<WORDS> {
     }
 }
 
+/// Without the keys.
+impl<const WORDS: usize> fmt::Debug for SeqLine<WORDS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SeqLine(..)")
+    }
+}
+
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
     use super::*;
@@ -223,23 +221,25 @@ mod tests {
     #[test]
     fn words_are_found_under_their_key_and_salt_only() {
         let cells = SeqCells::new(1, 8);
-        cells.insert(0, key(7 << 64), 1, [10, 20]);
-        assert_eq!(cells.get(0, key(7 << 64), 1), Some([10, 20]));
-        assert_eq!(cells.get(0, key(7 << 64), 2), None);
-        assert_eq!(cells.get(0, key(8 << 64), 1), None);
-        cells.remove(0, key(7 << 64));
-        assert_eq!(cells.get(0, key(7 << 64), 1), None);
+        let line = cells.line(0, key(0));
+        line.insert(key(7 << 64), 1, [10, 20]);
+        assert_eq!(line.get(key(7 << 64), 1), Some([10, 20]));
+        assert_eq!(line.get(key(7 << 64), 2), None);
+        assert_eq!(line.get(key(8 << 64), 1), None);
+        line.clear();
+        assert_eq!(line.get(key(7 << 64), 1), None);
     }
 
     #[test]
     fn of_three_keys_on_one_cache_line_the_one_that_was_inserted_first_is_dropped() {
         let cells = SeqCells::new(1, 2);
+        let line = cells.line(0, key(0));
         for bits in [2, 4, 2, 6] {
-            cells.insert(0, key(bits << 64), 1, [bits as u64, 20]);
+            line.insert(key(bits << 64), 1, [bits as u64, 20]);
         }
-        assert_eq!(cells.get(0, key(2 << 64), 1), None);
-        assert_eq!(cells.get(0, key(4 << 64), 1), Some([4, 20]));
-        assert_eq!(cells.get(0, key(6 << 64), 1), Some([6, 20]));
+        assert_eq!(line.get(key(2 << 64), 1), None);
+        assert_eq!(line.get(key(4 << 64), 1), Some([4, 20]));
+        assert_eq!(line.get(key(6 << 64), 1), Some([6, 20]));
     }
 
     #[test]
@@ -277,14 +277,14 @@ mod schedules {
                             let key = Fingerprint::from_bits(u128::from(writer) << 64);
                             for round in 0..2 {
                                 let _writer = crate::sync::lock(&cells.1);
-                                cells.0.insert(0, key, 0, words_of(writer, round));
+                                cells.0.line(0, key).insert(key, 0, words_of(writer, round));
                             }
                         })
                     })
                     .collect();
                 for _ in 0..4 {
                     let key = Fingerprint::from_bits(1 << 64);
-                    if let Some(words) = cells.0.get(0, key, 0) {
+                    if let Some(words) = cells.0.line(0, key).get(key, 0) {
                         assert_eq!(words, words_of(1, words[0] & 0xff));
                     }
                 }

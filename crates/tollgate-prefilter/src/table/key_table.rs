@@ -188,34 +188,37 @@ impl<T: Default> KeyTable<T> {
     #[inline]
     pub(crate) fn denial(&self, at: TableKey, limit: u32) -> Option<DenialWords> {
         let denials = self.denials.as_ref()?;
-        let mut words = denials.get(self.index(at), at.key(), limit.into())?;
+        let line = denials.line(self.index(at), at.key());
+        let mut words = line.get(at.key(), limit.into())?;
         words[1] &= (1 << KEY_BITS) - 1;
         Some(words)
     }
 
     /// Keeps what a denial has taught, in the place of what others of the key have if it is the `only` one that counts.
     pub(crate) fn learn(&self, at: TableKey, limit: u32, mut words: DenialWords, only: bool) {
-        let (index, key, salt) = (self.index(at), at.key(), limit.into());
+        let (key, salt) = (at.key(), limit.into());
         let Some(denials) = self.denials.as_ref().filter(|_| words[1] >> KEY_BITS == 0) else {
             return;
         };
+        let line = denials.line(self.index(at), key);
         words[1] |= key_bits(key) << KEY_BITS;
         let _writer = self.set(at);
-        if only && denials.get(index, key, salt).is_none() {
-            denials.remove_if(index, key, is_of(key));
+        if only && line.get(key, salt).is_none() {
+            line.remove_if(is_of(key));
         }
-        denials.insert(index, key, salt, words);
+        line.insert(key, salt, words);
     }
 
     /// Forgets the denials of a key: more may be left by now, or less.
     pub(crate) fn unlearn(&self, at: TableKey) {
-        let (index, key) = (self.index(at), at.key());
+        let Some(denials) = &self.denials else {
+            return;
+        };
+        let (line, is_of) = (denials.line(self.index(at), at.key()), is_of(at.key()));
         // What is written meanwhile is of a denial that came later.
-        if let Some(denials) = &self.denials
-            && denials.any(index, key, is_of(key))
-        {
+        if line.any(&is_of) {
             let _writer = self.set(at);
-            denials.remove_if(index, key, is_of(key));
+            line.remove_if(is_of);
         }
     }
 
