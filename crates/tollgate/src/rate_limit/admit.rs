@@ -15,7 +15,7 @@ use crate::{
         admission::{Admission, strictness},
         at_end::AtEnd,
         config::Config,
-        decide::{is_done, jitter_seed},
+        decide::jitter_seed,
         deny::{FEW_RULES, QuotaHidden, deny, limit_size},
         refund::Refund,
         settlement::{AtHead, Settlement, TrailersSettlement},
@@ -23,14 +23,15 @@ use crate::{
     },
 };
 
-/// An admitted request, whose response is still to come.
+/// An allowed request, whose response is still to come.
 pub(crate) struct Admitted {
     config: Arc<Config>,
     checks: Checks,
     decision: Decision,
+    /// If configured.
     admission: Option<Admission>,
     /// How long it has waited, if the response shows it.
-    waited: Option<Duration>,
+    pub(crate) waited: Option<Duration>,
     /// Whether the request is marked to detect that these rules count it again.
     marked: bool,
     /// Whether it is to be counted towards a block if there is no response.
@@ -63,97 +64,51 @@ pub(crate) fn answer_denied(
     Answered { response, held }
 }
 
-/// What becomes of an allowed request.
-pub(crate) enum Entry {
-    /// It is answered in the place of the service.
-    Answered(Box<Response<Bytes>>),
-    /// It goes to the service, and nothing remains to be done for it.
-    Done,
-    /// It goes to the service, and its decision is kept.
-    Kept(Marks),
-}
-
-/// What an allowed request carries to the handler: the [`Admission`], if configured, and the mark of the detector.
-#[derive(Default)]
-pub(crate) struct Marks {
-    admission: Option<Admission>,
-    is_marked: bool,
-}
-
-/// Lets an allowed request through, or answers it.
-#[inline]
-pub(crate) fn enter<B>(
-    config: &Arc<Config>,
-    request: &mut Request<B>,
-    decision: &Decision,
-    checks: &Checks,
-) -> Entry {
-    if config.rules.has_challenges()
-        && let Some(response) = challenge(config, request, decision, checks)
-    {
-        return Entry::Answered(response);
-    }
-    if is_done(config, decision) {
-        return Entry::Done;
-    }
-    Entry::Kept(mark(config, request, decision, checks))
-}
-
-#[inline]
-fn mark<B>(
-    config: &Arc<Config>,
-    request: &mut Request<B>,
-    decision: &Decision,
-    checks: &Checks,
-) -> Marks {
-    // The admission has a clone, which shares the slots.
-    let attach = || attach(config, request, decision, checks);
-    let admission = config.attach_decision.then(attach);
-    let (extensions, at) = (request.extensions_mut(), decision.at());
-    Marks {
-        admission,
-        is_marked: config.duplicates.mark(extensions, at),
-    }
-}
-
-/// The answer of a challenge, which counts by it.
-fn challenge<B>(
-    config: &Arc<Config>,
-    request: &mut Request<B>,
-    decision: &Decision,
-    checks: &Checks,
-) -> Option<Box<Response<Bytes>>> {
-    let mut response = config.rules.challenge(&Head::from(&*request), decision)?;
-    let marks = mark(config, request, decision, checks);
-    let (decision, checks) = (decision.clone(), checks.clone());
-    // Its body is whole: nothing is left to wait for.
-    drop(Admitted::new(Arc::clone(config), decision, checks, marks).on_response(&mut response));
-    Some(Box::new(response))
-}
-
 impl Admitted {
     #[inline]
-    pub(crate) fn new(
-        config: Arc<Config>,
-        decision: Decision,
-        checks: Checks,
-        marks: Marks,
-    ) -> Self {
+    pub(crate) fn new(config: Arc<Config>, checks: Checks, decision: Decision) -> Self {
         Self {
-            admission: marks.admission,
-            marked: marks.is_marked,
-            uncounted: config.rules.counts_settled,
+            admission: None,
             waited: None,
+            marked: false,
+            uncounted: config.rules.counts_settled,
+            config,
             checks,
             decision,
-            config,
         }
     }
 
-    /// The same after a wait that the response shows.
-    pub(crate) fn after(mut self, waited: Option<Duration>) -> Self {
-        self.waited = waited;
-        self
+    /// Lets the request through with what it carries to the handler: the [`Admission`], if configured, and the mark of the
+    /// detector. Or a challenge answers it in the place of the service.
+    #[inline]
+    pub(crate) fn enter<B>(&mut self, request: &mut Request<B>) -> Option<Box<Response<Bytes>>> {
+        let rules = &self.config.rules;
+        let mut answer = match rules.has_challenges() {
+            true => rules.challenge(&Head::from(&*request), &self.decision),
+            false => None,
+        };
+        if self.config.attach_decision {
+            // It has a clone of the decision, which shares the slots.
+            self.admission = Some(self.attach(request));
+        }
+        let duplicates = &self.config.duplicates;
+        self.marked = duplicates.mark(request.extensions_mut(), self.decision.at());
+        if let Some(response) = &mut answer {
+            // Its body is whole: nothing is left to wait for.
+            drop(self.on_response(response));
+        }
+        answer.map(Box::new)
+    }
+
+    /// Puts an [`Admission`] into a request's extensions.
+    fn attach<B>(&self, request: &mut Request<B>) -> Admission {
+        let head = Head::from(&*request);
+        let for_handler = self.config.rules.is_checked_in_handler;
+        let head_alone = for_handler.then(|| head.to_parts(head.headers.clone()));
+        let (decision, checks) = (self.decision.clone(), self.checks.clone());
+        let admission = Admission::new(Arc::clone(&self.config), decision, checks, head_alone);
+        request.extensions_mut().insert(admission.clone());
+        admission
     }
 
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
@@ -199,6 +154,7 @@ impl Admitted {
             rules.refund(&self.checks, &self.decision);
         }
     }
+
     fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<Box<TrailersSettlement>> {
         let AtHead { changed, at_end } = self.settlement().on_response(response);
         self.write_headers(response, &changed);
@@ -275,22 +231,6 @@ impl Drop for Admitted {
             drop(limiter.ticket_with_shadows(&self.checks, &self.decision));
         }
     }
-}
-
-/// Puts an [`Admission`] into a request's extensions.
-fn attach<B>(
-    config: &Arc<Config>,
-    request: &mut Request<B>,
-    decision: &Decision,
-    checks: &Checks,
-) -> Admission {
-    let (decision, checks) = (decision.clone(), checks.clone());
-    let for_handler = config.rules.is_checked_in_handler;
-    let head = Head::from(&*request);
-    let head_alone = for_handler.then(|| head.to_parts(head.headers.clone()));
-    let admission = Admission::new(Arc::clone(config), decision, checks, head_alone);
-    request.extensions_mut().insert(admission.clone());
-    admission
 }
 
 /// In the order of the rules, with the verdict that leaves least for each: a list must not name a policy twice.

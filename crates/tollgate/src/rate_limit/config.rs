@@ -33,8 +33,6 @@ pub(crate) struct Config {
     pub(crate) responses: Arc<Responses>,
     /// Whether it is asked for, or a handler needs an admission to check its rules.
     pub(crate) attach_decision: bool,
-    /// Whether anything may remain to be done for an allowed request.
-    pub(crate) has_sequel: bool,
     pub(crate) wait_room: Arc<WaitRoom>,
     /// Where denials are held back, if any rule does that.
     pub(crate) slow_room: Option<Arc<WaitRoom>>,
@@ -70,11 +68,6 @@ impl Config {
                 rules.set(),
                 settings.denied_status,
             )),
-            has_sequel: settings.shows_quota()
-                || rules.refunds
-                || rules.settles_by_response
-                || rules.holds_slots
-                || rules.has_challenges(),
             attach_decision: settings.attach_decision || rules.is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             slow_room: slow_room(&rules),

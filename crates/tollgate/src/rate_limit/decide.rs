@@ -166,12 +166,6 @@ fn conclude(
     }
 }
 
-/// Whether nothing remains to be done for an allowed request.
-#[inline]
-pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
-    !config.attach_decision && (!config.has_sequel || decision.verdicts().is_empty())
-}
-
 /// Tells operators of a decision that was there at once.
 #[inline]
 pub(crate) fn report(

@@ -19,7 +19,7 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Entry, answer_denied, enter},
+        admit::{Admitted, Answered, answer_denied},
         body::ResponseBody,
         config::Config,
         decide::{Progress, delay},
@@ -36,29 +36,32 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
+        // The request was admitted, and the inner service runs. Not a state of its own: a request that is admitted at once is
+        // moved once less.
         #[pin]
-        state: State<S, B>,
+        inner: Option<S::Future>,
+        // What is before that, or in its place.
+        state: Option<State<S, B>>,
+        admitted: Option<Admitted>,
     }
 }
 
-pin_project! {
-    #[project = StateProj]
-    enum State<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        /// The store or a look-up of the key is in flight, or the request waits. The inner service was not called.
-        Deciding { #[pin] decided: Pending<(Progress, KnownChecks)>, request: Option<Box<PendingRequest<S, B>>> },
-        /// The request was admitted after a wait; the inner service becomes ready.
-        Readying { request: Option<Box<PendingRequest<S, B>>>, admitted: Option<Admitted> },
-        /// The request was admitted; the inner service runs.
-        Inner { #[pin] future: S::Future, admitted: Option<Admitted> },
-        /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
-        Answered { held: Option<Pending<()>>, response: Option<Box<Response<Bytes>>> },
-    }
+enum State<S, B> {
+    /// The store or a look-up of the key is in flight, or the request waits. The inner service was not called.
+    Deciding {
+        decided: Pending<(Progress, KnownChecks)>,
+        request: Option<Box<PendingRequest<S, B>>>,
+    },
+    /// The request was admitted after a wait; the inner service becomes ready.
+    Readying(Option<Box<PendingRequest<S, B>>>),
+    /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
+    Answered {
+        held: Option<Pending<()>>,
+        response: Option<Box<Response<Bytes>>>,
+    },
 }
 
-impl<S: Service<Request<B>>, B> State<S, B> {
+impl<S, B> State<S, B> {
     fn answered(Answered { held, response }: Answered) -> Self {
         let response = Some(response);
         Self::Answered { held, response }
@@ -83,14 +86,14 @@ where
     #[inline]
     pub(crate) fn inner(future: S::Future, admitted: Option<Admitted>) -> Self {
         Self {
-            state: State::Inner { future, admitted },
+            inner: Some(future),
+            admitted,
+            state: None,
         }
     }
 
     pub(crate) fn answered(answered: Answered) -> Self {
-        Self {
-            state: State::answered(answered),
-        }
+        Self::before(State::answered(answered))
     }
 
     pub(crate) fn deciding(
@@ -99,17 +102,23 @@ where
         request: Request<B>,
         config: Arc<Config>,
     ) -> Self {
+        Self::before(State::Deciding {
+            decided,
+            request: Some(Box::new(PendingRequest {
+                service: ready,
+                is_ready: true,
+                waits_since: None,
+                request,
+                config,
+            })),
+        })
+    }
+
+    fn before(state: State<S, B>) -> Self {
         Self {
-            state: State::Deciding {
-                decided,
-                request: Some(Box::new(PendingRequest {
-                    service: ready,
-                    is_ready: true,
-                    waits_since: None,
-                    request,
-                    config,
-                })),
-            },
+            inner: None,
+            admitted: None,
+            state: Some(state),
         }
     }
 }
@@ -145,74 +154,65 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let mut this = self.project();
         loop {
-            match state.as_mut().project() {
-                StateProj::Deciding {
-                    mut decided,
-                    request: pending,
-                } => {
-                    let (progress, known) = ready!(decided.as_mut().poll(cx));
-                    let mut this = pending.take().expect("polled after completion");
-                    let config = Arc::clone(&this.config);
-                    let head = Head::from(&this.request);
-                    let admitted = match progress {
+            if let Some(inner) = this.inner.as_mut().as_pin_mut() {
+                return Poll::Ready(settle(this.admitted, ready!(inner.poll(cx))));
+            }
+            match this.state.as_mut().expect("it has one before") {
+                State::Deciding { decided, request } => {
+                    let (progress, known) = ready!(Pin::new(&mut *decided).poll(cx));
+                    let mut pending = request.take().expect("polled after completion");
+                    let config = Arc::clone(&pending.config);
+                    let head = Head::from(&pending.request);
+                    let answered = match progress {
                         Progress::Waits(waiting) => {
-                            decided.set(this.delay(waiting, known));
-                            *pending = Some(this);
+                            *decided = pending.delay(waiting, known);
+                            *request = Some(pending);
                             continue;
                         }
                         Progress::Denied(decision) => {
                             let KnownChecks { checks, found } = &known;
-                            Err(answer_denied(&config, &head, &decision, checks, found))
+                            Some(answer_denied(&config, &head, &decision, checks, found))
                         }
                         Progress::Refused(refusal) => {
                             let response = Box::new(reject(&config, &head, &refusal));
-                            Err(Answered::at_once(response))
+                            Some(Answered::at_once(response))
                         }
                         Progress::Allowed(decision) => {
-                            match enter(&config, &mut this.request, &decision, &known.checks) {
-                                Entry::Answered(response) => Err(Answered::at_once(response)),
-                                Entry::Done => Ok(None),
-                                Entry::Kept(marks) => {
-                                    Ok(Some(Admitted::new(config, decision, known.checks, marks)))
-                                }
-                            }
+                            let shows_wait = config.settings.server_timing;
+                            let admitted = Admitted::new(config, known.checks, decision);
+                            let admitted = this.admitted.insert(admitted);
+                            let answer = admitted.enter(&mut pending.request);
+                            let since = pending.waits_since.filter(|_| shows_wait);
+                            admitted.waited = since.map(|since| since.elapsed());
+                            answer.map(Answered::at_once)
                         }
                     };
-                    let admitted = match admitted {
-                        Ok(admitted) => admitted,
-                        Err(answered) => {
-                            state.set(State::answered(answered));
-                            continue;
+                    *this.state = match answered {
+                        Some(answered) => {
+                            *this.admitted = None;
+                            Some(State::answered(answered))
                         }
+                        None if pending.is_ready => {
+                            let future = pending.service.call(pending.request);
+                            this.inner.set(Some(future));
+                            None
+                        }
+                        None => Some(State::Readying(Some(pending))),
                     };
-                    let since = this.waits_since;
-                    let since = since.filter(|_| this.config.settings.server_timing);
-                    let admitted =
-                        admitted.map(|it: Admitted| it.after(since.map(|since| since.elapsed())));
-                    if this.is_ready {
-                        let future = this.service.call(this.request);
-                        state.set(State::Inner { future, admitted });
-                    } else {
-                        let request = Some(this);
-                        state.set(State::Readying { request, admitted });
+                }
+                State::Readying(request) => {
+                    let pending = request.as_mut().expect("polled after completion");
+                    if let Err(error) = ready!(pending.service.poll_ready(cx)) {
+                        return Poll::Ready(settle(this.admitted, Err(error)));
                     }
+                    let mut pending = request.take().expect("it is there");
+                    let future = pending.service.call(pending.request);
+                    this.inner.set(Some(future));
+                    *this.state = None;
                 }
-                StateProj::Readying { request, admitted } => {
-                    let waiting = request.as_mut().expect("polled after completion");
-                    if let Err(error) = ready!(waiting.service.poll_ready(cx)) {
-                        return Poll::Ready(settle(admitted, Err(error)));
-                    }
-                    let mut waiting = request.take().expect("it is there");
-                    let future = waiting.service.call(waiting.request);
-                    let admitted = admitted.take();
-                    state.set(State::Inner { future, admitted });
-                }
-                StateProj::Inner { future, admitted } => {
-                    return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
-                }
-                StateProj::Answered { held, response } => {
+                State::Answered { held, response } => {
                     if let Some(held) = held {
                         ready!(Pin::new(held).poll(cx));
                     }
@@ -247,10 +247,10 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
-            State::Deciding { .. } => "ResponseFuture::Deciding",
-            State::Readying { .. } => "ResponseFuture::Readying",
-            State::Inner { .. } => "ResponseFuture::Inner",
-            State::Answered { .. } => "ResponseFuture::Answered",
+            Some(State::Deciding { .. }) => "ResponseFuture::Deciding",
+            Some(State::Readying(_)) => "ResponseFuture::Readying",
+            Some(State::Answered { .. }) => "ResponseFuture::Answered",
+            None => "ResponseFuture::Inner",
         })
     }
 }

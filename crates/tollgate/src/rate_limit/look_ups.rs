@@ -20,9 +20,9 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 /// A key, or why there is none.
 pub(crate) type Found = Result<KeyBuf, NoKey>;
 
-/// Look-ups with the indices of their checks.
+/// Look-ups with the indices of their checks. Most requests have none.
 #[derive(Debug, Default)]
-pub(crate) struct LookUps(Vec<(usize, LookUp)>);
+pub(crate) struct LookUps(Option<Vec<(usize, LookUp)>>);
 
 #[derive(Debug)]
 enum LookUp {
@@ -33,18 +33,19 @@ enum LookUp {
 impl LookUps {
     /// Adds a look-up, without polling it.
     pub(crate) fn push(&mut self, index: usize, look_up: Pending<Found>) {
-        self.0.push((index, LookUp::Running(look_up)));
+        let look_ups = self.0.get_or_insert_default();
+        look_ups.push((index, LookUp::Running(look_up)));
     }
 
     /// Whether the key of the check at this index is looked up.
     pub(crate) fn has(&self, index: usize) -> bool {
-        self.0.iter().any(|(of, _)| *of == index)
+        self.0.iter().flatten().any(|(of, _)| *of == index)
     }
 
     /// Whether there is none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// The results, in the order in which the look-ups were added. Those that have not finished by the deadline are dropped and
@@ -66,7 +67,7 @@ impl LookUps {
             LookUp::Running(_) => Err(NoKey::LookUpFailed),
             LookUp::Done(found) => found,
         };
-        let look_ups = self.0.into_iter();
+        let look_ups = self.0.into_iter().flatten();
         look_ups
             .map(|(index, look_up)| (index, found(look_up)))
             .collect()
@@ -85,7 +86,7 @@ impl Future for LookUps {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut ended = true;
-        for (_, look_up) in &mut self.0 {
+        for (_, look_up) in self.0.iter_mut().flatten() {
             let LookUp::Running(running) = look_up else {
                 continue;
             };

@@ -42,14 +42,10 @@ pub(crate) struct RequestRules {
     plans_by_key: Arc<[PlansByKey]>,
     /// The deadline for all look-ups of a request together.
     pub(crate) look_up_deadline: Duration,
-    /// Whether any rule refunds requests that were not served.
-    pub(crate) refunds: bool,
     /// Whether any rule settles requests by their responses.
     pub(crate) settles_by_response: bool,
     /// Whether any rule counts requests that stay counted towards a block.
     pub(crate) counts_settled: bool,
-    /// Whether requests may hold slots.
-    pub(crate) holds_slots: bool,
     /// Whether there are rules for handlers.
     pub(crate) is_checked_in_handler: bool,
     /// By threshold, what may answer above it in the place of the service.
@@ -151,7 +147,6 @@ impl RequestRules {
                     before.unwrap_or_else(|| Arc::new(SlashDetector::new()))
                 }),
             plans_by_key: plans_by_key(&list, &limiter),
-            holds_slots: limiter.rules().has_slots(),
             observer: Arc::new(Observer::new(
                 &limiter,
                 before.map(|before| &*before.observer),
@@ -159,7 +154,6 @@ impl RequestRules {
             challenges: challenges(&list, limiter.rules()),
             limiter,
             look_up_deadline: look_ups::DEADLINE,
-            refunds: any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
             counts_settled: any(|rule| {
                 let rule = rule.core_rule();
                 rule.block_setting().is_some_and(Block::counts_settled)

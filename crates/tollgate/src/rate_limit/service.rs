@@ -9,14 +9,14 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::{Decision, Pending, Step, observe::Timer, store::Checks};
+use tollgate_core::{Decision, Pending, Step, observe::Timer};
 use tower_service::Service;
 
 use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Entry, answer_denied, enter},
+        admit::{Admitted, Answered, answer_denied},
         body::ResponseBody,
         config::Config,
         decide::{Asked, Progress, ask, attempt, look_up, report, wait},
@@ -89,48 +89,46 @@ where
         let head = Head::from(&request);
         let has_body = !request.body().is_end_stream();
         let mut asked = RequestChecks::default();
-        let (decision, checks) = match ask(&config, &head, has_body, &mut asked) {
-            Asked::Nothing => (Decision::unlimited(0), Checks::new()),
+        let decided = match ask(&config, &head, has_body, &mut asked) {
+            Asked::Nothing if !config.attach_decision => {
+                return ResponseFuture::inner(self.inner.call(request), None);
+            }
+            Asked::Nothing => Step::Ready(Decision::unlimited(0)),
             Asked::Rejected(response) => return self.answer(Answered::at_once(response)),
             Asked::LookUps => {
                 let route = Route::of(head.extensions);
                 let decided = look_up(Arc::clone(&config), asked, timer, route);
                 return self.decide_later(Pending::new(decided), request, config);
             }
-            Asked::Checks => {
-                let checks = asked.checks;
-                let attempt = attempt(&config, &checks);
-                match attempt.decide() {
-                    Step::Ready(decision) if attempt.waits(&decision) => {
-                        let waits = Progress::Waits(Box::new(attempt.wait(decision)));
-                        let progress = ready((waits, checks.into()));
-                        return self.decide_later(Pending::new(progress), request, config);
-                    }
-                    Step::Ready(decision) => {
-                        report(&config, &head, &checks, &decision, timer);
-                        if !decision.is_allowed() {
-                            let answered = answer_denied(&config, &head, &decision, &checks, &[]);
-                            return self.answer(answered);
-                        }
-                        (decision, checks)
-                    }
-                    reply @ Step::Wait(_) => {
-                        let route = Route::of(head.extensions);
-                        let decided = wait(Arc::clone(&config), checks.into(), reply, timer, route);
-                        return self.decide_later(Pending::new(decided), request, config);
-                    }
-                }
+            Asked::Checks => attempt(&config, &asked.checks).decide(),
+        };
+        let checks = asked.checks;
+        let decision = match decided {
+            Step::Ready(decision) => decision,
+            reply @ Step::Wait(_) => {
+                let route = Route::of(head.extensions);
+                let decided = wait(Arc::clone(&config), checks.into(), reply, timer, route);
+                return self.decide_later(Pending::new(decided), request, config);
             }
         };
-        let marks = match enter(&config, &mut request, &decision, &checks) {
-            Entry::Answered(response) => return self.answer(Answered::at_once(response)),
-            Entry::Done => None,
-            Entry::Kept(marks) => Some(marks),
-        };
-        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-        let future = self.inner.call(request);
-        let kept = marks.map(|marks| Admitted::new(config, decision, checks, marks));
-        ResponseFuture::inner(future, kept)
+        if attempt(&config, &checks).waits(&decision) {
+            let waiting = attempt(&config, &checks).wait(decision);
+            let progress = ready((Progress::Waits(Box::new(waiting)), checks.into()));
+            return self.decide_later(Pending::new(progress), request, config);
+        }
+        if !checks.is_empty() {
+            report(&config, &head, &checks, &decision, timer);
+        }
+        if !decision.is_allowed() {
+            let answered = answer_denied(&config, &head, &decision, &checks, &[]);
+            return self.answer(answered);
+        }
+        let mut admitted = Admitted::new(config, checks, decision);
+        match admitted.enter(&mut request) {
+            Some(response) => self.answer(Answered::at_once(response)),
+            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+            None => ResponseFuture::inner(self.inner.call(request), Some(admitted)),
+        }
     }
 }
 
