@@ -84,10 +84,10 @@ impl<'a> Attempt<'a> {
     #[inline]
     pub fn decide(&self) -> Step<Decision> {
         #[cfg(feature = "tokio")]
-        if let Some(deadline) = self.deadline {
-            return self.limiter.acquire_by(self.checks, deadline);
-        }
-        match self.limiter.has_waits() {
+        let is_bounded = self.deadline.is_some();
+        #[cfg(not(feature = "tokio"))]
+        let is_bounded = false;
+        match is_bounded || self.limiter.has_waits() {
             true => self.decide_by_rules(),
             false => self.limiter.acquire_unreported(self.checks),
         }
@@ -95,6 +95,10 @@ impl<'a> Attempt<'a> {
 
     fn decide_by_rules(&self) -> Step<Decision> {
         let (limiter, checks) = (self.limiter, self.checks);
+        #[cfg(feature = "tokio")]
+        if let Some(deadline) = self.deadline {
+            return limiter.acquire_by(checks, deadline);
+        }
         if let Some(patience) = self.patience {
             return limiter.acquire_with_patience(checks, patience);
         }

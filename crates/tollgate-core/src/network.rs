@@ -120,6 +120,7 @@ impl fmt::Display for Network {
 /// Family, prefix length and network: networks of different prefixes are never one key. The kind is always
 /// [`PartKind::ADDRESS`].
 impl KeyPart for Network {
+    #[inline]
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
         match self.address() {
             IpAddr::V4(network) => {

@@ -102,28 +102,31 @@ where
             }
             Asked::Checks => attempt(&config, &asked.checks).decide(),
         };
-        let checks = asked.checks;
+        let attempt = attempt(&config, &asked.checks);
+        if let Step::Ready(decision) = &decided
+            && !attempt.waits(decision)
+            && !asked.checks.is_empty()
+        {
+            report(&config, &head, &asked.checks, decision, timer);
+            if !decision.is_allowed() {
+                let answered = answer_denied(&config, &head, decision, &asked.checks, &[]);
+                return self.answer(answered);
+            }
+        }
         let decision = match decided {
-            Step::Ready(decision) => decision,
-            reply @ Step::Wait(_) => {
-                let route = Route::of(head.extensions);
-                let decided = wait(Arc::clone(&config), checks.into(), reply, timer, route);
+            Step::Ready(decision) if !attempt.waits(&decision) => decision,
+            Step::Ready(decision) => {
+                let waits = Progress::Waits(Box::new(attempt.wait(decision)));
+                let progress = ready((waits, asked.checks.into()));
+                return self.decide_later(Pending::new(progress), request, config);
+            }
+            reply => {
+                let (route, known) = (Route::of(head.extensions), asked.checks.into());
+                let decided = wait(Arc::clone(&config), known, reply, timer, route);
                 return self.decide_later(Pending::new(decided), request, config);
             }
         };
-        if attempt(&config, &checks).waits(&decision) {
-            let waiting = attempt(&config, &checks).wait(decision);
-            let progress = ready((Progress::Waits(Box::new(waiting)), checks.into()));
-            return self.decide_later(Pending::new(progress), request, config);
-        }
-        if !checks.is_empty() {
-            report(&config, &head, &checks, &decision, timer);
-        }
-        if !decision.is_allowed() {
-            let answered = answer_denied(&config, &head, &decision, &checks, &[]);
-            return self.answer(answered);
-        }
-        let mut admitted = Admitted::new(config, checks, decision);
+        let mut admitted = Admitted::new(config, asked.checks, decision);
         match admitted.enter(&mut request) {
             Some(response) => self.answer(Answered::at_once(response)),
             // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
