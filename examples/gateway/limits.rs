@@ -1,0 +1,48 @@
+//! The limits of the gateway.
+
+use tollgate::{
+    MINUTE, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    header::HeaderStyle,
+    key::{extension_with, header},
+    quota::CalendarUnit,
+};
+
+use crate::proxy::Tenant;
+
+/// The longest answer of the model, in tokens: what clients may ask for.
+pub(crate) const LONGEST_ANSWER: u64 = 200;
+
+/// A layer for each route.
+pub(crate) struct Limits {
+    pub(crate) items: RateLimitLayer,
+    pub(crate) model: RateLimitLayer,
+}
+
+impl Limits {
+    pub(crate) fn new(store: impl Store + Clone, tokens: u64) -> Result<Self, RuleError> {
+        // Each API key, on both routes together: a name is one budget on one store.
+        let by_key =
+            || Rule::new("key", Quota::gcra(20, SECOND).burst(100)).by(header("x-api-key"));
+        let by_tenant = || extension_with(|tenant: &Tenant| Some(tenant.name()));
+        let layer = |rules| -> Result<_, RuleError> {
+            Ok(RateLimitLayer::new(store.clone(), rules)?
+                .headers(HeaderStyle::DRAFT_11 | HeaderStyle::X_RATELIMIT_EPOCH)?
+                .protocol(Protocol::Http))
+        };
+        Ok(Self {
+            items: layer(vec![
+                by_key(),
+                Rule::new("items", Quota::sliding_window(30, MINUTE)).by(by_tenant()),
+            ])?,
+            model: layer(vec![
+                by_key(),
+                Rule::new("streams-at-once", Quota::concurrent(3)).by(by_tenant()),
+                // What an answer has cost is known at its end: three at once may overrun, and the next request waits for it.
+                Rule::new("tokens", Quota::calendar(tokens, CalendarUnit::Month))
+                    .debt(3 * 4 * LONGEST_ANSWER)
+                    .unit("tokens")
+                    .by_handler(),
+            ])?,
+        })
+    }
+}

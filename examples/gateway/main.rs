@@ -1,0 +1,112 @@
+//! A gateway in front of two backends, which it starts itself: `cargo run --example gateway`.
+//!
+//! Tenants come with API keys. Requests are limited by key and by route. Answers of a model are streamed: three at once for each
+//! tenant, and paid from a monthly budget by the tokens that the model's last event counts.
+//!
+//! | variable | is |
+//! | --- | --- |
+//! | `PORT` | where to listen; default: 3000 |
+//! | `REDIS_URL` | a Redis that gateways share: `redis://host:6379`. Without it this process counts for itself, in memory |
+//! | `TOLLGATE_SECRET` | with `REDIS_URL`: what tenants are hashed with, 32 bytes or more in hex or base64: `openssl rand -hex 32` |
+//! | `REDIS_DEADLINE_MS` | with `REDIS_URL`: how long a request may wait for Redis, in milliseconds; default: 50, that of the library |
+//! | `TOKENS_A_MONTH` | the budget of a tenant; default: 1000 |
+//! | `READ_ON_MS` | for how long the model's answer is read after its client hung up, in milliseconds; default: 30000 |
+//! | `TOKEN_MS` | how long the model takes for a token, in milliseconds; default: 20 |
+//! | `MODEL_LOG` | a file to which the model appends a line for each answer: the tenant and its tokens |
+
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
+
+mod backends;
+mod limits;
+mod model;
+mod proxy;
+
+use std::{env, error::Error, time::Duration};
+
+use axum::{
+    Router,
+    routing::{get, post},
+};
+use tokio::{net::TcpListener, time::timeout};
+use tollgate::{MemoryStore, RuleError, Store};
+use tollgate_redis::{Keys, Partition, RedisStore, Secret};
+
+use crate::{limits::Limits, proxy::Gateway};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let items = backends::start(backends::items()).await?;
+    let model = backends::model(millis("TOKEN_MS", 20)?, env::var_os("MODEL_LOG"));
+    let model = backends::start(model).await?;
+    let gateway = Gateway::new(items, model, millis("READ_ON_MS", 30_000)?);
+    let tokens = number("TOKENS_A_MONTH", 1_000)?;
+    let app = match env::var("REDIS_URL") {
+        Ok(address) => app(shared(&address).await?, tokens, gateway)?,
+        Err(_) => app(MemoryStore::new(), tokens, gateway)?,
+    };
+    let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app)
+        .with_graceful_shutdown(interrupted())
+        .await?;
+    Ok(())
+}
+
+/// The routes, each with its limits in `store`.
+fn app(store: impl Store + Clone, tokens: u64, gateway: Gateway) -> Result<Router, RuleError> {
+    let limits = Limits::new(store, tokens)?;
+    Ok(Router::new()
+        .route("/items", get(proxy::items).route_layer(limits.items))
+        .route(
+            "/v1/completions",
+            post(model::complete).route_layer(limits.model),
+        )
+        .layer(axum::middleware::from_fn(proxy::authenticate))
+        .with_state(gateway))
+}
+
+/// The store that gateways share.
+async fn shared(address: &str) -> Result<RedisStore, Box<dyn Error>> {
+    let secret = match env::var_os("TOLLGATE_SECRET") {
+        Some(_) => Secret::from_env("TOLLGATE_SECRET")?,
+        None => {
+            println!("TOLLGATE_SECRET is not set: using a publicly known one");
+            Secret::from_bytes(*b"a secret that is public knowledge")?
+        }
+    };
+    let mut store = RedisStore::builder(address, "gateway", Keys::hashed(secret))
+        // A request has rules with several keys, and is decided in one step.
+        .partition(Partition::One);
+    if env::var_os("REDIS_DEADLINE_MS").is_some() {
+        store = store.deadline(millis("REDIS_DEADLINE_MS", 50)?);
+    }
+    let store = store.connect()?;
+    let patience = Duration::from_secs(5);
+    if timeout(patience, store.connected()).await.is_err() {
+        println!("no connection after {patience:?}; going on without, each process for itself");
+    }
+    Ok(store)
+}
+
+/// Ctrl-C. Answers that are being streamed end first.
+async fn interrupted() {
+    if let Err(error) = tokio::signal::ctrl_c().await {
+        println!("no Ctrl-C is seen ({error}): end this process by its number");
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The milliseconds that the environment sets, or else `default`.
+fn millis(variable: &str, default: u64) -> Result<Duration, String> {
+    Ok(Duration::from_millis(number(variable, default)?))
+}
+
+fn number(variable: &str, default: u64) -> Result<u64, String> {
+    let Ok(text) = env::var(variable) else {
+        return Ok(default);
+    };
+    text.parse().map_err(|_| {
+        format!("{variable} is {text:?} and no number; take {default}, or leave it out")
+    })
+}
