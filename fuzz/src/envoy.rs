@@ -12,7 +12,7 @@ const RULES: &str = r#"
     version = 1
     rules = [
         { name = "ip", limit = "9/s", by = "client_ip", when = { path = "/a/{b}/{*c}", methods = ["GET"] } },
-        { name = "header", limit = "9/s", by = ["header:x-api-key", "path"], missing = "reject" },
+        { name = "header", limit = "9/s", by = ["header:x-api-key", "path"], missing = 401 },
         { name = "none", limit = "none", by = "header:x-blocked", missing = "skip" },
         { name = "user", limit = "fixed_window 9/s", by = "descriptor:user", when = { domain = "edge" } },
         { name = "two", limit = "sliding_window 9/s", by = "descriptor:to", when = { descriptor = [{ kind = "a*b" }, "to"] } },
