@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis, Prometheus and proxies. The tests start servers of their own.
+# Installs what the tests drive: curl, Chromium, Python's gRPC, Redis, Postgres, Prometheus and proxies. The tests start servers of their own.
 # `./test.sh` runs this first. `--without-proxies` leaves those out that are large, and that only tests of tollgate-server start.
 #
 # On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with sudo; elsewhere this says what to
@@ -12,6 +12,7 @@ command -v curl >/dev/null || missing+=(curl)
 command -v "${TOLLGATE_CHROMIUM:-chromium}" >/dev/null || missing+=(chromium)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 command -v redis-server >/dev/null || missing+=(redis-server)
+[ -n "${TOLLGATE_POSTGRES:-}" ] || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
 if [ "${#missing[@]}" -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
@@ -22,16 +23,22 @@ if [ "${#missing[@]}" -gt 0 ]; then
   as_root=(env DEBIAN_FRONTEND=noninteractive)
   [ "$(id -u)" -eq 0 ] || as_root=(sudo "${as_root[@]}")
   "${as_root[@]}" apt-get update -qq
-  for package in redis-server prometheus; do
+  for package in redis-server postgresql prometheus; do
     if [[ " ${missing[*]} " == *" $package "* ]]; then
-      # The package would start a server, on port 6379 or 9090, now and at each boot. The tests start servers of their own.
+      # The package would start a server, on port 6379, 5432 or 9090, now and at each boot. The tests start servers of their own.
       "${as_root[@]}" mkdir -p /etc/systemd/system
       [ -e "/etc/systemd/system/$package.service" ] ||
         "${as_root[@]}" ln -s /dev/null "/etc/systemd/system/$package.service"
     fi
   done
+  if [[ " ${missing[*]} " == *" postgresql "* ]] && ! [ -e /etc/postgresql-common/createcluster.conf ]; then
+    # Nor does it make a database of its own.
+    "${as_root[@]}" mkdir -p /etc/postgresql-common
+    printf 'create_main_cluster = false\n' | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
+  fi
   # Where there is no systemd, runlevel 1 keeps a package from starting what it brings.
-  "${as_root[@]}" RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+  "${as_root[@]}" RUNLEVEL=1 apt-get install -qq -y --no-install-recommends \
+    -o Dpkg::Options::=--force-confold "${missing[@]}" >/dev/null
 fi
 
 if cmp -s tests/python/requirements.txt target/python/requirements.txt; then

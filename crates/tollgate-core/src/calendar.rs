@@ -397,7 +397,7 @@ impl CalendarWindows {
     }
 
     /// The beginning and the end of the window of `now`.
-    fn window(&self, now: Tick) -> (Tick, Tick) {
+    pub(crate) fn window(&self, now: Tick) -> (Tick, Tick) {
         let last = self.last.load(Ordering::Relaxed);
         let end = (last >> LENGTH_BITS) * SECOND;
         let begin = end - (last & ((1 << LENGTH_BITS) - 1)) * SECOND;

@@ -15,14 +15,17 @@ use crate::{
     blocked,
     check::Check,
     checks::Checks,
-    decision::Decision,
-    hold::{Hold, SharedSlots, SlotOwner},
+    decision::{Decision, Outcome, Verdict},
+    hold::{Hold, Settlement, SharedSlots, SlotOwner},
+    journal::{DurableRules, Journal},
     observe::Observer,
-    remote::fallback::Fallback,
+    remote::fallback::{Fallback, begin_with},
+    rule_set::RuleSet,
     source::Source,
-    step::Step,
+    step::{Pending, Step},
     store::rule_store::RuleStore,
     striped::PerStripe,
+    ticket::holds,
     time::Tick,
     wait_queue::WaitQueues,
 };
@@ -47,6 +50,10 @@ pub(crate) struct Coordinator {
     rules: u16,
     pub(crate) wait_queues: WaitQueues,
     pub(crate) observer: Arc<Observer>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) durable: Option<Arc<DurableRules>>,
+    /// Whether it has to know the keys of checks.
+    pub(crate) notes_keys: bool,
 }
 
 pub(crate) struct SlotOwners(pub(crate) PerStripe<SlotOwner>);
@@ -70,6 +77,7 @@ impl Coordinator {
         fallback: Option<Fallback>,
         observer: Arc<Observer>,
         wait_queues: WaitQueues,
+        journal: Arc<Journal>,
     ) -> Self {
         let (rules, fallback) = (store.rules(), fallback.map(Arc::new));
         #[cfg(feature = "metrics")]
@@ -80,12 +88,19 @@ impl Coordinator {
                 fallback.map_or_else(Default::default, |it| it.sizes())
             }));
         }
+        let clock = match &fallback {
+            Some(fallback) => fallback.clock().clone(),
+            None => store.clock(),
+        };
+        let durable = DurableRules::new(rules, &journal, clock);
         Self {
+            notes_keys: observer.has_labels() || durable.is_some(),
             slot_owners: (rules.has_slots()).then(|| SlotOwners::new(&store, fallback.as_ref())),
             has_waits: rules.has_waits(),
             has_thresholds: rules.has_thresholds(),
             has_none: rules.has_none(),
             is_plain: fallback.is_none()
+                && durable.is_none()
                 && !(rules.has_slots() || rules.has_thresholds() || rules.has_none()),
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
@@ -94,6 +109,8 @@ impl Coordinator {
             fallback,
             wait_queues,
             observer,
+            journal,
+            durable,
         }
     }
 
@@ -133,10 +150,87 @@ impl Coordinator {
         if !checks.iter().all(|check| self.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        match ask {
-            Ask::Acquire if self.is_plain => self.store.acquire(checks),
-            ask => self.decide_in_steps(checks, ask),
+        match (ask, &self.durable) {
+            (Ask::Acquire, _) if self.is_plain => self.store.acquire(checks),
+            (Ask::Peek, _) | (_, None) => self.decide_in_steps(checks, ask),
+            (ask, Some(durable)) => self.decide_durable(durable, checks, ask),
         }
+    }
+
+    /// The same where a rule is durable. A store in memory knows nothing from before it was made, and is told when a key comes for the
+    /// first time in a window.
+    fn decide_durable(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+        ask: Ask,
+    ) -> Step<Decision> {
+        if durable.denies(checks) {
+            return Step::Ready(Check::deny_mistake(checks));
+        }
+        if self.store.can_fail() {
+            return self.decide_in_steps(checks, ask);
+        }
+        let now = self.now();
+        let unknown = durable.unknown(checks, now);
+        if unknown.is_empty() {
+            return self.decide_in_steps(checks, ask);
+        }
+        let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
+        let checks = Checks::from_slice(checks);
+        Step::Wait(Pending::new(async move {
+            let within = coordinator.store.answers_within();
+            for (check, end) in unknown {
+                match durable.base(&check, now, within).await {
+                    Some(used) => {
+                        begin_with(&*coordinator.store, &check, used);
+                        durable.set_known(&check, end);
+                    }
+                    None if durable.denies_unknown(&check) => return Check::deny_mistake(&checks),
+                    None => {}
+                }
+            }
+            coordinator.decide_in_steps(&checks, ask).await
+        }))
+    }
+
+    /// Asks the store, and once more with what the ledger knows if the store has forgotten it.
+    fn ask_durable(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
+        let (pending, durable) = match (self.ask(checks, ask), &self.durable) {
+            (Step::Wait(pending), Some(durable)) if !matches!(ask, Ask::Peek) => (pending, durable),
+            (answer, _) => return answer,
+        };
+        let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
+        let checks = Checks::from_slice(checks);
+        Step::Wait(Pending::new(async move {
+            let decision = pending.await;
+            let is_forgotten = decision.verdicts().iter().any(Verdict::is_forgotten);
+            if !is_forgotten || decision.outcome() == Outcome::Deny {
+                return decision;
+            }
+            let store = &*coordinator.store;
+            let (now, within) = (coordinator.now(), store.answers_within());
+            let mut bases = Bases {
+                store,
+                checks: SmallVec::new(),
+            };
+            for (check, _) in checks
+                .iter()
+                .zip(decision.verdicts())
+                .filter(|(_, verdict)| verdict.is_forgotten())
+            {
+                // Without an answer it stays failed, and its rule says what then.
+                let Some(used) = durable.base(check, now, within).await else {
+                    return decision;
+                };
+                store.set_base(check, Some(used));
+                bases.checks.push(*check);
+            }
+            // Others have taken their units.
+            let taken = holds(store, &checks, &decision, RuleSet::enforces);
+            store.settle(&taken, Settlement::Cancel);
+            coordinator.ask(&checks, ask).await
+        }))
     }
 
     /// The same where there may be something to do before the store is asked, or after it.
@@ -144,7 +238,7 @@ impl Coordinator {
         if self.has_none || self.has_thresholds {
             return self.decide_counted(checks, ask);
         }
-        let mut answer = self.ask(checks, ask);
+        let mut answer = self.ask_durable(checks, ask);
         if !self.is_plain {
             self.end(&mut answer, checks, ask);
         }
@@ -171,7 +265,7 @@ impl Coordinator {
         }
         let mut answer = match checks.is_empty() {
             true => Step::Ready(Decision::unlimited(now)),
-            false => self.ask(&checks, ask),
+            false => self.ask_durable(&checks, ask),
         };
         self.end(&mut answer, &checks, ask);
         if !verdicts.is_empty() {
@@ -191,7 +285,7 @@ impl Coordinator {
             Ask::By(deadline) => match self.store.acquire_within(checks, Duration::ZERO) {
                 Step::Wait(pending) => {
                     let checks = Checks::from_slice(checks);
-                    Step::Wait(crate::step::Pending::new(async move {
+                    Step::Wait(Pending::new(async move {
                         let in_time = tokio::time::timeout_at(deadline, pending).await;
                         // What the store decides later is unknown.
                         in_time.unwrap_or_else(|_| Check::fail(&checks))
@@ -220,6 +314,9 @@ impl Coordinator {
         if let Some(fallback) = &self.fallback {
             fallback.resolve(&*self.store, checks, decision);
         }
+        if let Some(durable) = &self.durable {
+            durable.decided(checks, decision);
+        }
         if let Some(owners) = &self.slot_owners {
             let checked = checks.iter().zip(decision.verdicts());
             let mut held = checked.filter_map(|(check, verdict)| {
@@ -234,6 +331,20 @@ impl Coordinator {
             if decision.is_allowed() {
                 decision.hold(slots);
             }
+        }
+    }
+}
+
+/// What the ledger has said of these checks, for as long as their request is asked again.
+struct Bases<'a> {
+    store: &'a dyn RuleStore,
+    checks: SmallVec<[Check; 2]>,
+}
+
+impl Drop for Bases<'_> {
+    fn drop(&mut self) {
+        for check in &self.checks {
+            self.store.set_base(check, None);
         }
     }
 }

@@ -101,6 +101,7 @@ impl Flags {
     /// `remaining` has the units that are owed.
     const IN_DEBT: Self = Self(16);
     const REPEAT: Self = Self(32);
+    const FORGOTTEN: Self = Self(128);
 
     #[inline]
     const fn has(self, flag: Self) -> bool {
@@ -122,6 +123,7 @@ impl fmt::Debug for Flags {
             (Self::BLOCKED, "blocked"),
             (Self::IN_DEBT, "in_debt"),
             (Self::REPEAT, "repeat"),
+            (Self::FORGOTTEN, "forgotten"),
         ];
         let set = names.into_iter().filter(|(flag, _)| self.has(*flag));
         f.debug_set().entries(set.map(|(_, name)| name)).finish()
@@ -296,6 +298,21 @@ impl Verdict {
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.flags.has(Flags::BLOCKED)
+    }
+
+    /// The same verdict of a store that has lost its states since the present window of a [durable](crate::Rule::durable) rule began, and
+    /// has nothing of the key: it has failed to decide, and took nothing. The limiter asks a ledger what was used, and the store
+    /// [anew](crate::store::RuleStore::set_base).
+    #[must_use]
+    pub fn forgotten(mut self) -> Self {
+        (self.outcome, self.flags) = (Outcome::Failed, self.flags.with(Flags::FORGOTTEN));
+        self
+    }
+
+    /// Whether the store has [forgotten](Self::forgotten) what was used.
+    #[must_use]
+    pub fn is_forgotten(&self) -> bool {
+        self.outcome == Outcome::Failed && self.flags.has(Flags::FORGOTTEN)
     }
 
     /// The same verdict of a key that is blocked, at this level.

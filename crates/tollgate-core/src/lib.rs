@@ -128,10 +128,14 @@ mod consistency;
 mod coordinator;
 mod decision;
 mod did_you_mean;
+mod durable_setting;
 mod error;
 mod hold;
 mod idempotency;
 mod interval;
+// For tollgate-ledger. Hidden, so that it can change in any release.
+#[doc(hidden)]
+pub mod journal;
 mod key;
 mod key_part;
 mod key_prefix;

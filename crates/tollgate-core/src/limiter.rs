@@ -13,6 +13,7 @@ use crate::{
     decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     hold::Settlement,
+    journal::{DurableRules, Journal},
     key::{Key, KeyBuf, PartKind},
     observe::{Observer, Timer, TopKey},
     quota::Quota,
@@ -115,15 +116,21 @@ impl Limiter {
         let registration = store.registry().register(&rules, replaced)?;
         let store = store.bind(rules)?;
         refuse_unsupported(&*store)?;
-        let (observer, queues) = match before {
+        let (observer, queues, journal) = match before {
             Some(before) => (
                 Observer::succeeding(store.rules(), before.observer()),
                 before.wait_queues().succeeding(),
+                Arc::clone(&before.shared.journal),
             ),
-            None => (Observer::new(store.rules()), WaitQueues::default()),
+            None => (
+                Observer::new(store.rules()),
+                WaitQueues::default(),
+                Arc::default(),
+            ),
         };
         let fallback = fallback(&*store, before, instances, Clock::system())?;
-        let shared = Coordinator::new(Arc::clone(&store), fallback, Arc::new(observer), queues);
+        let observer = Arc::new(observer);
+        let shared = Coordinator::new(Arc::clone(&store), fallback, observer, queues, journal);
         let registration = registration.on_retire(move || store.retire());
         Ok(Self {
             shared: Arc::new(shared),
@@ -198,7 +205,8 @@ impl Limiter {
     fn again(&self, fallback: Option<Fallback>, queues: &WaitQueues) -> Self {
         let (store, observer) = (&self.shared.store, &self.shared.observer);
         let (store, observer) = (Arc::clone(store), Arc::clone(observer));
-        let shared = Coordinator::new(store, fallback, observer, queues.succeeding());
+        let journal = Arc::clone(&self.shared.journal);
+        let shared = Coordinator::new(store, fallback, observer, queues.succeeding(), journal);
         Self {
             shared: Arc::new(shared),
             registration: self.registration.clone(),
@@ -316,10 +324,15 @@ impl Limiter {
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
         let check = Check::new(rule, self.shared.store.fingerprint(rule, key), cost)
             .of_rules(self.shared.rules_version);
-        if self.shared.observer.has_labels() {
+        if self.shared.notes_keys {
             // A copy: with its address elsewhere, the check would be put together in memory and moved from there.
             let made = check;
-            self.shared.observer.on_check(&made, key);
+            if self.shared.observer.has_labels() {
+                self.shared.observer.on_check(&made, key);
+            }
+            if let Some(durable) = &self.shared.durable {
+                durable.note_key(&made, key);
+            }
         }
         check
     }
@@ -664,7 +677,8 @@ impl Limiter {
 
     /// What `decision` on `checks` holds, to be settled later.
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
-        Ticket::new(Arc::clone(&self.shared.store), checks, decision)
+        let ticket = Ticket::new(Arc::clone(&self.shared.store), checks, decision);
+        ticket.telling(self.shared.durable.as_ref(), checks, decision)
     }
 
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a
@@ -740,6 +754,18 @@ impl Limiter {
         let index = self.index(rule)?;
         let fallback = self.shared.fallback.as_ref();
         Ok(fallback.map_or(0, |fallback| fallback.admitted_in_fallback(index)))
+    }
+
+    /// What its [durable](Rule::durable) rules have to tell a ledger. Those of limiters that replace it tell the same one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.shared.journal
+    }
+
+    /// The rules of which it tells the journal.
+    pub(crate) fn durable_rules(&self) -> Option<&Arc<DurableRules>> {
+        self.shared.durable.as_ref()
     }
 
     pub(crate) fn wait_queues(&self) -> &WaitQueues {

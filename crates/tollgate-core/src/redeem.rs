@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     hold::{HeldSlots, Hold, Settlement},
+    journal::DurableRules,
     limiter::Limiter,
     quota::MAX_PERIOD,
     reservation::{
@@ -98,7 +99,11 @@ impl Limiter {
     pub fn redeem(&self, reservation: &Reservation) -> Result<ReservationTicket, ReservationError> {
         let store = Arc::clone(self.rule_store());
         let reserved = store.reserved(reservation)?;
-        Ok(ReservationTicket { store, reserved })
+        Ok(ReservationTicket {
+            store,
+            reserved,
+            durable: self.durable_rules().cloned(),
+        })
     }
 }
 
@@ -112,6 +117,8 @@ impl Limiter {
 pub struct ReservationTicket {
     store: Arc<dyn RuleStore>,
     reserved: Reserved,
+    /// Hears of settlements.
+    durable: Option<Arc<DurableRules>>,
 }
 
 impl ReservationTicket {
@@ -193,7 +200,17 @@ impl ReservationTicket {
             Some(ReservedSettlement { holds, how })
         });
         let settlements: Vec<_> = settlements.collect();
-        self.store.redeem(&self.reserved, &settlements)
+        let mut answer = self.store.redeem(&self.reserved, &settlements);
+        if let Some(durable) = self.durable.clone() {
+            answer.then(move |answer| {
+                if answer.is_ok() {
+                    for ReservedSettlement { holds, how } in &settlements {
+                        holds.iter().for_each(|hold| durable.settled(hold, *how));
+                    }
+                }
+            });
+        }
+        answer
     }
 }
 

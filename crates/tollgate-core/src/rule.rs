@@ -6,6 +6,7 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     block::Block,
     consistency::Consistency,
+    durable_setting::Durable,
     error::{RuleError, RuleErrorKind},
     idempotency::Idempotency,
     key::KeyBuf,
@@ -62,6 +63,7 @@ struct Settings {
     on_store_error: OnStoreError,
     wait: Option<Duration>,
     debt: Option<u64>,
+    durable: Option<Durable>,
     max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
     block: Option<Block>,
@@ -106,6 +108,7 @@ impl Rule {
             on_store_error: OnStoreError::LocalShare,
             wait: None,
             debt: None,
+            durable: None,
             max_waiting: MAX_WAITING,
             variable: None,
             block: None,
@@ -288,6 +291,63 @@ impl Rule {
 
     pub(crate) fn debt_setting(&self) -> Option<u64> {
         self.settings.debt
+    }
+
+    /// Writes what is used to a ledger, for budgets that outlive the store and can be explained line by line. `account` names the account
+    /// of a key: its tenant, its contract. It is called when a process meets a key, and again after ten minutes without it. The name is
+    /// stored in the clear. Give each key of a rule an account of its own: after a loss, each would begin with what all of its
+    /// account have used.
+    ///
+    /// The crate `tollgate-ledger` has the ledger; without one, this does nothing. No request waits for it, except the first of a key
+    /// after the store has lost its states: see [`Verdict::forgotten`](crate::Verdict::forgotten). Shadows are not written.
+    ///
+    /// For [`fixed_window`](Quota::fixed_window) and [`calendar`](Quota::calendar), not under
+    /// [`Eventual`](crate::Consistency::Eventual).
+    ///
+    /// ```
+    /// use tollgate_core::{DAY, KeyBuf, Quota, Rule};
+    ///
+    /// let tenant = |key: &KeyBuf| match key.parts().next() {
+    ///     Some((_, tenant)) => String::from_utf8_lossy(tenant).into_owned(),
+    ///     None => String::from("nobody"),
+    /// };
+    /// let rule = Rule::new("units-per-tenant", Quota::fixed_window(1_000_000, DAY)).durable(tenant);
+    /// # let _ = rule;
+    /// ```
+    #[must_use]
+    pub fn durable(mut self, account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
+        let settings = self.set();
+        settings.durable = Some(Durable {
+            account: Arc::new(account),
+            denies_unwritten: settings
+                .durable
+                .as_ref()
+                .is_some_and(|it| it.denies_unwritten),
+        });
+        self
+    }
+
+    /// Denies requests while the ledger of this [durable](Self::durable) rule is further behind than its bounds, as if the store failed.
+    /// Default: they pass, and units for which there is no room are lost to the ledger, and counted.
+    ///
+    /// Call it after `durable`: it does nothing to a rule that is not.
+    #[must_use]
+    pub fn deny_unwritten(mut self) -> Self {
+        if let Some(durable) = &mut self.set().durable {
+            durable.denies_unwritten = true;
+        }
+        self
+    }
+
+    /// How its usage is written, if it is.
+    pub(crate) fn durable_setting(&self) -> Option<&Durable> {
+        self.settings.durable.as_ref()
+    }
+
+    /// Whether its usage is written to a [ledger](Self::durable).
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.settings.durable.is_some()
     }
 
     /// How many requests may wait for this rule at once, for one key and in all, in one process. Default: 256 and 16 384. Above

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, fmt};
 
 use crate::{
+    algorithm_kind::AlgorithmKind,
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
     on_store_error::OnStoreError,
@@ -55,6 +56,7 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
     validate_cost(rule)?;
     validate_wait(rule)?;
     validate_debt(rule)?;
+    validate_durable(rule)?;
     validate_block(rule)?;
     validate_idempotency(rule)?;
     validate_consistency(rule)
@@ -128,6 +130,32 @@ fn validate_debt(rule: &Rule) -> Result<(), RuleError> {
     quotas
         .find_map(|quota| debt_conflict(quota, at_most))
         .map_or(Ok(()), wrong)
+}
+
+fn validate_durable(rule: &Rule) -> Result<(), RuleError> {
+    if !rule.is_durable() {
+        return Ok(());
+    }
+    let wrong = |message: String| Err(rule.error(RuleErrorKind::Mode, message));
+    let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
+    let windowless = quotas
+        .filter(|quota| quota.has_state())
+        .find(|quota| quota.algorithm() != AlgorithmKind::FixedWindow);
+    if let Some(quota) = windowless {
+        return wrong(format!(
+            "a ledger has an account of each window, and a {} has no windows; take Quota::fixed_window or Quota::calendar, or leave \
+             durable() out",
+            quota.algorithm()
+        ));
+    }
+    if matches!(rule.consistency_of(), Consistency::Eventual { .. }) {
+        return wrong(
+            "under Consistency::Eventual each process counts by itself, and a store that has lost its states would not be noticed; take \
+             Consistency::Exact or Consistency::Leased for a durable rule"
+                .into(),
+        );
+    }
+    Ok(())
 }
 
 fn validate_block(rule: &Rule) -> Result<(), RuleError> {

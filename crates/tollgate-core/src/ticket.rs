@@ -10,6 +10,7 @@ use crate::{
     decision::{Decision, Outcome},
     error::UnknownName,
     hold::{HeldSlots, Hold, Settlement},
+    journal::DurableRules,
     rule::Rule,
     rule_set::RuleSet,
     source::Source,
@@ -66,6 +67,15 @@ pub struct Ticket {
     pub(crate) holds: SmallVec<[Hold; 4]>,
     on_drop: Option<OnDrop>,
     pub(crate) slots: Option<HeldSlots>,
+    durable: Option<Box<DurableHolds>>,
+}
+
+/// What a ledger is told of settlements.
+#[derive(Debug)]
+struct DurableHolds {
+    rules: Arc<DurableRules>,
+    /// Units that no store has: they were taken while it failed.
+    unstored: Vec<Hold>,
 }
 
 /// What becomes of the units.
@@ -113,7 +123,27 @@ impl Ticket {
             holds,
             on_drop: None,
             slots: decision.take_slots(),
+            durable: None,
         }
+    }
+
+    /// Tells a ledger of settlements under these rules.
+    pub(crate) fn telling(
+        mut self,
+        rules: Option<&Arc<DurableRules>>,
+        checks: &[Check],
+        decision: &Decision,
+    ) -> Self {
+        self.durable = rules.map(|rules| {
+            let unstored = if decision.is_allowed() {
+                rules.unstored(checks, decision)
+            } else {
+                Vec::new()
+            };
+            let rules = Arc::clone(rules);
+            Box::new(DurableHolds { rules, unstored })
+        });
+        self
     }
 
     /// Whether the store has forgotten slots that it holds: its process stood still, or could not reach the store, for longer than the
@@ -165,6 +195,10 @@ impl Ticket {
                 *hold = place_of(hold);
             }
         }
+        if let Some(durable) = &mut self.durable {
+            let is_of_rule = |hold: &Hold| usize::from(hold.check.rule()) == index;
+            durable.unstored.retain(is_of_rule);
+        }
         Ok(self)
     }
 
@@ -190,6 +224,7 @@ impl Ticket {
     pub fn settle_each(mut self, cost: impl FnMut(&Check) -> Option<u64>) {
         self.settle_to(cost);
         self.holds.clear();
+        self.durable = None;
     }
 
     /// Gives everything back.
@@ -215,6 +250,7 @@ impl Ticket {
     pub fn forget(mut self) {
         self.on_drop = None;
         self.holds.clear();
+        self.durable = None;
     }
 }
 
@@ -229,8 +265,18 @@ impl Drop for Ticket {
 }
 
 impl Ticket {
-    /// Settles all checks alike. Those that get everything back do not count towards a block.
+    /// Settles all checks alike.
     fn settle_all(&self, how: Settlement) {
+        if let Some(durable) = &self.durable {
+            for hold in self.holds.iter().chain(&durable.unstored) {
+                durable.rules.settled(hold, how);
+            }
+        }
+        self.settle_in_store(how);
+    }
+
+    /// Those that get everything back do not count towards a block.
+    fn settle_in_store(&self, how: Settlement) {
         let stays = |hold: &Hold| match how {
             Settlement::Cancel => false,
             Settlement::Refund(units) => units < hold.check.cost(),
@@ -252,13 +298,23 @@ impl Ticket {
         let hows = self.holds.iter();
         let hows = hows.map(|hold| settlement_to(hold, cost(&hold.check)));
         let hows: SmallVec<[Option<Settlement>; 4]> = hows.collect();
+        if let Some(durable) = &self.durable {
+            let stored = self.holds.iter().zip(hows.iter().copied());
+            let unstored = durable.unstored.iter();
+            let unstored = unstored.map(|hold| (hold, settlement_to(hold, cost(&hold.check))));
+            for (hold, how) in stored.chain(unstored) {
+                if let Some(how) = how {
+                    durable.rules.settled(hold, how);
+                }
+            }
+        }
         for (index, one) in hows.iter().enumerate() {
             let Some(how) = *one else { continue };
             if hows[..index].contains(one) {
                 continue;
             }
             if hows.iter().all(|other| other == one) {
-                return self.settle_all(how);
+                return self.settle_in_store(how);
             }
             let part = self.holds.iter().zip(&hows);
             let part = part.map(|(hold, other)| match other == one {

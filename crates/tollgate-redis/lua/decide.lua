@@ -62,7 +62,8 @@ while true do
     else
       check = ARGV[i]
       what, role, more, key, cost, alg, first, limit, third = unpack('<BBBHdBddI4', check)
-      slots = nil
+      slots, durable = nil, alg == 24
+      if durable then alg = 18 end
       alone = what + role + more + size == 0 and cost > 0 and alg < 20
       i = i + 1
       local run = ARGV[i]
@@ -405,6 +406,7 @@ while true do
       end
     end
     if denied or what == 1 then delay = nil end
+    durable = false
     granted, waits = what == 0 and not denied and not delay, false
     if blocking and size == 13 and what == 0 and alg ~= 16 then
       waits = out[group[13] + 1] > 0 and blocking[1] and blocking[1].level == 0

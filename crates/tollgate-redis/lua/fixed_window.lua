@@ -33,6 +33,32 @@ local function at_window(period, lengths, now)
   return ends, ends
 end
 
+-- Of a durable rule whose state is not there: the units to begin with, or a refusal if they are lost. A key says since when the server
+-- has its states. Whoever does not find it writes it; a window that begins later is fresh where there is no state.
+local function base_of(period, lengths, now)
+  -- Behind an id, if the check has one.
+  local place, base = unpack('<B', check, 3) > 1 and 52 or 35, -1
+  if unpack('<B', check) % 8 == 0 then base = unpack('<d', check, place + 2) else place = 59 end
+  if base >= 0 then return base end
+  local name = KEYS[unpack('<H', check, place)]
+  local since = try('GET', name)
+  if not since then
+    since = now
+    try('SET', name, format('%d', now))
+  elseif since.err then
+    return nil, refusal(since.err, false) or 5
+  end
+  local _, ends = at_window(period, lengths, now)
+  local length = period
+  if period >= CALENDAR then
+    local first = (period - CALENDAR - period % 262144) / 262144 * 1000000
+    length = (ends > first and (lengths - lengths % 65536) / 65536 or lengths % 65536) * 900000000
+  end
+  -- Of a value that is not ours, all is lost.
+  if ends - length >= (tonumber(since) or now) then return 0 end
+  return nil, 6
+end
+
 local function ends_at(period, window) return period < CALENDAR and (window + 1) * period or window end
 
 -- Whether both have the same windows.
@@ -95,6 +121,8 @@ if purpose == 'take' then
         local alg, period0, limit0, _, window0, used0 = unpack('<BddI4dd', raw)
         if window0 == current then used = used0 elseif not (window0 >= 0 and window0 < current) or period >= CALENDAR and window0 > now then alg = 0 end
         if alg ~= 18 or period0 ~= period or limit0 ~= limit or not (used0 >= 0) then return key, raw end
+      elseif durable then
+        return key, raw
       end
       local left = limit - used - cost
       if left < 0 then return key, raw end
@@ -124,6 +152,14 @@ return function(raw, period, limit, lengths, now, cost, by_writer)
   local owes, over_limit = false, 0
   -- A window of another quota that is over: a denial writes it back unchanged.
   local over, over_used
+  local begins = false
+  if not raw and durable then
+    local why
+    used, why = base_of(period, lengths, now)
+    if why then return -3, why, 0 end
+    -- A denial writes it, too.
+    begins = used > 0
+  end
   if raw then
     if #raw ~= 37 then return -3, 0, 0 end
     local alg, period0, limit0, lengths0, window0, used0 = unpack('<BddI4dd', raw)
@@ -162,7 +198,7 @@ return function(raw, period, limit, lengths, now, cost, by_writer)
   local left = limit - used
   if left < 0 then left = 0 end
   if cost <= left then
-    local keeps = used > 0 and not foreign
+    local keeps = used > 0 and not foreign and not begins
     used = used + cost
     local reset = 0
     if used > 0 then reset = ends_at(period, window) - now end
@@ -178,7 +214,7 @@ return function(raw, period, limit, lengths, now, cost, by_writer)
   end
   -- Repair to the next window, not to the present one: a clock that goes back over a boundary would otherwise free the
   -- window it has just left.
-  local repair = foreign
+  local repair = foreign or begins
   local following = at_window(period, lengths, ends_at(period, current))
   if window > following then window, repair = following, true end
   local reset = ends_at(period, window) - now

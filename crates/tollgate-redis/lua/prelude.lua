@@ -27,6 +27,7 @@
 --              19 sliding window of two counters: period in µs, limit, resolution in µs
 --              20 sliding log: period in µs, limit, 0
 --              21 sliding window in sub-buckets: width of a sub-bucket in µs, limit, number of sub-buckets
+--              24 a fixed window of a durable rule, for 0 and 3 only: see `fixed_window.lua`
 --              22 slots: term in µs, limit, 0. A take has a message behind these fields, and a reply of its own: see
 --              `concurrent.lua`. A request that is denied still says what its process has in use.
 --          then for 0 and 1 of algorithm 16, '<ddd': for how long the request waits at most, 0, and for how long requests of
@@ -41,6 +42,8 @@
 --          within which all units taken must have refilled; and the level at or below which scheduling starts.
 --          then, of a check with an id, for 0 and 1 behind the '<BBBHdBddI4', and for 2 if all units come back behind the '<dd': its 8
 --          bytes, and '<dB', for how many µs it is known, and how many may repeat it at no cost. See `ids.lua`.
+--          then for algorithm 24, '<H': KEYS[H] says since when the server has its states; and for 0, '<d': what the caller knows to be
+--          used in the present window, which a state that is not there begins with; -1 if it does not know.
 --          and with 64, then, the setting of the block: see `blocks.lua`.
 --          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
@@ -61,7 +64,8 @@
 --          2. units left: after the take if the request takes, otherwise at present. For 1 and no units, -2^52 - x: x are owed. For 4: 1
 --             if there was a value. For 2 of algorithm 16, and 3 of a rule with debt: the units that have lapsed. After -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
 --             accept those of others: 1 out of memory, 2 it cannot save, 3 too few replicas, 4 the user lacks the
---             permission, 5 another reason.
+--             permission, 5 another reason. 6: the server has lost its states since this window of a durable rule began, and has none
+--             of the key.
 --          3. µs until the state equals a fresh one; after a take, without the units on lease.
 --          For 7: 0 no lease, 1 a tracked lease, 2 a scheduled lease, or -3; its units; then its generation or window, or
 --          for a scheduled lease the µs after which its units start to refill.
@@ -164,5 +168,5 @@ end
 -- units fit. It returns the first key that it did not decide, for which it wrote nothing, and its state if it read that.
 -- While units of a window are counted already, its take writes the counter alone, and keeps the time to live.
 
--- The check at hand, its role, and the slots that it took.
-local check, role, slots
+-- The check at hand, its role, the slots that it took, and whether its rule is durable.
+local check, role, slots, durable

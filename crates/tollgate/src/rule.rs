@@ -143,6 +143,13 @@ core_setters! {
     /// [`tollgate_core::Rule::debt`].
     debt(at_most: u64);
 
+    /// Writes what is used to a ledger, under the name that `account` gives a key: see [`tollgate_core::Rule::durable`], and the crate
+    /// `tollgate-ledger`.
+    durable(account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static);
+
+    /// Denies requests while the ledger of this [durable](Self::durable) rule is further behind than its bounds.
+    deny_unwritten();
+
     /// How many requests may wait for this rule at once in one process, for one key and for all keys. Default: 256 and 16 384.
     /// The [layer](crate::RateLimitLayer::max_waiting) has a bound for all of its rules together, 1 024 by default. Above any of
     /// these, a request that would wait is denied. Take a `per_key` below the layer's bound, so that no client keeps the others from

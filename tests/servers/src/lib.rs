@@ -10,6 +10,7 @@ pub mod full_backlog;
 pub mod moved_server;
 pub mod moving_slot;
 pub mod numbers;
+pub mod postgres_server;
 pub mod process;
 pub mod proxy;
 pub mod redis_client;

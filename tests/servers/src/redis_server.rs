@@ -148,7 +148,7 @@ async fn send(port: u16, commands: &[&[&str]]) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answers).into_owned())
 }
 
-fn signal(name: &str, pid: u32) {
+pub(crate) fn signal(name: &str, pid: u32) {
     let status = Command::new("kill").args([name, &pid.to_string()]).status();
     assert!(status.is_ok_and(|status| status.success()), "kill {name}");
 }

@@ -302,9 +302,9 @@ impl Fallback {
     }
 }
 
-/// Takes what the share of `check` lacks to `used` units, as far as they are there. If an
-/// earlier failure has taken more, nothing is given back.
-fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
+/// Takes what the state of `check` in this process lacks to `used` units, as far as they are there. If more was taken, nothing is given
+/// back.
+pub(crate) fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     let looked = shares.peek(&[check.with_cost(0)]).ready();
     let Some(verdict) = looked.as_ref().and_then(|looked| looked.verdicts().first()) else {
         return;

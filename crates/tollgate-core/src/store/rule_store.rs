@@ -127,6 +127,13 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// check has a cost of 0 does only that: it is not settled.
     fn settle(&self, holds: &[Hold], how: Settlement);
 
+    /// What a key has used of a [durable](crate::Rule::durable) rule in its present window, by the ledger: the store begins with it where it
+    /// has nothing of the key, instead of answering that it has [forgotten](crate::Verdict::forgotten). That ends with a call with
+    /// `None`, one for each. Default: nothing, for stores that never answer so.
+    fn set_base(&self, check: &Check, used: Option<u64>) {
+        let _ = (check, used);
+    }
+
     /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold
     /// in advance stays counted.
     ///

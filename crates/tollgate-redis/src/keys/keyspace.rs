@@ -140,6 +140,21 @@ impl Keyspace {
         format!("{{{}}}:quotas", self.namespace)
     }
 
+    /// The name of what says since when the server has the states in the slot of this client. No state has it, as with
+    /// [`instances`](Self::instances).
+    #[must_use]
+    pub(crate) fn since(&self, with: &Name) -> String {
+        match self.partition {
+            Partition::One => format!("{{{}}}:since", self.namespace),
+            _ => {
+                let mut tag = Bytes::new();
+                with.slot_tag().write(&mut tag);
+                let tag = String::from_utf8_lossy(&tag);
+                format!("{}:{{{tag}}}:since", self.namespace)
+            }
+        }
+    }
+
     /// The same with the keys of clients written so. Without, fingerprints are made with no secret.
     #[must_use]
     pub(crate) fn with_keys(mut self, keys: Keys) -> Self {

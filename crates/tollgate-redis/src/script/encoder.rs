@@ -31,6 +31,7 @@ pub(crate) struct Encoder {
     with: Option<u16>,
     /// Whether requests wait for units of any rule.
     has_waits: bool,
+    has_durable: bool,
 }
 
 impl Encoder {
@@ -46,9 +47,15 @@ impl Encoder {
         };
         let lines = (0..rules.rules().len()).map(|place| RuleArgs::new(rules, place));
         let lines: Box<[_]> = lines.collect();
+        let has_durable = lines.iter().any(|rule| rule.durable);
+        if has_durable && keyspace.partition != Partition::One {
+            // It is slow the first time, and a request must not wait for it.
+            let _ = tag_in(0);
+        }
         Ok(Self {
             keyspace,
             has_waits: lines.iter().any(|rule| rule.wait.is_some()),
+            has_durable,
             rules: lines,
             with,
         })
@@ -198,6 +205,11 @@ impl Encoder {
             rule_args.wait.filter(|_| rule_args.role == ENFORCED)
         });
         waits.fold(patience.min(LONGEST_WAIT), u64::min)
+    }
+
+    /// Whether a rule is durable.
+    pub(crate) fn has_durable(&self) -> bool {
+        self.has_durable
     }
 
     /// Whether a rule is about slots.

@@ -20,6 +20,8 @@ const FITS: i64 = -1;
 const NEVER: i64 = -2;
 /// Nothing was done.
 const FAILED: i64 = -3;
+/// Its reason where the state of a durable rule is lost.
+const FORGOTTEN: i64 = 6;
 /// From here down the check fits; the difference to this number is the µs after which it fits again.
 const FITS_AGAIN: i64 = -4;
 /// From here up the check does not fit, and the state is of another quota; the difference to this number is the µs after which
@@ -177,7 +179,13 @@ impl Reply {
                         _ => verdict,
                     }
                 }
-                None => Verdict::unanswered(rule, plan, Outcome::Failed),
+                None => {
+                    let verdict = Verdict::unanswered(rule, plan, Outcome::Failed);
+                    match self.of(place) {
+                        Some([FAILED, FORGOTTEN, _]) => verdict.forgotten(),
+                        _ => verdict,
+                    }
+                }
             }
         });
         let decision = Decision::new(self.at, verdicts, |verdict| rules.enforces(verdict.rule()));

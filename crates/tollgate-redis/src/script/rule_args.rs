@@ -47,6 +47,8 @@ pub(crate) struct RuleArgs {
     pub(crate) wait: Option<u64>,
     /// How many units a key may owe.
     pub(crate) debt: u64,
+    /// Whether a state that is lost is begun with what a ledger knows.
+    pub(crate) durable: bool,
     may_have_calendar: bool,
     /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted.
     pub(crate) block: Option<Box<[u8]>>,
@@ -103,6 +105,7 @@ impl RuleArgs {
                 .filter(|_| role != THRESHOLD && !rule.has_slots())
                 .and_then(|at_most| u64::try_from(at_most.as_micros()).ok()),
             debt: rule.debt_of(),
+            durable: rule.is_durable() && role == ENFORCED,
             block: rule.block_setting().map(block_setting),
             counts_denials: rule
                 .block_setting()
@@ -220,6 +223,9 @@ pub(crate) fn set_window(identity: &mut [u8], calendar: &Calendar, now: Tick) {
 /// The algorithm of a check of a rule whose requests wait, in its place in the [identity] of the quota. States have that of the
 /// quota: such a rule counts on with what was used before requests waited.
 pub(crate) const WAITS: u8 = VERSION << 4;
+
+/// The algorithm of a check of a durable rule, in the same way.
+pub(crate) const DURABLE: u8 = VERSION << 4 | 8;
 
 /// A number below 2^53.
 pub(crate) fn double(number: u64) -> [u8; 8] {

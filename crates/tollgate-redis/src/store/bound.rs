@@ -71,6 +71,13 @@ impl Bound {
                      cap_new_keys out, and limit new clients by a rate in a rule of its own",
                 ));
             }
+            if rule.is_durable() {
+                return Err(RuleError::new(
+                    RuleErrorKind::Store,
+                    rule.name(),
+                    "clients in an overflow bucket have no accounts of their own; leave cap_new_keys out, or durable()",
+                ));
+            }
             encoder = encoder.with_overflow(rule.name())?;
         }
         refuse_unsupported_waits(&rules, &encoder, shared.backend.is_cluster())?;
@@ -90,6 +97,7 @@ impl Bound {
             rules,
             encoder,
             caps,
+            bases: Mutex::default(),
             looks_at: Mutex::new(Instant::now()),
             _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
@@ -231,6 +239,10 @@ impl RuleStore for Bound {
         let now = self.inner.now();
         let follow_up = self.inner.local.settle(receipts, how, now);
         send_follow_up(&self.inner, follow_up);
+    }
+
+    fn set_base(&self, check: &Check, used: Option<u64>) {
+        self.inner.set_base(check, used);
     }
 
     fn lapsed_units(&self, rule: u16) -> u64 {

@@ -295,6 +295,9 @@ impl ReplyLayout {
             checks if !query.takes() => call.peek(encoder, checks),
             checks => {
                 call.set_counted(query.counted().iter().copied());
+                if inner.encoder.has_durable() {
+                    call.set_bases(inner.bases_of(checks));
+                }
                 acquire(inner, call, (checks, query.patience()), slots)
             }
         };

@@ -2,7 +2,8 @@
 
 use std::{
     any::Any,
-    sync::{Arc, Mutex},
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use tollgate_core::{
     Check, Outcome, RuleSet, Tick, Verdict,
     observe::block_began,
-    store::{Checks, Hold, Settlement},
+    store::{Checks, Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::BoundRules;
 
@@ -44,6 +45,8 @@ pub(super) struct Inner {
     pub(super) local: Arc<BoundRules>,
     /// What is counted of decisions, by rule and plan.
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
+    /// What a ledger knows of durable rules, and how many requests ask with it.
+    pub(super) bases: Mutex<HashMap<(u16, Fingerprint), (u64, u32)>>,
     /// When the task that sends looks next for what is due.
     pub(super) looks_at: Mutex<Instant>,
     /// Ends with the last store, limiter and layer.
@@ -55,6 +58,31 @@ impl Inner {
     #[inline]
     pub(super) fn now(&self) -> Tick {
         self.shared.process_clock.now()
+    }
+
+    /// Remembers what a ledger knows, until as many calls have taken it back.
+    pub(super) fn set_base(&self, check: &Check, used: Option<u64>) {
+        let mut bases = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        match (bases.entry((check.rule(), check.key())), used) {
+            (Entry::Occupied(mut entry), Some(used)) => {
+                let (base, requests) = entry.get_mut();
+                (*base, *requests) = ((*base).max(used), *requests + 1);
+            }
+            (Entry::Vacant(entry), Some(used)) => drop(entry.insert((used, 1))),
+            (Entry::Occupied(mut entry), None) if entry.get().1 > 1 => entry.get_mut().1 -= 1,
+            (Entry::Occupied(entry), None) => drop(entry.remove()),
+            (Entry::Vacant(_), None) => {}
+        }
+    }
+
+    /// What a ledger knows of these checks.
+    pub(super) fn bases_of(&self, checks: &[Check]) -> SmallVec<[Option<u64>; 4]> {
+        let bases = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        if bases.is_empty() {
+            return SmallVec::new();
+        }
+        let base = |check: &Check| Some(bases.get(&(check.rule(), check.key()))?.0);
+        checks.iter().map(base).collect()
     }
 
     /// Sends settlements, whose replies no request waits for.

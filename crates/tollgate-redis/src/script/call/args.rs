@@ -8,7 +8,7 @@ use crate::{
     script::{
         call::state_keys::Found,
         encoder::Encoder,
-        rule_args::{IDENTITY, RuleArgs, WAITS, double, set_window},
+        rule_args::{DURABLE, IDENTITY, RuleArgs, WAITS, double, set_window},
     },
 };
 
@@ -36,6 +36,8 @@ const BLOCKS: u8 = 64;
 /// Bits of the byte that says what follows a check: another check of its request; its own id, behind its numbers.
 const MORE: u8 = 1;
 const HAS_ID: u8 = 2;
+/// The bytes of a check up to the end of its quota.
+const CHECK: usize = 13 + IDENTITY;
 
 /// The bytes of a block's setting before its times.
 const SETTING: usize = 18;
@@ -97,6 +99,18 @@ impl Args {
             bytes[algorithm] = WAITS;
         }
         begun
+    }
+
+    /// Makes the check one of a durable rule, as `fixed_window.lua` reads it: with the key that says since when the server has its
+    /// states, and with what is known to be used if it takes units.
+    pub(super) fn add_durable(&mut self, begun: usize, since: u16, base: Option<Option<u64>>) {
+        let bytes = &mut self.0.bytes;
+        bytes[begun + CHECK - IDENTITY] = DURABLE;
+        bytes.extend_from_slice(&since.to_le_bytes());
+        if let Some(base) = base {
+            let base = base.map_or(-1.0, |used| used.min(MAX_UNITS) as f64);
+            bytes.extend_from_slice(&base.to_le_bytes());
+        }
     }
 
     /// Adds the part of a check that follows its quota.

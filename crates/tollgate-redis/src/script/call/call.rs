@@ -22,8 +22,8 @@ use crate::script::{
 /// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
 
-/// The most keys of a check: its own and the overflow bucket, each by two secrets.
-const MOST_KEYS: usize = 4;
+/// The most keys of a check: its own and the overflow bucket, each by two secrets, and that of a durable rule.
+const MOST_KEYS: usize = 5;
 
 /// Where the answers to settlements are.
 #[derive(Debug, Default)]
@@ -57,6 +57,8 @@ pub(crate) struct Call {
     blocks: usize,
     /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
     counted: SmallVec<[u16; 4]>,
+    /// What is known to be used of durable rules by the checks of the next request, by their index.
+    bases: SmallVec<[Option<u64>; 4]>,
 }
 
 impl Call {
@@ -81,12 +83,18 @@ impl Call {
             rules: 0,
             blocks: 0,
             counted: SmallVec::new(),
+            bases: SmallVec::new(),
         }
     }
 
     /// What the next request has counted towards blocks, by the index of the check.
     pub(crate) fn set_counted(&mut self, counted: impl IntoIterator<Item = u16>) {
         self.counted = counted.into_iter().collect();
+    }
+
+    /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
+    pub(crate) fn set_bases(&mut self, bases: impl IntoIterator<Item = Option<u64>>) {
+        self.bases = bases.into_iter().collect();
     }
 
     /// The keys, in order.
@@ -264,6 +272,10 @@ impl Call {
             }
             if rule_args.wait.is_none() && is_charge {
                 self.args.add(&[double(rule_args.debt)]);
+                if rule_args.durable {
+                    let since = (self.keys).since(rules, &check, with, first);
+                    self.args.add_durable(begun, since, None);
+                }
             }
             if let Some(wait) = rule_args.wait {
                 // A part of the units leaves the rest taken.
@@ -427,6 +439,7 @@ impl Call {
         let mut capped = SmallVec::new();
         let mut blocks = SmallVec::new();
         let counted = std::mem::take(&mut self.counted);
+        let bases = std::mem::take(&mut self.bases);
         // The check before.
         let mut before = None;
         for (index, check) in checks.iter().enumerate() {
@@ -476,6 +489,11 @@ impl Call {
             before = Some(begun);
             if let Some((id, terms)) = id.flatten() {
                 self.args.add_id(begun, id, terms);
+            }
+            if rule_args.durable && matches!(what, Operation::Take) {
+                let since = self.keys.since(rules, &check, with, first_key);
+                let base = bases.get(index).copied().flatten();
+                self.args.add_durable(begun, since, Some(base));
             }
             if let Some(wait) = rule_args.wait {
                 self.args.add(&[double(patience), double(0), double(wait)]);

@@ -56,6 +56,23 @@ impl StateKeys {
         }
     }
 
+    /// The number of the key that says since when the server has the states of this slot.
+    pub(super) fn since(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        with: Option<Fingerprint>,
+        from: usize,
+    ) -> u16 {
+        let with = with.unwrap_or(check.key());
+        let (name, _) = rules.keyspace.keys.names(with);
+        let start = self.0.bytes.len();
+        self.0
+            .bytes
+            .extend_from_slice(rules.keyspace.since(&name).as_bytes());
+        self.number_of(start, from)
+    }
+
     /// The numbers of a state's names: of two secrets that by the newer, then that by the older.
     fn both(
         &mut self,
@@ -117,6 +134,11 @@ impl StateKeys {
             name,
             with,
         );
+        self.number_of(start, from)
+    }
+
+    /// The number of the key that was just written behind the others.
+    fn number_of(&mut self, start: usize, from: usize) -> u16 {
         let (there, new) = self.0.bytes.split_at(start);
         for place in from..self.0.ends.len() {
             let begins = place.checked_sub(1).map_or(0, |before| self.0.ends[before]);

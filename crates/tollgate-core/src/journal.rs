@@ -1,0 +1,485 @@
+//! What [durable](crate::Rule::durable) rules have admitted and no ledger has written yet.
+//!
+//! A request adds its units to an account of its rule and window, in memory. A ledger takes them out about once a second, so that no
+//! request waits for a database. Settlements change the same sums. The journal is bounded by its number of accounts: units of an
+//! account that has no room are lost, and counted.
+//!
+//! The way back: where a store has forgotten a window, a request asks the ledger for its [base](BaseQuery), the units that were used in
+//! it.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    time::Duration,
+};
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm_kind::AlgorithmKind,
+    check::Check,
+    decision::{Decision, Outcome, Verdict},
+    durable_setting::Durable,
+    hold::{Hold, Settlement},
+    key::{Fingerprint, KeyBuf},
+    on_store_error::OnStoreError,
+    quota::Quota,
+    rule::Rule,
+    rule_set::RuleSet,
+    source::Source,
+    step::Pending,
+    sync::{AtomicU64, Mutex, Ordering, lock},
+    time::{Clock, Tick, micros},
+};
+
+/// A window of a rule, in µs since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Window {
+    /// Its first µs.
+    pub begin: Tick,
+    /// The first µs after it.
+    pub end: Tick,
+}
+
+impl Window {
+    /// The window of a quota at a time; `None` if it has none.
+    #[must_use]
+    pub fn of(quota: &Quota, at: Tick) -> Option<Self> {
+        if quota.algorithm() != AlgorithmKind::FixedWindow {
+            return None;
+        }
+        #[cfg(feature = "calendar")]
+        if let Some(calendar) = quota.calendar_of() {
+            let (begin, end) = calendar.windows().window(at);
+            return Some(Self { begin, end });
+        }
+        let period = micros(quota.period()).max(1);
+        let begin = at - at % period;
+        Some(Self {
+            begin,
+            end: begin + period,
+        })
+    }
+}
+
+/// The units of an account that a ledger has to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The name of the rule.
+    pub rule: Arc<str>,
+    /// What stands for the key in the store.
+    pub subject: Fingerprint,
+    /// The account, never empty. `None` if only the subject is known any more: a settlement came long after its request.
+    pub account: Option<Arc<str>>,
+    /// The window.
+    pub window: Window,
+    /// The units: negative if more came back than were taken.
+    pub units: i64,
+}
+
+/// What a key has used in a window, that a store may have forgotten, is to be looked up.
+#[derive(Clone, Debug)]
+pub struct BaseQuery {
+    /// The name of the rule.
+    pub rule: Arc<str>,
+    /// What stands for the key in the store.
+    pub subject: Fingerprint,
+    /// The account, if it is known.
+    pub account: Option<Arc<str>>,
+    /// The window.
+    pub window: Window,
+    /// Within which time the answer is of use.
+    pub within: Duration,
+}
+
+type LookUp = dyn Fn(BaseQuery) -> Pending<Option<u64>> + Send + Sync;
+
+/// What the durable rules of a limiter, and of those that replace it, have to tell a ledger.
+#[derive(Default)]
+pub struct Journal {
+    rules: Mutex<Vec<Arc<RuleJournal>>>,
+    look_up: Mutex<Option<Arc<LookUp>>>,
+    is_attached: AtomicBool,
+    /// Whether the ledger is behind by more than it should.
+    is_behind: AtomicBool,
+    accounts: AtomicUsize,
+    most: AtomicUsize,
+    lost: AtomicU64,
+}
+
+impl Journal {
+    /// Notes usage for a ledger from now on, of at most so many accounts at once. `look_up` finds the units that were used in a window,
+    /// with those that were taken out of this journal. `None`: it does not know, for now.
+    ///
+    /// False if it has a ledger already.
+    pub fn attach(
+        &self,
+        most: usize,
+        look_up: impl Fn(BaseQuery) -> Pending<Option<u64>> + Send + Sync + 'static,
+    ) -> bool {
+        let mut place = lock(&self.look_up);
+        if place.is_some() {
+            return false;
+        }
+        *place = Some(Arc::new(look_up));
+        self.most.store(most, Ordering::Relaxed);
+        self.is_attached.store(true, Ordering::Release);
+        true
+    }
+
+    /// Notes nothing from now on.
+    pub fn detach(&self) {
+        *lock(&self.look_up) = None;
+        self.is_attached.store(false, Ordering::Release);
+        self.is_behind.store(false, Ordering::Relaxed);
+    }
+
+    /// Says whether the ledger is behind by more than it should: rules may [deny](crate::Rule::deny_unwritten) then.
+    pub fn set_behind(&self, is_behind: bool) {
+        self.is_behind.store(is_behind, Ordering::Relaxed);
+    }
+
+    /// Units that had no room. It only grows.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The accounts that it has, with those of which everything was taken out a short time ago.
+    #[must_use]
+    pub fn accounts(&self) -> usize {
+        self.accounts.load(Ordering::Relaxed)
+    }
+
+    /// Takes out what was noted. Accounts stay for ten minutes, so that settlements find them.
+    #[must_use]
+    pub fn take(&self, now: Tick) -> Vec<Usage> {
+        let rules: Vec<Arc<RuleJournal>> = lock(&self.rules).clone();
+        let is_crowded = self.accounts() > self.most.load(Ordering::Relaxed) / 2;
+        let mut taken = Vec::new();
+        let mut accounts = 0;
+        for rule in &rules {
+            for shard in &rule.shards {
+                let mut shard = lock(shard);
+                shard.retain(|subject, account| {
+                    let is_idle = account.units.is_empty();
+                    let is_written = account.name.as_deref() != Some("");
+                    let units = account.units.drain(..);
+                    taken.extend(units.filter(|it| is_written && it.1 != 0).map(
+                        |(window, units)| Usage {
+                            rule: Arc::clone(&rule.name),
+                            subject: *subject,
+                            account: account.name.clone(),
+                            window,
+                            units,
+                        },
+                    ));
+                    let kept = account.used_at.saturating_add(KEPT);
+                    !is_idle || !is_crowded && account.name.is_some() && kept > now
+                });
+                accounts += shard.len();
+            }
+        }
+        self.accounts.store(accounts, Ordering::Relaxed);
+        taken
+    }
+
+    fn is_attached(&self) -> bool {
+        self.is_attached.load(Ordering::Acquire)
+    }
+
+    fn has_room(&self) -> bool {
+        self.accounts() < self.most.load(Ordering::Relaxed)
+    }
+
+    fn rule(&self, name: &Arc<str>) -> Arc<RuleJournal> {
+        let mut rules = lock(&self.rules);
+        if let Some(rule) = rules.iter().find(|rule| rule.name == *name) {
+            return Arc::clone(rule);
+        }
+        let rule = Arc::new(RuleJournal {
+            name: Arc::clone(name),
+            shards: std::array::from_fn(|_| Mutex::new(HashMap::default())),
+        });
+        rules.push(Arc::clone(&rule));
+        rule
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal")
+            .field("accounts", &self.accounts())
+            .field("lost", &self.lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// For how long an account is known that was not used, in µs.
+const KEPT: Tick = 600_000_000;
+const SHARDS: usize = 32;
+
+struct RuleJournal {
+    name: Arc<str>,
+    shards: [Mutex<HashMap<Fingerprint, Account, BuildHasherDefault<FingerprintHasher>>>; SHARDS],
+}
+
+#[derive(Default)]
+struct Account {
+    name: Option<Arc<str>>,
+    /// Not yet written, of the present window and of those that settlements came for.
+    units: SmallVec<[(Window, i64); 1]>,
+    used_at: Tick,
+    /// Until when its usage is known to be in a store that is this process's memory: the end of a window.
+    known_until: Tick,
+}
+
+impl RuleJournal {
+    fn with<T>(
+        &self,
+        journal: &Journal,
+        subject: Fingerprint,
+        change: impl FnOnce(&mut Account) -> T,
+    ) -> Option<T> {
+        // The lowest bits choose the cell.
+        let shard = (subject.bits() >> 64) as usize % SHARDS;
+        let mut shard = lock(&self.shards[shard]);
+        if let Some(account) = shard.get_mut(&subject) {
+            return Some(change(account));
+        }
+        if !journal.has_room() {
+            return None;
+        }
+        journal.accounts.fetch_add(1, Ordering::Relaxed);
+        Some(change(shard.entry(subject).or_default()))
+    }
+
+    fn add(&self, journal: &Journal, check: &Check, window: Window, units: i64, at: Tick) {
+        let added = self.with(journal, check.key(), |account| {
+            account.used_at = account.used_at.max(at);
+            match account.units.iter_mut().find(|(it, _)| *it == window) {
+                Some((_, sum)) => *sum = sum.saturating_add(units),
+                None => account.units.push((window, units)),
+            }
+        });
+        if added.is_none() {
+            journal
+                .lost
+                .fetch_add(units.unsigned_abs(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A fingerprint is a hash already, by a key that no client knows.
+#[derive(Default)]
+struct FingerprintHasher(u64);
+
+impl Hasher for FingerprintHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, bits: u128) {
+        self.0 = bits as u64;
+    }
+}
+
+/// The durable rules of a rule set, and where they note their usage.
+pub(crate) struct DurableRules {
+    rules: Arc<RuleSet>,
+    journal: Arc<Journal>,
+    by_rule: Box<[Option<Arc<RuleJournal>>]>,
+    can_deny: bool,
+    /// By which charges are of a window.
+    clock: Clock,
+}
+
+impl DurableRules {
+    /// `None` if no rule is durable.
+    pub(crate) fn new(
+        rules: &Arc<RuleSet>,
+        journal: &Arc<Journal>,
+        clock: Clock,
+    ) -> Option<Arc<Self>> {
+        fn durable(rule: &Rule) -> Option<&Durable> {
+            rule.durable_setting().filter(|_| rule.is_enforced())
+        }
+        let all = || rules.rules().iter().map(durable);
+        if all().flatten().next().is_none() {
+            return None;
+        }
+        let by_rule = rules.rules().iter().map(|rule| {
+            durable(rule)?;
+            Some(journal.rule(rule.shared_name()))
+        });
+        Some(Arc::new(Self {
+            by_rule: by_rule.collect(),
+            can_deny: all().flatten().any(|durable| durable.denies_unwritten),
+            rules: Arc::clone(rules),
+            journal: Arc::clone(journal),
+            clock,
+        }))
+    }
+
+    fn of(&self, check: &Check) -> Option<(&Rule, &RuleJournal)> {
+        let index = usize::from(check.rule());
+        Some((
+            self.rules.rules().get(index)?,
+            self.by_rule.get(index)?.as_deref()?,
+        ))
+    }
+
+    fn window(rule: &Rule, check: &Check, at: Tick) -> Option<Window> {
+        Window::of(&rule.quota_under(usize::from(check.plan())), at)
+    }
+
+    /// Whether units of the rule at this index are written.
+    pub(crate) fn is_durable(&self, rule: u16) -> bool {
+        let of_rule = self.by_rule.get(usize::from(rule));
+        of_rule.is_some_and(|it| it.is_some()) && self.journal.is_attached()
+    }
+
+    /// A check was made for a key.
+    pub(crate) fn note_key(&self, check: &Check, key: &KeyBuf) {
+        let Some((rule, of_rule)) = self.of(check).filter(|_| self.journal.is_attached()) else {
+            return;
+        };
+        let is_known = |account: &mut Account| account.name.is_some();
+        if of_rule.with(&self.journal, check.key(), is_known) == Some(false)
+            && let Some(durable) = rule.durable_setting()
+        {
+            // Not under the lock: it is code of the application.
+            let name: Arc<str> = (durable.account)(key).into();
+            of_rule.with(&self.journal, check.key(), |account| {
+                account.name = Some(name);
+            });
+        }
+    }
+
+    /// A request was decided. What passes while the store fails was used too.
+    pub(crate) fn decided(&self, checks: &[Check], decision: &Decision) {
+        if !decision.is_allowed() || !decision.delay().is_zero() || !self.journal.is_attached() {
+            return;
+        }
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            // A repeat costs nothing.
+            let check = verdict.hold(*check, decision.at()).check;
+            if verdict.outcome() == Outcome::Allow
+                && check.cost() > 0
+                && let Some((rule, of_rule)) = self.of(&check)
+                && let Some(window) = Self::window(rule, &check, decision.at())
+            {
+                // A cost has 56 bits.
+                let units = check.cost() as i64;
+                of_rule.add(&self.journal, &check, window, units, decision.at());
+            }
+        }
+    }
+
+    /// What a request has taken of durable rules while the store failed: there is nothing to settle in the store.
+    pub(crate) fn unstored(&self, checks: &[Check], decision: &Decision) -> Vec<Hold> {
+        let checked = checks.iter().zip(decision.verdicts());
+        let unstored = checked.filter(|(check, verdict)| {
+            verdict.source() == Source::Fallback
+                && verdict.outcome() == Outcome::Allow
+                && check.cost() > 0
+                && self.is_durable(check.rule())
+        });
+        let hold = |(check, verdict): (&Check, &Verdict)| verdict.hold(*check, decision.at());
+        unstored.map(hold).collect()
+    }
+
+    /// A hold was settled. What comes back is of the window in which it was taken, what is charged of the present one, as in the store.
+    pub(crate) fn settled(&self, hold: &Hold, how: Settlement) {
+        let (check, cost, now) = (&hold.check, hold.check.cost(), self.clock.now());
+        let (units, at) = match how {
+            _ if cost == 0 => return,
+            Settlement::Refund(units) => (-(units.min(cost) as i64), hold.taken.at),
+            Settlement::Cancel => (-(cost as i64), hold.taken.at),
+            Settlement::Charge(units) => (i64::try_from(units).unwrap_or(i64::MAX), now),
+        };
+        if units != 0
+            && self.journal.is_attached()
+            && let Some((rule, of_rule)) = self.of(check)
+            && let Some(window) = Self::window(rule, check, at)
+        {
+            of_rule.add(&self.journal, check, window, units, now);
+        }
+    }
+
+    /// Whether a rule of these checks denies because its usage would not be written.
+    pub(crate) fn denies(&self, checks: &[Check]) -> bool {
+        self.can_deny
+            && self.journal.is_attached()
+            && (self.journal.is_behind.load(Ordering::Relaxed) || !self.journal.has_room())
+            && checks.iter().any(|check| {
+                let durable = self.of(check).and_then(|(rule, _)| rule.durable_setting());
+                check.cost() > 0 && durable.is_some_and(|it| it.denies_unwritten)
+            })
+    }
+
+    /// The checks of which a store in memory may have forgotten usage from before it was made, with the ends of their windows.
+    pub(crate) fn unknown(&self, checks: &[Check], now: Tick) -> SmallVec<[(Check, Tick); 2]> {
+        if !self.journal.is_attached() {
+            return SmallVec::new();
+        }
+        let unknown = checks.iter().filter_map(|check| {
+            let (rule, of_rule) = self.of(check).filter(|_| check.cost() > 0)?;
+            let end = Self::window(rule, check, now)?.end;
+            let known = |account: &mut Account| account.known_until >= end;
+            let is_known = of_rule.with(&self.journal, check.key(), known);
+            (is_known != Some(true)).then_some((*check, end))
+        });
+        unknown.collect()
+    }
+
+    /// The usage of a check in the window that ends then is in the store.
+    pub(crate) fn set_known(&self, check: &Check, end: Tick) {
+        if let Some((_, of_rule)) = self.of(check) {
+            of_rule.with(&self.journal, check.key(), |account| {
+                account.known_until = account.known_until.max(end);
+            });
+        }
+    }
+
+    /// What was used in the present window, by the ledger: 0 without one.
+    pub(crate) async fn base(&self, check: &Check, now: Tick, within: Duration) -> Option<u64> {
+        let (rule, of_rule) = self.of(check)?;
+        let Some(look_up) = lock(&self.journal.look_up).clone() else {
+            return Some(0);
+        };
+        let name = |account: &mut Account| account.name.clone();
+        let query = BaseQuery {
+            rule: Arc::clone(&of_rule.name),
+            subject: check.key(),
+            account: of_rule.with(&self.journal, check.key(), name).flatten(),
+            window: Self::window(rule, check, now)?,
+            within,
+        };
+        look_up(query).await
+    }
+
+    /// Whether a request with this check is denied where the ledger does not say what was used.
+    pub(crate) fn denies_unknown(&self, check: &Check) -> bool {
+        let answer = check.policy().store_error_answer();
+        let of_rule = || Some(self.of(check)?.0.store_error_answer());
+        answer.or_else(of_rule) == Some(OnStoreError::Deny)
+    }
+}
+
+impl fmt::Debug for DurableRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.journal.fmt(f)
+    }
+}

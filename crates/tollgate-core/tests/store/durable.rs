@@ -1,0 +1,215 @@
+//! What a journal has of durable rules, and what a memory that is new begins with.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use tollgate_conformance::{Fault, RemoteStore};
+use tollgate_core::{
+    Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
+    OnStoreError, Pending, Quota, Reason, Rule, SECOND, Ticket,
+    journal::{Journal, Usage, Window},
+};
+
+const START: u64 = 1_700_000_040_000_000;
+
+fn account(key: &KeyBuf) -> String {
+    let part = key.parts().next().map(|(_, part)| part.to_vec());
+    String::from_utf8(part.unwrap_or_default()).expect("the keys of these tests are text")
+}
+
+fn durable(limit: u64) -> Rule {
+    Rule::new("units", Quota::fixed_window(limit, MINUTE)).durable(account)
+}
+
+fn limiter(clock: &ManualClock, rule: Rule) -> Limiter {
+    let store = MemoryStore::builder().clock(clock).build();
+    Limiter::new(store, [rule]).expect("valid")
+}
+
+/// A ledger that has `used` of every account, and how often it was asked.
+fn attach(limiter: &Limiter, used: Option<u64>) -> Arc<AtomicUsize> {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let is_new = limiter.journal().attach(100, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Pending::new(async move { used })
+    });
+    assert!(is_new);
+    asked
+}
+
+fn sums(journal: &Journal) -> BTreeMap<Window, i64> {
+    let mut sums = BTreeMap::new();
+    for Usage { window, units, .. } in journal.take(START) {
+        *sums.entry(window).or_default() += units;
+    }
+    sums
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take(u64),
+    /// One of the tickets, to a cost.
+    Settle(usize, u64),
+    Cancel(usize),
+    Drop(usize),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1..30_u64).prop_map(Step::Take),
+        (any::<usize>(), 0..40_u64).prop_map(|(at, cost)| Step::Settle(at, cost)),
+        any::<usize>().prop_map(Step::Cancel),
+        any::<usize>().prop_map(Step::Drop),
+        (1..40_u64).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn in_any_order_the_journal_has_what_the_store_counts(steps in prop::collection::vec(step(), 1..80)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let clock = ManualClock::new(START);
+            let limiter = limiter(&clock, durable(100));
+            attach(&limiter, Some(0));
+            let check = limiter.check("units", &Key::of("acme")).expect("there is the rule");
+            let mut tickets: Vec<Ticket> = Vec::new();
+            let mut written = BTreeMap::new();
+            for step in steps {
+                let chosen = |tickets: &mut Vec<Ticket>, at: usize| {
+                    let at = at.checked_rem(tickets.len())?;
+                    Some(tickets.swap_remove(at))
+                };
+                match step {
+                    Step::Take(units) => {
+                        let checks = [check.with_cost(units)];
+                        let decision = limiter.acquire(&checks).await;
+                        tickets.push(limiter.ticket(&checks, &decision));
+                    }
+                    // A charge of what is not there lapses in the store, and stays in the journal.
+                    Step::Settle(at, cost) if left(&limiter, check).await >= 40 => {
+                        if let Some(ticket) = chosen(&mut tickets, at) {
+                            ticket.settle(cost);
+                        }
+                    }
+                    Step::Settle(..) => {}
+                    Step::Cancel(at) => {
+                        if let Some(ticket) = chosen(&mut tickets, at) {
+                            ticket.cancel();
+                        }
+                    }
+                    Step::Drop(at) => drop(chosen(&mut tickets, at)),
+                    Step::Wait(seconds) => clock.advance(Duration::from_secs(seconds)),
+                }
+                for (window, units) in sums(limiter.journal()) {
+                    *written.entry(window).or_insert(0) += units;
+                }
+                let now = Window::of(&Quota::fixed_window(1, MINUTE), Clock::from(&clock).now());
+                let of_now = written.get(&now.expect("it has windows")).copied().unwrap_or(0);
+                assert_eq!(of_now, 100 - i64::try_from(left(&limiter, check).await).expect("small"));
+                assert!(written.values().all(|units| *units >= 0), "{written:?}");
+            }
+        });
+    }
+}
+
+async fn left(limiter: &Limiter, check: Check) -> u64 {
+    limiter.peek(&[check.with_cost(0)]).await.verdicts()[0].remaining()
+}
+
+async fn take(limiter: &Limiter, units: u64) -> Decision {
+    let check = limiter.check("units", &Key::of("acme")).expect("the rule");
+    limiter.acquire(&[check.with_cost(units)]).await
+}
+
+#[tokio::test]
+async fn a_memory_that_is_new_begins_each_window_with_what_the_ledger_has() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock, durable(100));
+    let asked = attach(&limiter, Some(70));
+    assert_eq!(take(&limiter, 10).await.verdicts()[0].remaining(), 20);
+    assert!(!take(&limiter, 30).await.is_allowed());
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "once in a window");
+    clock.advance(MINUTE);
+    let _ = take(&limiter, 1).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn while_the_ledger_does_not_say_what_was_used_the_rule_says_what_happens() {
+    for (answer, passes) in [(OnStoreError::Deny, false), (OnStoreError::Allow, true)] {
+        let limiter = limiter(
+            &ManualClock::new(START),
+            durable(100).on_store_error(answer),
+        );
+        let asked = attach(&limiter, None);
+        for n in 1..3 {
+            let decision = take(&limiter, 1).await;
+            assert_eq!(decision.is_allowed(), passes);
+            let reason = (!passes).then_some(Reason::StoreFailed);
+            assert_eq!(decision.reason(), reason);
+            assert_eq!(asked.load(Ordering::Relaxed), n, "it is asked again");
+        }
+    }
+}
+
+#[tokio::test]
+async fn behind_its_bounds_a_rule_goes_on_and_counts_what_is_lost_or_denies() {
+    for denies in [false, true] {
+        let rule = if denies {
+            durable(100).deny_unwritten()
+        } else {
+            durable(100)
+        };
+        let limiter = limiter(&ManualClock::new(START), rule);
+        let journal = limiter.journal();
+        journal.attach(1, |_| Pending::new(async { Some(0) }));
+        assert_eq!(take(&limiter, 5).await.is_allowed(), !denies);
+        let of = async |name: &'static str| {
+            let check = limiter.check("units", &Key::of(name)).expect("the rule");
+            limiter.acquire(&[check.with_cost(3)]).await.is_allowed()
+        };
+        assert_eq!(of("there-is-no-room").await, !denies);
+        assert_eq!(journal.lost(), if denies { 0 } else { 3 });
+    }
+}
+
+#[tokio::test]
+async fn what_passes_while_the_store_fails_is_settled_in_the_journal_alone() {
+    let store = RemoteStore::new(MemoryStore::new()).faults(|_| Some(Fault::Refused));
+    let limiter = Limiter::new(store, [durable(100)]).expect("valid");
+    attach(&limiter, Some(0));
+    let check = limiter.check("units", &Key::of("acme")).expect("the rule");
+    let checks = [check.with_cost(10)];
+    let decision = limiter.acquire(&checks).await;
+    assert!(decision.is_allowed());
+    limiter.ticket(&checks, &decision).settle(25);
+    let sums = sums(limiter.journal());
+    assert_eq!(sums.values().sum::<i64>(), 25);
+}
+
+#[test]
+fn only_windows_have_accounts() {
+    let refused = |rule: Rule| {
+        let error = Limiter::new(MemoryStore::new(), [rule.durable(account)]);
+        error.expect_err("it is refused").to_string()
+    };
+    let message = refused(Rule::new("bucket", Quota::gcra(10, MINUTE)));
+    assert!(message.contains("Quota::calendar"), "{message}");
+    let eventual = Consistency::Eventual {
+        interval: SECOND,
+        max_unreported: 1,
+    };
+    let window = Quota::fixed_window(10, MINUTE);
+    let message = refused(Rule::new("window", window).consistency(eventual));
+    assert!(message.contains("Consistency::Leased"), "{message}");
+}

@@ -1,0 +1,168 @@
+//! Durable rules on a server that loses its states: what a ledger knows is there before anything is admitted.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+
+use tollgate_core::{
+    Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Pending, Quota, Reason, Rule, SECOND,
+    Verdict,
+};
+use tollgate_redis::{Keys, Partition, RedisStore};
+use tollgate_test_servers::redis_server::RedisServer;
+
+/// `used` at `u64::MAX` is a ledger that does not answer.
+#[derive(Clone, Default)]
+struct Ledger {
+    used: Arc<AtomicU64>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Ledger {
+    fn attach(&self, limiter: &Limiter) {
+        let this = self.clone();
+        limiter.journal().attach(1_000, move |_| {
+            this.asked.fetch_add(1, Ordering::SeqCst);
+            let used = this.used.load(Ordering::SeqCst);
+            Pending::new(async move { (used < u64::MAX).then_some(used) })
+        });
+    }
+}
+
+fn durable(name: &'static str, quota: Quota) -> Rule {
+    Rule::new(name, quota).durable(|_| String::from("acme"))
+}
+
+async fn limiter_on(server: &RedisServer, partition: Partition, rules: Vec<Rule>) -> Limiter {
+    let store = RedisStore::builder(&server.url(), "shop", Keys::plain())
+        .partition(partition)
+        .deadline(20 * SECOND)
+        .connect()
+        .expect("valid");
+    store.connected().await;
+    Limiter::new(store, rules).expect("valid")
+}
+
+fn check(limiter: &Limiter, rule: &str) -> Check {
+    limiter.check(rule, &Key::of("acme")).expect("the rule")
+}
+
+async fn take(limiter: &Limiter, units: u64) -> Decision {
+    let check = check(limiter, "units").with_cost(units);
+    limiter.acquire(&[check]).await
+}
+
+#[tokio::test]
+async fn after_a_loss_a_window_begins_with_what_the_ledger_has() {
+    for partition in [Partition::One, Partition::Key] {
+        let server = RedisServer::start(&[]).await;
+        let month = Quota::calendar(100, tollgate_core::calendar::CalendarUnit::Month);
+        for (quota, debt) in [
+            (Quota::fixed_window(100, MAX_PERIOD), 0),
+            (month, 0),
+            (month, 50),
+        ] {
+            server.command(&["FLUSHALL"]).await;
+            let mut rule = durable("units", quota);
+            if debt > 0 {
+                rule = rule.debt(debt);
+            }
+            let other = Rule::new("other", Quota::fixed_window(5, MAX_PERIOD));
+            let limiter = limiter_on(&server, partition.clone(), vec![rule, other]).await;
+            let ledger = Ledger::default();
+            ledger.attach(&limiter);
+            let decision = take(&limiter, 10).await;
+            assert_eq!(decision.verdicts()[0].remaining(), 90);
+            let checks = [check(&limiter, "units").with_cost(10)];
+            assert_eq!(
+                ledger.asked.load(Ordering::SeqCst),
+                1,
+                "the window began before"
+            );
+            let _ = take(&limiter, 1).await;
+            assert_eq!(ledger.asked.load(Ordering::SeqCst), 1);
+
+            server.command(&["FLUSHALL"]).await;
+            ledger.used.store(95, Ordering::SeqCst);
+            // What comes for a state that is lost does not begin it.
+            limiter.ticket(&checks, &decision).charge(3);
+            let many = (0..20).map(|_| take(&limiter, 1));
+            let mut admitted = 0;
+            for decision in join_all(many).await {
+                admitted += usize::from(decision.is_allowed());
+            }
+            assert_eq!(admitted, 5, "{quota:?} by {partition:?}");
+            let asked = ledger.asked.load(Ordering::SeqCst);
+            // The denial was written too.
+            assert!(!take(&limiter, 6).await.is_allowed());
+            assert_eq!(ledger.asked.load(Ordering::SeqCst), asked);
+            // What another rule has taken with a request that is asked again goes back.
+            let of_bolt = |rule| limiter.check(rule, &Key::of("bolt")).expect("the rule");
+            let both = ["other", "units"].map(of_bolt);
+            server.command(&["FLUSHALL"]).await;
+            let decision = limiter.acquire(&both).await;
+            let remaining = decision.verdicts().iter().map(Verdict::remaining);
+            assert_eq!(remaining.collect::<Vec<_>>(), [4, 4]);
+        }
+    }
+}
+
+async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut pending: Vec<_> = futures.map(Box::pin).collect();
+    let mut done = Vec::new();
+    std::future::poll_fn(move |cx| {
+        pending.retain_mut(|future| match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(value) => {
+                done.push(value);
+                false
+            }
+            std::task::Poll::Pending => true,
+        });
+        match pending.is_empty() {
+            true => std::task::Poll::Ready(std::mem::take(&mut done)),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn windows_that_begin_after_the_loss_are_fresh() {
+    let server = RedisServer::start(&[]).await;
+    let rule = durable("units", Quota::fixed_window(1_000, SECOND));
+    let limiter = limiter_on(&server, Partition::One, vec![rule]).await;
+    let ledger = Ledger::default();
+    ledger.attach(&limiter);
+    let first = take(&limiter, 1).await.at();
+    ledger.used.store(1_000, Ordering::SeqCst);
+    loop {
+        let decision = take(&limiter, 1).await;
+        if decision.at() / 1_000_000 > first / 1_000_000 {
+            assert_eq!(decision.verdicts()[0].remaining(), 999);
+            break;
+        }
+    }
+    assert_eq!(ledger.asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn without_an_answer_of_the_ledger_the_rule_says_what_happens() {
+    let server = RedisServer::start(&[]).await;
+    let window = Quota::fixed_window(100, MAX_PERIOD);
+    let rule = durable("units", window).on_store_error(OnStoreError::Deny);
+    let limiter = limiter_on(&server, Partition::One, vec![rule]).await;
+    let ledger = Ledger::default();
+    ledger.used.store(u64::MAX, Ordering::SeqCst);
+    ledger.attach(&limiter);
+    let decision = take(&limiter, 1).await;
+    assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+    ledger.used.store(99, Ordering::SeqCst);
+    assert!(take(&limiter, 1).await.is_allowed());
+    // Without a ledger nothing is asked, and nothing kept.
+    server.command(&["FLUSHALL"]).await;
+    let rule = durable("units", window);
+    let other = limiter_on(&server, Partition::One, vec![rule]).await;
+    assert!(take(&other, 100).await.is_allowed());
+    assert_eq!(other.journal().take(0), []);
+}
