@@ -1,7 +1,7 @@
 //! A log-in that guessers cannot try for ever, with a way in for the owner: `cargo run --example login`.
 //!
 //! Five failures a minute, by address before the body is read and by account once it has named it; who goes on is blocked for longer
-//! each time. Networks in `abusive.txt` do not get so far. A device that has logged in before has a budget of its own.
+//! each time. Networks in `abusive.txt` do not get so far. A device that has logged in before has budgets of its own.
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
@@ -24,7 +24,9 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::{
     Admission, Block, DAY, Denied, HOUR, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer,
-    Rule, key::client_ip, key_list::KeyList,
+    Rule,
+    key::{KeyExtractorExt, client_ip, computed},
+    key_list::KeyList,
 };
 use tollgate_rules::ListFile;
 
@@ -107,11 +109,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Rule::new("abusive", Quota::none())
                 .by(client_ip())
                 .when_listed(abusive.list()),
-            Rule::new("failures-per-address", Quota::sliding_log(5, MINUTE))
+            Rule::new("failures-per-client", Quota::sliding_log(5, MINUTE))
                 .block(block())
-                .by(client_ip())
-                // The owner's own device, behind the attacker's address.
-                .exempt(move |head| known.known(head.headers, None).is_some())
+                // The owner's own device, behind the attacker's address too. One who has an account and tries others is a client
+                // as well.
+                .by(
+                    computed(move |head| known.known(head.headers, None).map(Key::of))
+                        .or(client_ip()),
+                )
                 .count_if(|response| response.is_failure()),
             Rule::new("failures-per-account", Quota::sliding_log(5, MINUTE))
                 .block(block().count_settled())
