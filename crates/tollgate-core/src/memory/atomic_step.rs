@@ -237,7 +237,7 @@ impl MemoryRuleStore {
                     locked.take(key, &plan, now, cost);
                 }
                 if let Some(id) = rule.id_of(&step.check).filter(|_| cost > 0) {
-                    locked.admit_id(key, id, now);
+                    locked.shard.admit_id(key, id, now);
                 }
             }
             match (step.block, &rule.block) {
@@ -277,7 +277,7 @@ impl CheckStep {
     ) {
         let (key, cost) = (self.check.key(), self.check.cost());
         let id = rule.id_of(&self.check);
-        self.is_repeat = id.is_some_and(|id| locked.is_repeat(key, id, now));
+        self.is_repeat = id.is_some_and(|id| locked.shard.is_repeat(key, id, now));
         let units = if self.is_repeat { 0 } else { cost };
         let mut answer = locked.assess(key, plan, now, units);
         self.at_most = plan.at_most;
@@ -285,7 +285,7 @@ impl CheckStep {
             self.instant = locked.instant(key, plan, now, cost);
         }
         let block = rule.block.as_ref();
-        self.block = block.and_then(|block| locked.block_of(key, block, now));
+        self.block = block.and_then(|block| locked.shard.block_of(key, block, now));
         if let Some(active) = self.block {
             // A blocked key waits for nothing. Its own queue says when the units fit, not the quota that wrote the state.
             if let Some(instant) = self.instant.take()

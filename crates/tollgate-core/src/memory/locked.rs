@@ -1,12 +1,9 @@
 //! A locked shard: the step that decides about one key.
 
-use std::num::NonZeroU64;
-
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     block::{ActiveBlock, Block},
     hold::{Hold, Settlement},
-    idempotency::Idempotency,
     key::Fingerprint,
     memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
     store::seq_cells::SeqLine,
@@ -25,7 +22,7 @@ pub(super) struct Counted {
 /// A locked shard of a table.
 pub(super) struct Locked<'a, A: Algorithm> {
     table: &'a Table<A>,
-    shard: MutexGuard<'a, Shard<A>>,
+    pub(super) shard: MutexGuard<'a, Shard<A>>,
     index: usize,
 }
 
@@ -64,41 +61,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         let number = self.shard.slot_numbers.start;
         self.shard.slot_numbers.start += 1;
         number
-    }
-
-    /// The block of `key`, if it is blocked.
-    pub(super) fn block_of(
-        &self,
-        key: Fingerprint,
-        block: &Block,
-        now: Tick,
-    ) -> Option<ActiveBlock> {
-        self.shard.block_of(key, block, now)
-    }
-
-    /// Whether a request with this id is a repeat that costs nothing.
-    pub(super) fn is_repeat(
-        &self,
-        key: Fingerprint,
-        id: (&Idempotency, NonZeroU64),
-        now: Tick,
-    ) -> bool {
-        self.shard.is_repeat(key, id, now)
-    }
-
-    /// A request with this id is admitted.
-    pub(super) fn admit_id(&mut self, key: Fingerprint, id: (&Idempotency, NonZeroU64), now: Tick) {
-        self.shard.admit_id(key, id, now);
-    }
-
-    /// All units of the request with this id come back. False: they stay taken, for its repeats.
-    pub(super) fn forget_id(
-        &mut self,
-        id: (&Idempotency, NonZeroU64),
-        hold: &Hold,
-        now: Tick,
-    ) -> bool {
-        (self.shard).forget_id(hold.check.key(), id, hold.taken.at, now)
     }
 
     /// After a denial of a blocked key: the block ends as soon as it can, and the deny cache learns of it.

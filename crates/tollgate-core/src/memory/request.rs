@@ -78,7 +78,11 @@ impl MemoryRuleStore {
         let (key, cost) = (check.key(), check.cost());
         let mut locked = Locked::new(&rule.table, place.shard);
         if let Some(block) = &rule.block {
-            locked.block_of(key, block, now).is_none().then_some(())?;
+            locked
+                .shard
+                .block_of(key, block, now)
+                .is_none()
+                .then_some(())?;
         }
         // Under the lock, so that numbers are in the order of the takes. One that is not used is left out.
         let number = match A::HOLDS_SLOTS && cost > 0 {
@@ -208,7 +212,7 @@ impl RuleStore for MemoryRuleStore {
                         Settlement::Charge(_) => false,
                     };
                     let id = rule.id_of(check).filter(|_| is_whole);
-                    if id.is_none_or(|id| locked.forget_id(id, hold, now)) {
+                    if id.is_none_or(|id| locked.shard.forget_id(check.key(), id, hold.taken.at, now)) {
                         locked.settle(check.key(), &plan, now, hold, how);
                     }
                     if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {

@@ -7,7 +7,7 @@
 //!
 //! A block is believed for a second too, so that a reset is seen. While the store does not answer, it stands until its end.
 
-use tollgate_core::{ActiveBlock, Retry, Tick, Verdict};
+use tollgate_core::{Check, Retry, Source, Tick, Verdict, algorithm::Assessment};
 
 use crate::deny::denials::TRUST;
 
@@ -27,22 +27,25 @@ pub(crate) struct KeyBlock {
 }
 
 impl KeyBlock {
-    /// The block and when this cost passes, if the store has said so within the last second.
-    pub(crate) fn deny(&self, now: Tick, cost: u64) -> Option<(ActiveBlock, Retry)> {
+    /// The denial of a check by the block, if the store has said so of this cost within the last second.
+    pub(crate) fn deny(&self, check: &Check, now: Tick) -> Option<Verdict> {
         let is_believed = now < self.learned_at.saturating_add(TRUST) && now >= self.learned_at;
+        let is_known = check.cost() <= self.cost && is_believed;
         let until = self.denied_until.max(self.until);
-        let is_known = cost > 0 && cost <= self.cost && is_believed;
-        let block = self.block(now).filter(|_| is_known)?;
-        Some((block, Retry::after_micros(until - now)))
+        self.verdict(check, now, until).filter(|_| is_known)
     }
 
-    /// The block, whenever the store has said so.
-    pub(crate) fn block(&self, now: Tick) -> Option<ActiveBlock> {
-        let micros = self.until.checked_sub(now).filter(|micros| *micros > 0)?;
-        Some(ActiveBlock {
-            micros,
-            level: self.level,
-        })
+    /// The same until its end, where the store does not answer.
+    pub(crate) fn stands(&self, check: &Check, now: Tick) -> Option<Verdict> {
+        self.verdict(check, now, self.until)
+    }
+
+    fn verdict(&self, check: &Check, now: Tick, until: Tick) -> Option<Verdict> {
+        let left = self.until.checked_sub(now).filter(|left| *left > 0)?;
+        let retry = Retry::after_micros(until - now);
+        let answer = Assessment::new(false, 0, left, retry);
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
+        (check.cost() > 0).then(|| verdict.with_block_level(self.level))
     }
 
     /// Whether this process may deny the next request by itself: one more denial begins no block. If so, `counts` it.

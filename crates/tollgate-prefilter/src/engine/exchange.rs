@@ -155,7 +155,8 @@ impl Exchange {
     fn without_store(&self, outcome: Outcome, now: Tick) -> Decision {
         let known = |check: &Check| {
             let limit = self.binding.limit(check)?;
-            self.binding.local().known_block(limit, check, now)
+            let stands = |known: &mut KeyBlock| known.stands(check, now);
+            (self.binding.local().block(limit, check.key(), stands)).flatten()
         };
         let knows = self.binding.rules.has_blocks() && self.kind == Kind::Acquire;
         if !knows || !self.checks.iter().any(|check| known(check).is_some()) {

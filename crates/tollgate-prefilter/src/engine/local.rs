@@ -206,13 +206,11 @@ impl Local {
         patience: Tick,
     ) -> Option<Verdict> {
         let (at, cost) = (limit.at(check.key()), check.cost());
+        let denied = |known: &mut KeyBlock| known.deny(check, now);
         if self.keys.keeps_denials()
-            && let Some(Some((block, retry))) =
-                self.block(limit, check.key(), |known| known.deny(now, cost))
+            && let Some(denied) = self.block(limit, check.key(), denied).flatten()
         {
-            let answer = Assessment::new(false, 0, block.micros, retry);
-            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
-            return Some(verdict.with_block_level(block.level));
+            return Some(denied);
         }
         if check.has_id() {
             // A repeat passes also where nothing is left.
@@ -255,16 +253,6 @@ impl Local {
         // Nothing is known of a key that had to go.
         let may = |known: &mut KeyBlock| known.may_deny(block.denials(), counts);
         self.block(limit, check.key(), may).unwrap_or(false)
-    }
-
-    /// The block of a key that the store has said, though it does not answer now.
-    pub(crate) fn known_block(&self, limit: &Limit, check: &Check, now: Tick) -> Option<Verdict> {
-        let block = self.block(limit, check.key(), |known| known.block(now))?;
-        let block = block.filter(|_| check.cost() > 0)?;
-        let end = Retry::after_micros(block.micros);
-        let answer = Assessment::new(false, 0, block.micros, end);
-        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
-        Some(verdict.with_block_level(block.level))
     }
 
     /// Learns from the store's verdict about a check.
