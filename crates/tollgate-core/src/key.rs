@@ -202,16 +202,17 @@ impl KeyBuf {
     /// The encoded parts in words of 16 bytes. The last one overlaps that before: it tells keys of one length apart.
     #[inline]
     pub(crate) fn words(&self, mut each: impl FnMut(u128)) {
-        let bytes = self.as_bytes();
-        let (words, rest) = bytes.as_chunks();
-        words
-            .iter()
-            .for_each(|word| each(u128::from_le_bytes(*word)));
-        match bytes.last_chunk() {
-            _ if rest.is_empty() => {}
-            Some(last) => each(u128::from_le_bytes(*last)),
-            None => each(short_word(bytes)),
+        let mut rest = self.as_bytes();
+        let Some(last) = rest.last_chunk() else {
+            return each(short_word(rest));
+        };
+        while let Some((word, after)) = rest.split_first_chunk()
+            && !after.is_empty()
+        {
+            each(u128::from_le_bytes(*word));
+            rest = after;
         }
+        each(u128::from_le_bytes(*last));
     }
 
     /// The encoded parts.

@@ -212,7 +212,7 @@ impl Gcra {
         if cost <= self.burst && lacks <= patience {
             return None;
         }
-        let answer = self.answer(state, ahead, cost);
+        let (_, answer) = self.answer(*state, now, cost);
         let retry = match answer.retry {
             Retry::After(_) => Retry::after_micros(self.micros(lacks.saturating_sub(patience))),
             other => other,
@@ -333,28 +333,52 @@ impl Gcra {
         }
     }
 
-    /// The answer about a state of which this much is ahead.
+    /// The answer, and the state if it is taken.
     #[inline(always)]
-    fn answer(&self, state: &GcraState, ahead: u128, cost: u64) -> Assessment {
+    fn answer(&self, state: GcraState, now: Tick, cost: u64) -> (GcraState, Assessment) {
+        match self.answer_in_64_bits(state, now, cost) {
+            Some(answered) => answered,
+            None => self.answer_in_128_bits(state, now, cost),
+        }
+    }
+
+    fn answer_in_128_bits(
+        &self,
+        state: GcraState,
+        now: Tick,
+        cost: u64,
+    ) -> (GcraState, Assessment) {
+        let ahead = self.ahead(&state, now);
         if cost == 0 || cost > self.burst || ahead > self.tolerance {
-            return self.answer_at_the_edge(state, ahead, cost);
+            return (state, self.answer_at_the_edge(&state, ahead, cost));
         }
         let cost = self.span_of(cost);
         let after = ahead + cost;
         let fits = after <= self.tolerance;
         let then = if fits { after } else { ahead };
         let left = self.tolerance - then;
-        Assessment {
+        let answer = Assessment {
             fits,
             remaining: divide(left, self.numerator).0,
             reset_after: self.micros(then),
             retry: self.wait(cost, left),
-        }
+        };
+        let cut = if self.debt > 0 { 0 } else { state.cut };
+        let state = GcraState {
+            cut,
+            ..self.state(now, then)
+        };
+        (state, answer)
     }
 
-    /// Takes units that fit, in 64 bits, as most do. `None`: nothing was taken.
-    #[inline(always)]
-    fn take_short(&self, state: &mut GcraState, now: Tick, cost: u64) -> Option<Assessment> {
+    /// The same where 64 bits are enough, as for most.
+    #[inline]
+    fn answer_in_64_bits(
+        &self,
+        state: GcraState,
+        now: Tick,
+        cost: u64,
+    ) -> Option<(GcraState, Assessment)> {
         let tolerance = u64::try_from(self.tolerance).ok()?;
         let ahead = match state.tat.checked_sub(now) {
             None => 0,
@@ -363,25 +387,37 @@ impl Gcra {
                 parts.checked_add(state.rest.into())?
             }
         };
-        let span = cost.checked_mul(self.numerator).filter(|span| *span > 0)?;
-        let after = ahead.checked_add(span)?;
-        let left = tolerance.checked_sub(after)?;
-        let (whole, rest) = match self.denominator {
-            1 => (after, 0),
-            parts => (after / parts, after % parts),
-        };
-        state.tat = now.checked_add(whole)?;
-        // A remainder is below the denominator, which validation keeps within 32 bits.
-        state.rest = rest as u32;
-        if self.debt > 0 {
-            state.cut = 0;
+        if cost == 0 || cost > self.burst || ahead > tolerance {
+            return None;
         }
-        Some(Assessment {
-            fits: true,
+        // At most the tolerance.
+        let span = cost * self.numerator;
+        let room = tolerance - ahead;
+        let fits = span <= room;
+        let (then, left) = match fits {
+            true => (ahead + span, room - span),
+            false => (ahead, room),
+        };
+        let (whole, rest) = match self.denominator {
+            1 => (then, 0),
+            parts => (then / parts, then % parts),
+        };
+        let after = GcraState {
+            tat: now.checked_add(whole)?,
+            // A remainder is below the denominator, which validation keeps within 32 bits.
+            rest: rest as u32,
+            cut: if self.debt > 0 { 0 } else { state.cut },
+        };
+        let answer = Assessment {
+            fits,
             remaining: left / self.numerator,
             reset_after: whole + u64::from(rest > 0),
-            retry: self.wait(span.into(), left.into()),
-        })
+            retry: match span.saturating_sub(left) {
+                0 => Retry::Now,
+                lacks => Retry::after_micros(self.micros(lacks.into())),
+            },
+        };
+        Some((after, answer))
     }
 
     /// When `cost` fits, if the part `left` of it fits now.
@@ -589,18 +625,16 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
-        self.answer(state, self.ahead(state, now), cost)
+        self.answer(*state, now, cost).1
     }
 
     #[inline(always)]
     fn acquire(&self, state: &mut GcraState, now: Tick, cost: u64) -> Assessment {
-        self.take_short(state, now, cost).unwrap_or_else(|| {
-            let answer = self.assess(state, now, cost);
-            if answer.fits {
-                self.take(state, now, cost);
-            }
-            answer
-        })
+        let (after, answer) = self.answer(*state, now, cost);
+        if answer.fits {
+            *state = after;
+        }
+        answer
     }
 
     #[inline]
@@ -716,7 +750,7 @@ impl Algorithm for Gcra {
         if cost == 0 || ahead > self.reach_of(&state) {
             return None;
         }
-        let answer = self.answer(&state, ahead, cost);
+        let (_, answer) = self.answer(state, now, cost);
         (!answer.fits).then_some(answer)
     }
 }

@@ -50,7 +50,7 @@ impl MemoryRuleStore {
         if let Some(plan) = rule.plan(check) {
             let (now, place) = (self.clock.now(), rule.table.place(check.key()));
             if !place.denials.is_empty()
-                && let Some(verdict) = rule.deny_without_lock(plan, check, now, place)
+                && let Some(verdict) = rule.deny_without_lock(plan, check, now, place.denials)
             {
                 return Step::Ready(Decision::of_one(now, verdict, true));
             }
@@ -106,8 +106,10 @@ impl MemoryRuleStore {
         if let Some(order) = order.get_mut(..checks.len())
             && self.order(checks, order).is_some()
         {
-            let mut decision = Decision::to_be_written(self.clock.now(), checks.len());
-            if self.take_next(order, checks, &mut decision).is_some() {
+            let now = self.clock.now();
+            let mut decision = Decision::to_be_written(now, checks.len());
+            let verdicts = decision.verdicts_mut();
+            if self.take_next(order, checks, now, verdicts).is_some() {
                 return Step::Ready(decision);
             }
         }
@@ -122,21 +124,28 @@ impl MemoryRuleStore {
             let table = bound.table.get().filter(|_| bound.is_enforced)?;
             order[index] = table.rank() * FEW as u64 + index as u64;
         }
-        if !order.is_sorted() {
+        let is_next = |two: &[u64]| two[0] / (FEW as u64) < two[1] / FEW as u64;
+        if !order.windows(2).all(is_next) {
             order.sort_unstable();
+            return order.windows(2).all(is_next).then_some(());
         }
-        let is_same = |two: &[u64]| two[0] / FEW as u64 == two[1] / FEW as u64;
-        (!order.windows(2).any(is_same)).then_some(())
+        Some(())
     }
 
     /// Takes the first of the checks in `order` under its lock, if the rest can be taken within it.
-    fn take_next(&self, order: &[u64], checks: &[Check], decision: &mut Decision) -> Option<()> {
+    fn take_next(
+        &self,
+        order: &[u64],
+        checks: &[Check],
+        now: Tick,
+        verdicts: &mut [Verdict],
+    ) -> Option<()> {
         let Some((first, rest)) = order.split_first() else {
             return Some(());
         };
         let index = *first as usize % FEW;
         with_table!(self.rule(&checks[index])?, rule => {
-            self.take_first(rule, index, rest, checks, decision)
+            self.take_first(rule, index, rest, checks, now, verdicts)
         }, else None)
     }
 
@@ -146,15 +155,16 @@ impl MemoryRuleStore {
         index: usize,
         rest: &[u64],
         checks: &[Check],
-        decision: &mut Decision,
+        now: Tick,
+        verdicts: &mut [Verdict],
     ) -> Option<()> {
-        let (check, now) = (&checks[index], decision.at());
+        let check = &checks[index];
         let place = rule.table.place(check.key());
         self.take_in(rule, rule.plan(check)?, check, now, place, |verdict| {
-            decision.verdicts_mut()[index] = verdict;
+            verdicts[index] = verdict;
             match rest.is_empty() {
                 true => Some(()),
-                false => self.take_next(rest, checks, decision),
+                false => self.take_next(rest, checks, now, verdicts),
             }
         })
     }

@@ -8,21 +8,17 @@ use std::{
 
 use crate::{
     algorithm::{
-        Algorithm, Assessment, Concurrent, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog,
-        SlidingWindow,
+        Algorithm, Assessment, Concurrent, DenyBound, FixedWindow, Gcra, Retry, SlidingBuckets,
+        SlidingLog, SlidingWindow,
     },
-    block::Block,
+    block::{ActiveBlock, Block},
     check::Check,
     decision::Verdict,
     idempotency::Idempotency,
-    memory::{
-        hasher::Hasher,
-        locked::Locked,
-        plan::Plan,
-        table::{Place, Table},
-    },
+    memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
     rule_set::RuleSet,
     source::Source,
+    store::seq_cells::SeqLine,
     time::Tick,
 };
 
@@ -75,7 +71,7 @@ impl<A: Algorithm> RuleTable<A> {
         plan: &Plan<A>,
         check: &Check,
         now: Tick,
-        place: Place<'_>,
+        denials: &SeqLine<2>,
     ) -> Option<Verdict> {
         let (key, cost) = (check.key(), check.cost());
         let verdict = |answer| Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
@@ -84,17 +80,25 @@ impl<A: Algorithm> RuleTable<A> {
             if cost == 0 || cost > plan.limit || plan.at_most > 0 {
                 return None;
             }
-            if let Some(active) = place.block(key, plan, block, now) {
-                let fresh = Assessment::new(true, plan.limit, 0, Retry::Now);
-                return Some(verdict(active.deny(fresh, cost)).with_block_level(active.level));
+            // A bound is under the number of its quota.
+            if let Some([until, level]) = denials.get(key, !plan.id) {
+                let (micros, level) = (until.saturating_sub(now), level as u8);
+                // A clock went back since: the block is cut to its time.
+                if micros > 0 && micros <= block.time_of(level) {
+                    let fresh = Assessment::new(true, plan.limit, 0, Retry::Now);
+                    let denied = ActiveBlock { micros, level }.deny(fresh, cost);
+                    return Some(verdict(denied).with_block_level(level));
+                }
             }
             // Denials that count are decided under the lock.
             if !block.counts_settled() {
                 return None;
             }
         }
-        let answer = place.deny(key, plan, now, cost)?;
-        Some(verdict(answer))
+        let [first, second] = denials.get(key, plan.id)?;
+        let answer = plan.quota.deny_by(DenyBound(first, second), now, cost)?;
+        // A clock went back since: the state lies in the future, and a denial has to repair it.
+        (answer.reset_after <= plan.longest_reset).then(|| verdict(answer))
     }
 
     /// The quota of a check; `None`: it has no limit.

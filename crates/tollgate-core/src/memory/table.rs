@@ -10,8 +10,7 @@ use std::{
 };
 
 use crate::{
-    algorithm::{Algorithm, Assessment, DenyBound},
-    block::{ActiveBlock, Block},
+    algorithm::Algorithm,
     key::Fingerprint,
     memory::{
         carry_over::{CarryOver, UsedUnits},
@@ -164,40 +163,6 @@ impl<A: Algorithm> Table<A> {
 pub(super) struct Place<'a> {
     pub(super) shard: usize,
     pub(super) denials: &'a SeqLine<2>,
-}
-
-impl Place<'_> {
-    /// A denial by the deny cache, without the lock.
-    #[inline(always)]
-    pub(super) fn deny<A: Algorithm>(
-        self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        cost: u64,
-    ) -> Option<Assessment> {
-        let [first, second] = self.denials.get(key, plan.id)?;
-        plan.quota
-            .deny_by(DenyBound(first, second), now, cost)
-            // A clock went back since: the state lies in the future, and a denial has to repair it.
-            .filter(|answer| answer.reset_after <= plan.longest_reset)
-    }
-
-    /// The block of a key by the deny cache, without the lock.
-    pub(super) fn block<A: Algorithm>(
-        self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        block: &Block,
-        now: Tick,
-    ) -> Option<ActiveBlock> {
-        // A bound is under the number of its quota.
-        let [until, level] = self.denials.get(key, !plan.id)?;
-        let micros = until.checked_sub(now).filter(|micros| *micros > 0)?;
-        let level = level as u8;
-        // A clock went back since: the block is cut to its time.
-        (micros <= block.time_of(level)).then_some(ActiveBlock { micros, level })
-    }
 }
 
 /// Slots of a shard that are swept for expired states by each call of `usage`.

@@ -102,7 +102,7 @@ where
             }
             Asked::Checks => attempt(&config, &asked.checks).decide(),
         };
-        let attempt = attempt(&config, &asked.checks);
+        let attempt = config.rules.limiter.attempt(&asked.checks);
         if let Step::Ready(decision) = &decided
             && !attempt.waits(decision)
             && !asked.checks.is_empty()
