@@ -113,6 +113,11 @@ impl Check {
         self
     }
 
+    /// What stands for the id of the request, whatever the cost; 0 without one.
+    pub(crate) fn id_bits(&self) -> u64 {
+        self.id
+    }
+
     /// Whether its request has an id.
     #[inline]
     #[must_use]

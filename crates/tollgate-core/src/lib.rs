@@ -200,7 +200,7 @@ pub use self::{
     quota_error::QuotaError,
     quota_text::ParseQuotaError,
     redeem::ReservationTicket,
-    reservation::{Reservation, ReservationError, ReservationErrorKind},
+    reservation::Reservation,
     rule::{Mode, Rule},
     rule_change::RuleChange,
     rule_set::RuleSet,

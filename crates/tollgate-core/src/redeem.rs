@@ -3,16 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    error::{StoreError, StoreErrorKind},
     hold::{HeldSlots, Hold, Settlement},
     journal::DurableRules,
     limiter::Limiter,
     quota::MAX_PERIOD,
-    reservation::{
-        Reservation, ReservationError, ReservationErrorKind, Reserved, ReservedSettlement,
-    },
+    reservation::{Reservation, Reserved},
     source::Source,
     step::Step,
-    store::rule_store::RuleStore,
+    store::{
+        reservation_store::{ReservationStore, ReservedSettlement},
+        rule_store::RuleStore,
+    },
     ticket::{Ticket, place_of, settlement_to},
 };
 
@@ -25,10 +27,10 @@ impl Ticket {
     /// [extended](ReservationTicket::extend).
     ///
     /// The store keeps an open record of it, and who settles takes that away in the same step. So what comes back comes back once, whoever
-    /// is killed: without the record a redemption is [`Gone`](ReservationErrorKind::Gone), and the units stay used.
+    /// is killed: without the record a redemption is [`Gone`](StoreErrorKind::Gone), and the units stay used.
     ///
     /// ```
-    /// use tollgate_core::{HOUR, Key, Limiter, MINUTE, MemoryStore, Quota, Reservation, ReservationErrorKind, Rule};
+    /// use tollgate_core::{HOUR, Key, Limiter, MINUTE, MemoryStore, Quota, Reservation, Rule, StoreErrorKind};
     ///
     /// let rules = [Rule::new("at-once", Quota::concurrent(1)), Rule::new("rows", Quota::sliding_window(10_000, HOUR))];
     /// let limiter = Limiter::new(MemoryStore::new(), rules)?;
@@ -47,7 +49,7 @@ impl Ticket {
     /// let left = limiter.peek(&[checks[1].with_cost(0)]).ready().expect("at once");
     /// assert_eq!(left.verdicts()[0].remaining(), 8_800);
     /// let again = ticket.settle(0).ready().expect("at once").unwrap_err();
-    /// assert_eq!(again.kind(), ReservationErrorKind::Gone);
+    /// assert_eq!(again.kind(), StoreErrorKind::Gone);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -58,25 +60,21 @@ impl Ticket {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the answer drops the ticket. The store may have written the record; it has no text, and ends.
-    pub fn into_reservation(self, term: Duration) -> Step<Result<Reservation, ReservationError>> {
-        let refused = |message: String| {
-            let kind = ReservationErrorKind::Unsupported;
-            Step::Ready(Err(ReservationError::new(kind, message)))
-        };
-        if let Err(message) = valid(term) {
-            return refused(message);
-        }
+    /// Dropping the answer drops the ticket. A record that was written by then has no text: it is taken away, or ends with its term.
+    pub fn into_reservation(self, term: Duration) -> Step<Result<Reservation, StoreError>> {
         let slots = self.slots.as_ref().map_or(&[][..], HeldSlots::slots);
-        if slots.iter().any(|slot| slot.source == Source::Fallback) {
-            return refused(
-                "its slots are of this process, which has given them while the store failed, and cannot leave it; \
-                 run the work here, or try again when the store answers"
-                    .to_owned(),
-            );
-        }
-        let store = Arc::clone(&self.store);
-        let mut answer = store.reserve(Reserved::new(&self.holds, slots), term);
+        let is_local = slots.iter().any(|slot| slot.source == Source::Fallback);
+        let store = valid(term).and_then(|()| match is_local {
+            true => Err(unsupported(
+                "its slots are of this process, which has given them while the store failed, and cannot leave it; run the work \
+                 here, or try again when the store answers",
+            )),
+            false => reservations(&*self.store),
+        });
+        let mut answer = match store {
+            Ok(store) => store.reserve(Reserved::new(&self.holds, slots), term),
+            Err(refused) => Step::Ready(Err(refused)),
+        };
         answer.then(move |answer| {
             if answer.is_ok() {
                 // The record has slots of its own, so those of the ticket go back.
@@ -95,10 +93,10 @@ impl Limiter {
     /// # Errors
     ///
     /// The text was cut, changed, or is of another store or secret; or the reservation is
-    /// [gone](ReservationErrorKind::Gone), also because a rule is gone or has another algorithm.
-    pub fn redeem(&self, reservation: &Reservation) -> Result<ReservationTicket, ReservationError> {
+    /// [gone](StoreErrorKind::Gone), also because a rule is gone or has another algorithm.
+    pub fn redeem(&self, reservation: &Reservation) -> Result<ReservationTicket, StoreError> {
         let store = Arc::clone(self.rule_store());
-        let reserved = store.reserved(reservation)?;
+        let reserved = reservations(&*store)?.reserved(reservation)?;
         Ok(ReservationTicket {
             store,
             reserved,
@@ -109,8 +107,8 @@ impl Limiter {
 
 /// What a reservation holds. Dropping it changes nothing: the reservation stays open, and may be redeemed again.
 ///
-/// The first call that settles it, of any process, is carried out; later ones are [`Gone`](ReservationErrorKind::Gone). So
-/// a call that [may succeed later](ReservationError::is_transient) can be made again: if it is `Gone` then, the first one may have been
+/// The first call that settles it, of any process, is carried out; later ones are [`Gone`](StoreErrorKind::Gone). So
+/// a call that [may succeed later](StoreError::is_transient) can be made again: if it is `Gone` then, the first one may have been
 /// carried out.
 #[must_use = "the reservation stays open until it is settled"]
 #[derive(Debug)]
@@ -131,7 +129,7 @@ impl ReservationTicket {
     /// # Cancel safety
     ///
     /// Dropping the answer undoes nothing.
-    pub fn settle(&self, cost: u64) -> Step<Result<(), ReservationError>> {
+    pub fn settle(&self, cost: u64) -> Step<Result<(), StoreError>> {
         self.settle_each(|_, _| Some(cost))
     }
 
@@ -147,7 +145,7 @@ impl ReservationTicket {
     pub fn settle_each(
         &self,
         mut cost: impl FnMut(&str, u64) -> Option<u64>,
-    ) -> Step<Result<(), ReservationError>> {
+    ) -> Step<Result<(), StoreError>> {
         let rules = self.store.rules().rules();
         self.redeem(|hold| {
             let rule = rules.get(usize::from(hold.check.rule()))?;
@@ -164,7 +162,7 @@ impl ReservationTicket {
     /// # Cancel safety
     ///
     /// As for [`settle`](Self::settle).
-    pub fn cancel(&self) -> Step<Result<(), ReservationError>> {
+    pub fn cancel(&self) -> Step<Result<(), StoreError>> {
         self.settle(0)
     }
 
@@ -177,30 +175,32 @@ impl ReservationTicket {
     /// # Cancel safety
     ///
     /// As for [`settle`](Self::settle).
-    pub fn extend(&self, term: Duration) -> Step<Result<(), ReservationError>> {
-        match valid(term) {
-            Ok(()) => self.store.extend(&self.reserved, term),
-            Err(message) => {
-                let kind = ReservationErrorKind::Unsupported;
-                Step::Ready(Err(ReservationError::new(kind, message)))
-            }
+    pub fn extend(&self, term: Duration) -> Step<Result<(), StoreError>> {
+        match valid(term).and_then(|()| reservations(&*self.store)) {
+            Ok(store) => store.extend(&self.reserved, term),
+            Err(refused) => Step::Ready(Err(refused)),
         }
     }
 
     fn redeem(
         &self,
         mut how: impl FnMut(&Hold) -> Option<Settlement>,
-    ) -> Step<Result<(), ReservationError>> {
+    ) -> Step<Result<(), StoreError>> {
         let holds = &self.reserved.holds;
         let settlements = holds.iter().enumerate().filter_map(|(index, hold)| {
             let how = how(hold)?;
-            let mut holds: Vec<Hold> = holds.iter().map(place_of).collect();
+            // Slots may say where the states lie, too.
+            let all = holds.iter().chain(&self.reserved.slots);
+            let mut holds: Vec<Hold> = all.map(place_of).collect();
             let counts = hold.counts && how != Settlement::Cancel;
             holds[index] = Hold { counts, ..*hold };
             Some(ReservedSettlement { holds, how })
         });
         let settlements: Vec<_> = settlements.collect();
-        let mut answer = self.store.redeem(&self.reserved, &settlements);
+        let mut answer = match reservations(&*self.store) {
+            Ok(store) => store.redeem(&self.reserved, &settlements),
+            Err(refused) => Step::Ready(Err(refused)),
+        };
         if let Some(durable) = self.durable.clone() {
             answer.then(move |answer| {
                 if answer.is_ok() {
@@ -214,11 +214,23 @@ impl ReservationTicket {
     }
 }
 
-fn valid(term: Duration) -> Result<(), String> {
+fn reservations(store: &dyn RuleStore) -> Result<&dyn ReservationStore, StoreError> {
+    store.reservations().ok_or_else(|| {
+        unsupported(
+            "this store keeps no reservations; settle the ticket in this process, or take a MemoryStore or a RedisStore",
+        )
+    })
+}
+
+fn valid(term: Duration) -> Result<(), StoreError> {
     match (SHORTEST..=MAX_PERIOD).contains(&term) {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(unsupported(format!(
             "a reservation cannot have a term of {term:?}; take 1 ms to 3660 days, such as an hour"
-        )),
+        ))),
     }
+}
+
+fn unsupported(message: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Misconfigured, message)
 }

@@ -2,17 +2,16 @@
 //! [`redeem`](crate::ReservationTicket).
 
 use std::{
-    error::Error,
     fmt,
     hash::{BuildHasher as _, RandomState},
     str::FromStr,
 };
 
 use crate::{
-    algorithm::{GcraState, Taken},
+    algorithm::Taken,
     check::Check,
-    error::StoreError,
-    hold::{Hold, Settlement},
+    error::{StoreError, StoreErrorKind},
+    hold::Hold,
     key::Fingerprint,
     rule::Rule,
     rule_set::RuleSet,
@@ -27,12 +26,12 @@ const MOST_LETTERS: usize = 65_536;
 /// A reservation as a text: put it onto a queue, into a database or a message. [`Limiter::redeem`](crate::Limiter::redeem) gives
 /// the ticket back that was [made a reservation](crate::Ticket::into_reservation).
 ///
-/// It has letters, digits, `-` and `_`, some 250 for each rule. It shows no key. Whoever has it can settle the request, once.
+/// It has ASCII letters, digits and `-`, some 300 for each rule, and shows no key. Whoever has it can settle the request, once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reservation(Box<str>);
 
 impl Reservation {
-    /// The reservation that a store has written as these letters, digits, `-` and `_`.
+    /// The reservation that a store has written as these letters and digits.
     #[must_use]
     pub fn of_store(letters: &str) -> Self {
         Self(format!("{PREFIX}{letters}").into())
@@ -46,20 +45,21 @@ impl Reservation {
 }
 
 impl FromStr for Reservation {
-    type Err = ReservationError;
+    type Err = StoreError;
 
     /// # Errors
     ///
-    /// The text is not that of a reservation. Whether the store knows it shows when it is redeemed.
-    fn from_str(text: &str) -> Result<Self, ReservationError> {
-        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    /// The text is not that of a reservation. Whether a store has written it shows when it is redeemed.
+    fn from_str(text: &str) -> Result<Self, StoreError> {
         let letters = text.strip_prefix(PREFIX).unwrap_or_default();
         match letters.len() {
-            1..=MOST_LETTERS if letters.bytes().all(is_letter) => Ok(Self(text.into())),
-            _ => Err(ReservationError::new(
-                ReservationErrorKind::Text,
+            1..=MOST_LETTERS if letters.bytes().all(|it| it.is_ascii_alphanumeric()) => {
+                Ok(Self(text.into()))
+            }
+            _ => Err(StoreError::new(
+                StoreErrorKind::Foreign,
                 format!(
-                    "a text of {} bytes is no reservation; one begins with {PREFIX:?}, followed by letters, digits, `-` and `_`",
+                    "a text of {} bytes is no reservation; one is {PREFIX:?}, followed by letters and digits",
                     text.len()
                 ),
             )),
@@ -80,106 +80,6 @@ impl fmt::Debug for Reservation {
     }
 }
 
-/// Why a request was not reserved, or a reservation not redeemed.
-pub struct ReservationError {
-    kind: ReservationErrorKind,
-    message: String,
-    source: Option<StoreError>,
-}
-
-/// What a [`ReservationError`] is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReservationErrorKind {
-    /// There is nothing left to settle: it was settled or cancelled before, its term has ended, the store has lost it, or a rule is gone
-    /// or has another algorithm. Its units stay used.
-    Gone,
-    /// The text was cut or changed, or is that of another store or secret. Nothing has happened to the reservation.
-    Text,
-    /// The store cannot reserve this, whatever the time.
-    Unsupported,
-    /// So many reservations are open that there is no room for another one.
-    Full,
-    /// The store has failed. What is redeemed may be redeemed once more: it is settled once.
-    Store,
-}
-
-impl ReservationError {
-    /// An error of this kind.
-    pub fn new(kind: ReservationErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            source: None,
-        }
-    }
-
-    /// The store has no record of it.
-    #[must_use]
-    pub fn gone() -> Self {
-        Self::new(
-            ReservationErrorKind::Gone,
-            "the reservation is gone: it was settled or cancelled before, its term has ended, or the store has lost it; \
-             its units stay used",
-        )
-    }
-
-    /// The text is not one that this store has written.
-    #[must_use]
-    pub fn foreign() -> Self {
-        Self::new(
-            ReservationErrorKind::Text,
-            "the text of the reservation was cut or changed, or is of another store, namespace or secret; redeem it as it was \
-             written, on the store that has written it. Nothing was settled",
-        )
-    }
-
-    /// What it is about.
-    #[must_use]
-    pub fn kind(&self) -> ReservationErrorKind {
-        self.kind
-    }
-
-    /// Whether the same call may succeed later.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        self.kind == ReservationErrorKind::Full
-            || self.source.as_ref().is_some_and(StoreError::is_transient)
-    }
-}
-
-impl From<StoreError> for ReservationError {
-    fn from(failed: StoreError) -> Self {
-        Self {
-            source: Some(failed),
-            ..Self::new(ReservationErrorKind::Store, "the store has failed")
-        }
-    }
-}
-
-impl fmt::Display for ReservationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-/// As it is displayed, with what caused it: it comes out of `main`.
-impl fmt::Debug for ReservationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Error for ReservationError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
-    }
-}
-
 /// What is reserved: the holds of one request, and the id of the record that the store keeps of them.
 #[derive(Clone, Debug)]
 pub struct Reserved {
@@ -191,20 +91,10 @@ pub struct Reserved {
     pub slots: Vec<Hold>,
 }
 
-/// How holds of a reservation are settled: those of a cost of 0 only say where the states of the others lie.
-#[derive(Clone, Debug)]
-pub struct ReservedSettlement {
-    /// The holds.
-    pub holds: Vec<Hold>,
-    /// What to do with their units.
-    pub how: Settlement,
-}
-
-/// What a written hold is, in one byte.
+/// What a written hold is, in one byte: it counts towards a block, is one of slots, has a quota that its check has brought along.
 const COUNTS: u8 = 1;
 const OF_SLOTS: u8 = 2;
 const OF_CHECK: u8 = 4;
-const IN_QUEUE: u8 = 8;
 
 impl Reserved {
     pub(crate) fn new(holds: &[Hold], slots: &[Hold]) -> Self {
@@ -212,10 +102,8 @@ impl Reserved {
         let word = || u128::from(RandomState::new().hash_one(PREFIX));
         let mut folded: Vec<Hold> = Vec::new();
         for slot in slots {
-            let is_same = |it: &&mut Hold| {
-                (it.check.rule(), it.check.key()) == (slot.check.rule(), slot.check.key())
-            };
-            match folded.iter_mut().find(is_same) {
+            let of = |hold: &Hold| (hold.check.rule(), hold.check.key());
+            match folded.iter_mut().find(|same| of(same) == of(slot)) {
                 Some(same) => {
                     let cost = same.check.cost().saturating_add(slot.check.cost());
                     same.check = same.check.with_cost(cost);
@@ -235,39 +123,32 @@ impl Reserved {
         self.holds.iter().chain(&self.slots).map(|hold| hold.check)
     }
 
-    /// What another process needs to settle it, without the id. `digest` is what stands for a key in all of them; together they tell
-    /// who the client is, so a store does not show these bytes.
+    /// What another process needs to settle it, without the id. `digest` is what stands for a key in all of them. A store shows nobody
+    /// these bytes: they tell who the client is.
     pub fn to_bytes(&self, rules: &RuleSet, digest: impl Fn(Fingerprint) -> [u8; 16]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let units = self.holds.iter().map(|hold| (hold, 0));
         let slots = self.slots.iter().map(|hold| (hold, OF_SLOTS));
         for (hold, is_of_slots) in units.chain(slots) {
-            let (check, taken) = (&hold.check, hold.taken);
+            let (check, plan) = (&hold.check, usize::from(hold.check.plan()));
             let Some(rule) = rules.rules().get(usize::from(check.rule())) else {
                 continue;
             };
-            let plan = usize::from(check.plan());
             let quota = rule.quota_under(plan);
             let (of_check, plan) = match rule.plan_name(plan) {
-                Some(name) => (0, name.to_owned()),
-                None if plan < rule.quotas() => (0, String::new()),
-                None => (OF_CHECK, quota.to_string()),
+                None if plan >= rule.quotas() => (OF_CHECK, quota.to_string()),
+                name => (0, name.unwrap_or_default().to_owned()),
             };
-            let in_queue = hold.before.map_or(0, |_| IN_QUEUE);
             let counts = if hold.counts { COUNTS } else { 0 };
-            bytes.push(counts | is_of_slots | of_check | in_queue);
+            bytes.push(counts | is_of_slots | of_check);
             for text in [rule.name(), quota.algorithm().name(), &plan] {
                 bytes.extend((text.len() as u32).to_le_bytes());
                 bytes.extend(text.as_bytes());
             }
             bytes.extend(digest(check.key()));
-            for number in [check.cost(), taken.at, taken.fresh_at, hold.number] {
+            let taken = hold.taken;
+            for number in [check.cost(), check.id_bits(), taken.at, taken.fresh_at] {
                 bytes.extend(number.to_le_bytes());
-            }
-            if let Some(before) = hold.before {
-                bytes.extend(before.tat().to_le_bytes());
-                bytes.extend(before.rest().to_le_bytes());
-                bytes.extend(before.cut().to_le_bytes());
             }
         }
         bytes
@@ -280,15 +161,14 @@ impl Reserved {
     /// A rule is gone or has another algorithm, or the bytes are none that were written.
     pub fn from_bytes(
         id: u128,
-        bytes: &[u8],
+        mut bytes: &[u8],
         rules: &RuleSet,
         key: impl Fn([u8; 16]) -> Fingerprint,
-    ) -> Result<Self, ReservationError> {
-        let (mut holds, mut slots, mut reader) = (Vec::new(), Vec::new(), Reader(bytes));
-        while !reader.0.is_empty() {
-            let written = reader.hold().ok_or_else(ReservationError::foreign)?;
-            let hold = written.under(rules, &key)?;
-            match written.flags & OF_SLOTS {
+    ) -> Result<Self, StoreError> {
+        let (mut holds, mut slots) = (Vec::new(), Vec::new());
+        while !bytes.is_empty() {
+            let (flags, hold) = read_hold(&mut bytes, rules, &key).ok_or_else(foreign)??;
+            match flags & OF_SLOTS {
                 0 => holds.push(hold),
                 _ => slots.push(hold),
             }
@@ -297,101 +177,82 @@ impl Reserved {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
-
-/// A hold as it was written.
-struct WrittenHold<'a> {
-    flags: u8,
-    rule: &'a str,
-    algorithm: &'a str,
-    plan: &'a str,
-    digest: [u8; 16],
-    cost: u64,
-    taken: Taken,
-    number: u64,
-    before: Option<GcraState>,
+/// The text is not one that this store has written.
+#[must_use]
+pub fn foreign() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Foreign,
+        "the text of the reservation was cut or changed, or is of another store, namespace or secret; redeem it as it was \
+         written, on the store that has written it. Nothing was settled",
+    )
 }
 
-impl<'a> Reader<'a> {
-    fn take<const LEN: usize>(&mut self) -> Option<[u8; LEN]> {
-        let (head, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*head)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let len = self.take().map(u32::from_le_bytes)? as usize;
-        let (text, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        str::from_utf8(text).ok()
-    }
-
-    fn hold(&mut self) -> Option<WrittenHold<'a>> {
-        let [flags] = self.take()?;
-        let mut written = WrittenHold {
-            flags,
-            rule: self.text()?,
-            algorithm: self.text()?,
-            plan: self.text()?,
-            digest: self.take()?,
-            cost: self.number()?,
-            taken: Taken::new(self.number()?, self.number()?),
-            number: self.number()?,
-            before: None,
-        };
-        if flags & IN_QUEUE != 0 {
-            let (tat, mut word) = (self.number()?, || self.take().map(u32::from_le_bytes));
-            written.before = Some(GcraState::new(tat, word()?, word()?));
-        }
-        Some(written)
-    }
+/// The store has no record of a reservation.
+#[must_use]
+pub fn gone() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Gone,
+        "the reservation is gone: it was settled or cancelled before, its term has ended, or the store has lost it; \
+         its units stay used",
+    )
 }
 
-impl WrittenHold<'_> {
-    fn under(
-        &self,
-        rules: &RuleSet,
-        key: impl Fn([u8; 16]) -> Fingerprint,
-    ) -> Result<Hold, ReservationError> {
-        let given = rules.given().iter();
-        let mut given = given.enumerate().map(|(index, rule)| {
-            let quota = self.quota(rule);
-            (index, quota, rule.quota_under(usize::from(quota.plan())))
-        });
-        let found = rules.position(self.rule).and_then(|at| given.nth(at));
-        let found = found.filter(|(.., quota)| quota.algorithm().name() == self.algorithm);
-        let Some((index, quota, _)) = found else {
-            return Err(ReservationError::new(
-                ReservationErrorKind::Gone,
-                format!(
-                    "the reservation is gone: there is no rule {:?} with the algorithm {} any more; its units stay used",
-                    self.rule, self.algorithm
-                ),
-            ));
-        };
-        // A rule set has fewer than 65 536 rules.
-        let check = Check::new(index as u16, key(self.digest), self.cost).with_quota(quota);
-        Ok(Hold {
-            before: self.before,
-            number: self.number,
-            counts: self.flags & COUNTS != 0,
-            ..Hold::of_store(check, self.taken)
-        })
-    }
+fn take<const LEN: usize>(bytes: &mut &[u8]) -> Option<[u8; LEN]> {
+    let (head, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*head)
+}
 
-    /// The quota that it was taken under, or the rule's own where that is gone: units are converted then.
-    fn quota(&self, rule: &Rule) -> CheckQuota {
-        let found = match self.flags & OF_CHECK {
-            0 => rule
-                .plan_number(self.plan)
-                // A rule has fewer than 65 535 plans.
-                .map(|plan| CheckQuota::of_plan(plan as u16)),
-            _ => (self.plan.parse().ok()).and_then(|quota| rule.quota_for(quota).ok()),
-        };
-        found.unwrap_or(CheckQuota::of_plan(0))
+fn read_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+    let len = take(bytes).map(u32::from_le_bytes)? as usize;
+    let (text, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    str::from_utf8(text).ok()
+}
+
+/// The next hold under the rule that has its name now, with its flags.
+fn read_hold(
+    bytes: &mut &[u8],
+    rules: &RuleSet,
+    key: impl Fn([u8; 16]) -> Fingerprint,
+) -> Option<Result<(u8, Hold), StoreError>> {
+    let [flags] = take(bytes)?;
+    let (name, algorithm) = (read_text(bytes)?, read_text(bytes)?);
+    let (plan, digest) = (read_text(bytes)?, take(bytes)?);
+    let mut number = || take(bytes).map(u64::from_le_bytes);
+    let (cost, id) = (number()?, number()?);
+    let taken = Taken::new(number()?, number()?);
+    let index = rules.position(name);
+    let rule = index.and_then(|index| rules.given().get(index));
+    let quota = rule.map(|rule| (rule, quota(rule, plan, flags & OF_CHECK != 0)));
+    let found = index.zip(quota.filter(|(rule, quota)| {
+        let quota = rule.quota_under(usize::from(quota.plan()));
+        quota.algorithm().name() == algorithm
+    }));
+    let Some((index, (_, quota))) = found else {
+        return Some(Err(StoreError::new(
+            StoreErrorKind::Gone,
+            format!(
+                "the reservation is gone: there is no rule {name:?} with the algorithm {algorithm} any more; its units stay used"
+            ),
+        )));
+    };
+    // A rule set has fewer than 65 536 rules.
+    let mut check = Check::new(index as u16, key(digest), cost).with_quota(quota);
+    if id > 0 {
+        check = check.with_id(Fingerprint::from_bits(u128::from(id)));
     }
+    let mut hold = Hold::of_store(check, taken);
+    hold.counts = flags & COUNTS != 0;
+    Some(Ok((flags, hold)))
+}
+
+/// The quota that units were taken under, or the rule's own where that is gone: they are converted then.
+fn quota(rule: &Rule, plan: &str, of_check: bool) -> CheckQuota {
+    let found = match of_check {
+        true => (plan.parse().ok()).and_then(|quota| rule.quota_for(quota).ok()),
+        // A rule has fewer than 65 535 plans.
+        false => (rule.plan_number(plan)).map(|plan| CheckQuota::of_plan(plan as u16)),
+    };
+    found.unwrap_or(CheckQuota::of_plan(0))
 }

@@ -5,7 +5,7 @@
 --
 -- A take carries a message behind the fields of the check, packed as 'c8dI4I4B': the owner; the number of the message;
 -- the requests that run; those and what earlier messages in flight may still be granted; and 1 if the last number counts no
--- message in flight. The units are the slots wanted: 0 for a release or a renewal. A check without a message only looks.
+-- message in flight, or 2 if it is of a reservation, whose record says that no later one came first. The units are the slots wanted: 0 for a release or a renewal. A check without a message only looks.
 --
 -- Returns: 1. -4 - x: granted, and x is the number of the grant. 0: they do not fit. 1: a later message of the owner came
 -- first, and nothing was done. 2. the slots that are free; negative: those in use above the limit. 3. µs until the owner is
@@ -50,14 +50,14 @@ return function(raw, term, limit, _, now, cost)
     -- A cost of 0 never blocks, also where more runs than the limit.
     return cost > limit and -2 or (cost == 0 or used + cost <= limit) and -1 or 0, limit - used, ends - now
   end
-  if own_seq and seq <= own_seq then
+  if own_seq and seq <= own_seq and exact < 2 then
     return 1, limit - used - own_count, own_until - now
   end
   local count = own_count or 0
   if count > most then count = most end
   if count < least then count = least end
   -- A message that does not know what is in use must not keep alive what was lost.
-  if exact == 1 or not own_seq then own_until, own_term = now + term, term end
+  if exact > 0 or not own_seq then own_until, own_term = now + term, term end
   used = used + count
   local retry, again = 0, nil
   if cost == 0 then

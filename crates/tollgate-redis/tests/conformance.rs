@@ -71,7 +71,7 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
 }
 
 mod hashed {
-    use tollgate_conformance::{conformance_suite, slots_suite, wait_suite};
+    use tollgate_conformance::{conformance_suite, reservations_suite, slots_suite, wait_suite};
     use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
@@ -84,10 +84,11 @@ mod hashed {
     conformance_suite!(store);
     slots_suite!(store, own_clock);
     wait_suite!(store);
+    reservations_suite!(store, own_clock);
 }
 
 mod during_a_change_of_secrets {
-    use tollgate_conformance::{conformance_suite, slots_suite, wait_suite};
+    use tollgate_conformance::{conformance_suite, reservations_suite, slots_suite, wait_suite};
     use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
@@ -101,10 +102,11 @@ mod during_a_change_of_secrets {
     conformance_suite!(store);
     slots_suite!(store, own_clock);
     wait_suite!(store);
+    reservations_suite!(store, own_clock);
 }
 
 mod leased {
-    use tollgate_conformance::conformance_suite;
+    use tollgate_conformance::{conformance_suite, reservations_suite};
     use tollgate_core::{Clock, Consistency, LeaseShare};
     use tollgate_redis::Keys;
 
@@ -120,6 +122,7 @@ mod leased {
     }
 
     conformance_suite!(store, leased);
+    reservations_suite!(store, own_clock);
 }
 
 /// A unit is due as soon as it was counted, and every few milliseconds somebody looks, beside whatever a case asks.

@@ -1,8 +1,7 @@
 //! What a decision is made of, and what code asks of one.
 
 pub use tollgate_core::{
-    CheckPolicy, Grant, Pending, Reservation, ReservationError, ReservationErrorKind,
-    ReservationTicket, Ticket, Verdict,
+    CheckPolicy, Grant, Pending, Reservation, ReservationTicket, Ticket, Verdict,
 };
 
 pub use crate::rate_limit::RuleVerdict;

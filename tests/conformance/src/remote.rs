@@ -11,11 +11,11 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, Reservation, ReservationError,
-    RuleError, RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
+    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, Reservation, RuleError, RuleSet, Step,
+    Store, StoreError, StoreErrorKind, Verdict,
     store::{
-        Checks, Fingerprint, Hold, Reserved, ReservedSettlement, RuleRegistry, RuleStore,
-        Settlement, Usage,
+        Checks, Fingerprint, Hold, ReservationStore, Reserved, ReservedSettlement, RuleRegistry,
+        RuleStore, Settlement, Usage,
     },
 };
 
@@ -173,13 +173,15 @@ impl BoundRemote {
 
     fn about_reservation<T: Send + 'static>(
         &self,
-        command: impl FnOnce(&dyn RuleStore) -> Step<Result<T, ReservationError>> + Send + 'static,
-    ) -> Step<Result<T, ReservationError>> {
+        command: impl FnOnce(&dyn ReservationStore) -> Step<Result<T, StoreError>> + Send + 'static,
+    ) -> Step<Result<T, StoreError>> {
         let bound = self.clone();
         Step::Wait(Pending::new(async move {
-            match bound.call(command).await {
+            let answer =
+                bound.call(|memory| command(memory.reservations().expect("memory keeps them")));
+            match answer.await {
                 Ok(answer) => answer,
-                Err(kind) => Err(StoreError::new(kind, "the network failed on demand").into()),
+                Err(kind) => Err(StoreError::new(kind, "the network failed on demand")),
             }
         }))
     }
@@ -305,30 +307,8 @@ impl RuleStore for BoundRemote {
         }))
     }
 
-    fn reserve(
-        &self,
-        reserved: Reserved,
-        term: Duration,
-    ) -> Step<Result<Reservation, ReservationError>> {
-        self.about_reservation(move |memory| memory.reserve(reserved, term))
-    }
-
-    fn reserved(&self, text: &Reservation) -> Result<Reserved, ReservationError> {
-        self.memory.reserved(text)
-    }
-
-    fn redeem(
-        &self,
-        reserved: &Reserved,
-        settlements: &[ReservedSettlement],
-    ) -> Step<Result<(), ReservationError>> {
-        let (reserved, settlements) = (reserved.clone(), settlements.to_vec());
-        self.about_reservation(move |memory| memory.redeem(&reserved, &settlements))
-    }
-
-    fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), ReservationError>> {
-        let reserved = reserved.clone();
-        self.about_reservation(move |memory| memory.extend(&reserved, term))
+    fn reservations(&self) -> Option<&dyn ReservationStore> {
+        Some(self)
     }
 
     fn supports_slots(&self) -> bool {
@@ -346,5 +326,30 @@ impl RuleStore for BoundRemote {
 
     fn lapsed_units(&self, rule: u16) -> u64 {
         self.memory.lapsed_units(rule)
+    }
+}
+
+impl ReservationStore for BoundRemote {
+    fn reserve(&self, reserved: Reserved, term: Duration) -> Step<Result<Reservation, StoreError>> {
+        self.about_reservation(move |memory| memory.reserve(reserved, term))
+    }
+
+    fn reserved(&self, text: &Reservation) -> Result<Reserved, StoreError> {
+        let memory = self.memory.reservations();
+        memory.expect("memory keeps them").reserved(text)
+    }
+
+    fn redeem(
+        &self,
+        reserved: &Reserved,
+        settlements: &[ReservedSettlement],
+    ) -> Step<Result<(), StoreError>> {
+        let (reserved, settlements) = (reserved.clone(), settlements.to_vec());
+        self.about_reservation(move |memory| memory.redeem(&reserved, &settlements))
+    }
+
+    fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
+        let reserved = reserved.clone();
+        self.about_reservation(move |memory| memory.extend(&reserved, term))
     }
 }

@@ -44,6 +44,7 @@ mod carry_over;
 mod family;
 mod hasher;
 mod locked;
+mod open_records;
 mod plan;
 mod request;
 mod reservations;

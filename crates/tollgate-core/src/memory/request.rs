@@ -20,11 +20,11 @@ use crate::{
         rule_table::{AnyRuleTable, RuleTable, with_table},
         table::Place,
     },
-    reservation::{Reservation, ReservationError, Reserved, ReservedSettlement},
     rule_set::RuleSet,
     source::Source,
     step::Step,
     store::{
+        reservation_store::ReservationStore,
         rule_store::{RuleStore, Usage},
         slot_waiters::SlotWaiters,
     },
@@ -270,28 +270,8 @@ impl RuleStore for MemoryRuleStore {
         Some(&self.shared.slot_waiters)
     }
 
-    fn reserve(
-        &self,
-        reserved: Reserved,
-        term: Duration,
-    ) -> Step<Result<Reservation, ReservationError>> {
-        Step::Ready(self.open_reservation(&reserved, term))
-    }
-
-    fn reserved(&self, text: &Reservation) -> Result<Reserved, ReservationError> {
-        self.read_reservation(text)
-    }
-
-    fn redeem(
-        &self,
-        reserved: &Reserved,
-        settlements: &[ReservedSettlement],
-    ) -> Step<Result<(), ReservationError>> {
-        Step::Ready(self.take_reservation(reserved.id, settlements))
-    }
-
-    fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), ReservationError>> {
-        Step::Ready(self.extend_reservation(reserved.id, term))
+    fn reservations(&self) -> Option<&dyn ReservationStore> {
+        Some(self)
     }
 
     fn carry_over(&self, replaced: &RuleSet) {

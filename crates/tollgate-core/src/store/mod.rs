@@ -108,6 +108,7 @@
 
 pub(crate) mod instance_count;
 pub(crate) mod registry;
+pub(crate) mod reservation_store;
 pub(crate) mod rule_store;
 pub(crate) mod seq_cells;
 pub(crate) mod slot_waiters;
@@ -116,6 +117,7 @@ pub(crate) mod support;
 pub use self::{
     instance_count::InstanceCount,
     registry::RuleRegistry,
+    reservation_store::{ReservationStore, ReservedSettlement},
     rule_store::{RuleStore, Usage},
     seq_cells::{SeqCells, SeqLine},
     slot_waiters::SlotWaiters,
@@ -125,6 +127,6 @@ pub use crate::{
     did_you_mean::did_you_mean,
     hold::{HeldSlots, Hold, Settlement},
     key::Fingerprint,
-    reservation::{Reserved, ReservedSettlement},
+    reservation::{Reserved, foreign, gone},
     step::Stepping,
 };

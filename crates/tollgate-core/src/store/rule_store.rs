@@ -8,12 +8,11 @@ use crate::{
     error::{RuleError, StoreError},
     hold::{Hold, Settlement},
     key::{Fingerprint, KeyBuf},
-    reservation::{
-        Reservation, ReservationError, ReservationErrorKind, Reserved, ReservedSettlement,
-    },
     rule_set::RuleSet,
     step::Step,
-    store::{registry::RuleRegistry, slot_waiters::SlotWaiters},
+    store::{
+        registry::RuleRegistry, reservation_store::ReservationStore, slot_waiters::SlotWaiters,
+    },
     time::Clock,
 };
 
@@ -163,41 +162,9 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Opens a record of what a request holds, which ends after `term`, and writes it as a text, which is not to be guessed. Slots are
-    /// the record's until it ends: those of the request go back when the answer is there. Default: refused.
-    fn reserve(
-        &self,
-        reserved: Reserved,
-        term: Duration,
-    ) -> Step<Result<Reservation, ReservationError>> {
-        let _ = (reserved, term);
-        Step::Ready(Err(no_reservations()))
-    }
-
-    /// What a text of [`reserve`](Self::reserve) says, for the rules as they are here. It need not know whether the record is there.
-    ///
-    /// # Errors
-    ///
-    /// The text is not one of this store, or a rule is gone.
-    fn reserved(&self, text: &Reservation) -> Result<Reserved, ReservationError> {
-        let _ = text;
-        Err(no_reservations())
-    }
-
-    /// Takes the record away, frees its slots, and settles units as said, in one step; nothing where there is no record.
-    fn redeem(
-        &self,
-        reserved: &Reserved,
-        settlements: &[ReservedSettlement],
-    ) -> Step<Result<(), ReservationError>> {
-        let _ = (reserved, settlements);
-        Step::Ready(Err(no_reservations()))
-    }
-
-    /// Lets the record and its slots end `term` from now; nothing where there is no record.
-    fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), ReservationError>> {
-        let _ = (reserved, term);
-        Step::Ready(Err(no_reservations()))
+    /// What keeps [reservations](crate::Reservation), if the store does.
+    fn reservations(&self) -> Option<&dyn ReservationStore> {
+        None
     }
 
     /// Called before the first request is decided by these rules, that they take the place of `replaced`: used units of rules
@@ -234,13 +201,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         let _ = rule;
         0
     }
-}
-
-fn no_reservations() -> ReservationError {
-    ReservationError::new(
-        ReservationErrorKind::Unsupported,
-        "this store keeps no reservations; settle the ticket in this process, or take a MemoryStore or a RedisStore",
-    )
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {

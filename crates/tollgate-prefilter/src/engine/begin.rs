@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Check, Decision, Tick, Verdict,
+    Check, Decision, Source, Tick, Verdict,
     store::{Checks, Hold, Settlement},
 };
 
@@ -18,7 +18,7 @@ use crate::{
         reply::IndexSet,
         request::Request,
         reset::Reset,
-        settle::settle,
+        settle::{as_counted, settle},
         split::Split,
     },
     sync::Ordering,
@@ -133,6 +133,19 @@ impl BoundRules {
         let settlements = settle(self, receipts, how, now);
         let returned = Maintenance::retired_leases(self, now);
         FollowUp::new(settlements, returned)
+    }
+
+    /// Units that this process has spent of a lease, or counted, as the store has counted them when it has been told.
+    #[must_use]
+    pub fn as_booked(&self, hold: &Hold) -> Hold {
+        match (hold.source, self.limit(&hold.check)) {
+            (Source::Lease | Source::Local, Some(limit)) => {
+                let mut booked = as_counted(limit, hold);
+                booked.source = Source::Store;
+                booked
+            }
+            _ => *hold,
+        }
     }
 
     /// Forgets what this process knows of states that are about to be forgotten. Checks with a cost of 0 are left out.

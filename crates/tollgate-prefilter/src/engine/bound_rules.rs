@@ -87,7 +87,7 @@ impl BoundRules {
     }
 
     /// More may be left of the state of a check by now than an earlier denial says.
-    pub(crate) fn unlearn(&self, check: &Check) {
+    pub fn unlearn(&self, check: &Check) {
         self.local().unlearn(self.at(check));
     }
 

@@ -115,7 +115,7 @@ pub(crate) fn keep_abandoned(
 }
 
 /// A receipt for units that were spent locally, as the store has counted them: when it granted the lease, or with a report.
-fn as_counted(limit: &Limit, receipt: &Hold) -> Hold {
+pub(crate) fn as_counted(limit: &Limit, receipt: &Hold) -> Hold {
     let mut receipt = *receipt;
     receipt.taken.fresh_at = match limit.windows {
         Some(windows) => {

@@ -183,18 +183,40 @@ impl Keys {
         }
     }
 
+    /// The secrets, first the one in force.
+    pub(crate) fn secrets(&self) -> Vec<&Secret> {
+        let Kind::Hashed(hashed) = &self.0 else {
+            return Vec::new();
+        };
+        let secrets = [Some(&hashed.newer), hashed.older.as_ref()];
+        let mut secrets: Vec<_> = secrets.into_iter().flatten().collect();
+        if !hashed.moves {
+            secrets.reverse();
+        }
+        secrets
+    }
+
+    /// What stands for a key in all processes. Anybody can compute it, so it leaves the process only hidden.
+    pub(crate) fn digest_of(&self, key: Fingerprint) -> [u8; 16] {
+        match &self.0 {
+            Kind::Hashed(hashed) => hashed.mask.take_off(key),
+            Kind::Given | Kind::Plain(_) => key.bits().to_le_bytes(),
+        }
+    }
+
+    /// The fingerprint in this process of what stands for a key in all.
+    pub(crate) fn fingerprint_of(&self, digest: [u8; 16]) -> Fingerprint {
+        match &self.0 {
+            Kind::Hashed(hashed) => hashed.mask.put_on(digest),
+            Kind::Given | Kind::Plain(_) => Fingerprint::from_bits(u128::from_le_bytes(digest)),
+        }
+    }
+
     /// What tells the secrets from others, first the one that states are written by.
     pub(crate) fn tags(&self) -> Vec<String> {
         match &self.0 {
             Kind::Given => vec!["given".to_owned()],
-            Kind::Hashed(hashed) => {
-                let secrets = [Some(&hashed.newer), hashed.older.as_ref()];
-                let mut tags: Vec<_> = secrets.into_iter().flatten().map(Secret::tag).collect();
-                if !hashed.moves {
-                    tags.reverse();
-                }
-                tags
-            }
+            Kind::Hashed(_) => self.secrets().into_iter().map(Secret::tag).collect(),
             Kind::Plain(_) => vec!["plain".to_owned()],
         }
     }

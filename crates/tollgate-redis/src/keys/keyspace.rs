@@ -129,7 +129,15 @@ impl Keyspace {
         format!("{}:{{{}}}:size", self.namespace, tag_in(slot))
     }
 
-    #[cfg(feature = "metrics")]
+    /// The name of the record of a reservation, in the slot of this client. No rule has its name.
+    #[must_use]
+    pub(crate) fn record(&self, id: Fingerprint, with: Option<Fingerprint>) -> Bytes {
+        let with = with.map(|with| self.keys.names(with).0);
+        let mut name = Bytes::new();
+        self.write_name(&mut name, "", b'r', &Name::Hash(id), with.as_ref());
+        name
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }

@@ -1,8 +1,8 @@
 //! What stands in Redis for a client: a key of a rule as a part of a name, and in which slot of a cluster that name is.
 //!
 //! ```text
-//! keyspace ── slot, packed
-//! └─ keys ── plain, mask ── secret
+//! seal ── keyspace ── slot, packed
+//!         └─ keys ── plain, mask ── secret
 //! ```
 
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
@@ -11,5 +11,6 @@ pub(crate) mod keyspace;
 mod mask;
 pub(crate) mod packed;
 mod plain;
+pub(crate) mod seal;
 pub(crate) mod secret;
 pub(crate) mod slot;

@@ -144,7 +144,7 @@ pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T, SetupError> {
     Err(SetupError::new(SetupErrorKind::Keys, message))
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text
         .chars()
         .map(|digit| Some(digit.to_digit(16)? as u8))

@@ -11,33 +11,44 @@ use std::sync::{Arc, LazyLock};
 
 use crate::connection::script::Script;
 
+/// The files of `lua/` as one text, behind `$before`.
+macro_rules! text {
+    ($before:expr) => {
+        concat!(
+            $before,
+            include_str!("../../lua/prelude.lua"),
+            "local step_of\n",
+            "step_of = function(alg, purpose)\n",
+            "if alg == 17 or alg == 16 then\n",
+            include_str!("../../lua/gcra_refund.lua"),
+            include_str!("../../lua/gcra.lua"),
+            "elseif alg == 18 then\n",
+            include_str!("../../lua/fixed_window.lua"),
+            "elseif alg == 19 then\n",
+            include_str!("../../lua/sliding_window.lua"),
+            "elseif alg == 20 then\n",
+            include_str!("../../lua/sliding_log.lua"),
+            "elseif alg == 21 then\n",
+            include_str!("../../lua/sliding_buckets.lua"),
+            "elseif alg == 22 then\n",
+            include_str!("../../lua/concurrent.lua"),
+            "elseif alg == 23 then\n",
+            include_str!("../../lua/blocks.lua"),
+            "elseif alg == 31 then\n",
+            include_str!("../../lua/ids.lua"),
+            "elseif alg == 0 then\n",
+            include_str!("../../lua/window_leases.lua"),
+            "end\nend\n",
+            include_str!("../../lua/decide.lua"),
+        )
+    };
+}
+
 /// The script, known to servers by its hash.
 pub(crate) static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT)));
 
 /// The text of the script, for clients in other languages: [how to call it by hand](crate::guide::redis#from-another-language).
-pub const TEXT: &str = concat!(
-    include_str!("../../lua/prelude.lua"),
-    "local step_of\n",
-    "step_of = function(alg, purpose)\n",
-    "if alg == 17 or alg == 16 then\n",
-    include_str!("../../lua/gcra_refund.lua"),
-    include_str!("../../lua/gcra.lua"),
-    "elseif alg == 18 then\n",
-    include_str!("../../lua/fixed_window.lua"),
-    "elseif alg == 19 then\n",
-    include_str!("../../lua/sliding_window.lua"),
-    "elseif alg == 20 then\n",
-    include_str!("../../lua/sliding_log.lua"),
-    "elseif alg == 21 then\n",
-    include_str!("../../lua/sliding_buckets.lua"),
-    "elseif alg == 22 then\n",
-    include_str!("../../lua/concurrent.lua"),
-    "elseif alg == 23 then\n",
-    include_str!("../../lua/blocks.lua"),
-    "elseif alg == 31 then\n",
-    include_str!("../../lua/ids.lua"),
-    "elseif alg == 0 then\n",
-    include_str!("../../lua/window_leases.lua"),
-    "end\nend\n",
-    include_str!("../../lua/decide.lua"),
-);
+pub const TEXT: &str = text!("");
+
+/// The same where the open record of a reservation says whether anything is done.
+pub(crate) const TEXT_WITH_RECORD: &str = text!(include_str!("../../lua/record.lua"));

@@ -82,10 +82,17 @@ impl Backend {
     }
 
     /// Runs another script.
-    pub(super) fn run(&self, script: &Arc<Script>, keys: &[&str], args: &[&str]) -> Answer {
+    pub(super) fn run(
+        &self,
+        script: &Arc<Script>,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+    ) -> Answer {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
         match self {
-            Self::One { node, .. } => Answer::One(node.call(Request::new(script, keys, args))),
-            Self::Cluster(cluster) => Answer::Cluster(cluster.call(script, keys, args)),
+            Self::One { node, .. } => Answer::One(node.call(Request::new(script, &keys, &args))),
+            Self::Cluster(cluster) => Answer::Cluster(cluster.call(script, &keys, &args)),
         }
     }
 

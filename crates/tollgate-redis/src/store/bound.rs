@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tollgate_core::{
     Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
     StoreError, StoreErrorKind, Tick,
-    store::{Checks, Fingerprint, Hold, RuleStore, Settlement, SlotWaiters},
+    store::{Checks, Fingerprint, Hold, ReservationStore, RuleStore, Settlement, SlotWaiters},
 };
 use tollgate_prefilter::{Begin, BoundRules, NoReply, Query};
 
@@ -249,6 +249,10 @@ impl RuleStore for Bound {
         let plans = self.inner.counts.get(usize::from(rule));
         let counts = plans.and_then(|plans| plans.first());
         counts.map_or(0, |counts| counts.lapsed_units())
+    }
+
+    fn reservations(&self) -> Option<&dyn ReservationStore> {
+        Some(self)
     }
 
     fn supports_slots(&self) -> bool {

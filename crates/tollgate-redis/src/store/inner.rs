@@ -18,7 +18,7 @@ use tollgate_prefilter::BoundRules;
 use crate::{
     observe::RuleCounts,
     script::{
-        call::RequestLayout,
+        call::{RequestLayout, Settled},
         encoder::Encoder,
         reply::{BlockReply, NewKey, Reply},
     },
@@ -125,6 +125,22 @@ impl Inner {
                     report_block(&rules, &check, reply.block(place));
                 }
             });
+    }
+
+    /// Counts what settlements of a reservation let lapse, and tells operators of blocks that they began.
+    pub(super) fn on_settled(&self, settled: &Settled, holds: &[Hold], reply: &Reply) {
+        for it in &settled.lapsing {
+            let lapsed = reply.lapsed_units(it.place).unwrap_or(it.at_risk);
+            if let Some(counts) = self.counts_of(usize::from(it.rule), 0) {
+                counts.lapse(lapsed);
+            }
+        }
+        for (rule, place) in &settled.blocks {
+            let hold = holds.iter().find(|hold| hold.check.rule() == *rule);
+            if let Some(hold) = hold {
+                report_block(&self.rules, &hold.check, reply.block(*place));
+            }
+        }
     }
 
     /// Counts checks that were decided, by the source of the decision.

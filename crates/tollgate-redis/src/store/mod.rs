@@ -19,6 +19,7 @@ mod process_clock;
 mod process_slots;
 mod quotas;
 mod redis_store;
+mod reservations;
 mod sender;
 mod shared;
 mod slots;

@@ -6,6 +6,7 @@ mod deadline;
 mod failover;
 mod held_slots;
 mod majority;
+mod reservations;
 mod slots;
 mod waiting;
 
@@ -54,6 +55,7 @@ async fn a_cluster_is_one_limit() {
     a_cap_on_new_keys_holds_in_each_partition(&cluster).await;
     held_slots::slots_go_back_when_a_later_step_denies(&cluster).await;
     held_slots::slots_are_renewed_wherever_they_lie(&cluster).await;
+    reservations::a_reservation_lies_in_one_hash_slot(&cluster).await;
     waiting::requests_wait_in_the_order_of_their_server(&cluster).await;
     what_a_cluster_cannot_do_is_refused(&cluster).await;
     #[cfg(feature = "metrics")]

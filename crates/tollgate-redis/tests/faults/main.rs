@@ -12,6 +12,7 @@ mod fleet;
 mod flood;
 mod ids;
 mod partial;
+mod reservations;
 mod scheduled;
 mod seed;
 mod start;

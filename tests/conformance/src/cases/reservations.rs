@@ -2,8 +2,7 @@
 
 use tokio::time::sleep;
 use tollgate_core::{
-    Key, MAX_PERIOD, MINUTE, Quota, Reservation, ReservationError, ReservationErrorKind, Rule,
-    SECOND,
+    Key, MAX_PERIOD, MINUTE, Quota, Reservation, Rule, SECOND, StoreError, StoreErrorKind,
 };
 
 use crate::{
@@ -20,16 +19,16 @@ async fn reserve(limiter: &TestLimiter, rule: &str, cost: u64) -> String {
     reservation.expect("the store keeps it").to_string()
 }
 
-async fn settle(limiter: &TestLimiter, text: &str, cost: u64) -> Result<(), ReservationError> {
+async fn settle(limiter: &TestLimiter, text: &str, cost: u64) -> Result<(), StoreError> {
     let ticket = limiter.0.redeem(&text.parse()?)?;
     ticket.settle(cost).await
 }
 
-fn kind<T>(result: Result<T, ReservationError>) -> Option<ReservationErrorKind> {
+fn kind<T>(result: Result<T, StoreError>) -> Option<StoreErrorKind> {
     result.err().map(|error| error.kind())
 }
 
-const GONE: Option<ReservationErrorKind> = Some(ReservationErrorKind::Gone);
+const GONE: Option<StoreErrorKind> = Some(StoreErrorKind::Gone);
 
 pub async fn a_reservation_is_settled_once(subject: &Subject) {
     for (limiter, rule, quota) in subject.each(10) {
@@ -88,7 +87,7 @@ pub async fn a_text_that_was_cut_or_changed_settles_nothing(subject: &Subject) {
     let text = reserve(&limiter, rule, 6).await;
     for wrong in ["", "tollgate1-", "tollgate1-ä", &text[1..], "hello"] {
         let error = wrong.parse::<Reservation>().expect_err("it is none");
-        assert_eq!(error.kind(), ReservationErrorKind::Text, "{wrong}");
+        assert_eq!(error.kind(), StoreErrorKind::Foreign, "{wrong}");
     }
     let begin = text.find('-').expect("the prefix ends there") + 1;
     for place in begin..text.len() {
@@ -101,7 +100,7 @@ pub async fn a_text_that_was_cut_or_changed_settles_nothing(subject: &Subject) {
         let cut = &text[..place];
         for wrong in [&*changed, cut, &format!("{text}0")] {
             let settled = settle(&limiter, wrong, 0).await;
-            assert_eq!(kind(settled), Some(ReservationErrorKind::Text), "{wrong}");
+            assert_eq!(kind(settled), Some(StoreErrorKind::Foreign), "{wrong}");
         }
     }
     assert_eq!(limiter.left(rule, "a").await, 4);

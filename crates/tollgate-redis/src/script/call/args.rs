@@ -127,13 +127,13 @@ impl Args {
     }
 
     /// Adds what a process says about slots to a take, as `concurrent.lua` reads it.
-    pub(super) fn add_slots(&mut self, message: &SlotMessage) {
+    pub(super) fn add_slots(&mut self, message: &SlotMessage, of_reservation: bool) {
         let bytes = &mut self.0.bytes;
         bytes.extend_from_slice(&message.owner.0.to_le_bytes());
         bytes.extend_from_slice(&double(message.seq));
         bytes.extend_from_slice(&message.lo.to_le_bytes());
         bytes.extend_from_slice(&message.hi.to_le_bytes());
-        bytes.push(u8::from(message.is_exact));
+        bytes.push(u8::from(message.is_exact) + u8::from(of_reservation));
     }
 
     /// Ends a check that has no other keys.

@@ -7,7 +7,9 @@ use tollgate_core::{
     Check, Tick,
     store::{Fingerprint, Hold, Settlement},
 };
-use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms, SlotMessage};
+use tollgate_prefilter::{
+    LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms, SlotMessage, SlotOwner,
+};
 
 use crate::script::{
     call::{
@@ -177,16 +179,55 @@ impl Call {
         with: Option<Fingerprint>,
         message: &SlotMessage,
     ) -> Option<u16> {
+        self.slots(rules, check, with, message, None)
+    }
+
+    /// Adds what a reservation has in use of slots, under an owner of its own: those of the check for a term, or none. It stands behind
+    /// the record of the reservation, so it is the last word. Gives the index of its answer; `None` as for [`close`](Self::close).
+    #[must_use = "without it the slots are not the reservation's"]
+    pub(crate) fn tell_reserved(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        with: Option<Fingerprint>,
+        owner: u64,
+        term: Option<Duration>,
+    ) -> Option<u16> {
+        let slots = term.map_or(0, |_| u32::try_from(check.cost()).unwrap_or(u32::MAX));
+        let message = SlotMessage {
+            owner: SlotOwner(owner),
+            seq: 1,
+            lo: slots,
+            hi: slots,
+            want: 0,
+            is_exact: true,
+        };
+        let micros = |term: Duration| term.as_micros().min(u128::from(LAST)) as u64;
+        self.slots(rules, check, with, &message, Some(term.map(micros)))
+    }
+
+    /// Adds a message about slots. `reserved`: the owner is a reservation, perhaps with a term of its own.
+    fn slots(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        with: Option<Fingerprint>,
+        message: &SlotMessage,
+        reserved: Option<Option<Tick>>,
+    ) -> Option<u16> {
         if !self.has_room(1) {
             return None;
         }
         // A quota that was brought along may be forgotten by now. What runs counts under any.
         let of_check = rules.args_of(check);
-        let (rule_args, plan) = of_check.or_else(|| {
+        let (rule_args, mut plan) = of_check.or_else(|| {
             rules
                 .any_args(check.rule())
                 .map(|(rule_args, plan)| (rule_args, *plan))
         })?;
+        if let Some(term) = reserved.flatten() {
+            plan[1..9].copy_from_slice(&double(term));
+        }
         // Below 65 535, as there was room.
         let place = self.checks() as u16;
         let found = self.keys.find(rules, rule_args, check, with, None, 0);
@@ -194,7 +235,7 @@ impl Call {
         let check = check.with_cost(u64::from(message.want));
         self.args
             .begin(Operation::Take, rule_args, &check, found.key, &plan);
-        self.args.add_slots(message);
+        self.args.add_slots(message, reserved.is_some());
         self.args.end_with(rules, found, false);
         Some(place)
     }
@@ -501,7 +542,7 @@ impl Call {
             if rule_args.takes_slots() && cost > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));
                 if let Some(message) = message(&check, with, place) {
-                    self.args.add_slots(&message);
+                    self.args.add_slots(&message, false);
                 }
             }
             match rule_args.block {

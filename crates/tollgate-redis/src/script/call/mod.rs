@@ -9,6 +9,6 @@ mod request_layout;
 mod state_keys;
 
 pub(crate) use self::{
-    call::{Call, Lapsing},
+    call::{Call, Lapsing, Settled},
     request_layout::RequestLayout,
 };

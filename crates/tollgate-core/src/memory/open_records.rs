@@ -1,0 +1,50 @@
+//! The records of [reservations](crate::Reservation) that are open in a memory store.
+//!
+//! A text is the id of its record, and a hash of it with a seed of the store, which tells texts of others from those that are gone.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::Arc,
+};
+
+use crate::{
+    algorithm::Concurrent,
+    key::Fingerprint,
+    memory::table::Table,
+    reservation::Reservation,
+    sync::{AtomicU64, Mutex, Ordering},
+    time::Tick,
+};
+
+/// The open records of a memory store.
+#[derive(Default)]
+pub(super) struct Reservations {
+    pub(super) open: Mutex<HashMap<u128, Record>>,
+    /// When the first of them ends, or earlier; 0: there is none. Decisions read it without the lock.
+    pub(super) first_end: AtomicU64,
+    seed: RandomState,
+}
+
+pub(super) struct Record {
+    pub(super) ends: Tick,
+    pub(super) bytes: Vec<u8>,
+    pub(super) slots: Vec<ReservedSlots>,
+}
+
+/// Slots of a key that belong to a record.
+pub(super) type ReservedSlots = (Arc<Table<Concurrent>>, Fingerprint, u64);
+
+impl Reservations {
+    pub(super) fn text(&self, id: u128) -> Reservation {
+        let hash = self.seed.hash_one(id);
+        Reservation::of_store(&format!("{id:032x}{hash:016x}"))
+    }
+
+    pub(super) fn ends_at(&self, ends: Tick) {
+        let first = self.first_end.load(Ordering::Relaxed);
+        if first == 0 || ends < first {
+            self.first_end.store(ends, Ordering::Relaxed);
+        }
+    }
+}
