@@ -6,6 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
     path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
     thread,
 };
 
@@ -97,4 +98,107 @@ fn processes_share_their_slots_and_those_of_a_killed_one_come_back() {
     // Both are back, and the third runs still.
     let _again = [begun(&hasty), begun(&patient)];
     assert_eq!(export(&hasty).status, 429);
+}
+
+/// A service whose jobs wait in `queue`.
+fn with_jobs(address: &str, queue: &Path) -> Process {
+    let queue = queue.to_str().expect("a path in Unicode");
+    Process::start(
+        "exports",
+        Path::new("."),
+        &[("REDIS_URL", address), ("QUEUE", queue)],
+    )
+}
+
+/// What the next answer says is left of the rows, and what the answer is.
+fn jobs(process: &Process, method: &str, rows: u64) -> (u16, String, String) {
+    let path = format!("/jobs?rows={rows}");
+    let answer = process.request(method, &path, "x-api-key: acme.k1\r\n");
+    let limits = answer.header("ratelimit").unwrap_or_default();
+    let left = limits
+        .split("\"rows-per-day\";r=")
+        .nth(1)
+        .unwrap_or_default();
+    let left = left.split(';').next().unwrap_or_default();
+    (answer.status, left.to_owned(), answer.body)
+}
+
+struct Worker(Child, BufReader<ChildStdout>);
+
+impl Worker {
+    fn start(address: &str, queue: &Path) -> Self {
+        let worker = Command::new(process::program("exports"))
+            .arg("worker")
+            .envs([("REDIS_URL", address), ("REDIS_DEADLINE_MS", "30000")])
+            .env("QUEUE", queue)
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut worker = worker.expect("it starts");
+        let out = worker.stdout.take().expect("it is piped");
+        Self(worker, BufReader::new(out))
+    }
+
+    /// The next line that it prints and that begins so.
+    fn line(&mut self, begin: &str) -> String {
+        let mut lines = (&mut self.1).lines().map_while(Result::ok);
+        lines.find(|line| line.starts_with(begin)).expect("a line")
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_job_is_settled_once_whoever_is_killed() {
+    let ((_redis, address), queue) = (redis(), tempfile::tempdir().expect("a folder"));
+    let queue = queue.path();
+    let service = with_jobs(&address, queue);
+    assert_eq!(jobs(&service, "POST", 4_000).0, 202);
+    assert_eq!(jobs(&service, "POST", 4_000).0, 202);
+    // Slots and rows are reserved.
+    assert_eq!(jobs(&service, "POST", 1).0, 429);
+    drop(service);
+    let mut doomed = Worker::start(&address, queue);
+    doomed.line("working");
+    drop(doomed);
+    let service = with_jobs(&address, queue);
+    let mut worker = Worker::start(&address, queue);
+    for _ in 0..2 {
+        assert_eq!(worker.line("exported"), "exported 1000 rows");
+    }
+    let wait = || jobs(&service, "GET", 0).2 != "0 jobs\n";
+    while wait() {
+        thread::yield_now();
+    }
+    assert_eq!(jobs(&service, "GET", 0).1, "8000");
+}
+
+#[test]
+fn the_page_shows_what_the_service_and_the_worker_answer() {
+    let ((_redis, address), queue) = (redis(), tempfile::tempdir().expect("a folder"));
+    let service = with_jobs(&address, queue.path());
+    let page = include_str!("../README.md");
+    let (_, page) = page.split_once("\n## exports\n").expect("its section");
+    let (_, page) = page.split_once("```console\n").expect("its commands");
+    let (page, _) = page.split_once("```").expect("their end");
+    let mut worker = None;
+    for command in page.split("$ ").skip(1) {
+        let (command, shown) = command.split_once('\n').expect("what it prints");
+        let printed = if command.starts_with("curl") {
+            let command = command.replace("127.0.0.1:3000", &service.address);
+            let output = Command::new("sh").args(["-c", &command]).output();
+            String::from_utf8(output.expect("a shell").stdout).expect("text")
+        } else if command.ends_with("worker") {
+            let worker = worker.insert(Worker::start(&address, queue.path()));
+            format!("{}\n", worker.line("exported"))
+        } else {
+            continue;
+        };
+        assert_eq!(printed, shown, "{command}");
+    }
+    assert!(worker.is_some(), "the page starts a worker");
 }

@@ -1,4 +1,5 @@
 //! Three exports at once for each tenant and ten an hour, and a request that finds no free slot waits: `cargo run --example exports`.
+//! And exports as jobs of [another process](jobs): `cargo run --example exports worker`.
 //!
 //! | variable | is |
 //! | --- | --- |
@@ -9,10 +10,13 @@
 //! | `REDIS_DEADLINE_MS` | with `REDIS_URL`: how long a request may wait for Redis, in milliseconds; default: 50, that of the library |
 //! | `WAIT_MS` | how long a request may wait for a slot, in milliseconds; default: 5000 |
 //! | `PER_HOUR` | how many exports a tenant has each hour; default: 10 |
+//! | `QUEUE` | the folder in which jobs wait; default: `exports` in the folder for temporary files |
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
-use std::{convert::Infallible, env, error::Error, time::Duration};
+mod jobs;
+
+use std::{convert::Infallible, env, error::Error, path::PathBuf, time::Duration};
 
 use axum::{Router, body::Body, extract::Query, routing::get};
 use http::StatusCode;
@@ -24,7 +28,7 @@ use tokio::{
 use tokio_stream::{StreamExt, wrappers::IntervalStream};
 use tollgate::{
     HOUR, Key, MemoryStore, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, Store,
-    key::computed,
+    key::{KeyExtractor, computed},
 };
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 
@@ -45,9 +49,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         wait: millis("WAIT_MS", 5_000)?,
         per_hour: number("PER_HOUR", 10)?,
     };
-    let app = match env::var("REDIS_URL") {
-        Ok(address) => app(shared(&address).await?, &settings)?,
-        Err(_) => app(MemoryStore::new(), &settings)?,
+    let queue = env::var("QUEUE").map_or_else(|_| env::temp_dir().join("exports"), PathBuf::from);
+    let store = match env::var("REDIS_URL") {
+        Ok(address) => Some(shared(&address).await?),
+        Err(_) => None,
+    };
+    let app = match (env::args().nth(1).as_deref(), store) {
+        (Some("worker"), Some(store)) => return jobs::work(store, &queue).await,
+        (Some(_), _) => return Err("take `worker` with REDIS_URL, or no argument".into()),
+        (None, Some(store)) => app(store.clone(), &settings)?.merge(jobs::routes(store, queue)?),
+        // Nobody else would redeem a reservation of this process.
+        (None, None) => app(MemoryStore::new(), &settings)?,
     };
     let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
@@ -95,13 +107,6 @@ async fn shared(address: &str) -> Result<RedisStore, Box<dyn Error>> {
 
 /// `GET /export?seconds=3`, with its limits in `store`.
 fn app(store: impl Store, settings: &Settings) -> Result<Router, RuleError> {
-    // A real service has checked the key in front: see the guide on keys.
-    let tenant = || {
-        computed(|head| {
-            let key = head.headers.get("x-api-key")?.to_str().ok()?;
-            Some(Key::of(key.split_once('.')?.0))
-        })
-    };
     let mut at_once = Rule::new("exports-at-once", Quota::concurrent(3));
     if !settings.wait.is_zero() {
         at_once = at_once.wait(settings.wait);
@@ -123,6 +128,14 @@ fn app(store: impl Store, settings: &Settings) -> Result<Router, RuleError> {
     .server_timing()
     .protocol(Protocol::Http);
     Ok(Router::new().route("/export", get(export).route_layer(limits)))
+}
+
+/// A real service has checked the key in front: see the guide on keys.
+fn tenant() -> impl KeyExtractor {
+    computed(|head| {
+        let key = head.headers.get("x-api-key")?.to_str().ok()?;
+        Some(Key::of(key.split_once('.')?.0))
+    })
 }
 
 #[derive(Deserialize)]
