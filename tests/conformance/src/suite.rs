@@ -254,6 +254,7 @@ macro_rules! reservations_suite {
             reservations:
                 a_reservation_is_settled_once,
                 rules_of_a_reservation_are_settled_to_costs_of_their_own,
+                a_reservation_keeps_the_quota_the_id_and_the_block_of_its_check,
                 a_text_that_was_cut_or_changed_settles_nothing,
                 a_reservation_of_a_rule_that_is_gone_is_gone,
                 a_term_that_is_none_is_refused_and_the_ticket_is_dropped,

@@ -12,7 +12,7 @@ use crate::{
     subject::{Subject, TestLimiter},
 };
 
-fn block() -> Block {
+pub(crate) fn block() -> Block {
     Block::after(3)
         .within(10 * MINUTE)
         .for_each([MINUTE, 10 * MINUTE, HOUR])

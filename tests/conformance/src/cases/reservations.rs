@@ -2,10 +2,11 @@
 
 use tokio::time::sleep;
 use tollgate_core::{
-    Key, MAX_PERIOD, MINUTE, Quota, Reservation, Rule, SECOND, StoreError, StoreErrorKind,
+    Key, MAX_PERIOD, MINUTE, Quota, Reason, Reservation, Rule, SECOND, StoreError, StoreErrorKind,
 };
 
 use crate::{
+    cases::blocks::block,
     quotas::every_algorithm,
     subject::{Subject, TestLimiter},
 };
@@ -80,6 +81,57 @@ pub async fn rules_of_a_reservation_are_settled_to_costs_of_their_own(subject: &
             "{quota:?}"
         );
     }
+}
+
+pub async fn a_reservation_keeps_the_quota_the_id_and_the_block_of_its_check(subject: &Subject) {
+    let window = |name| Rule::new(name, Quota::fixed_window(10, MAX_PERIOD));
+    let limiter = subject.limiter([
+        window("contract").variable_quota(),
+        window("once").idempotent(10 * MINUTE),
+        window("failures").block(block().count_settled()),
+    ]);
+    let id = Key::of(["4711"]);
+    let contract = Quota::fixed_window(20, MAX_PERIOD);
+    let checks = [
+        limiter.with_quota("contract", contract, "a", 12),
+        limiter
+            .0
+            .with_id(limiter.check("once", "a", 4), &id)
+            .expect("it knows ids"),
+        limiter.check("failures", "a", 1),
+    ];
+    let reserve = async || {
+        let decision = limiter.acquire(&checks).await;
+        assert!(decision.is_allowed(), "{decision:?}");
+        let ticket = limiter.0.ticket(&checks, &decision);
+        let reservation = ticket.into_reservation(MINUTE).await.expect("it is kept");
+        limiter.0.redeem(&reservation).expect("it is one")
+    };
+    let left = async |index: usize| {
+        let check = [checks[index].with_cost(0)];
+        limiter.peek(&check).await.verdicts()[0].remaining()
+    };
+    assert_eq!(
+        kind(reserve().await.settle_each(|_, _| Some(1)).await),
+        None
+    );
+    assert_eq!((left(0).await, left(1).await), (19, 9));
+    limiter
+        .0
+        .reset("once", &Key::of(["a"]))
+        .expect("the rule")
+        .await
+        .expect("it is reset");
+    // What comes back whole is forgotten with its id, so that it costs again; and what fails each time blocks.
+    for number in 1..3 {
+        let ticket = reserve().await;
+        assert_eq!(left(1).await, 6, "{number}");
+        let settled = ticket.settle_each(|rule, _| (rule != "failures").then_some(0));
+        assert_eq!(kind(settled.await), None);
+        assert_eq!((left(0).await, left(1).await), (19, 10), "{number}");
+    }
+    let denied = limiter.peek(&checks[2..]).await;
+    assert_eq!(denied.reason(), Some(Reason::Blocked));
 }
 
 pub async fn a_text_that_was_cut_or_changed_settles_nothing(subject: &Subject) {
